@@ -62,7 +62,7 @@ def ask(model, requests):
 
 def anew(model, requests):
     """Our answers by a model that has kept nothing of what it was asked before."""
-    model._asker.reader.forget()
+    model._runner.scorer.forget()
     return ask(model, requests)
 
 

@@ -61,7 +61,7 @@ def unique(model, found):
     for samples in found["samples"].values():
         for sample in samples:
             for context, continuation in sample["arguments"]:
-                before, after = model._words.pair(context, continuation)
+                before, after = model._tokenizer.pair(context, continuation)
                 whole = before + after
                 seen.update(hash(tuple(whole[:count])) for count in range(1, len(whole)))
     return len(seen)

@@ -11,7 +11,7 @@ from tools.make_public import generated
 from tools.make_reference import filled
 
 from assay import TaskManager
-from assay.models.arguments import ELSE, MEANING, arguments_of, distinct_backends
+from assay.models.arguments import BACKEND_DESCRIPTIONS, DESCRIPTIONS, arguments_of, distinct_backends
 from assay.tasks.validate import validate
 
 ROOT = Path(__file__).parent.parent
@@ -77,7 +77,7 @@ def test_every_backend_has_a_page_with_all_its_arguments_explained() -> None:
     for name in distinct_backends():
         assert [each.name for each in arguments_of(name) if not each.meaning] == [], name
     used = {each.name for name in distinct_backends() for each in arguments_of(name)}
-    assert sorted({*MEANING, *(key for _, key in ELSE)} - used) == []
+    assert sorted({*DESCRIPTIONS, *(key for _, key in BACKEND_DESCRIPTIONS)} - used) == []
 
 
 def test_links_between_the_documents_lead_somewhere() -> None:

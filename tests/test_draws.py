@@ -238,7 +238,7 @@ def test_samples_that_ask_the_same_share_an_answer_only_where_it_is_greedy(
     assert len(sent(talking)) == len({text for several in found for text in several}) == requests
 
 
-def test_a_model_that_takes_no_temperature_draws_whatever_it_is_told(tmp_path: Path, talking: str) -> None:
+def test_a_model_without_a_temperature_always_samples(tmp_path: Path, talking: str) -> None:
     greedy = "generation_kwargs: {temperature: 0, do_sample: false, until: []}\n"
     run_task(tmp_path, model(talking, "anthropic", thinking=100), greedy)
     assert len(sent(talking)) == 2

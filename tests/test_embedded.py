@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.models.local.embedded import BUNDLED, Embedded
-from assay.models.local.prefixes import clusters
+from assay.models.local.prefixes import prefix_trees
 from assay.records import (
     Failed,
     Generate,
@@ -194,7 +194,7 @@ def test_the_model_is_small_enough_to_ship() -> None:
 def test_every_row_finds_its_tokens_again_in_the_shared_trees(rows: list[list[int]]) -> None:
     tuples = [tuple(row) for row in rows]
     found: dict[int, list[int]] = {}
-    for cluster in clusters(tuples, [1] * len(tuples)):
+    for cluster in prefix_trees(tuples, [1] * len(tuples)):
         for tree in cluster.trees:
             for number, path in tree.paths.items():
                 found[number] = [*cluster.prefix, *(tree.tokens[node] for node in path)]

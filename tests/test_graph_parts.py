@@ -239,7 +239,7 @@ def drive(plans: list[Asking], most: int | None = None) -> list[Any]:
         ended[each.what] = each.responses
 
     async def work(journal: Journal) -> None:
-        engine = Engine({"model": Scripted(lambda *_: "x")}, journal, most=most)
+        engine = Engine({"model": Scripted(lambda *_: "x")}, journal, max_plans=most)
         await engine.run(iter([Started(n, b"%d" % n, plan) for n, plan in enumerate(plans)]), end)
 
     with closing(Journal(None)) as journal:

@@ -8,7 +8,7 @@ import torch
 from bench.architectures import ARCHITECTURES, TOLERANCE, compare
 
 from assay.models.local.hf.backend import HF
-from assay.models.local.slots import Recorder
+from assay.models.local.slots import GraphRecorder
 from assay.records import Generate, Text
 from hf_world import answers, build, generated, numbers, plain, text, words
 
@@ -28,7 +28,7 @@ ELSEWHERE = (
     "mamba",
     "t5",
 )
-"""Tried more thoroughly in test_hf_reading.py and test_hf_writing.py; jamba takes seconds."""
+"""Tried more thoroughly in test_hf_scoring.py and test_hf_generation.py; jamba takes seconds."""
 
 
 @pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name not in (*ELSEWHERE, "jamba")])
@@ -39,7 +39,7 @@ def test_log_likelihoods_and_greedy_texts_equal_those_of_plain_transformers(name
     assert outcome.equal_texts == outcome.texts
 
 
-class Unrecordable(Recorder):
+class Unrecordable(GraphRecorder):
     """A device that runs a step and then refuses to record it, as CUDA does for mixtures of experts."""
 
     def __init__(self, error: type[RuntimeError]) -> None:
@@ -57,7 +57,7 @@ def test_texts_of_a_model_whose_step_cannot_be_recorded_are_generated_without_an
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     model = HF(build("llama"), tokenizer=words())
-    recorder = model._asker.writer._recorder = Unrecordable(RuntimeError)
+    recorder = model._runner.generator._recorder = Unrecordable(RuntimeError)
     prompts = [[5, 9, 13, 40 + n] for n in range(5)] + [[7] * n for n in range(30, 34)]
     asked = [Generate(text(each), {"until": [], "max_gen_toks": 20, "do_sample": False}) for each in prompts]
     with caplog.at_level(logging.WARNING, "assay"):
@@ -71,7 +71,7 @@ def test_texts_of_a_model_whose_step_cannot_be_recorded_are_generated_without_an
     ]
 
 
-def test_too_little_memory_while_recording_is_not_taken_for_a_step_that_cannot_be_recorded() -> None:
+def test_running_out_of_memory_while_recording_does_not_count_as_an_unrecordable_step() -> None:
     recorder = Unrecordable(torch.OutOfMemoryError)
     counter = torch.zeros(1)
     with pytest.raises(torch.OutOfMemoryError):

@@ -17,7 +17,7 @@ from assay.errors import ConfigError
 from assay.models.load import load_model
 from assay.models.local.embedded import BUNDLED
 from assay.models.local.hf.backend import HF
-from assay.models.local.threads import fitting
+from assay.models.local.loading import default_threads
 from assay.records import Generate, Likelihood, Loglikelihood, Message, Text
 from hf_world import answers, build, likelihood, plain, words
 from small_runs import write_task
@@ -54,14 +54,14 @@ def test_lm_evals_names_for_it_are_known(name: str) -> None:
         load_model(name, {})
 
 
-def test_what_cannot_be_loaded_is_told_in_a_sentence(
+def test_a_model_that_cannot_be_loaded_is_a_one_line_error(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     (tmp_path / "empty").mkdir()
     assert "cannot be loaded" in refused(pretrained=str(tmp_path / "empty"))
-    assert "there is no folder" in refused(pretrained=str(tmp_path / "nowhere"))
+    assert "no folder named" in refused(pretrained=str(tmp_path / "nowhere"))
     assert "'someone/something' cannot be loaded" in refused(pretrained="someone/something")
     assert "cannot be loaded" in refused(pretrained=str(folder), tokenizer=str(tmp_path / "empty"))
     (folder / "model.safetensors").write_bytes(b"\0" * 100)
@@ -73,10 +73,10 @@ def test_what_cannot_be_loaded_is_told_in_a_sentence(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"dtype": "float33"}, "'float33' is no kind of number"),
-        ({"dtype": "int8"}, "'int8' is no kind of number"),
-        ({"device": "abacus"}, "no device 'abacus'"),
-        ({"device": "cuda:99"}, "cannot be put on 'cuda:99'"),
+        ({"dtype": "float33"}, "invalid dtype 'float33'"),
+        ({"dtype": "int8"}, "invalid dtype 'int8'"),
+        ({"device": "abacus"}, "no device named 'abacus'"),
+        ({"device": "cuda:99"}, "cannot be moved to 'cuda:99'"),
         ({"backend": "both"}, "one of 'default', 'causal', 'seq2seq'"),
         ({"peft": "adapter"}, "pip install peft"),
         ({"pretrainde": "x"}, "did you mean 'pretrained'?"),
@@ -154,18 +154,18 @@ LM_EVAL = [
 
 def test_every_argument_of_lm_evals_works_or_says_why_not(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     from assay.models.load import parameters
-    from assay.models.local.hf.unsupported import IDLE, REFUSED
+    from assay.models.local.hf.backend import IGNORED, UNSUPPORTED
 
-    assert set(LM_EVAL) <= {*parameters(HF), *IDLE, *REFUSED}
-    assert set(parameters(HF)).isdisjoint({*IDLE, *REFUSED})
+    assert set(LM_EVAL) <= {*parameters(HF), *IGNORED, *UNSUPPORTED}
+    assert set(parameters(HF)).isdisjoint({*IGNORED, *UNSUPPORTED})
     with caplog.at_level(logging.WARNING, "assay"):
         load_model(
             "hf", {"pretrained": str(folder), "logits_cache": True, "softmax_dtype": "float32", "truncation": False}
         )
-    assert [record.getMessage().partition(",")[0] for record in caplog.records] == [
-        "no effect here: logits_cache=True", "no effect here: softmax_dtype=float32", "no effect here: truncation=False"
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "logits_cache=True has no effect", "softmax_dtype=float32 has no effect", "truncation=False has no effect"
     ]  # fmt: skip
-    for key, instead in REFUSED.items():
+    for key, instead in UNSUPPORTED.items():
         said = refused(pretrained=str(folder), **{key: "x"})
         assert f"has no argument {key!r}" in said
         assert instead in said
@@ -177,13 +177,13 @@ def test_the_flags_of_a_run_reach_the_model(folder: Path, tmp_path: Path, monkey
 
     config = RunConfig(model="hf", model_args={"pretrained": str(folder)}, batch_size=3, device="cpu")
     model: Any = model_under_test(config)
-    assert model._asker.writer._most == 3
-    with pytest.raises(ConfigError, match="no device 'abacus'"):
+    assert model._runner.generator._most == 3
+    with pytest.raises(ConfigError, match="no device named 'abacus'"):
         model_under_test(RunConfig(model="hf", model_args={"pretrained": str(folder)}, device="abacus"))
     over: Any = model_under_test(
         RunConfig(model="hf", model_args={"pretrained": str(folder), "batch_size": 2}, batch_size=3)
     )
-    assert over._asker.writer._most == 2, "what is said of the model itself counts more"
+    assert over._runner.generator._most == 2, "what is said of the model itself counts more"
 
 
 # who it is
@@ -316,7 +316,7 @@ def test_a_name_on_the_command_line_reaches_the_tokenizer(folder: Path, tmp_path
     assert "Traceback" not in ended.stderr
 
 
-def test_true_written_out_is_no_name_of_a_template(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_word_true_is_not_a_template_name(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["run", "--tasks", "first_steps_sums", "--limit", "1", "--apply_chat_template"]
     assert main([*command, "True"]) == 0
     assert main([*command, "Treu"]) == 2
@@ -335,9 +335,9 @@ def test_arguments_of_a_template_reach_it() -> None:
 def test_a_small_model_has_one_thread_and_a_large_one_those_that_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 16)
     monkeypatch.setattr("os.getloadavg", lambda: (3.2, 0.0, 0.0))
-    assert (fitting(1_000_000, 16), fitting(10**9, 16), fitting(10**9, 8)) == (1, 12, 8)
+    assert (default_threads(1_000_000, 16), default_threads(10**9, 16), default_threads(10**9, 8)) == (1, 12, 8)
     monkeypatch.setattr("os.getloadavg", lambda: (99.0, 0.0, 0.0))
-    assert fitting(10**9, 16) == 1
+    assert default_threads(10**9, 16) == 1
 
 
 def test_threads_are_as_wanted_while_the_model_is_asked_and_as_before_afterwards() -> None:

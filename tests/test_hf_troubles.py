@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from assay import simple_evaluate
-from assay.models.local.generation import NOT_NUMBERS
+from assay.models.local.generation import NAN_LOGITS
 from assay.models.local.hf.backend import HF
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Text
 from hf_world import BEGIN, WORDS, answers, build, generated, likelihood, numbers, plain, text, words
@@ -80,7 +80,7 @@ def test_likelihoods_are_all_there_after_memory_was_short(case: str, error: str,
 def test_memory_that_is_short_at_the_hundredth_pass_loses_nothing() -> None:
     several = pairs(150)
     model = made(lambda tokens, number: number == 100, True)
-    model._asker.reader.memory.tokens = model._asker.reader.memory.most = 60  # type: ignore[attr-defined]
+    model._runner.scorer.budget.tokens = model._runner.scorer.budget.most = 60  # type: ignore[attr-defined]
     for (context, rest), found in zip(several, answers(model, asked(several)), strict=True):
         assert isinstance(found, Likelihood), found
         assert found.value == pytest.approx(likelihood(plain("llama"), context, rest)[0], abs=1e-4 * len(rest))
@@ -94,7 +94,7 @@ def test_a_request_for_which_there_is_never_memory_fails_and_the_others_do_not(s
     found = answers(model, asked(several))
     [failed] = [each for each in found if isinstance(each, Failed)]
     assert found.index(failed) == 7
-    assert "more than the device has memory for" in failed.reason
+    assert "do not fit into device memory" in failed.reason
     [again] = answers(model, asked([several[3]]))
     assert isinstance(again, Likelihood), "it goes on"
 
@@ -139,7 +139,7 @@ def test_a_text_for_which_there_is_never_memory_fails_and_the_others_do_not(shar
 
 
 @PACKED_AND_PLAIN
-def test_logits_that_are_no_numbers_fail_their_requests_and_no_others(shared: bool) -> None:
+def test_nan_logits_fail_their_own_requests_only(shared: bool) -> None:
     several = pairs(10)
     bad = next(token for token in range(30, WORDS) if all(token not in context + rest for context, rest in several))
     several[4] = ([*several[4][0][:-1], bad], several[4][1])
@@ -149,7 +149,7 @@ def test_logits_that_are_no_numbers_fail_their_requests_and_no_others(shared: bo
         model.get_input_embeddings().weight[bad] = float("nan")
     found = answers(HF(model, tokenizer=words(), share_prefixes=shared), asked(several))
     assert [n for n, each in enumerate(found) if isinstance(each, Failed)] == [4, 9]
-    assert found[4] == Failed(NOT_NUMBERS)
+    assert found[4] == Failed(NAN_LOGITS)
     for (context, rest), each in zip(several, found, strict=True):
         if isinstance(each, Likelihood):
             assert each.value == pytest.approx(likelihood(plain("llama"), context, rest)[0], abs=1e-4 * len(rest))
@@ -161,7 +161,7 @@ def test_a_model_of_nothing_but_nans_fails_every_request_and_says_why() -> None:
         model.lm_head.weight.fill_(float("nan"))
     ready = HF(model, tokenizer=words())
     requests = [*asked(pairs(2)), Generate("w3", {"until": [], "max_gen_toks": 3})]
-    assert set(answers(ready, requests)) == {Failed(NOT_NUMBERS)}
+    assert set(answers(ready, requests)) == {Failed(NAN_LOGITS)}
 
 
 def test_a_run_counts_what_failed_and_scores_the_rest(tmp_path: Any) -> None:

@@ -81,10 +81,10 @@ def test_servers_that_are_not_one_model_are_refused(serve: Serve, tmp_path: Path
 def test_retry_after_may_be_a_date() -> None:
     from email.utils import formatdate
 
-    from assay.models.servers.http import _after
+    from assay.models.servers.http import _retry_after
 
-    assert 5 < (_after(formatdate(time.time() + 10, usegmt=True)) or 0) <= 10
-    assert (_after("3"), _after("soon"), _after("-1"), _after(None)) == (3.0, None, 0.0, None)
+    assert 5 < (_retry_after(formatdate(time.time() + 10, usegmt=True)) or 0) <= 10
+    assert (_retry_after("3"), _retry_after("soon"), _retry_after("-1"), _retry_after(None)) == (3.0, None, 0.0, None)
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_every_document_is_answered_through_faults(fault: tuple[object, ...], se
 
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorter waits, so that the suite is not spent on them."""
-    from assay.engine import lanes, patience
+    from assay.engine import lanes, retry
 
-    limits = patience.Limits(first_wait=0.02, longest_wait=0.1)
-    monkeypatch.setattr(lanes, "Limits", lambda: limits)
-    monkeypatch.setattr(patience, "Limits", lambda: limits)
+    limits = retry.RetryLimits(first_wait=0.02, max_wait=0.1)
+    monkeypatch.setattr(lanes, "RetryLimits", lambda: limits)
+    monkeypatch.setattr(retry, "RetryLimits", lambda: limits)
 
 
 def test_retry_after_is_honoured(serve: Serve, tmp_path: Path) -> None:
@@ -121,12 +121,12 @@ def test_a_request_that_fails_for_good_fails_its_document_and_not_the_run(serve:
     found = evaluate(tmp_path, serve("--fail-if", 'question 3"'), rows=6)
     assert found["assay"]["tasks"]["t"]["failed"] == 1
     [reason] = found["assay"]["tasks"]["t"]["reasons"]
-    assert "HTTP 500: boom (asked 8 times)" in reason
+    assert "HTTP 500: boom (after 8 attempts)" in reason
     assert found["results"]["t"]["sample_len"] == 5
 
 
-def test_a_server_that_is_not_there_is_told_before_the_run(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be reached"):
+def test_an_unreachable_server_is_an_error_before_the_run(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="unreachable"):
         evaluate(tmp_path, f"http://127.0.0.1:{free_port()}/v1")
 
 

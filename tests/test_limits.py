@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import assay
-from assay.engine.account import percentile
 from assay.engine.budget import Budget
+from assay.engine.usage import percentile
 from assay.errors import ConfigError
 from assay.models import Scripted
 from assay.models.local.embedded import BUNDLED, Embedded
@@ -47,7 +47,7 @@ def evaluate(folder: Path, url: str, documents: list[dict[str, Any]], args: dict
     )
 
 
-def test_the_account_is_what_the_server_told(serve: Servers, tmp_path: Path) -> None:
+def test_usage_is_what_the_server_reported(serve: Servers, tmp_path: Path) -> None:
     url = serve(script=TALKING)
     documents = [*rows(3, usage=[100, 10, 0]), {"q": json.dumps({"say": "no", "usage": [50, 5, 20]}), "gold": "yes"}]
     found = evaluate(tmp_path, url, documents, {"price_in": 2.0, "price_out": 10.0})["assay"]["account"]
@@ -67,7 +67,7 @@ def test_prices_may_stand_in_a_file(serve: Servers, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no price of 'm'"):
         evaluate(tmp_path, url, rows(2), {"prices": str(tmp_path / "prices.yaml")})
     (tmp_path / "prices.yaml").write_text("m: {in: 2, aut: 10}\n")
-    with pytest.raises(ConfigError, match="is no price"):
+    with pytest.raises(ConfigError, match="invalid price"):
         evaluate(tmp_path, url, rows(2), {"prices": str(tmp_path / "prices.yaml")})
 
 
@@ -126,7 +126,7 @@ def test_time_has_a_limit_for_local_models_too(tmp_path: Path) -> None:
 def test_failures_have_a_limit(serve: Servers, tmp_path: Path) -> None:
     documents = rows(50, status=400)
     found = evaluate(tmp_path, serve(script=TALKING), documents, max_failures=5)
-    assert found["assay"]["ended"] == "max_failures: 5 requests have failed"
+    assert found["assay"]["ended"] == "max_failures: 5 requests failed"
     assert 5 <= found["assay"]["tasks"]["t"]["failed"] <= 5 + 2 * 4  # and what had left by then
 
 
@@ -198,9 +198,9 @@ def test_a_prompt_that_is_too_long_fails_unless_something_else_is_asked_for(tmp_
 
 
 def test_examples_are_dropped_until_it_fits(tmp_path: Path) -> None:
-    from assay.models.tokenizer import Vocabulary
+    from assay.models.tokenizer import FolderTokenizer
 
-    words = Vocabulary(BUNDLED)
+    words = FolderTokenizer(BUNDLED)
     found = long_run(tmp_path, over_length="drop_shots")
     own = found["assay"]["tasks"]["t"]
     assert (own["failed"], own["noticed"]) == (0, {"to a prompt with fewer examples": 3})

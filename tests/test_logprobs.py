@@ -11,13 +11,13 @@ import pytest
 
 import assay
 from assay.models.local.embedded import BUNDLED
-from assay.models.tokenizer import Vocabulary
+from assay.models.tokenizer import FolderTokenizer
 from assay.records import Failed, Likelihood, Loglikelihood, Rolling
 from serving import Arrived, loopback
 from small_runs import write_task
 from test_protocols import ask
 
-WORDS = Vocabulary(BUNDLED)
+WORDS = FolderTokenizer(BUNDLED)
 ASKED = Loglikelihood("A cat and a", " dog and a mouse")
 BEFORE = len(WORDS.encode(ASKED.context))
 AFTER = len(WORDS.encode(ASKED.context + ASKED.continuation)) - BEFORE
@@ -190,7 +190,7 @@ def test_so_do_lists_that_are_too_short_or_too_long_all_together(way: str, count
 
 @pytest.mark.parametrize("way", ["echo of text", "echo of tokens", "sglang"])
 @pytest.mark.parametrize("value", [{}, None, [], 5, "x", True], ids=repr)
-def test_without_the_likeliest_tokens_the_document_fails(way: str, value: Any) -> None:
+def test_without_the_most_likely_tokens_the_document_fails(way: str, value: Any) -> None:
     def change(answer: dict[str, Any]) -> None:
         tops = (
             answer["meta_info"]["input_top_logprobs"]
@@ -201,7 +201,7 @@ def test_without_the_likeliest_tokens_the_document_fails(way: str, value: Any) -
 
     found = asked_with(way, change)
     assert isinstance(found, Failed)
-    assert "likeliest" in found.reason
+    assert "most likely tokens" in found.reason
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -250,7 +250,7 @@ def test_another_text_than_was_sent_fails_its_document(way: str, spelled: bool) 
     ):
         found = asked_with(way, echoing(text, spelled))
         assert isinstance(found, Failed)
-        assert "another text than was sent" in found.reason
+        assert "a different text than was sent" in found.reason
 
 
 @pytest.mark.parametrize("request_", [ASKED, Rolling("Once upon a time there was a dog.")])
@@ -292,7 +292,7 @@ def test_a_text_of_several_bytes_a_letter_is_read() -> None:
         assert ask("openai", url, Loglikelihood("2 + 2 =", " 四"))[:2] == (VALUE * 4, False)
 
 
-def test_special_tokens_that_a_server_does_not_spell_are_no_other_text() -> None:
+def test_special_tokens_that_a_server_omits_do_not_count_as_another_text() -> None:
     asked = Loglikelihood("<|im_start|>user\nWhat does the dog say to the cat?<|im_end|>", " It says nothing at all")
 
     def change(answer: dict[str, Any]) -> None:
@@ -303,7 +303,7 @@ def test_special_tokens_that_a_server_does_not_spell_are_no_other_text() -> None
     assert isinstance(asked_with("echo of tokens", change, asked), Likelihood)
 
 
-def test_older_lists_of_vllm_tell_what_is_likeliest_by_their_values() -> None:
+def test_older_lists_of_vllm_show_the_most_likely_token_by_their_values() -> None:
     def change(answer: dict[str, Any]) -> None:
         found = answer["choices"][0]["prompt_logprobs"]
         found[-1] = {**dict.fromkeys(found[-1], -2.0), "1": -0.1}
@@ -316,7 +316,7 @@ def test_older_lists_of_vllm_tell_what_is_likeliest_by_their_values() -> None:
     "value", [math.nan, math.inf, -math.inf, True, "1", None, [], [1.0, 2.0], {}, [[True]]], ids=repr
 )
 @pytest.mark.parametrize("way", ["pooling", "score"])
-def test_a_reward_that_is_no_number_fails_its_document(way: str, value: Any) -> None:
+def test_an_invalid_reward_fails_its_document(way: str, value: Any) -> None:
     with loopback(lambda _: {"data": [{"data": value, "score": value}]}) as (url, _):
         found = ask("reward-http", url, ASKED, way=way)
     assert isinstance(found, Failed)

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from assay.engine.keys import Keys
 from assay.models.conversations import sent_messages
-from assay.models.dummy import Dummy
 from assay.models.load import load_model
 from assay.models.local.embedded import Embedded
-from assay.models.scripted import Scripted
-from assay.models.servers.http import Refused
+from assay.models.protocol import PermanentError
+from assay.models.scripted import Dummy, Scripted
 from assay.records import (
     AudioPart,
     Failed,
@@ -195,7 +194,7 @@ def test_lm_eval_s_code_is_shown_a_conversation_as_json() -> None:
 
 def test_images_and_recordings_are_refused_until_they_can_be_sent() -> None:
     for part in (ImagePart("ab", "image/png"), AudioPart("ab", "audio/wav")):
-        with pytest.raises(Refused, match="not sent yet"):
+        with pytest.raises(PermanentError, match="not sent yet"):
             sent_messages((Message("user", (part,)),))
 
 

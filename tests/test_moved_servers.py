@@ -58,7 +58,7 @@ def manifest(output: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["openai-chat", "openai"])
-def test_a_server_that_moved_goes_on_with_what_is_missing(name: str, tmp_path: Path, servers: Servers) -> None:
+def test_a_run_resumes_on_a_server_that_moved(name: str, tmp_path: Path, servers: Servers) -> None:
     write_task(tmp_path, ROWS, TASK)
     first = servers("--fail-if", "question 3.")
     found = run(tmp_path, first, tmp_path / "run", name)
@@ -75,7 +75,7 @@ def test_a_server_that_moved_goes_on_with_what_is_missing(name: str, tmp_path: P
     assert manifest(tmp_path / "run")["model"]["addresses"] == [first, second, third]
 
 
-def test_a_run_without_a_folder_of_its_own_goes_on_at_another_address(tmp_path: Path, servers: Servers) -> None:
+def test_a_run_without_its_own_folder_resumes_at_another_address(tmp_path: Path, servers: Servers) -> None:
     write_task(tmp_path, ROWS, TASK)
     runs = {"runs_dir": str(tmp_path / "runs"), "limit": 6}
     run(tmp_path, servers("--fail-if", "question 3."), None, **runs)
@@ -214,7 +214,7 @@ def identity_of_0_1(name: str, addresses: str, said: str, model: str = "m") -> s
 
 
 @pytest.mark.parametrize("name", OLD)
-def test_an_identity_of_version_0_1_is_recognised_but_for_its_address(name: str, servers: Servers) -> None:
+def test_an_identity_of_version_0_1_is_recognized_but_for_its_address(name: str, servers: Servers) -> None:
     """To its greeting this server says "hello"; the reward of "dog" after 39 letters is -36."""
     model: Any = load_model(name, {"model": "m", "base_url": servers(script=TALKING)})
     said, there = ("-36.0" if name == "reward-http" else "hello"), "https://there.example/v1 http://and.here:1/v1"
@@ -228,10 +228,10 @@ def test_an_identity_of_version_0_1_is_recognised_but_for_its_address(name: str,
         "embedded 9d9ecbe9aa61494aaa9c46e126276404",
     ]
     for other in others:
-        asyncio.run(model.recognise_old(other))
+        asyncio.run(model.recognize_old(other))
         assert model.identity == own, other
     recorded = identity_of_0_1(name, there, said)
-    asyncio.run(model.recognise_old(recorded))
+    asyncio.run(model.recognize_old(recorded))
     assert model.identity == recorded
     asyncio.run(model.greet())
     assert model.identity == own, "in the next run it is itself again"
@@ -245,7 +245,7 @@ def resumed(run_folder: Path, world: Path, url: str) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def test_a_folder_of_version_0_1_goes_on_at_another_address_and_asks_nothing(tmp_path: Path, servers: Servers) -> None:
+def test_a_folder_of_version_0_1_resumes_at_another_address_and_asks_nothing(tmp_path: Path, servers: Servers) -> None:
     world, folder = copied("chat", tmp_path)
     recorded = manifest(folder)["model"]["identity"]
     url = servers(script=TALKING)

@@ -94,7 +94,7 @@ def test_a_slip_in_a_parameter_of_generation_is_refused_before_anything_is_loade
 def test_a_server_may_know_any_parameter_and_a_likely_slip_is_told(caplog: pytest.LogCaptureFixture) -> None:
     check_generation("openai-chat", {"temprature": 0, "some_other_thing": 1, "seed": 3})
     assert [record.getMessage() for record in caplog.records] == [
-        "gen_kwargs: 'temprature' is passed on as it is; did you mean 'temperature'?"
+        "gen_kwargs: 'temprature' is passed to the server unchanged; did you mean 'temperature'?"
     ]
 
 
@@ -347,7 +347,7 @@ def test_a_pattern_that_matches_nothing_says_so(run_assay: RunAssay) -> None:
 def test_a_folder_that_is_not_there_is_not_looked_for_at_the_hub() -> None:
     pytest.importorskip("transformers")
     for name in ("/no/such/dir", "./no_such", "models/of/mine"):
-        with pytest.raises(ConfigError, match="there is no folder"):
+        with pytest.raises(ConfigError, match="no folder named"):
             load_model("hf", {"pretrained": name})
 
 

@@ -14,11 +14,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import assay
-from assay.engine.account import Account
+from assay.engine.usage import RunUsage
 from assay.models.load import load_model
 from assay.models.local.embedded import BUNDLED
-from assay.models.servers.served import Connection, Served
-from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Rolling, Text, Trouble, Usage
+from assay.models.protocol import RetryableError
+from assay.models.servers.server_model import Connection, ServerModel
+from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request, Rolling, Text, Usage
 from assay.runs.cache import Cache
 from assay.runs.journal import NAME, Journal
 from assay.runs.journal import lines as read_lines
@@ -108,7 +109,7 @@ def test_a_run_with_odd_counts_ends_and_asks_nothing_again(tmp_path: Path) -> No
 
 
 def test_a_backend_of_ones_own_that_hands_odd_counts_on_does_no_harm() -> None:
-    class Careless(Served):
+    class Careless(ServerModel):
         async def generate(self, request: Generate) -> Text:
             told = (await self.http.post("/x", {}))["usage"]
             return Text("x", usage=Usage(told["a"], told["b"], cut=told["c"]))
@@ -126,29 +127,29 @@ def test_a_backend_of_ones_own_that_hands_odd_counts_on_does_no_harm() -> None:
 
 @pytest.mark.parametrize("value", [["stop"], {"type": "stop"}, 5, True, 1.5], ids=repr)
 @pytest.mark.parametrize("name", ["finish_reason", "tool_calls"])
-def test_reasons_and_calls_of_odd_types_are_no_answer(name: str, value: Any) -> None:
+def test_finish_reasons_and_tool_calls_of_the_wrong_type_fail_the_request(name: str, value: Any) -> None:
     change = {"finish_reason": value} if name == "finish_reason" else {"message": {**MESSAGE, "tool_calls": value}}
     with (
         loopback(lambda _: {"choices": [{"finish_reason": "stop", "message": MESSAGE, **change}]}) as (url, _),
-        pytest.raises(Trouble, match=name),
+        pytest.raises(RetryableError, match=name),
     ):
         ask("openai-chat", url, Generate("q", PLAIN))
 
 
 @pytest.mark.parametrize("value", ["what", [5], ["f"], [{}], [{"function": 5}], [{"function": {"name": 5}}]], ids=repr)
-def test_calls_that_are_none_are_no_answer(value: Any) -> None:
+def test_invalid_tool_calls_fail_the_request(value: Any) -> None:
     with (
         loopback(lambda _: {"choices": [{"message": {**MESSAGE, "tool_calls": value}}]}) as (url, _),
-        pytest.raises(Trouble, match="tool_calls"),
+        pytest.raises(RetryableError, match="tool_calls"),
     ):
         ask("openai-chat", url, Generate("q", PLAIN))
 
 
 @pytest.mark.parametrize("value", [0, [], {}, False, ["x"], {"a": "x"}, 5, True], ids=repr)
-def test_a_text_that_is_none_is_no_empty_answer(value: Any) -> None:
+def test_a_text_of_the_wrong_type_is_not_an_empty_answer(value: Any) -> None:
     with (
         loopback(lambda _: {"choices": [{"message": {"content": value}, "finish_reason": "stop"}]}) as (url, _),
-        pytest.raises(Trouble, match="must be text"),
+        pytest.raises(RetryableError, match="must be text"),
     ):
         ask("openai-chat", url, Generate("q", PLAIN))
 
@@ -329,16 +330,16 @@ def test_whatever_a_server_answers_is_a_response_or_a_failure(way: str) -> None:
             now[0] = put(template, path, odd)
             try:
                 said = ask(name, url, request, **told)
-            except Trouble:
+            except RetryableError:
                 return
             assert isinstance(said, (Text if isinstance(request, Generate) else Likelihood, Failed))
             journal = Journal(None)
             journal.add([(b"1", said)])
             assert journal.get(b"1") == (None if isinstance(said, Failed) else said)
             journal.close()
-            account = Account()
-            account.add("t", "model", said, None)
-            orjson.dumps(account.told())
+            usage = RunUsage()
+            usage.add("t", "model", said, None)
+            orjson.dumps(usage.to_json())
 
         hold()
 
@@ -352,8 +353,8 @@ def greets(way: str, url: str) -> Any:
 @pytest.mark.parametrize(
     "odd", [5, [], {}, None, {"choices": [[]]}, {"data": [1, 2]}, {"tokens": ["a"]}, {"content": 5}], ids=repr
 )
-def test_whatever_a_server_answers_to_a_greeting_is_told_as_a_trouble(way: str, odd: Any) -> None:
-    with loopback(lambda _: odd) as (url, _), pytest.raises(Trouble):
+def test_any_invalid_answer_to_the_greeting_is_a_retryable_error(way: str, odd: Any) -> None:
+    with loopback(lambda _: odd) as (url, _), pytest.raises(RetryableError):
         greets(way, url)
 
 
@@ -393,10 +394,10 @@ def test_whatever_stands_in_a_journal_is_a_response_or_nothing(changes: list[Any
                 continue
             assert isinstance(found, Text | Likelihood)
             assert isinstance(found, Likelihood) or found.finish is None or isinstance(found.finish, str)
-        account = Account()
+        usage = RunUsage()
         for role, response in journal.paid():
-            account.add("t", role, response, None)
-        orjson.dumps(account.told())
+            usage.add("t", role, response, None)
+        orjson.dumps(usage.to_json())
         assert journal.get(b"\x0a\x0b" * 8) is not None
         other = Journal(None)
         other.add_lines(read_lines(path))
@@ -417,16 +418,16 @@ def test_an_answer_that_is_nested_too_deeply_is_a_trouble(data: bytes, stream: b
     kind = {"Content-Type": "text/event-stream"} if stream else {}
     with (
         loopback(lambda _: (200, kind, b"data: %s\n\n" % data if stream else data)) as (url, _),
-        pytest.raises(Trouble),
+        pytest.raises(RetryableError),
     ):
         ask("openai-chat", url, Generate("q", PLAIN), stream=stream)
 
 
-def test_a_refusal_that_is_nested_too_deeply_is_told() -> None:
+def test_a_deeply_nested_refusal_is_an_error() -> None:
     with loopback(lambda _: (400, {}, deep(1000))) as (url, _):
         try:
             assert isinstance(ask("openai-chat", url, Generate("q", PLAIN)), Failed)
-        except Trouble:
+        except RetryableError:
             return
 
 
@@ -445,8 +446,11 @@ def streamed(*events: Any) -> Any:
      [{"type": "text", "text": "x"}, {}]],
     ids=repr,
 )  # fmt: skip
-def test_content_of_anthropic_that_is_none_is_no_empty_answer(content: Any) -> None:
-    with loopback(lambda _: {**CLAUDE, "content": content}) as (url, _), pytest.raises(Trouble, match="protocol"):
+def test_invalid_content_of_anthropic_is_not_an_empty_answer(content: Any) -> None:
+    with (
+        loopback(lambda _: {**CLAUDE, "content": content}) as (url, _),
+        pytest.raises(RetryableError, match="protocol"),
+    ):
         ask("anthropic", url, Generate("q", PLAIN))
 
 
@@ -474,9 +478,9 @@ END = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
      {"type": "thinking_delta", "thinking": False}, {"type": "input_json_delta"}, {"other": "x"}, [], "", None],
     ids=repr,
 )  # fmt: skip
-def test_a_piece_of_anthropic_without_text_is_no_empty_piece(delta: Any) -> None:
+def test_a_chunk_of_anthropic_without_text_is_not_an_empty_chunk(delta: Any) -> None:
     answer = streamed({"type": "content_block_delta", "delta": delta}, END)
-    with loopback(lambda _: answer) as (url, _), pytest.raises(Trouble, match="protocol"):
+    with loopback(lambda _: answer) as (url, _), pytest.raises(RetryableError, match="protocol"):
         ask("anthropic", url, Generate("q", PLAIN), stream=True)
 
 
@@ -501,9 +505,9 @@ def test_pieces_of_anthropic_without_text_of_their_own_are_passed_over() -> None
      *({"choices": [{"index": 0, "delta": odd}]} for odd in (False, 0, [], ""))],
     ids=repr,
 )  # fmt: skip
-def test_a_piece_of_a_stream_that_is_none_is_no_empty_piece(event: Any, name: str) -> None:
+def test_an_invalid_chunk_of_a_stream_is_not_an_empty_chunk(event: Any, name: str) -> None:
     end = {"choices": [{"index": 0, "delta": {}, "text": "", "finish_reason": "stop"}]}
-    with loopback(lambda _: streamed(event, end)) as (url, _), pytest.raises(Trouble, match="protocol"):
+    with loopback(lambda _: streamed(event, end)) as (url, _), pytest.raises(RetryableError, match="protocol"):
         ask(name, url, Generate("q", PLAIN), stream=True)
 
 

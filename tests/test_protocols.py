@@ -13,8 +13,9 @@ import pytest
 from assay.errors import ConfigError
 from assay.models.load import load_model
 from assay.models.local.embedded import BUNDLED, Embedded
+from assay.models.protocol import RetryableError
 from assay.models.reasoning import split_thinking
-from assay.models.tokenizer import Vocabulary
+from assay.models.tokenizer import FolderTokenizer
 from assay.records import (
     UNFINISHED,
     Failed,
@@ -25,7 +26,6 @@ from assay.records import (
     Request,
     Rolling,
     Text,
-    Trouble,
 )
 from serving import TALKING, TRUTH, Servers, fetched
 
@@ -129,15 +129,15 @@ def test_stops_are_cut_off(name: str, talking: str) -> None:
     "fault", [{"break_at": 4}, {"error": 3}, {"drip": True}], ids=["breaks off", "error", "silent"]
 )
 def test_a_stream_that_ends_too_soon_is_asked_again(name: str, fault: dict[str, Any], talking: str) -> None:
-    with pytest.raises(Trouble):
+    with pytest.raises(RetryableError):
         ask(name, talking, wanting(say="four and more", pieces=6, **fault), stream=True, timeout=0.5)
 
 
-def test_a_slow_stream_is_no_time_out(talking: str) -> None:
+def test_a_slow_stream_does_not_time_out(talking: str) -> None:
     """It takes two seconds in all, and never half a second until the next piece."""
     said = ask("openai-chat", talking, wanting(say="abcdefghij", pieces=10, pause=0.2), stream=True, timeout=0.6)
     assert said.text == "abcdefghij"
-    with pytest.raises(Trouble, match="no answer within"):
+    with pytest.raises(RetryableError, match="no answer within"):
         ask("openai-chat", talking, wanting(say="abcdef", pieces=2, pause=2.0), stream=True, timeout=0.3)
 
 
@@ -147,7 +147,7 @@ def test_a_server_that_does_not_stream_is_read_all_the_same(talking: str) -> Non
     assert ask("anthropic", talking, wanting(say="whole", plain=True), stream=True).text == "whole"
 
 
-def test_anthropic_is_asked_in_its_own_words(talking: str) -> None:
+def test_anthropic_receives_its_own_parameter_names(talking: str) -> None:
     messages = (Message("system", "Be brief."), Message("user", "2 + 2"))
     ask("anthropic", talking, Generate(messages, {**PLAIN, "top_k": 3}), api_key="k-1")
     log = sent(talking)
@@ -224,14 +224,14 @@ def test_litellm_speaks_to_the_same_server(talking: str) -> None:
     assert (said.text, said.reasoning) == ("four", "2 and 2")
     assert (said.usage.read, said.usage.written) == (11, 5)
     assert sent(talking)["body"]["messages"][0]["role"] == "user"
-    with pytest.raises(Trouble):
+    with pytest.raises(RetryableError):
         ask("litellm", talking, wanting(status=503), model="openai/m", api_key="k")
-    with pytest.raises(Trouble) as gone:
+    with pytest.raises(RetryableError) as unreachable:
         ask("litellm", "http://127.0.0.1:9/v1", Generate("x", PLAIN), model="openai/m", api_key="k")
-    assert gone.value.gone
+    assert unreachable.value.unreachable
 
 
-def test_a_name_and_password_in_an_address_are_said_in_a_header_and_shown_nowhere(talking: str) -> None:
+def test_credentials_in_an_address_are_sent_in_a_header_and_shown_nowhere(talking: str) -> None:
     url = talking.replace("http://", "http://me:pw-canary@")
     model: Any = load_model("openai", {"model": "m", "base_url": url})
     assert "canary" not in model.identity
@@ -318,7 +318,7 @@ def test_a_prompt_that_is_too_long_fails_or_loses_its_beginning(truth: str) -> N
     known = {"tokenizer": str(BUNDLED), "max_length": 32}
     assert isinstance(ask("openai", truth, long, **known), Failed)
     cut = ask("openai", truth, long, over_length="truncate", **known)
-    words = Vocabulary(BUNDLED)
+    words = FolderTokenizer(BUNDLED)
     whole = words.encode(long.context + long.continuation)
     assert cut.usage.cut == len(whole) - 31  # one token of the 32 is generated
     after = len(whole) - len(words.encode(long.context))
@@ -330,8 +330,8 @@ def test_a_prompt_that_is_too_long_fails_or_loses_its_beginning(truth: str) -> N
     assert isinstance(text, Text) and text.usage is not None and text.usage.cut > 0
 
 
-def test_a_server_without_tokenize_is_told(talking: str) -> None:
-    with pytest.raises(ConfigError, match="does not tokenize"):
+def test_a_server_without_tokenize_is_an_error(talking: str) -> None:
+    with pytest.raises(ConfigError, match="has no /tokenize"):
         ask("openai", talking, Loglikelihood("a", "b"), tokenizer_backend="remote")
 
 
@@ -354,7 +354,7 @@ def test_tiktoken_cuts_texts_as_it_does(tmp_path: Path, monkeypatch: pytest.Monk
     sys.modules.pop("tiktoken_ext", None)
     model: Any = load_model("openai", {"model": "m", "tokenizer_backend": "tiktoken", "tokenizer": "bytewise"})
     assert model.count_tokens("abc é") == 6
-    with pytest.raises(ConfigError, match="knows no encoding"):
+    with pytest.raises(ConfigError, match="no tiktoken encoding named"):
         load_model("openai", {"model": "no-such-model", "tokenizer_backend": "tiktoken"})
 
 

@@ -12,7 +12,7 @@ import assay
 from assay.errors import ConfigError
 from assay.models import Scripted
 from assay.models.load import load_model
-from assay.models.servers.served import GREETING
+from assay.models.servers.server_model import GREETING
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request
 from serving import TALKING, Servers, fetched
 from small_runs import SEVERAL, says, write_task
@@ -197,7 +197,7 @@ def test_a_path_in_the_task_file_is_enough(folder: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("kwargs", "what"),
-    [("{reward_model_path: nowhere}", "there is no model in 'nowhere'"), ("{role: model}", "invalid role"),
+    [("{reward_model_path: nowhere}", "no model in 'nowhere'"), ("{role: model}", "invalid role"),
      ("{reward_model_path: a, reward_model: b}", "give one of them"), ("{path: a}", "has no parameter 'path'")],
 )  # fmt: skip
 def test_what_is_wrong_with_a_reward_model_is_refused(kwargs: str, what: str, tmp_path: Path) -> None:

@@ -57,8 +57,8 @@ def test_a_local_model_and_a_server_work_in_one_run(talking: str, tmp_path: Path
     engine, said = drive({"model": local, "judge": judge}, journal, 40)
     assert said == [f"Q{n} is good" for n in range(40)]
     assert len(journal) == 80
-    assert engine.account.told()["requests"] == 40
-    assert set(engine.account.roles) == {"judge"}
+    assert engine.usage.to_json()["requests"] == 40
+    assert set(engine.usage.roles) == {"judge"}
     before = len(fetched(talking, "/log"))
     again, said = drive({"model": local, "judge": judge}, journal, 40)
     assert said == [f"Q{n} is good" for n in range(40)]

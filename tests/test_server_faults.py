@@ -10,13 +10,14 @@ import pytest
 
 import assay
 from assay import GenerationScorer, register_scorer
-from assay.engine import lanes, patience
-from assay.engine.patience import Absent
+from assay.engine import lanes, retry
+from assay.engine.retry import ModelUnreachable
 from assay.errors import ConfigError
 from assay.models import Scripted
 from assay.models.load import load_model
 from assay.models.local.embedded import BUNDLED
-from assay.records import UNFINISHED, Failed, Generate, Loglikelihood, Request, Response, Text, Trouble
+from assay.models.protocol import RetryableError
+from assay.records import UNFINISHED, Failed, Generate, Loglikelihood, Request, Response, Text
 from assay.scoring.scorer import SCORER_REGISTRY
 from serving import TALKING, Servers, fetched, free_port
 from small_runs import SEVERAL, generate, run, write_task
@@ -44,13 +45,13 @@ def own_registry() -> Iterator[None]:
 # answers that are none
 
 
-def test_no_choices_are_no_answer(talking: str) -> None:
-    with pytest.raises(Trouble, match="no choices"):
+def test_an_answer_without_choices_is_retried(talking: str) -> None:
+    with pytest.raises(RetryableError, match="no choices"):
         ask("openai-chat", talking, wanting(raw={"choices": []}))
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_what_a_filter_kept_back_is_no_empty_answer(stream: bool, talking: str) -> None:
+def test_a_filtered_answer_is_a_failure_and_not_an_empty_answer(stream: bool, talking: str) -> None:
     events = [{"choices": [{"index": 0, "delta": {}, "finish_reason": "content_filter"}]}]
     whole = {"choices": [{"message": {"content": None}, "finish_reason": "content_filter"}]}
     assert isinstance(ask("openai-chat", talking, wanting(events=events, raw=whole), stream=stream), Failed)
@@ -72,8 +73,8 @@ def test_an_error_that_is_null_is_none(talking: str) -> None:
     assert ask("openai-chat", talking, wanting(events=events), stream=True).text == "yes"
 
 
-def test_bytes_that_are_no_http_are_asked_again(talking: str) -> None:
-    with pytest.raises(Trouble):
+def test_invalid_http_is_retried(talking: str) -> None:
+    with pytest.raises(RetryableError):
         ask("openai-chat", talking, wanting(garbage=True))
 
 
@@ -111,7 +112,7 @@ def test_a_log_likelihood_is_that_of_the_tokens_behind_the_context(talking: str)
             {"token_logprobs": [None, -1.0], "top_logprobs": [None, {"a": -1.0}], "text_offset": [0, 1]},
             "no token begins",
         ),
-        ({"token_logprobs": [None, -1.0], "top_logprobs": [None, {"a": -1.0}]}, "where tokens begin"),
+        ({"token_logprobs": [None, -1.0], "top_logprobs": [None, {"a": -1.0}]}, "no text offsets"),
     ],
 )
 def test_log_likelihoods_are_not_invented(logprobs: dict[str, Any], said: str, talking: str) -> None:
@@ -130,7 +131,7 @@ def test_a_server_that_counts_other_tokens_than_were_sent_is_not_believed(talkin
             model._likelihoods.post = lambda body: model.http.post("/completions", {"model": "m", "prompt": context})
             return await model.ask(Loglikelihood("a dog and a", " cat"))
 
-    assert "tells of 30 tokens" in asyncio.run(asked()).reason
+    assert "reports 30 tokens" in asyncio.run(asked()).reason
 
 
 def test_a_text_without_a_context_needs_a_tokenizer(talking: str) -> None:
@@ -196,7 +197,7 @@ def test_the_key_of_a_tasks_judge_is_not_in_the_results(tmp_path: Path) -> None:
     "told",
     [{"max_gen_toks": 20}, {"seed": 1}, {"reasoning": True}, {"header": {"X-Variant": "b"}}, {"max_length": 99}],
 )
-def test_a_model_that_is_told_other_things_is_another(told: dict[str, Any], talking: str) -> None:
+def test_arguments_that_change_responses_change_the_identity(told: dict[str, Any], talking: str) -> None:
     common = {"model": "m", "base_url": talking}
     one, other = load_model("openai", common), load_model("openai", {**common, **told})
     assert one.identity != other.identity
@@ -211,12 +212,14 @@ def test_anthropics_thinking_and_the_way_to_likelihoods_count_too(talking: str) 
 
 
 def quick(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
-    limits = patience.Limits(first_wait=0.02, longest_wait=0.1, **changes)
-    monkeypatch.setattr(lanes, "Limits", lambda: limits)
+    limits = retry.RetryLimits(first_wait=0.02, max_wait=0.1, **changes)
+    monkeypatch.setattr(lanes, "RetryLimits", lambda: limits)
 
 
-def test_a_model_that_stays_away_ends_the_run_which_can_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    quick(monkeypatch, longest_absence=1.0)
+def test_an_unreachable_model_ends_the_run_which_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick(monkeypatch, max_downtime=1.0)
     servers, port = Servers(), free_port()
     url = servers(script=TALKING, port=port)
     wishes = [{"q": json.dumps({"say": "x", "n": n, "pause": 0.0}), "gold": "x"} for n in range(30)]
@@ -233,7 +236,7 @@ def test_a_model_that_stays_away_ends_the_run_which_can_go_on(tmp_path: Path, mo
         """It was greeted when it was there."""
 
     gone.greet = nothing  # type: ignore[union-attr,method-assign]
-    with pytest.raises(Absent, match="can go on"):
+    with pytest.raises(ModelUnreachable, match="unreachable for 1 s; stopped"):
         assay.simple_evaluate(gone, **options)
     again = Servers()
     try:

@@ -102,9 +102,9 @@ def test_the_servers_tokenizer_and_list_of_models_are_not_looked_for_elsewhere()
     ],
 )
 def test_where_a_redirect_leads_is_shown_without_password_and_query(location: str | None, shown: str) -> None:
-    from assay.models.servers.http import redirected
+    from assay.models.servers.http import redirect_message
 
-    found = redirected(307, location)
+    found = redirect_message(307, location)
     assert shown in found
     assert not {"pw", "sig", "abc", "\x1b"} & set(found.replace("=", " ").replace("@", " ").replace(":", " ").split())
 
@@ -215,7 +215,7 @@ def test_headers_and_queries_of_addresses_are_in_no_file_and_on_no_terminal(
 @pytest.mark.parametrize("answer", [(500, {}, {"error": "boom"}), (404, {}, b"<html>"), b"not JSON", {"choices": 5}])
 def test_a_query_is_in_no_message_about_a_server_that_does_not_answer_well(answer: Any, tmp_path: Path) -> None:
     write_task(tmp_path, [{"q": "a", "gold": "x"}], TASK)
-    quick = "import assay.engine.patience as p, sys; l = p.Limits(attempts=2, first_wait=0.01); p.Limits = lambda: l\n"
+    quick = "import assay.engine.retry as p, sys; l = p.RetryLimits(attempts=2, first_wait=0.01); p.RetryLimits = lambda: l\n"
     with loopback(lambda _: answer) as (url, _):
         told = f"model=m,base_url={url}?sig=canary-query-1,header={{'X': 'canary-header-1'}},max_retries=1"
         words = [
@@ -242,7 +242,7 @@ def test_a_query_is_in_no_message_about_a_server_that_does_not_answer_well(answe
 )
 def test_an_address_that_is_none_is_refused_at_once_and_not_repeated(url: str) -> None:
     for written in (url, f"{url}?sig=canary"):
-        with pytest.raises(ConfigError, match="not the address of a server") as refused:
+        with pytest.raises(ConfigError, match="invalid server address") as refused:
             load_model("openai", {"model": "m", "base_url": written})
         assert "canary" not in str(refused.value)
 

@@ -67,7 +67,7 @@ def test_only_the_continuation_is_asked_about_so_that_the_rest_can_come_from_the
     assert found.usage.stored == len(Embedded()._encode("Which is larger, 3 or 9? Answer:")) - 1
 
 
-def test_offsets_that_are_not_told_are_no_offsets(sglang: str) -> None:
+def test_missing_text_offsets_fail_the_request_with_a_hint_to_pass_a_tokenizer(sglang: str) -> None:
     """Every token would seem to lie within the text, the generated one too."""
     assert ask(sglang, REQUESTS[0], REQUESTS[3]) == [Failed(NO_OFFSETS), Failed(NO_OFFSETS)]
 

@@ -16,8 +16,8 @@ import pytest
 from assay.errors import ConfigError
 from assay.evaluation.models import use_template
 from assay.models.load import load_model
+from assay.models.local import vllm as vllm_scoring
 from assay.models.local.embedded import BUNDLED, Embedded
-from assay.models.local.vllm import scoring as vllm_scoring
 from assay.models.protocol import AnyModel
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Message, Request, Response, Rolling, Text
 
@@ -142,9 +142,7 @@ def test_all_kinds_can_be_asked_at_once(model: Any) -> None:
 
 @only_standin
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_what_is_no_number_fails_and_what_is_impossible_does_not(
-    value: float, model: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_nan_fails_and_minus_infinity_does_not(value: float, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     scores, bad_word = model._engine._scores, str(Embedded()._encode("Spoilt")).strip("[]")
     monkeypatch.setattr(
         model._engine, "_scores", lambda tokens: scores(tokens) + (value if bad_word in str(tokens) else 0)
@@ -226,7 +224,7 @@ def test_repeats_are_drawn_apart_and_again_the_same_whatever_is_asked_beside_the
 
 
 @only_standin
-def test_seeds_are_told_apart_by_prompt_repeat_and_the_models_own(model: Any) -> None:
+def test_seeds_differ_by_prompt_repeat_and_the_models_seed(model: Any) -> None:
     drawn = {"do_sample": True, "temperature": 1.0}
     requests = [Generate(prompt, drawn, repeat) for prompt in ("a", "b") for repeat in (0, 1)]
     prompts_of(model)
@@ -246,8 +244,8 @@ def test_a_prompt_that_is_too_long_fails_with_the_numbers(model: Any) -> None:
     long = "word " * 1100
     tokens = len(Embedded()._encode(long))
     found = ask(model, Generate(long, GREEDY), Loglikelihood(long, " end"), Generate("a", GREEDY))
-    assert found[0] == Failed(f"{tokens} tokens are more than the model's 1024")
-    assert found[1] == Failed("its tokens and one to come are more than the model's 1024")
+    assert found[0] == Failed(f"{tokens} tokens exceed the model's context length of 1024")
+    assert found[1] == Failed("its tokens plus one generated token exceed the model's context length of 1024")
     assert isinstance(found[2], Text)  # what stands beside it is answered
 
 
@@ -284,7 +282,7 @@ def test_a_parameter_that_the_engine_has_not_or_refuses_fails_its_request(model:
     found = ask(
         model, Generate("a", {**GREEDY, "beams": 4}), Generate("a", {**GREEDY, "top_p": 3.0}), Generate("a", GREEDY)
     )
-    assert found[0] == Failed("vllm does not know the parameter 'beams'")
+    assert found[0] == Failed("unsupported generation parameter 'beams'")
     assert isinstance(found[1], Failed)
     assert "top_p must be in (0, 1]" in found[1].reason
     assert isinstance(found[2], Text)
@@ -294,9 +292,9 @@ def test_a_parameter_that_the_engine_has_not_or_refuses_fails_its_request(model:
     ("arguments", "told"),
     [
         ({"data_parallel_size": 2}, "--shard"),
-        ({"max_model_len": 64, "max_length": 128}, "the same thing"),
+        ({"max_model_len": 64, "max_length": 128}, "must be equal"),
         ({"enable_lora": True}, "lora_local_path=DIR"),
-        ({"lora_local_path": "nowhere"}, "there is no folder nowhere"),
+        ({"lora_local_path": "nowhere"}, "no folder named 'nowhere'"),
         ({"dtyp": "float32"}, "did you mean 'dtype'"),
         ({"gpu_memory_utilization": "much"}, "must be of type float"),
         ({"pretrained": "no/such/model"}, "'no/such/model'"),
@@ -311,13 +309,13 @@ def test_what_cannot_be_is_refused_before_the_engine_starts(
 
 
 @only_standin
-def test_an_engine_that_does_not_start_is_told_with_its_own_words(engine: ModuleType) -> None:
+def test_an_engine_that_does_not_start_is_an_error_with_its_message(engine: ModuleType) -> None:
     with pytest.raises(ConfigError, match="vllm does not start: Unknown dtype: float3"):
         make(dtype="float3")
 
 
 @pytest.mark.skipif(IS_REAL, reason="it is installed")
-def test_without_vllm_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_vllm_the_error_names_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(ConfigError, match="\\[vllm\\]'"):
         make()

@@ -432,25 +432,8 @@ class Outcome(NamedTuple):
 Response = Text | Likelihood | Failed | Returned | Outcome
 
 
-class Trouble(Exception):
-    """A request that had no answer this time, and may have one the next. `after` is when, where the model said so.
-
-    `slow_down`: the model wants less at once. `gone`: the connection to it failed. `unsent`: nothing was sent, so that it
-    cannot be the request's fault.
-    """
-
-    def __init__(
-        self,
-        reason: str,
-        *,
-        after: float | None = None,
-        slow_down: bool = False,
-        gone: bool = False,
-        unsent: bool = False,
-    ) -> None:
-        super().__init__(reason)
-        self.after, self.slow_down, self.gone, self.unsent = after, slow_down, gone, unsent
-
+JSON = None | bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"]
+"""A value that JSON can hold."""
 
 Asking = Generator[Sequence[Request | Call], Sequence[Response], Sequence[Response]]
 """A running plan: it yields requests, is sent their responses, and returns those that form its answer."""

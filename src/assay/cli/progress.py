@@ -55,7 +55,7 @@ class Progress:
 
     def _is_news(self, run: "RunProgress") -> bool:
         """Tell whether the model has just become unreachable or reachable: a log reports that at once."""
-        unreachable = run.engine.waiting_since is not None
+        unreachable = run.engine.unreachable_since is not None
         changed, self._unreachable = unreachable != self._unreachable, unreachable
         return changed
 
@@ -78,7 +78,7 @@ class Progress:
 
     def _note(self, run: "RunProgress") -> str:
         rate = run.engine.counts.sent / max(time.monotonic() - self._started, 1e-9)
-        since = run.engine.waiting_since
+        since = run.engine.unreachable_since
         waiting = f"the model is unreachable: waiting for {time.monotonic() - since:.0f} s" if since is not None else ""
         return ", ".join(filter(None, (waiting, f"{rate:,.0f} requests/s", _troubles(run.tasks))))
 

@@ -1,4 +1,4 @@
-"""Steps every plan as its responses land, and keeps the models busy."""
+"""Resume every plan as its responses arrive, and keep the models busy."""
 
 import asyncio
 import time
@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from assay.engine.account import Account
 from assay.engine.budget import Budget
-from assay.engine.calls import Calls
 from assay.engine.keys import Keys, nth_key
-from assay.engine.lanes import Asked, Lane, RemoteLane, lane
+from assay.engine.lanes import CallLane, KeyedRequest, Lane, RemoteLane, lane
+from assay.engine.usage import RunUsage
 from assay.models.protocol import AnyModel, Remote
 from assay.records import Asking, Call, Failed, Generate, Likelihood, Request, Response, Text
 from assay.writable import HALF, is_writable, written
@@ -20,14 +19,14 @@ from assay.writable import HALF, is_writable, written
 NOTICE_SECONDS = 0.1
 TICK_SECONDS = 1.0
 CALLS = "(calls)"
-"""What the lane of calls is called: no role can have this name."""
+"""Key of the call lane: no role can have this name."""
 GRACE_SECONDS = 60.0
-"""How long requests under way are waited for when the budget is over."""
+"""Time that requests in flight get to finish when the budget is spent."""
 
 
-class Memory(Protocol):
-    """Where responses are kept by key: a journal. `claim` says of a response that an earlier process wrote whether it is
-    used for the first time."""
+class ResponseStore(Protocol):
+    """Responses stored by key: a journal. `claim` returns whether a response of an earlier process is used for the first
+    time."""
 
     def get(self, key: bytes) -> Response | None: ...
     def add(self, answered: Sequence[tuple[bytes, Response]], role: str) -> None: ...
@@ -37,7 +36,7 @@ class Memory(Protocol):
 
 
 class Started(NamedTuple):
-    """A plan to drive, with what it is for, the name of its sample and of the task that pays for it."""
+    """A plan to drive: the object it belongs to, its sample id and the task it is charged to."""
 
     what: Any
     sample: bytes
@@ -46,15 +45,15 @@ class Started(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A plan that came to its end: its responses, in the order of its requests."""
+    """A finished plan and its responses, in the order of its requests."""
 
     what: Any
     responses: Sequence[Response]
 
 
 @dataclass(slots=True)
-class Counts:
-    """What the engine did: requests of plans, those that were sent, those known from before, those that failed."""
+class RequestCounts:
+    """Numbers of requests: asked by plans, sent, known from before, failed."""
 
     asked: int = 0
     sent: int = 0
@@ -63,7 +62,7 @@ class Counts:
 
 
 class _Plan:
-    """A plan at work: what it waits for."""
+    """A running plan and the responses it waits for."""
 
     __slots__ = ("asking", "drawn", "missing", "responses", "sample", "task", "what")
 
@@ -74,7 +73,7 @@ class _Plan:
         self.drawn: dict[bytes, int] | None = None
 
     def nth(self, key: bytes) -> int:
-        """How often this plan has asked for a draw of this key before."""
+        """Number of earlier requests of this plan with this key."""
         if self.drawn is None:
             self.drawn = {}
         before = self.drawn.get(key, 0)
@@ -83,62 +82,62 @@ class _Plan:
 
 
 def _is_counted(response: Response) -> bool:
-    """Whether a local model has told what a response took."""
+    """Whether a local model reported the usage of a response."""
     return not isinstance(response, Failed) and response.usage is not None and response.usage.read > 0
 
 
 class Engine:
-    """Drives plans to their ends. Identical requests are sent once, but for sampled ones, each of which is a draw of its
-    own; what is in the memory is not sent at all.
+    """Drive plans to their end. Identical requests are sent once, sampled ones once per draw; responses in the store are
+    not requested again.
 
-    `models` are by role; `most` is how many plans are at work at a time, where there is such a limit. When the budget is
-    over nothing more is sent: what is under way lands, the rest stays undone.
+    `models` are by role; `max_plans` limits how many plans run at a time. When the budget is spent nothing more is sent:
+    requests in flight finish, the rest stays unasked.
     """
 
     def __init__(
         self,
         models: Mapping[str, AnyModel],
-        memory: Memory,
+        store: ResponseStore,
         notice: Callable[[], None] | None = None,
         budget: Budget | None = None,
-        most: int | None = None,
+        max_plans: int | None = None,
     ) -> None:
-        self._most, self._open = most, 0
+        self._max_plans, self._open = max_plans, 0
         local = frozenset(role for role, model in models.items() if not isinstance(model, Remote))
-        self.counts, self.account, self.budget = Counts(), Account(local), budget or Budget()
+        self.counts, self.usage, self.budget = RequestCounts(), RunUsage(local), budget or Budget()
         self._remote_models = {role: model for role, model in models.items() if isinstance(model, Remote)}
-        self._memory, self._notice = memory, notice
-        self._moved = asyncio.Event()
+        self._store, self._notice = store, notice
+        self._wake = asyncio.Event()
         self._lanes: dict[str, Lane] = {
-            role: lane(role, model, self._land, self.budget, self._moved) for role, model in models.items()
+            role: lane(role, model, self._receive, self.budget, self._wake) for role, model in models.items()
         }
         self._ticking: asyncio.Task[None] | None = None
-        self._calls = self._lanes[CALLS] = Calls(self._moved)
+        self._calls = self._lanes[CALLS] = CallLane(self._wake)
         self._waiting: dict[bytes, list[tuple[_Plan, int]]] = {}
-        self._end: Callable[[Ended], None] = _nobody
+        self._end: Callable[[Ended], None] = _ignore
         self._noticed = time.monotonic()
 
     @property
-    def waiting_since(self) -> float | None:
-        """Since when a model is gone and waited for, in the clock's seconds."""
-        return next((lane.patience.waiting_since for lane in self._remote() if lane.patience.waiting_since), None)
+    def unreachable_since(self) -> float | None:
+        """Monotonic time since which a model is unreachable; None while all answer."""
+        return next((lane.retrier.unreachable_since for lane in self._remote() if lane.retrier.unreachable_since), None)
 
     def _remote(self) -> list[RemoteLane]:
         return [lane for lane in self._lanes.values() if isinstance(lane, RemoteLane)]
 
     async def run(self, plans: Iterator[Started], end: Callable[[Ended], None]) -> None:
-        """Drive every plan; `end` is called with each as it ends, in whatever order they do."""
+        """Drive every plan; `end` is called with each as it finishes, in any order."""
         self._end = end
         if self.budget.cost is not None:
-            for role, response in self._memory.paid():
+            for role, response in self._store.paid():
                 model = self._remote_models.get(role)
                 self.budget.pay((model.cost(response) or 0.0) if model is not None else 0.0)
         async with AsyncExitStack() as stack:
-            for each in self._lanes.values():
-                await stack.enter_async_context(each)
+            for queue in self._lanes.values():
+                await stack.enter_async_context(queue)
             if self._remote():
                 self._ticking = asyncio.create_task(self._tick())
-                self._ticking.add_done_callback(lambda _: self._moved.set())
+                self._ticking.add_done_callback(lambda _: self._wake.set())
                 stack.callback(self._ticking.cancel)
             for started in plans:
                 if self.budget.is_over:
@@ -148,50 +147,50 @@ class Engine:
                 while self._is_full and not self.budget.is_over:
                     await self._advance()
             await self._drain()
-        self._memory.sync()
+        self._store.sync()
         if self._notice is not None:
             self._notice()
 
     @property
     def _is_full(self) -> bool:
-        """Whether no further plan should begin now."""
-        many = self._most is not None and self._open >= self._most
-        return many or any(each.is_full for each in self._lanes.values())
+        """Whether no further plan should start now."""
+        is_at_limit = self._max_plans is not None and self._open >= self._max_plans
+        return is_at_limit or any(queue.is_full for queue in self._lanes.values())
 
     async def _drain(self) -> None:
-        while any(each.is_busy for each in self._lanes.values()):
+        while any(queue.is_busy for queue in self._lanes.values()):
             if self.budget.is_over:
-                for each in self._lanes.values():
-                    each.drop()
+                for queue in self._lanes.values():
+                    queue.drop()
             await self._advance()
-        await self._advance()  # what went wrong with the last one is told, too
+        await self._advance()  # raises an error of the last request, too
 
     async def _advance(self) -> None:
-        """Let every lane do what it can; where none can do anything, wait until something lands."""
-        self._moved.clear()
+        """Let every lane send what it can; if none can, wait for a response."""
+        self._wake.clear()
         if self._ticking is not None and self._ticking.done():
-            self._ticking.result()  # it ends only by an error, which is the run's
-        done = [await each.advance() for each in list(self._lanes.values())]
-        if not any(done) and any(each.is_busy for each in self._lanes.values()):
-            await self._moved.wait()
+            self._ticking.result()  # it ends only by an error, which ends the run
+        done = [await queue.advance() for queue in list(self._lanes.values())]
+        if not any(done) and any(queue.is_busy for queue in self._lanes.values()):
+            await self._wake.wait()
 
     async def _tick(self) -> None:
-        """Tell how things stand also while nothing lands; and when the budget is over, wait for the rest only so long."""
+        """Report progress while no response arrives, and limit the wait for the rest when the budget is spent."""
         over = 0.0
         while True:
             await asyncio.sleep(TICK_SECONDS)
             if self._notice is not None:
                 self._notice()
             over += TICK_SECONDS if self.budget.is_over else 0.0
-            for each in self._remote():
-                each.patience.room.pass_second()
-                each.put(())
-                self._moved.set()  # there may be room for plans that were not begun
-                if over > GRACE_SECONDS or (over and each.patience.waiting_since is not None):
-                    each.cancel()
+            for queue in self._remote():
+                queue.retrier.window.on_tick()
+                queue.put(())
+                self._wake.set()  # the window may have room for further plans
+                if over > GRACE_SECONDS or (over and queue.retrier.unreachable_since is not None):
+                    queue.cancel()
 
     def _step(self, plan: _Plan, responses: Sequence[Response] | None) -> None:
-        """Go on with a plan until it waits or ends."""
+        """Resume a plan until it waits or ends."""
         while True:
             try:
                 requests = next(plan.asking) if responses is None else plan.asking.send(responses)
@@ -208,13 +207,13 @@ class Engine:
         plan.responses = [None] * len(requests)
         plan.missing = len(requests)
         self.counts.asked += len(requests)
-        new: dict[str, list[Asked]] = {}
+        new: dict[str, list[KeyedRequest]] = {}
         for slot, request in enumerate(requests):
             if isinstance(request, Call):
                 self._calls.begin(request, partial(self._deliver, plans=[(plan, slot)]))
                 continue
             if request.role not in self._lanes:
-                plan.responses[slot] = Failed(f"no model of this run has the role {request.role!r}")
+                plan.responses[slot] = Failed(f"no model with the role {request.role!r} in this run")
                 plan.missing -= 1
                 continue
             try:
@@ -234,26 +233,26 @@ class Engine:
             else:
                 self._waiting[key] = [(plan, slot)]
                 new.setdefault(request.role, []).append((key, request))
-        for role, several in new.items():
-            self.counts.sent += len(several)
-            self._lanes[role].put(several)
+        for role, unsent in new.items():
+            self.counts.sent += len(unsent)
+            self._lanes[role].put(unsent)
 
     def _known(self, key: bytes, earlier: bytes | None, request: Request, task: str) -> Response | None:
-        """What was answered before: in this process, or in an earlier one of the same run, which is counted once."""
-        known = self._memory.get(key)
+        """Return the stored response, of this process or an earlier one of the run; an earlier one is charged once."""
+        known = self._store.get(key)
         if known is None and earlier is not None:
-            key, known = earlier, self._memory.get(earlier)
+            key, known = earlier, self._store.get(earlier)
         if known is None or not _fits(request, known):
             return None
         self.counts.known += 1
-        if not isinstance(known, Failed) and known.usage is not None and self._memory.claim(key):
+        if not isinstance(known, Failed) and known.usage is not None and self._store.claim(key):
             self._charge(task, request.role, known)
         return known
 
-    def _land(self, role: str, landed: Sequence[tuple[bytes, Request, Response]]) -> None:
-        """Write responses down, then hand each to the plans that wait for it."""
-        checked = [(key, _checked(request, response)) for key, request, response in landed]
-        self._memory.add(checked, role)
+    def _receive(self, role: str, arrived: Sequence[tuple[bytes, Request, Response]]) -> None:
+        """Store responses, then pass each to the plans that wait for it."""
+        checked = [(key, _checked(request, response)) for key, request, response in arrived]
+        self._store.add(checked, role)
         for key, response in checked:
             plans = self._waiting.pop(key)
             if isinstance(response, Failed):
@@ -270,7 +269,7 @@ class Engine:
     def _charge(self, task: str, role: str, response: Response) -> float | None:
         model = self._remote_models.get(role)
         cost = model.cost(response) if model is not None else None
-        self.account.add(task, role, response, cost)
+        self.usage.add(task, role, response, cost)
         return cost
 
     def _deliver(self, response: Response, plans: Sequence[tuple[_Plan, int]]) -> None:
@@ -281,19 +280,19 @@ class Engine:
                 self._step(plan, plan.responses)  # type: ignore[arg-type]  # nothing is missing
 
 
-def _nobody(_: Ended) -> None:
-    """Takes what ends before the engine runs: nothing does."""
+def _ignore(_: Ended) -> None:
+    """Ignore plans that finish before the engine runs: none does."""
 
 
 def _keyed(request: Request, plan: _Plan, keys: Keys) -> tuple[Request, bytes, bytes | None]:
-    """A request as it is asked, its key, and the one that an earlier version may have stored its answer under."""
+    """Return a request as it is sent, its key, and the key that version 0.1.0 may have stored its response under."""
     if isinstance(request, Generate) and keys.is_sampled(request):
         return _drawn(request, plan, keys)
     return request, keys.key(request), None
 
 
 def _drawn(request: Generate, plan: _Plan, keys: Keys) -> tuple[Generate, bytes, bytes | None]:
-    """A sampled request with the name of its draw, its key, and the key of its answer in a run of version 0.1.0.
+    """Return a sampled request with the id of its draw, its key, and the key of its response in a run of version 0.1.0.
 
     That version gave one answer to equal requests of several nodes: only the first of them takes it.
     """
@@ -305,12 +304,12 @@ def _drawn(request: Generate, plan: _Plan, keys: Keys) -> tuple[Generate, bytes,
 
 
 def _fits(request: Request, response: Response) -> bool:
-    """Whether a response is of the kind that was asked for."""
+    """Whether a response is of the requested kind."""
     return isinstance(response, Text if isinstance(request, Generate) else Likelihood)
 
 
 def _checked(request: Request, response: Response) -> Response:
-    """A response that can be used, or the failure it is: no text where text was asked, a likelihood that is no number."""
+    """Return the response, or a failure if it is of the wrong kind or its log-likelihood is not a number."""
     if not isinstance(response, Failed) and not _fits(request, response):
         return Failed(f"the model answered {type(request).__name__} with {response!r:.80}")
     if isinstance(response, Likelihood):

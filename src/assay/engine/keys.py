@@ -1,4 +1,4 @@
-"""One identity for cache, resume and doing nothing twice: the key of a request."""
+"""Request keys: one identity for cache, resume and deduplication."""
 
 from collections.abc import Mapping
 from hashlib import blake2b
@@ -10,22 +10,22 @@ from assay.models.protocol import Samples
 from assay.records import Generate, Loglikelihood, Prompt, Request, prompt_text
 
 PARAMS = 1000
-"""So many sets of parameters are remembered with their bytes."""
+"""Number of parameter mappings whose bytes are remembered."""
 MESSAGES = '[{"role"'
-"""How the JSON of a conversation begins, which its key is made of: a text that begins so has a key of its own."""
+"""Start of a conversation's JSON, which its key hashes: a text with this start gets a distinct key."""
 
 
-class Drawn(NamedTuple):
-    """The key of a sampled request, and the one that version 0.1.0 stored its answer under, where that is another."""
+class SampledKey(NamedTuple):
+    """The key of a sampled request, and the one of version 0.1.0 if it differs."""
 
     key: bytes
     earlier: bytes | None
 
 
 class Keys:
-    """Keys for the requests of one model: a hash of its identity, the kind, the exact text and every parameter.
+    """Keys for the requests of one model: a hash of its identity, the request kind, the exact text and every parameter.
 
-    A sampled request belongs to its sample, repeat and node: asking again may give another answer, so it is told apart.
+    A sampled request adds its sample, repeat and node, since sending it again may give another answer.
     """
 
     def __init__(self, identity: str, samples: Samples = "if asked") -> None:
@@ -37,47 +37,47 @@ class Keys:
         self._params: dict[int, tuple[object, bytes, bool]] = {}
 
     def key(self, request: Request) -> bytes:
-        """The key of a request whose answer is the same for whoever asks."""
+        """Return the key of a deterministic request."""
         if isinstance(request, Loglikelihood):
             context, started = self._context
             if context is not request.context:
                 started = self._likelihood.copy()
                 _add_prompt(started, request.context)
                 self._context = (request.context, started)
-            made = started.copy()
-            _add(made, request.continuation.encode())
+            state = started.copy()
+            _add(state, request.continuation.encode())
         elif isinstance(request, Generate):
-            made = self._generated(request)
+            state = self._generated(request)
         else:
-            made = self._rolling.copy()
-            _add(made, request.text.encode())
-        return made.digest()
+            state = self._rolling.copy()
+            _add(state, request.text.encode())
+        return state.digest()
 
-    def drawn(self, request: Generate, sample: bytes) -> Drawn:
-        """The key of a request that is sampled for this sample."""
-        made = self._generated(request)
-        earlier = None if request.is_sampled else made.digest()  # 0.1.0 knew no other way to be sampled, and no nodes
-        _add(made, sample)
-        _add(made, request.repeat.to_bytes(4))
+    def drawn(self, request: Generate, sample: bytes) -> SampledKey:
+        """Return the key of a request that is sampled for this sample."""
+        state = self._generated(request)
+        earlier = None if request.is_sampled else state.digest()  # 0.1.0 had no other way to sample, and no nodes
+        _add(state, sample)
+        _add(state, request.repeat.to_bytes(4))
         if request.node:
-            earlier = earlier or made.digest()
-            _add(made, b"node")
-            _add(made, "\0".join(request.node).encode())
-        return Drawn(made.digest(), earlier)
+            earlier = earlier or state.digest()
+            _add(state, b"node")
+            _add(state, "\0".join(request.node).encode())
+        return SampledKey(state.digest(), earlier)
 
     def is_sampled(self, request: Generate) -> bool:
-        """Whether the model may answer otherwise when it is asked again."""
+        """Whether the model may answer differently when the request is sent again."""
         known = self._params.get(id(request.params))
         return known[2] if known is not None and known[0] is request.params else self._parameters(request)[1]
 
     def _generated(self, request: Generate) -> blake2b:
-        made = self._generate.copy()
-        _add(made, self._parameters(request)[0])
-        _add_prompt(made, request.prompt)
-        return made
+        state = self._generate.copy()
+        _add(state, self._parameters(request)[0])
+        _add_prompt(state, request.prompt)
+        return state
 
     def _parameters(self, request: Generate) -> tuple[bytes, bool]:
-        """The parameters as bytes, and whether they lead to a draw; the same object is looked at once."""
+        """Return the parameters as bytes, and whether they sample; each mapping object is serialized once."""
         known = self._params.get(id(request.params))
         if known is None or known[0] is not request.params:
             text = orjson.dumps(
@@ -92,33 +92,33 @@ class Keys:
 
 
 def nth_key(key: bytes, nth: int) -> bytes:
-    """The key of the n-th equal request of a sample, counted from 0: the first has the key itself."""
+    """Return the key of the n-th equal request of a sample, counted from 0: the first has the key itself."""
     return _hash(b"nth", key, nth.to_bytes(4)).digest() if nth else key
 
 
 def _is_greedy(params: Mapping[str, object]) -> bool:
-    """Whether the parameters ask for the most likely tokens."""
+    """Whether the parameters ask for greedy decoding."""
     temperature = params.get("temperature")
     return params.get("do_sample") is False or (isinstance(temperature, int | float) and temperature == 0)
 
 
 def _hash(*parts: bytes) -> blake2b:
-    made = blake2b(digest_size=16)
+    state = blake2b(digest_size=16)
     for part in parts:
-        _add(made, part)
-    return made
+        _add(state, part)
+    return state
 
 
-def _add(made: blake2b, part: bytes) -> None:
-    made.update(len(part).to_bytes(8))
-    made.update(part)
+def _add(state: blake2b, part: bytes) -> None:
+    state.update(len(part).to_bytes(8))
+    state.update(part)
 
 
-def _add_prompt(made: blake2b, prompt: Prompt) -> None:
-    """The bytes of version 0.1, so that its answers are found: a conversation is its JSON."""
+def _add_prompt(state: blake2b, prompt: Prompt) -> None:
+    """Hash the bytes that version 0.1 hashed, so that its responses are found: a conversation is its JSON."""
     if not isinstance(prompt, str):
-        _add(made, prompt_text(prompt).encode())
+        _add(state, prompt_text(prompt).encode())
         return
-    _add(made, prompt.encode())
+    _add(state, prompt.encode())
     if prompt.startswith(MESSAGES):
-        _add(made, b"text")
+        _add(state, b"text")

@@ -1,28 +1,29 @@
-"""A lane for every model of a run: requests wait in it, and leave it in the way the model likes."""
+"""Lanes: one request queue per model of a run, and one for calls of user code."""
 
 import asyncio
+import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Protocol, Self
 
 from assay.engine.budget import Budget
 from assay.engine.keys import Keys
-from assay.engine.patience import Limits, Patience, Room
+from assay.engine.retry import ConcurrencyWindow, Retrier, RetryLimits
 from assay.errors import SelfExplanatory
 from assay.models.protocol import Answered, AnyModel, Model, Remote
-from assay.records import Failed, Generate, Request, Response
+from assay.records import Call, Failed, Generate, Request, Response, Returned
 from assay.user_code import user_code
 
-Asked = tuple[bytes, Request]
-Answer = tuple[bytes, Request, Response]
-Land = Callable[[str, Sequence[Answer]], None]
-"""Takes responses that a role gave."""
+KeyedRequest = tuple[bytes, Request]
+KeyedResponse = tuple[bytes, Request, Response]
+Receive = Callable[[str, Sequence[KeyedResponse]], None]
+"""Receives the responses of a role."""
 
 
 class Lane(Protocol):
-    """What the engine needs of one. `is_busy`: something has yet to land; `is_full`: nothing more should be put in."""
+    """A request queue. `is_busy`: responses are outstanding; `is_full`: no further requests should be added."""
 
     keys: Keys
 
@@ -30,31 +31,37 @@ class Lane(Protocol):
     def is_full(self) -> bool: ...
     @property
     def is_busy(self) -> bool: ...
-    def put(self, requests: Sequence[Asked]) -> None: ...
+    def put(self, requests: Sequence[KeyedRequest]) -> None: ...
     async def advance(self) -> bool:
-        """Do what can be done without waiting for anybody; whether something was done."""
+        """Send what can be sent without waiting; return whether anything was sent."""
         ...
 
     def drop(self) -> None:
-        """Forget what was not sent."""
+        """Discard requests that were not sent."""
         ...
 
-    async def __aenter__(self) -> Any: ...
-    async def __aexit__(self, *_: Any) -> Any: ...
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
 
 
-def lane(role: str, model: AnyModel, land: Land, budget: Budget, moved: asyncio.Event) -> "Lane":
-    """The lane for a model: one by one, or a window at a time."""
-    return RemoteLane(role, model, land, budget, moved) if isinstance(model, Remote) else WindowLane(role, model, land)
+def lane(role: str, model: AnyModel, receive: Receive, budget: Budget, wake: asyncio.Event) -> "Lane":
+    """Return the lane for a model: concurrent requests to a server, or one window at a time."""
+    return (
+        RemoteLane(role, model, receive, budget, wake)
+        if isinstance(model, Remote)
+        else WindowLane(role, model, receive)
+    )
 
 
 class WindowLane:
-    """Requests for a model that is asked in batches: it gets its window full."""
+    """Queue of a local model, which is sent a window of requests at a time."""
 
-    def __init__(self, role: str, model: Model, land: Land) -> None:
+    def __init__(self, role: str, model: Model, receive: Receive) -> None:
         self.keys = Keys(model.identity, model.can.samples)
-        self._role, self._model, self._land = role, model, land
-        self._queue: list[Asked] = []
+        self._role, self._model, self._receive = role, model, receive
+        self._queue: list[KeyedRequest] = []
 
     @property
     def is_full(self) -> bool:
@@ -64,36 +71,37 @@ class WindowLane:
     def is_busy(self) -> bool:
         return bool(self._queue)
 
-    def put(self, requests: Sequence[Asked]) -> None:
+    def put(self, requests: Sequence[KeyedRequest]) -> None:
         self._queue += requests
 
     def drop(self) -> None:
         self._queue.clear()
 
     async def advance(self) -> bool:
-        """Send a window of requests and hand on what comes; a failure for every request that is left without."""
-        now, self._queue = self._queue[: self._model.window], self._queue[self._model.window :]
-        if not now:
+        """Send a window of requests and pass on the responses; a failure for every request without one."""
+        window, self._queue = self._queue[: self._model.window], self._queue[self._model.window :]
+        if not window:
             return False
-        unanswered = dict(now)
-        async for answered in self._answers(now, unanswered):
-            new = [(*now[n], response) for n, response in answered if unanswered.pop(now[n][0], None) is not None]
-            self._land(self._role, new)
-            await asyncio.sleep(0)  # where Ctrl-C gets in, and other lanes land
+        unanswered = dict(window)
+        async for answered in self._answers(window, unanswered):
+            new = [(*window[n], response) for n, response in answered if unanswered.pop(window[n][0], None) is not None]
+            self._receive(self._role, new)
+            await asyncio.sleep(0)  # lets Ctrl-C and the other lanes in
         return True
 
-    async def _answers(self, now: Sequence[Asked], unanswered: Mapping[bytes, Request]) -> AsyncIterator[Answered]:
-        """What the model answers, as it comes; and in the end a failure for every request that it left without."""
+    async def _answers(
+        self, window: Sequence[KeyedRequest], unanswered: Mapping[bytes, Request]
+    ) -> AsyncIterator[Answered]:
+        """Yield the responses as they come, and last a failure for every unanswered request."""
         reason = "the model gave no response"
         try:
-            async with user_code(
-                "the model failed"
-            ):  # whatever it raises, its requests failed, and the others are asked
-                async for answered in self._model.answer([request for _, request in now]):
+            # whatever it raises fails its own requests only
+            async with user_code("the model failed"):
+                async for answered in self._model.answer([request for _, request in window]):
                     yield answered
         except SelfExplanatory as error:
             reason = str(error)
-        yield [(number, Failed(reason)) for number, (key, _) in enumerate(now) if key in unanswered]
+        yield [(number, Failed(reason)) for number, (key, _) in enumerate(window) if key in unanswered]
 
     async def __aenter__(self) -> "WindowLane":
         return self
@@ -103,35 +111,35 @@ class WindowLane:
 
 
 class RemoteLane:
-    """Requests for a model that answers one by one: as many are under way as there is room for.
+    """Queue of a server, with as many requests in flight as the concurrency window allows.
 
-    The repeats of a question go together where the model can answer them so. Used as a context: whatever ends it, no
-    request is left in the air.
+    Repeats of a prompt are sent as one request where the server supports it. Leaving the context cancels every request
+    in flight.
     """
 
-    def __init__(self, role: str, model: Remote, land: Land, budget: Budget, moved: asyncio.Event) -> None:
+    def __init__(self, role: str, model: Remote, receive: Receive, budget: Budget, wake: asyncio.Event) -> None:
         self.keys = Keys(model.identity, model.can.samples)
-        limits = replace(Limits(), attempts=model.attempts)
-        self.patience = Patience(self._ask, model.probe, limits, Room(model.concurrency))
-        self._role, self._model, self._land, self._budget, self._moved = role, model, land, budget, moved
-        self._queue: deque[Sequence[Asked]] = deque()
+        limits = replace(RetryLimits(), attempts=model.attempts)
+        self.retrier = Retrier(self._send, model.probe, limits, ConcurrencyWindow(model.concurrency))
+        self._role, self._model, self._receive, self._budget, self._wake = role, model, receive, budget, wake
+        self._queue: deque[Sequence[KeyedRequest]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._in_air = 0
-        self._landed: list[Answer] = []
+        self._in_flight = 0
+        self._responses: list[KeyedResponse] = []
         self._error: BaseException | None = None
 
     @property
     def is_full(self) -> bool:
-        """A roomful waits, so that one can leave as soon as another has landed."""
-        return len(self._queue) >= self.patience.room.size
+        """Whether a full window is queued, so that a request can follow each response at once."""
+        return len(self._queue) >= self.retrier.window.size
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._queue or self._tasks or self._landed)
+        return bool(self._queue or self._tasks or self._responses)
 
-    def put(self, requests: Sequence[Asked]) -> None:
-        self._queue.extend(self._together(requests))
-        self._take_off()
+    def put(self, requests: Sequence[KeyedRequest]) -> None:
+        self._queue.extend(self._batches(requests))
+        self._send_queued()
 
     def drop(self) -> None:
         self._queue.clear()
@@ -139,78 +147,78 @@ class RemoteLane:
     async def advance(self) -> bool:
         if self._error is not None:
             raise self._error
-        return self._take_off()
+        return self._send_queued()
 
-    def _together(self, requests: Sequence[Asked]) -> list[Sequence[Asked]]:
+    def _batches(self, requests: Sequence[KeyedRequest]) -> list[Sequence[KeyedRequest]]:
         if not self._model.answers_repeats or len(requests) == 1:
-            return [[each] for each in requests]
-        flights: dict[object, list[Asked]] = {}
+            return [[request] for request in requests]
+        batches: dict[object, list[KeyedRequest]] = {}
         for number, (key, request) in enumerate(requests):
             sampled = isinstance(request, Generate) and self.keys.is_sampled(request)
-            flights.setdefault((request.prompt, id(request.params)) if sampled else number, []).append((key, request))  # type: ignore[union-attr]
-        return list(flights.values())
+            batches.setdefault((request.prompt, id(request.params)) if sampled else number, []).append((key, request))  # type: ignore[union-attr]
+        return list(batches.values())
 
-    def _take_off(self) -> bool:
-        """Send what there is room and money for."""
+    def _send_queued(self) -> bool:
+        """Send as many batches as the window and the budget allow."""
         sent = False
-        while self._queue and self._in_air < self.patience.room.size and not self._budget.is_over:
+        while self._queue and self._in_flight < self.retrier.window.size and not self._budget.is_over:
             estimate = sum(self._model.estimate(request) for _, request in self._queue[0])
             if not self._budget.reserve(estimate):
                 break
-            self._in_air += 1
-            task = asyncio.create_task(self._fly(self._queue.popleft(), estimate))
+            self._in_flight += 1
+            task = asyncio.create_task(self._send_batch(self._queue.popleft(), estimate))
             self._tasks.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._on_done)
             sent = True
         if self._queue and self._budget.is_over:
-            self._moved.set()  # what waits here will not leave, and nobody else would say so
+            self._wake.set()  # nothing queued here will be sent, and no response will wake the engine
         return sent
 
-    async def _ask(self, requests: Sequence[Request]) -> Sequence[Response]:
+    async def _send(self, requests: Sequence[Request]) -> Sequence[Response]:
         return [await self._model.ask(requests[0])] if len(requests) == 1 else await self._model.ask_repeats(requests)
 
-    async def _fly(self, flight: Sequence[Asked], estimate: float) -> None:
+    async def _send_batch(self, batch: Sequence[KeyedRequest], estimate: float) -> None:
         cost = 0.0
         try:
-            responses = await self.patience.answer([request for _, request in flight])
-            share = estimate / len(flight)  # of what the server does not tell
-            told = [self._model.cost(response) for response in responses]
-            if any(cost is not None for cost in told):
-                cost = sum(each or 0.0 for each in told)
+            responses = await self.retrier.answer([request for _, request in batch])
+            share = estimate / len(batch)  # for responses without usage
+            costs = [self._model.cost(response) for response in responses]
+            if any(price is not None for price in costs):
+                cost = sum(price or 0.0 for price in costs)
             else:
                 cost = sum(share for response in responses if not isinstance(response, Failed))
         finally:
-            self._in_air -= 1
+            self._in_flight -= 1
             self._budget.settle(estimate, cost)
-        if not self._landed:
+        if not self._responses:
             later = asyncio.get_running_loop().call_soon
-            later(later, self._hand_on)  # after all that has landed now, and after those that leave in its place
-        self._landed += [(*asked, response) for asked, response in zip(flight, responses, strict=True)]
-        self._take_off()
+            later(later, self._pass_on)  # after all responses of this round, and after the requests that replace them
+        self._responses += [(*keyed, response) for keyed, response in zip(batch, responses, strict=True)]
+        self._send_queued()
 
-    def _hand_on(self) -> None:
-        """Give the engine what has landed, all of it at once."""
-        landed, self._landed = self._landed, []
+    def _pass_on(self) -> None:
+        """Pass all responses of this round to the engine at once."""
+        responses, self._responses = self._responses, []
         try:
-            self._land(self._role, landed)
-        except Exception as error:  # noqa: BLE001  # a full disk, say: it ends the run, from where the run is waited for
+            self._receive(self._role, responses)
+        except Exception as error:  # noqa: BLE001  # a full disk, say: it ends the run, from where the run is awaited
             self._error = self._error or error
-        self._moved.set()
+        self._wake.set()
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _on_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None and self._error is None:
             self._error = task.exception()
-            self._moved.set()
+            self._wake.set()
         if not self.is_busy:
-            self._moved.set()
+            self._wake.set()
 
     async def __aenter__(self) -> "RemoteLane":
         await self._model.__aenter__()
         return self
 
     def cancel(self) -> None:
-        """Give up what is under way: it was not answered, and may be asked again."""
+        """Cancel requests in flight: they stay unanswered and can be sent again."""
         for task in self._tasks:
             task.cancel()
 
@@ -220,6 +228,72 @@ class RemoteLane:
         self.drop()
         self.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._landed:
-            self._hand_on()
+        if self._responses:
+            self._pass_on()
         await self._model.__aexit__(kind, error, trace)
+
+
+MAX_CALLS = 256
+"""Number of running calls from which on no further plan begins."""
+
+
+class CallLane:
+    """CallLane of user code in progress. An exception in one fails its plan; an error behind it ends the run."""
+
+    def __init__(self, wake: asyncio.Event) -> None:
+        self.keys = Keys("")
+        self._wake = wake
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._error: BaseException | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._tasks) >= MAX_CALLS
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._tasks)
+
+    def begin(self, call: Call, deliver: Callable[[Response], None]) -> None:
+        task = asyncio.create_task(self._do(call, deliver))
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+
+    async def _do(self, call: Call, deliver: Callable[[Response], None]) -> None:
+        deliver(await _answer(call))
+
+    def _on_done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None and self._error is None:
+            self._error = task.exception()
+        self._wake.set()
+
+    def put(self, requests: Sequence[object]) -> None:
+        raise NotImplementedError("calls begin at once")
+
+    def drop(self) -> None:
+        """Let calls that began finish."""
+
+    async def advance(self) -> bool:
+        if self._error is not None:
+            raise self._error
+        return False
+
+    async def __aenter__(self) -> "CallLane":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def _answer(call: Call) -> Response:
+    function, arguments = call
+    try:
+        async with user_code(""):
+            if inspect.iscoroutinefunction(function):
+                return Returned(await function(*arguments))
+            return Returned(await asyncio.to_thread(function, *arguments))
+    except SelfExplanatory as error:
+        return Failed(str(error))

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from assay.config.run import RunConfig
-from assay.engine import Budget, Ended, Engine, Memory, Started
-from assay.evaluation.scoring import AnswerSource, RunUsage
+from assay.engine import Budget, Ended, Engine, Started
+from assay.engine.drive import ResponseStore
+from assay.evaluation.scoring import AnswerSource, UsageSummary
 from assay.models.protocol import AnyModel
 from assay.runs.cache import Cache, CachedJournal
 from assay.runs.journal import Journal
@@ -33,7 +34,7 @@ Watch = Callable[[RunProgress], None]
 def ask(config: RunConfig, models: Mapping[str, AnyModel], journal: Journal, watch: Watch) -> AnswerSource:
     """The answers of models that are asked now; those in the journal or the cache are not asked for again."""
 
-    def answers(runs: Sequence[TaskRun]) -> RunUsage:
+    def answers(runs: Sequence[TaskRun]) -> UsageSummary:
         if config.use_cache is None:
             return run_async(_drive(config, models, journal, runs, watch))
         with closing(Cache(Path(config.use_cache))) as cache:
@@ -43,14 +44,14 @@ def ask(config: RunConfig, models: Mapping[str, AnyModel], journal: Journal, wat
 
 
 async def _drive(
-    config: RunConfig, models: Mapping[str, AnyModel], memory: Memory, runs: Sequence[TaskRun], watch: Watch
-) -> RunUsage:
+    config: RunConfig, models: Mapping[str, AnyModel], memory: ResponseStore, runs: Sequence[TaskRun], watch: Watch
+) -> UsageSummary:
     budget = Budget(config.max_cost, config.max_time, config.max_failures)
     engine = Engine(models, memory, lambda: watch(RunProgress(runs, engine)), budget, config.records_at_once)
     await engine.run(_plans(runs), _end)
     for run in runs:
         run.finish()
-    return RunUsage(engine.account.told(), dataclasses.asdict(engine.counts), budget.ended)
+    return UsageSummary(engine.usage.to_json(), dataclasses.asdict(engine.counts), budget.ended)
 
 
 def _plans(runs: Sequence[TaskRun]) -> Iterator[Started]:

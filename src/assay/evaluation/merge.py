@@ -17,7 +17,7 @@ from assay.evaluation.flow import finish
 from assay.evaluation.manifest import again, helper_digests
 from assay.evaluation.prepare import Prepared, prepare_to_score
 from assay.evaluation.score import changed_keys
-from assay.evaluation.scoring import ManifestJSON, ResultsJSON, RunUsage, ScoredTasks, replay
+from assay.evaluation.scoring import ManifestJSON, ResultsJSON, ScoredTasks, UsageSummary, replay
 from assay.evaluation.writing import all_of, folder_sinks
 from assay.graphs.output import GraphFiles
 from assay.registry import load_plugins
@@ -206,9 +206,9 @@ def _facts(shards: Shards) -> ManifestJSON:
     }
 
 
-def _usage(shards: Shards) -> RunUsage:
+def _usage(shards: Shards) -> UsageSummary:
     accounts = [part.results["assay"]["account"] for part in shards.parts if "account" in part.results["assay"]]
     requests: Counter[str] = Counter()
     for part in shards.parts:
         requests.update(part.manifest.get("requests", {}))
-    return RunUsage(total_usage(accounts) if accounts else {}, dict(requests))
+    return UsageSummary(total_usage(accounts) if accounts else {}, dict(requests))

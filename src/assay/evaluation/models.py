@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig, options_where
-from assay.engine.patience import before_the_run
+from assay.engine.retry import retry_before_run
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.asking import run_async
-from assay.models.dummy import Nobody
 from assay.models.load import backend, check_generation, load_model, parameters
 from assay.models.protocol import AnyModel, Remote
-from assay.models.servers.served import VARIES, Served
+from assay.models.scripted import NoModel
+from assay.models.servers.server_model import NONDETERMINISTIC, ServerModel
 from assay.records import Message, Prompt
 from assay.runs.folder import RunError, RunFolder
 from assay.runs.run import Run
@@ -84,7 +84,7 @@ def _unneeded(config: RunConfig, tasks: Sequence[Runnable]) -> AnyModel | None:
     if config.model_named or not tasks or any(task.needs for task in tasks):
         return None
     roles = sorted({role for task in tasks for role in task.models()})
-    return Nobody(" and ".join(roles) or "no model")
+    return NoModel(" and ".join(roles) or "no model")
 
 
 def open_models(prepared: "PreparedRun") -> dict[str, AnyModel]:
@@ -209,24 +209,24 @@ def refuse_unpriced(models: Mapping[str, AnyModel], cost: float | None) -> None:
 
 def served_facts(model: AnyModel) -> dict[str, Any]:
     """The addresses of a served model and its response to the probe, for the manifest."""
-    return {"addresses": model.addresses, "probe": model.probed} if isinstance(model, Served) else {}
+    return {"addresses": model.addresses, "probe": model.probed} if isinstance(model, ServerModel) else {}
 
 
 def greet_models(models: Mapping[str, AnyModel], folder: str | None, *, force: bool) -> None:
     """Greet the servers of a run; where its folder holds a run already, refuse models other than that run's."""
     for model in models.values():
         if isinstance(model, Remote):
-            run_async(before_the_run(model.greet))
+            run_async(retry_before_run(model.greet))
     before = _manifest(folder)
     for role, model in models.items():
         noted = _noted(before, role)
-        if not isinstance(model, Served) or noted.get("identity") in (None, model.identity):
+        if not isinstance(model, ServerModel) or noted.get("identity") in (None, model.identity):
             continue
         recorded, said = str(noted["identity"]), (noted.get("probe") or {}).get("said")
         if before.get("format") == WITH_ADDRESSES:
-            run_async(before_the_run(partial(model.recognise_old, recorded)))
+            run_async(retry_before_run(partial(model.recognize_old, recorded)))
         elif isinstance(said, str):
-            run_async(before_the_run(partial(model.recognise, recorded, said)))
+            run_async(retry_before_run(partial(model.recognize, recorded, said)))
         if model.identity != recorded and not force:
             raise RunError([_other_model(Path(str(folder)), role, noted, model)])
 
@@ -235,7 +235,7 @@ def note_addresses(folder: RunFolder, models: Mapping[str, AnyModel]) -> None:
     """Add the current addresses of a resumed run's models to its manifest."""
     for role, model in models.items():
         noted = _noted(folder.manifest, role)
-        if isinstance(model, Served) and noted:
+        if isinstance(model, ServerModel) and noted:
             known = noted.get("addresses") or []
             noted["addresses"] = [*known, *(address for address in model.addresses if address not in known)]
 
@@ -253,7 +253,7 @@ def _noted(manifest: Mapping[str, Any], role: str) -> dict[str, Any]:
     return model if isinstance(model, dict) else {}
 
 
-def _other_model(folder: Path, role: str, noted: Mapping[str, Any], model: Served) -> Problem:
+def _other_model(folder: Path, role: str, noted: Mapping[str, Any], model: ServerModel) -> Problem:
     now = f"{model.name} {model.model} at {', '.join(model.addresses)}"
     args = noted.get("args") or {}
     url = args.get("base_url") or "?"
@@ -266,7 +266,7 @@ def _other_model(folder: Path, role: str, noted: Mapping[str, Any], model: Serve
     probe = "; its response to the probe of version 0.1 has changed" if said is None else probe
     varies = (
         " (a model that does not repeat its response is identified by its address only)"
-        if VARIES in (said, says)
+        if NONDETERMINISTIC in (said, says)
         else ""
     )
     what = f"the folder holds another run, of another {role}: {before} there, {now} here{probe}{varies}"

@@ -21,7 +21,7 @@ ManifestJSON = Mapping[str, Any]
 Written = TypeVar("Written", covariant=True)
 
 
-class RunUsage(NamedTuple):
+class UsageSummary(NamedTuple):
     """The cost of answers, the number of requests by outcome, and the limit that ended the run early, if one did."""
 
     account: Mapping[str, Any] = {}
@@ -29,7 +29,7 @@ class RunUsage(NamedTuple):
     ended: str = ""
 
 
-AnswerSource = Callable[[Sequence[TaskRun]], RunUsage]
+AnswerSource = Callable[[Sequence[TaskRun]], UsageSummary]
 """Hands every task its answers, sample by sample, and finishes it."""
 
 
@@ -37,7 +37,7 @@ class ScoredTasks(NamedTuple):
     """Tasks with all of their scores, and the usage of their answers."""
 
     runs: Sequence[TaskRun]
-    usage: RunUsage
+    usage: UsageSummary
 
 
 class Output(Protocol[Written]):
@@ -59,12 +59,12 @@ def score_tasks(tasks: Sequence[Runnable], answers: AnswerSource, output: Output
 
 def replay(
     samples: Callable[[Runnable], Iterator[ReplayedSample]],
-    usage: RunUsage = RunUsage(),  # noqa: B008  # a frozen record
+    usage: UsageSummary = UsageSummary(),  # noqa: B008  # a frozen record
     done: Callable[[Runnable], None] | None = None,
 ) -> AnswerSource:
     """Answers that are stored, task by task in the order of documents; `done` is called after each task."""
 
-    def answers(runs: Sequence[TaskRun]) -> RunUsage:
+    def answers(runs: Sequence[TaskRun]) -> UsageSummary:
         for run in runs:
             for number, stored in enumerate(samples(run.runnable)):
                 run.end(number, stored.sample, stored.responses)

@@ -20,7 +20,7 @@ from assay.evaluation.manifest import (
 )
 from assay.evaluation.models import UNDER_TEST, note_addresses
 from assay.evaluation.prepare import Prepared, PreparedRun
-from assay.evaluation.scoring import ManifestJSON, ResultsJSON, RunUsage, ScoredTasks, scorer_memories
+from assay.evaluation.scoring import ManifestJSON, ResultsJSON, ScoredTasks, UsageSummary, scorer_memories
 from assay.models.protocol import AnyModel
 from assay.registry import USED
 from assay.runs.folder import RunFolder, open_run
@@ -135,7 +135,7 @@ def _place(config: RunConfig, run_spec: ManifestJSON, model: AnyModel) -> Path:
     return output_folder(Path(config.runs_dir), run_spec, model_name(config, model), tasks)
 
 
-def _ending(account: ResultsJSON, config: RunConfig, usage: RunUsage) -> ResultsJSON:
+def _ending(account: ResultsJSON, config: RunConfig, usage: UsageSummary) -> ResultsJSON:
     """The status of the run as a whole, its shard, and the usage of its answers."""
     stopped = usage.ended and any("not_asked" in task for task in account["tasks"].values())
     ended = {"status": "partial", "ended": usage.ended} if stopped else {"status": account["status"]}

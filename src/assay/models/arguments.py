@@ -1,4 +1,4 @@
-"""Descriptions of model arguments. A name means the same for every backend; `ELSE` lists the exceptions."""
+"""Descriptions of model arguments. A name means the same for every backend; `BACKEND_DESCRIPTIONS` lists the exceptions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_type_hints
 from assay.models.load import BACKENDS, backend, parameters
 from assay.models.protocol import AnyModel
 
-MEANING: Mapping[str, str] = {
+DESCRIPTIONS: Mapping[str, str] = {
     "add_bos_token": "Start each text with the BOS token, at most once; default: as the tokenizer does.",
     "allow_pickle": "Load pickled weights, which can run code; otherwise only safetensors.",
     "attn_implementation": "Attention implementation in transformers: `sdpa`, `eager`, `flash_attention_2` …",
@@ -63,7 +63,7 @@ MEANING: Mapping[str, str] = {
     "way": "vLLM protocol to use.",
 }  # fmt: skip
 
-ELSE: Mapping[tuple[str, str], str] = {
+BACKEND_DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     ("openai", "pretrained"): "Same as `model` (lm-eval's name).",
     ("openai-chat", "pretrained"): "Same as `model` (lm-eval's name).",
     ("openai", "tokenizer"): "Folder of the model's tokenizer, used to align log-likelihoods with tokens.",
@@ -103,35 +103,37 @@ class Argument(NamedTuple):
 
 
 def arguments_of(name: str) -> list[Argument]:
-    """All arguments of a backend, those it must be given first."""
+    """Return the arguments of a backend, required ones first."""
     factory = backend(name)
-    made = [
+    listed = [
         Argument(key, _kind(factory, key), default, _meaning(name, key)) for key, default in parameters(factory).items()
     ]
-    return sorted(made, key=lambda each: not each.is_required)
+    return sorted(listed, key=lambda argument: not argument.is_required)
 
 
 def distinct_backends() -> dict[str, list[str]]:
-    """The backends by their first name, each with its others."""
-    found: dict[Callable[..., AnyModel], list[str]] = {}
+    """Return the backends by their first name, with their aliases."""
+    names_of: dict[Callable[..., AnyModel], list[str]] = {}
     for name in BACKENDS:
-        found.setdefault(backend(name), []).append(name)
-    return {names[0]: names[1:] for names in found.values()}
+        names_of.setdefault(backend(name), []).append(name)
+    return {names[0]: names[1:] for names in names_of.values()}
 
 
 def _meaning(name: str, key: str) -> str:
-    found = ELSE.get((name, key)) or (_of_connection().get(key) if "base_url" in parameters(backend(name)) else None)
-    return found or MEANING.get(key, "")
+    special = BACKEND_DESCRIPTIONS.get((name, key)) or (
+        _of_connection().get(key) if "base_url" in parameters(backend(name)) else None
+    )
+    return special or DESCRIPTIONS.get(key, "")
 
 
 def _of_connection() -> dict[str, str]:
-    from assay.models.servers.served import Connection
+    from assay.models.servers.server_model import Connection
 
     return {each.name: each.metadata["doc"] for each in fields(Connection)}
 
 
 def _kind(factory: Callable[..., AnyModel], key: str) -> Any:
-    from assay.models.servers.served import Connection
+    from assay.models.servers.server_model import Connection
 
     own = get_type_hints(factory.__init__ if isclass(factory) else factory)
     return own.get(key) or get_type_hints(Connection).get(key)

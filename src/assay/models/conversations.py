@@ -1,4 +1,4 @@
-"""Conversations as models take them: those that read text have their chat template write it, servers are sent messages."""
+"""Conversations as models take them: rendered by the chat template for local models, as messages for servers."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
@@ -6,8 +6,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from assay.errors import ConfigError
-from assay.models.protocol import Answered
-from assay.models.servers.http import Refused
+from assay.models.protocol import Answered, PermanentError
 from assay.records import (
     AudioPart,
     Failed,
@@ -25,42 +24,44 @@ Answer = Callable[[Sequence[Request]], AsyncIterator[Answered]]
 
 
 def sent_messages(prompt: Prompt) -> list[dict[str, Any]]:
-    """The messages that a server is sent; a text is what the user says, whatever it looks like."""
+    """Return the messages to send to a server; a text becomes one user message, whatever it looks like."""
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
     parts = [part for message in prompt if not isinstance(message.content, str) for part in message.content]
     if any(isinstance(part, ImagePart | AudioPart) for part in parts):
-        raise Refused("images and recordings in messages are not sent yet")
+        raise PermanentError("images and audio in messages are not supported yet")
     return messages_to_plain(prompt)
 
 
-def in_text(requests: Sequence[Request], template: Template, answer: Answer) -> AsyncIterator[Answered]:
-    """Answer requests by `answer`, which takes texts only: the template writes their conversations first."""
+def answer_rendered(requests: Sequence[Request], template: Template, answer: Answer) -> AsyncIterator[Answered]:
+    """Answer requests with `answer`, which takes text only: conversations are rendered by the template first."""
     if all(isinstance(request[0], str) for request in requests):
         return answer(requests)
-    return _written_first(requests, template, answer)
+    return _render_and_answer(requests, template, answer)
 
 
-async def _written_first(requests: Sequence[Request], template: Template, answer: Answer) -> AsyncIterator[Answered]:
-    written = [written_request(request, template) for request in requests]
-    failed = [(number, each) for number, each in enumerate(written) if isinstance(each, Failed)]
-    asked = [(number, each) for number, each in enumerate(written) if not isinstance(each, Failed)]
+async def _render_and_answer(
+    requests: Sequence[Request], template: Template, answer: Answer
+) -> AsyncIterator[Answered]:
+    rendered = [render_request(request, template) for request in requests]
+    failed = [(number, each) for number, each in enumerate(rendered) if isinstance(each, Failed)]
+    asked = [(number, each) for number, each in enumerate(rendered) if not isinstance(each, Failed)]
     yield failed
     async for answered in answer([request for _, request in asked]):
         yield [(asked[number][0], response) for number, response in answered]
 
 
-def written_request(request: Request, template: Template) -> Request | Failed:
-    """A request about text. The model's turn is opened unless the last message begins it."""
+def render_request(request: Request, template: Template) -> Request | Failed:
+    """Render a request's conversation. The generation prompt is added unless the last message is the assistant's."""
     try:
         if isinstance(request, Generate) and not isinstance(request.prompt, str):
-            return request._replace(prompt=_written(request.prompt, template))
+            return request._replace(prompt=_render(request.prompt, template))
         if isinstance(request, Loglikelihood) and not isinstance(request.context, str):
-            return request._replace(context=_written(request.context, template))
+            return request._replace(context=_render(request.context, template))
     except (ConfigError, TemplateError) as error:
-        return Failed(f"the conversation cannot be written as text: {error}")
+        return Failed(f"the chat template failed: {error}")
     return request
 
 
-def _written(messages: tuple[Message, ...], template: Template) -> Prompt:
+def _render(messages: tuple[Message, ...], template: Template) -> Prompt:
     return template(messages, not messages or messages[-1].role != "assistant")

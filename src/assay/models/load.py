@@ -1,4 +1,4 @@
-"""Model names to models: a backend is a file and a row here."""
+"""Model backends by name: a backend is a file and a row here."""
 
 import inspect
 import logging
@@ -11,7 +11,7 @@ from assay.config.arguments import parse_arguments
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
-from assay.models.local.generation import KNOWN
+from assay.models.local.generation import GENERATION_PARAMETERS
 from assay.models.protocol import AnyModel
 from assay.registry import Accepted, Table, accepted, must_be_callable
 
@@ -19,7 +19,7 @@ COMPLETIONS, CHAT = "assay.models.servers.openai:OpenAI", "assay.models.servers.
 TRANSFORMERS = "assay.models.local.hf.backend:HF"
 CLAUDE = "assay.models.servers.anthropic:Anthropic"
 _BUILT_IN: dict[str, Callable[..., AnyModel] | str] = {
-    "dummy": "assay.models.dummy:Dummy",
+    "dummy": "assay.models.scripted:Dummy",
     "embedded": "assay.models.local.embedded:Embedded",
     "hf": TRANSFORMERS,
     "hf-auto": TRANSFORMERS,
@@ -34,30 +34,30 @@ _BUILT_IN: dict[str, Callable[..., AnyModel] | str] = {
     "anthropic-chat": CLAUDE,
     "anthropic-chat-completions": CLAUDE,
     "litellm": "assay.models.servers.litellm:LiteLLM",
-    "vllm": "assay.models.local.vllm.backend:VLLM",
+    "vllm": "assay.models.local.vllm:VLLM",
     "reward-http": "assay.models.servers.reward:RewardHTTP",
     "reward-hf": "assay.models.local.hf.reward:RewardHF",
 }
 
 
 class _Backends(Table[Callable[..., AnyModel], AnyModel]):
-    """What `--model` may name. The parameters it is made with are its `--model_args`; one called `connection` stands for
-    those that every model behind a server has."""
+    """The backends of `--model`. A backend's parameters are its `--model_args`; a parameter `connection` means the
+    arguments of every server."""
 
     word = "argument"
 
     def accepts(self, member: Any) -> Accepted:
-        takes = replace(accepted(member), instead=getattr(member, "refused", {}))
+        takes = replace(accepted(member), instead=getattr(member, "unsupported_arguments", {}))
         if "connection" not in takes.named:
             return takes
-        from assay.models.servers.served import Connection
+        from assay.models.servers.server_model import Connection
 
-        left_out: frozenset[str] = getattr(member, "without", frozenset())
-        own = {key: each for key, each in takes.named.items() if key not in ("connection", "telling")}
+        unsupported: frozenset[str] = getattr(member, "unsupported_connection", frozenset())
+        own = {key: each for key, each in takes.named.items() if key not in ("connection", "identity_fields")}
         shared = {
             each.name: inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default)
             for each in fields(Connection)  # their types are checked when they are decoded
-            if each.name not in left_out
+            if each.name not in unsupported
         }
         return replace(takes, named=own | shared)
 
@@ -67,92 +67,98 @@ class _Backends(Table[Callable[..., AnyModel], AnyModel]):
 
 BACKENDS = _Backends("model", _BUILT_IN, group="assay.models", adopt=must_be_callable)
 
-MEANINGLESS = frozenset((
+IGNORED_BY_SERVERS = frozenset((
     "batch_size", "tokenized_requests", "add_bos_token", "trust_remote_code", "revision", "use_fast_tokenizer",
     "max_images", "eos_string", "tokenizer", "tokenizer_backend", "truncate",
 ))  # fmt: skip
-"""Arguments that lm-eval's models behind servers have, and that change nothing where ours have none of that name."""
+"""Arguments of lm-eval's server models that have no effect on ours."""
 
 
 def backend(name: str) -> Callable[..., AnyModel]:
-    """What makes the models of a name."""
+    """Return the factory of a backend."""
     return BACKENDS.find(name, Place("model"))
 
 
 def parameters(factory: Callable[..., AnyModel]) -> dict[str, Any]:
-    """What a model may be told, by name, with what is meant where it is not: `inspect`'s `empty` where it must be."""
+    """Return a backend's arguments with their defaults: `inspect`'s `empty` for a required one."""
     return {key: each.default for key, each in BACKENDS.accepts(factory).named.items()}
 
 
 def load_model(name: str, arguments: Mapping[str, Any]) -> AnyModel:
-    """The model a name and its arguments mean."""
+    """Load a model by the name of its backend and its arguments."""
     factory = backend(name)
     known = parameters(factory)
     is_served = "base_url" in known
-    given = {key: value for key, value in arguments.items() if key in known or not (is_served and key in MEANINGLESS)}
-    idle: Mapping[str, str] = getattr(factory, "idle", {})
-    for key in [key for key in given if key in idle]:
-        logging.getLogger("assay").warning("no effect here: %s=%s, since %s", key, given.pop(key), idle[key])
-    said = {key: value for key, value in given.items() if value is not None or key not in known}
-    problems = BACKENDS.problems(name, BACKENDS.accepts(factory), said, _argument_place)
+    given = {
+        key: value for key, value in arguments.items() if key in known or not (is_served and key in IGNORED_BY_SERVERS)
+    }
+    ignored: Mapping[str, str] = getattr(factory, "ignored_arguments", {})
+    for key in [key for key in given if key in ignored]:
+        logging.getLogger("assay").warning("%s=%s has no effect: %s", key, given.pop(key), ignored[key])
+    checked = {key: value for key, value in given.items() if value is not None or key not in known}
+    problems = BACKENDS.problems(name, BACKENDS.accepts(factory), checked, _argument_place)
     if problems:
         raise ConfigError(problems)
     if not is_served:
         return factory(**given)
     from assay.models.servers.secrets import refuse_malformed
-    from assay.models.servers.served import Connection
+    from assay.models.servers.server_model import Connection
 
-    told = {each.name for each in fields(Connection)}
-    own = {key: value for key, value in given.items() if key in told}
+    names = {each.name for each in fields(Connection)}
+    own = {key: value for key, value in given.items() if key in names}
     refuse_malformed(own)
     connection = decode(Connection, Fields.of(own, Origin("model_args")), problems)
     if problems or connection is None:
         raise ConfigError(problems)
-    return factory(connection=connection, **{key: value for key, value in given.items() if key not in told})
+    return factory(connection=connection, **{key: value for key, value in given.items() if key not in names})
 
 
 def _argument_place(key: str) -> Place:
     return Place(f"model_args.{key}" if key else "model_args")
 
 
-ELSEWHERE = frozenset((
+SERVER_PARAMETERS = frozenset((
     "stop", "stop_token_ids", "seed", "min_p", "min_tokens", "presence_penalty", "frequency_penalty", "repetition_penalty",
     "length_penalty", "logit_bias", "response_format", "reasoning_effort", "ignore_eos", "chat_template_kwargs", "tools",
     "tool_choice", "thinking", "num_beams", "typical_p",
 ))  # fmt: skip
-"""Parameters of a generation that servers know, beside those that all models do."""
+"""Generation parameters of servers, in addition to those of all models."""
 
 
 def check_generation(name: str, params: Mapping[str, object]) -> None:
-    """Refuse a parameter of generation that a model would not know. A server may know any: what looks like a slip is told."""
+    """Refuse generation parameters that the backend does not have. Servers may accept any: a likely typo is logged."""
     if not params:
         return
     known: frozenset[str] | None = getattr(backend(name), "generation", None)
-    unknown = [key for key in params if key not in (KNOWN | ELSEWHERE if known is None else known)]
+    unknown = [
+        key for key in params if key not in (GENERATION_PARAMETERS | SERVER_PARAMETERS if known is None else known)
+    ]
     if known is None:
         for key in unknown:
-            for near in nearest(key, KNOWN | ELSEWHERE, 1, floor=0.8):
-                logging.getLogger("assay").warning("gen_kwargs: %r is passed on as it is; did you mean %r?", key, near)
+            for near in nearest(key, GENERATION_PARAMETERS | SERVER_PARAMETERS, 1, floor=0.8):
+                logging.getLogger("assay").warning(
+                    "gen_kwargs: %r is passed to the server unchanged; did you mean %r?", key, near
+                )
         return
     if unknown:
-        what = "model {!r} knows no parameter {!r} of a generation"
+        what = "backend {!r} has no generation parameter {!r}"
         raise ConfigError(
             [Problem(Place("gen_kwargs"), what.format(name, key), did_you_mean(key, known)) for key in unknown]
         )
 
 
 def token_counter(name: str, arguments: object) -> Callable[[str], int] | None:
-    """What counts the tokens of a text as a model does, where its tokenizer can be had without the model."""
+    """Return a function that counts tokens, if the model's tokenizer is available without the model."""
     from assay.models.local.embedded import BUNDLED
-    from assay.models.tokenizer import Vocabulary
+    from assay.models.tokenizer import FolderTokenizer
 
     given = parse_arguments(arguments, "model_args")
     folder = given.get("path", BUNDLED) if name == "embedded" else given.get("tokenizer")
     if _BUILT_IN.get(name) == TRANSFORMERS:
         folder = folder or given.get("pretrained")
-        if not Path(str(folder)).expanduser().joinpath("tokenizer.json").is_file():  # of the hub, say
+        if not Path(str(folder)).expanduser().joinpath("tokenizer.json").is_file():  # a hub name, say
             return None
     if folder is None or given.get("tokenizer_backend") in ("tiktoken", "remote"):
         return None
-    words = Vocabulary.load(str(folder))
-    return lambda text: len(words.encode(text))
+    tokenizer = FolderTokenizer.load(str(folder))
+    return lambda text: len(tokenizer.encode(text))

@@ -1,7 +1,7 @@
-"""What tokens cost: by two arguments, or from a file that lists models."""
+"""Token prices: from two arguments, or from a file with a row per model."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from assay.config.source import Source
 from assay.errors import ConfigError, Place, Problem, did_you_mean
@@ -11,7 +11,7 @@ MILLION = 1_000_000
 
 
 class Price(NamedTuple):
-    """Money for a million tokens: read, written, and read again from the provider's own store."""
+    """Price per million tokens: input, output, and input from the provider's cache."""
 
     read: float
     written: float
@@ -22,12 +22,12 @@ class Price(NamedTuple):
         return (fresh * self.read + usage.stored * self.stored + usage.written * self.written) / MILLION
 
     def most(self, characters: int, written: int) -> float:
-        """The most a request may cost, if a token has at least two characters."""
+        """Maximum cost of a request, if a token has at least two characters."""
         return (characters / 2 * self.read + written * self.written) / MILLION
 
 
 def price_of(model: str, read: float | None, written: float | None, table: str | None) -> Price | None:
-    """The price of a model: as given, or by its name in a file; None where nobody says."""
+    """Return the price of a model, from the arguments or the file; None if there is none."""
     if table is not None:
         return _listed(model, table)
     if read is None and written is None:
@@ -36,20 +36,20 @@ def price_of(model: str, read: float | None, written: float | None, table: str |
 
 
 def _listed(model: str, path: str) -> Price:
-    """A row of a file such as `gpt-x: {in: 2.5, out: 10, stored: 1.25}`."""
+    """Return the row of a file such as `gpt-x: {in: 2.5, out: 10, stored: 1.25}`."""
     place = Place("model_args.prices")
     try:
-        rows: Any = Source(path, Path(path).expanduser().read_bytes()).value
+        rows = Source(path, Path(path).expanduser().read_bytes()).value
     except OSError as error:
         raise ConfigError([Problem(place, f"{path} cannot be read: {error.strerror}", "check the path")]) from None
     if not isinstance(rows, dict) or model not in rows:
         known = list(rows) if isinstance(rows, dict) else []
         raise ConfigError(
-            [Problem(place, f"{path} has no price of {model!r}", did_you_mean(model, known) or "add a row")]
+            [Problem(place, f"no price for {model!r} in {path}", did_you_mean(model, known) or "add a row")]
         )
     row = rows[model]
     wrong = not isinstance(row, dict) or not {"in", "out"} <= set(row) <= {"in", "out", "stored"}
     if wrong or not all(isinstance(value, int | float) and value >= 0 for value in row.values()):
-        fix = f"write `{model}: {{in: 2.5, out: 10}}`, money for a million tokens"
-        raise ConfigError([Problem(place, f"the row of {model!r} in {path} is no price", fix)])
+        fix = f"write `{model}: {{in: 2.5, out: 10}}`, per million tokens"
+        raise ConfigError([Problem(place, f"invalid price for {model!r} in {path}", fix)])
     return Price(float(row["in"]), float(row["out"]), float(row.get("stored", row["in"])))

@@ -1,23 +1,24 @@
-"""What the engine knows of a model."""
+"""The model protocol: what the engine knows of a model, and the errors a model raises."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from types import TracebackType
+from typing import Literal, Protocol, Self, runtime_checkable
 
 from assay.records import Message, Prompt, Request, Response
 
 Answered = Sequence[tuple[int, Response]]
-"""Some of the responses to a batch, each with the number of its request; in whatever order they come."""
+"""Some of the responses to a batch, each with the number of its request, in any order."""
 
 
 Samples = Literal["if asked", "unless greedy", "always"]
-"""Where the parameters ask for it; unless they ask for greedy decoding; whatever they say, as of a model that takes no
-temperature."""
+"""When responses are sampled: if the parameters ask for it; unless they ask for greedy decoding; always, for a model
+without a temperature."""
 
 
 @dataclass(frozen=True, slots=True)
 class Can:
-    """What a model can do. It is asked for nothing else, and a task that needs more is refused before the run."""
+    """Capabilities of a model. A task that needs more is refused before the run."""
 
     generate: bool = True
     loglikelihood: bool = True
@@ -26,15 +27,15 @@ class Can:
     schema: bool = False
     """Whether it takes `response_format` with a JSON Schema."""
     tools: bool = False
-    """Whether it takes `tools`, and says which it wants called."""
+    """Whether it takes `tools` and returns tool calls."""
     named_templates: bool = False
-    """Whether it may have several chat templates: `use_template` takes one by its name."""
+    """Whether it can have more than one chat template: `use_template` selects one by name."""
     samples: Samples = "if asked"
-    """When its texts are drawn."""
+    """When its texts are sampled."""
 
 
 class Described(Protocol):
-    """What is known of every model. `identity` changes when its answers may: it is part of the key of a response."""
+    """Properties of every model. `identity` changes when its answers may: it is part of every request key."""
 
     @property
     def name(self) -> str: ...
@@ -46,34 +47,33 @@ class Described(Protocol):
     def max_length(self) -> int | None: ...
 
     def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> Prompt:
-        """A conversation as the text the model was trained on; as it is, where a server has the template."""
+        """Render a conversation with the chat template; return it unchanged if the server has the template."""
         ...
 
     def count_tokens(self, text: str) -> int | None:
-        """How many tokens a text has, where the model can tell."""
+        """Return the number of tokens of a text; None if the model cannot tell."""
         ...
 
 
 class Model(Described, Protocol):
-    """A model that is asked in batches. `window` is how many requests it likes to hold at once, so that it can put
-    together what belongs together."""
+    """A model that is asked in batches. `window` is the number of requests it should hold at once, to group them by
+    prefix."""
 
     @property
     def window(self) -> int: ...
 
     def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
-        """The responses to a batch, as they come. A request that cannot be answered gets a Failed."""
+        """Yield the responses to a batch as they come. A request that cannot be answered gets a Failed."""
         ...
 
 
 @runtime_checkable
 class Remote(Described, Protocol):
-    """A model somewhere else, asked one request at a time and many at once. Used as an async context while it is asked.
+    """A model behind a server, which answers many requests concurrently. Used as an async context.
 
-    `ask` raises a Trouble for what may pass; patience with it is the engine's. `ask_repeats` is for several requests that
-    differ only in their repeat, and used where `answers_repeats`. `greet` finds out before a run whether it is there and
-    who it is, `probe` during one. A request is asked
-    `attempts` times at most. `estimate` is the most a request may cost, `cost` what a response did.
+    `ask` raises a RetryableError for temporary failures; the engine retries, up to `attempts` times. `ask_repeats` answers
+    requests that differ only in their repeat, if `answers_repeats`. `greet` identifies the model before a run, `probe`
+    during one. `estimate` is the maximum cost of a request, `cost` the cost of a response.
     """
 
     @property
@@ -89,8 +89,35 @@ class Remote(Described, Protocol):
     def cost(self, response: Response) -> float | None: ...
     async def probe(self) -> bool: ...
     async def greet(self) -> None: ...
-    async def __aenter__(self) -> Any: ...
-    async def __aexit__(self, *_: Any) -> Any: ...
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
 
 
 AnyModel = Model | Remote
+
+
+class RetryableError(Exception):
+    """A request failed this time and may succeed the next; `retry_after` is the delay that the server asked for.
+
+    `rate_limited`: the server wants fewer requests at once. `unreachable`: the connection failed. `unsent`: nothing was
+    sent, so the request cannot be the cause.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        retry_after: float | None = None,
+        rate_limited: bool = False,
+        unreachable: bool = False,
+        unsent: bool = False,
+    ) -> None:
+        super().__init__(reason)
+        self.retry_after, self.rate_limited = retry_after, rate_limited
+        self.unreachable, self.unsent = unreachable, unsent
+
+
+class PermanentError(Exception):
+    """The server refuses this request however often it is sent."""

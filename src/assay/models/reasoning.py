@@ -1,33 +1,33 @@
-"""What a model thinks, kept apart from what it answers."""
+"""Reasoning, kept apart from the answer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.models.tokens import cut_at_stop
+from assay.models.tokenizer import cut_at_stop
 from assay.records import UNFINISHED, Text, Usage
 
 START, END = "<think>", "</think>"
 
 
 def split_thinking(text: str, start: str = START, end: str = END) -> tuple[str | None, str, bool]:
-    """The thoughts in a text, the answer behind them, and whether the thinking has come to its end.
+    """Split a text into its reasoning and the answer after it; the last value is whether the reasoning ended.
 
     >>> split_thinking("<think>2 + 2</think> 4")
     ('2 + 2', '4', True)
     >>> split_thinking("<think>2 +")
     ('2 +', '', False)
     """
-    before, found, after = text.rpartition(end)
-    if found:
+    before, closing, after = text.rpartition(end)
+    if closing:
         return before.replace(start, "", 1).strip(), after.lstrip(), True
     _, begun, thoughts = text.partition(start)
     return (thoughts, "", False) if begun else (None, text, True)
 
 
 class Draft:
-    """An answer under way: pieces of thought and of text, as bytes, since thousands of them are open at once.
+    """A response in progress: chunks of reasoning and of text, as bytes, since thousands are open at once.
 
-    Thinking in the text itself stands between `tags`; stops are for the answer alone.
+    Reasoning within the text is enclosed in `tags`; stop strings apply to the answer alone.
     """
 
     __slots__ = ("_answer", "_seen", "_stops", "_tags", "_text", "_thoughts", "calls", "finish", "pieces", "usage")
@@ -42,9 +42,9 @@ class Draft:
         self.calls: Sequence[Mapping[str, Any]] = ()
 
     def add(self, text: str | None, thought: str | None = None) -> bool:
-        """Take a piece; whether the answer has come to a stop."""
+        """Add a chunk; return whether the answer reached a stop string."""
         self.pieces += 1
-        if text is not None and not isinstance(text, str):  # a server's word
+        if text is not None and not isinstance(text, str):  # servers send anything
             raise TypeError(f"the text of an answer must be text, got {type(text).__name__}")
         if thought:
             self._thoughts += thought.encode("utf-8", "replace")
@@ -54,33 +54,33 @@ class Draft:
         if not self._stops or (self._tags is not None and not self._is_answering(self._tags[1].encode())):
             self._seen = len(self._text)
             return False
-        found = any(self._new(stop.encode()) >= 0 for stop in self._stops)
+        stopped = any(self._find_new(stop.encode()) >= 0 for stop in self._stops)
         self._seen = len(self._text)
-        return found
+        return stopped
 
     @property
     def has_begun(self) -> bool:
         return bool(self._text or self._thoughts)
 
     def _is_answering(self, end: bytes) -> bool:
-        """Whether the thinking is over. Where it stands apart, it is when there is text."""
+        """Whether the reasoning is over. If it is sent separately, it is when there is text."""
         if not self._answer and not self._thoughts:
-            at = self._new(end)
+            at = self._find_new(end)
             self._answer = at + len(end) if at >= 0 else 0
         return bool(self._answer or self._thoughts)
 
-    def _new(self, wanted: bytes) -> int:
-        """Where something stands in the text, unless it stood there before the last piece."""
-        return self._text.find(wanted, max(self._answer, self._seen - len(wanted)))
+    def _find_new(self, part: bytes) -> int:
+        """Find bytes in the text that were not there before the last chunk."""
+        return self._text.find(part, max(self._answer, self._seen - len(part)))
 
     def whole(self) -> Text:
-        """The response it became."""
+        """Return the finished response."""
         text = self._text.decode("utf-8", "replace")
         thoughts: str | None = self._thoughts.decode("utf-8", "replace") or None
         ended = not (thoughts is not None and not text and self.finish == "length")
         if self._tags is not None and thoughts is None:
             thoughts, text, ended = split_thinking(text, *self._tags)
-            if thoughts is None and self.finish == "length":  # the prompt began the thinking, and it never ended
+            if thoughts is None and self.finish == "length":  # the prompt began the reasoning, and it never ended
                 thoughts, text, ended = text, "", False
         answer, stopped = cut_at_stop(text, self._stops)
         finish = UNFINISHED if not ended else "stop" if stopped else self.finish

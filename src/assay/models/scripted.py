@@ -1,12 +1,13 @@
-"""The model for tests and dry runs: functions of your own from request to response."""
+"""Models without weights: user functions from request to response, and the dummy."""
 
+import hashlib
 import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from assay.config.source import digest
-from assay.models.conversations import in_text
+from assay.models.conversations import answer_rendered
 from assay.models.protocol import Answered, Can
 from assay.records import (
     Failed,
@@ -25,10 +26,10 @@ PIECE_SECONDS = 0.001
 
 
 class Scripted:
-    """A model made of functions. What has no function it cannot do; what a function raises is a failed request.
+    """A model made of functions. It can do what it has a function for; an exception in a function fails the request.
 
-    `chat_template` is given messages as mappings, and writes them as text. A model without one is given conversations as they
-    are, a tuple of messages.
+    `chat_template` renders messages, given as mappings. Without one, functions receive conversations as a tuple of
+    messages.
 
     >>> model = Scripted(generate=lambda prompt, params, repeat: prompt.upper())
     >>> model.can.generate, model.can.loglikelihood
@@ -59,10 +60,14 @@ class Scripted:
         self.max_length: int | None = None
 
     def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
-        return self._answer(requests) if self._template is None else in_text(requests, self.chat_template, self._answer)
+        return (
+            self._answer(requests)
+            if self._template is None
+            else answer_rendered(requests, self.chat_template, self._answer)
+        )
 
     async def _answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
-        """The answers of every millisecond: a slow script's each at once, a fast one's together."""
+        """Yield the responses of every millisecond: those of a slow script one by one, of a fast one together."""
         ready: list[tuple[int, Response]] = []
         due = time.perf_counter() + PIECE_SECONDS
         for number, request in enumerate(requests):
@@ -77,7 +82,7 @@ class Scripted:
         try:
             with user_code("the script"):
                 return self._scripted(request)
-        except UserCodeError as error:  # a script stands for a model: its words are those of the model's failure
+        except UserCodeError as error:  # a script replaces a model: its exception is the model's failure
             return Failed(f"{type(error.__cause__).__name__}: {error.__cause__}")
 
     def _scripted(self, request: Request) -> Response:
@@ -98,7 +103,7 @@ class Scripted:
 
 
 def _identity(*functions: Callable[..., object] | None) -> str:
-    """The same code, the same identity. Code that cannot be read is named by its place in memory: no run resumes on it."""
+    """Digest of the functions' source. Code without source is identified by its memory address: no run resumes on it."""
     parts = []
     for function in functions:
         code = getattr(function, "__code__", None)
@@ -107,3 +112,43 @@ def _identity(*functions: Callable[..., object] | None) -> str:
         except (OSError, TypeError):
             parts.append(repr((code.co_code, code.co_consts)) if code is not None else repr(function))
     return f"scripted {digest(repr(parts).encode())}"
+
+
+class Dummy:
+    """Pseudo-random log-likelihoods, the same every time; generations are always "lol", as in lm-eval."""
+
+    name = "dummy"
+    identity = "dummy 1"
+    can = Can(chat=True)
+    window = 4096
+    max_length: int | None = None
+
+    def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+        return answer_rendered(requests, self.chat_template, self._answer)
+
+    async def _answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
+        yield [(number, _respond(request)) for number, request in enumerate(requests)]
+
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
+        text = "".join(f"<|{message['role']}|>\n{message['content']}\n" for message in messages_to_plain(messages))
+        return text + "<|assistant|>\n" if add_generation_prompt else text.rstrip("\n")
+
+    def count_tokens(self, text: str) -> int | None:
+        return len(text.split())
+
+
+class NoModel(Dummy):
+    """The model under test of a run that has none: its graphs ask other models, or none."""
+
+    can = Can(generate=False, loglikelihood=False, rolling=False)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.identity = f"nobody {name}"
+
+
+def _respond(request: Request) -> Response:
+    if isinstance(request, Generate):
+        return Text("lol")
+    text = f"{request.text}\0{request.continuation}" if isinstance(request, Loglikelihood) else request.text
+    return Likelihood(-int.from_bytes(hashlib.sha256(text.encode()).digest()[:6]) / 2**48, False)

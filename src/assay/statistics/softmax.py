@@ -1,7 +1,13 @@
-"""Softmax: log-likelihoods to shares."""
+"""Softmax, shifted by the largest value so that nothing overflows: of a few log-likelihoods, and of arrays in place."""
 
 import math
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.floating[Any]]
 
 
 def softmax(values: Sequence[float]) -> list[float]:
@@ -14,3 +20,21 @@ def softmax(values: Sequence[float]) -> list[float]:
     powers = [math.exp(value - highest) for value in values]
     total = sum(powers)
     return [power / total for power in powers]
+
+
+def softmax_in_place(scores: Floats) -> Floats:
+    """Replace scores by their softmax over the last axis, without a copy: attention does this in every layer.
+
+    >>> softmax_in_place(np.array([[0.0, 0.0]])).tolist()
+    [[0.5, 0.5]]
+    """
+    scores -= scores.max(axis=-1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(axis=-1, keepdims=True)
+    return scores
+
+
+def log_softmax(logits: Floats) -> Floats:
+    """Return the logarithms of the softmax over the last axis."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))  # type: ignore[no-any-return]

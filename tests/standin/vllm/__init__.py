@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from assay.models.local.llama import REAL, Llama, log_softmax
-from assay.models.tokenizer import Vocabulary
+from assay.models.local.embedded import REAL, Llama
+from assay.models.tokenizer import FolderTokenizer
+from assay.statistics.softmax import log_softmax
 
 ENDS = (0, 4)
 
@@ -70,7 +71,7 @@ class LLM:
     ) -> None:  # fmt: skip
         if dtype not in ("auto", "float32"):
             raise ValueError(f"Unknown dtype: {dtype}")
-        self._llama, self._words = Llama(Path(model)), Vocabulary(Path(tokenizer or model))
+        self._llama, self._words = Llama(Path(model)), FolderTokenizer(Path(tokenizer or model))
         self.others = others
         self._most = max_model_len or self._llama.max_length
         self.llm_engine = SimpleNamespace(model_config=SimpleNamespace(max_model_len=self._most))

@@ -1,8 +1,11 @@
-"""Attention for transformers' models where a row holds many pieces of text, or a row of slots writes a token each.
+"""Attention for transformers' models over packed rows: many segments of text in a row, or one token per generation slot.
 
-A model that follows transformers' attention interface calls `attend` in every layer; what is seen is said by the Sight that
-is being looked through. Keys and values are looked up for each piece, so that any tree of pieces is one call of a kernel
-for sequences of various lengths, and what pieces share is computed once.
+A model that follows transformers' attention interface calls `attention_forward` in every layer; the AttentionPattern in
+use decides which tokens attend to which. Keys and values are gathered per segment, so that any tree of segments is one
+call of a variable-length kernel, and shared segments are computed once.
+
+A segment is some tokens with the segments before them, of this row or cached from an earlier one. A few-shot prefix, a
+question behind it and a choice behind that are three segments; no token is in the row twice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,65 +14,142 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from assay.models.local.packing import Row, Span
+Integers = npt.NDArray[np.int64]
+Array = npt.NDArray[np.generic]
+Span = tuple[int, int]
+"""Start and end of a segment in a row; tokens cached from earlier rows are numbered from CACHED on."""
+CACHED = 1 << 40
+
+
+@dataclass(slots=True)
+class PackedRow:
+    """The tokens of one forward pass, and which segments each of them attends to. `cached` tokens of earlier passes come
+    before the new ones."""
+
+    tokens: list[int] = field(default_factory=list)
+    cached: int = 0
+    _first: list[int] = field(default_factory=list)
+    _lengths: list[int] = field(default_factory=list)
+    _seen: list[list[Span]] = field(default_factory=list)
+
+    def add(self, tokens: Sequence[int], seen: Sequence[Span]) -> Span:
+        """Append a segment after the spans it attends to; return its own span."""
+        own = (len(self.tokens), len(self.tokens) + len(tokens))
+        self.tokens.extend(tokens)
+        self._first.append(sum(stop - begin for begin, stop in seen))
+        self._lengths.append(len(tokens))
+        self._seen.append([*seen, own])
+        return own
+
+    def attend_cached(self, length: int) -> Span:
+        """Put cached tokens before the row; return their span."""
+        self.cached += length
+        return CACHED + self.cached - length, CACHED + self.cached
+
+    def place(self, span: Span) -> Span:
+        """Return the final position of a span, with the cached tokens in front."""
+        return (
+            (span[0] - CACHED, span[1] - CACHED)
+            if span[0] >= CACHED
+            else (span[0] + self.cached, span[1] + self.cached)
+        )
+
+    @property
+    def attended(self) -> int:
+        """Number of keys gathered for all segments, their own tokens included."""
+        return sum(self._first) + len(self.tokens)
+
+    def positions(self) -> Integers:
+        """Return each token's position in its text."""
+        return np.repeat(self._first, self._lengths) + _counted(self._lengths)
+
+    def lengths(self) -> tuple[Integers, Integers]:
+        """Return for each segment its number of tokens, and of tokens it attends to."""
+        own = np.asarray(self._lengths)
+        return own, own + np.asarray(self._first)
+
+    def lookup(self) -> Integers | None:
+        """Return the keys of every segment, one after the other; None if each attends to itself alone."""
+        if not self.cached and not any(self._first):
+            return None
+        spans = [self.place(span) for seen in self._seen for span in seen]
+        starts = np.asarray([start for start, _ in spans])
+        lengths = [stop - start for start, stop in spans]
+        return np.repeat(starts, lengths) + _counted(lengths)
+
+
+def _counted(lengths: Sequence[int]) -> Integers:
+    """Return 0, 1, 2 … for each of the lengths.
+
+    >>> _counted([2, 3]).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    counts: Integers = np.arange(total) - np.repeat(ends - np.asarray(lengths), lengths)
+    return counts
+
 
 NAME = "assay_pieces"
-"""What the attention is called in a model's config."""
-BANDS = 1.5
-"""Pieces go into one rectangle when the longest is not longer than so many times the shortest."""
+"""Name of the attention in a model's config."""
+BAND_RATIO = 1.5
+"""Segments share a rectangle if the longest is at most this many times the shortest."""
 
 Layers = dict[int, tuple[torch.Tensor, torch.Tensor]]
 """Keys and values by layer, (tokens, heads, size)."""
 
 
-class Sight(Protocol):
-    """What the tokens of a pass see: called in every layer with what it has, tokens first."""
+class AttentionPattern(Protocol):
+    """Who attends to whom in a forward pass; called in every layer, tokens first."""
 
-    def look(self, layer: int, query: Any, key: Any, value: Any, scale: float) -> torch.Tensor: ...
-
-
-class Unsupported(Exception):
-    """The model wants of its attention what this one does not do."""
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
+    ) -> torch.Tensor: ...
 
 
-_through: list[Sight] = []
+class UnsupportedAttention(Exception):
+    """The model needs an attention feature that this implementation does not have."""
+
+
+_patterns: list[AttentionPattern] = []
 
 
 @contextmanager
-def looking(sight: Sight) -> Iterator[None]:
-    _through.append(sight)
+def using_pattern(pattern: AttentionPattern) -> Iterator[None]:
+    _patterns.append(pattern)
     try:
         yield
     finally:
-        _through.pop()
+        _patterns.pop()
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def attend(  # noqa: PLR0913  # transformers' own signature
+def attention_forward(  # noqa: PLR0913  # transformers' own signature
     module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float | None = None,
     softcap: float | None = None, s_aux: Any = None, **_: Any,
 ) -> tuple[torch.Tensor, None]:  # fmt: skip
-    """Attention in the way transformers calls it, for a batch of one row."""
+    """Attention with transformers' signature, for a batch of one row."""
     if softcap is not None or s_aux is not None or attention_mask is not None:
-        raise Unsupported("a soft cap, a sink or a mask of its own")
+        raise UnsupportedAttention("a soft cap, a sink or a custom mask")
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
     layer: int = module.layer_idx
-    tokens = [each[0].transpose(0, 1) for each in (query, key, value)]
-    seen = _through[-1].look(layer, tokens[0], tokens[1], tokens[2], scale)
+    tokens = [tensor[0].transpose(0, 1) for tensor in (query, key, value)]
+    seen = _patterns[-1].attend(layer, tokens[0], tokens[1], tokens[2], scale)
     return seen[None], None
 
 
 def register() -> None:
     from transformers import AttentionInterface
 
-    AttentionInterface.register(NAME, attend)
+    AttentionInterface.register(NAME, attention_forward)
 
 
 @dataclass(slots=True)
-class Pieces:
-    """The sight of a row of pieces. The keys and values of some `wanted` tokens are kept for later passes."""
+class PackedPattern:
+    """The pattern of a packed row. Keys and values of the spans in `to_cache` are kept in `cached` for later passes."""
 
     lookup: torch.Tensor | None
     ends: torch.Tensor
@@ -78,12 +158,18 @@ class Pieces:
     longest_seen: int
     bands: "list[Band]"
     before: Layers | None
-    wanted: Sequence[Sequence[Span]]
-    kept: list[Layers] = field(default_factory=list)
+    to_cache: Sequence[Sequence[Span]]
+    cached: list[Layers] = field(default_factory=list)
 
     @classmethod
     def of(
-        cls, row: Row, device: Any, *, flash: bool, before: Layers | None = None, wanted: Sequence[Sequence[Span]] = ()
+        cls,
+        row: PackedRow,
+        device: Any,
+        *,
+        flash: bool,
+        before: Layers | None = None,
+        to_cache: Sequence[Sequence[Span]] = (),
     ) -> Self:
         own, seen = row.lengths()
         lookup = row.lookup()
@@ -96,18 +182,20 @@ class Pieces:
             longest_seen=int(seen.max()),
             bands=[band.on(device) for band in bands],
             before=before,
-            wanted=[[row.place(span) for span in spans] for spans in wanted],
-            kept=[{} for _ in wanted],
+            to_cache=[[row.place(span) for span in spans] for spans in to_cache],
+            cached=[{} for _ in to_cache],
         )
 
-    def look(self, layer: int, query: Any, key: Any, value: Any, scale: float) -> torch.Tensor:
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
+    ) -> torch.Tensor:
         if self.before is not None:
             key, value = (torch.cat(both) for both in zip(self.before[layer], (key, value), strict=True))
-        for spans, kept in zip(self.wanted, self.kept, strict=True):
-            kept[layer] = tuple(torch.cat([each[start:stop] for start, stop in spans]) for each in (key, value))  # type: ignore[assignment]
+        for spans, cached in zip(self.to_cache, self.cached, strict=True):
+            cached[layer] = tuple(torch.cat([each[start:stop] for start, stop in spans]) for each in (key, value))  # type: ignore[assignment]
         if self.lookup is not None:
             key, value = key.index_select(0, self.lookup), value.index_select(0, self.lookup)
-        self.looked_up(layer, key, value)
+        self.on_gather(layer, key, value)
         if self.bands:
             return self._in_bands(query, key, value, scale)
         seen: torch.Tensor = torch.ops.aten._flash_attention_forward(
@@ -115,63 +203,64 @@ class Pieces:
         )[0]
         return seen
 
-    def looked_up(self, layer: int, key: Any, value: Any) -> None:
-        """What the pieces see is there, piece by piece."""
+    def on_gather(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
+        """Called with the gathered keys and values of all segments."""
 
-    def _in_bands(self, query: Any, key: Any, value: Any, scale: float) -> torch.Tensor:
-        made = torch.empty(query.shape[0], query.shape[1], value.shape[2], dtype=query.dtype, device=query.device)
+    def _in_bands(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float) -> torch.Tensor:
+        out = torch.empty(query.shape[0], query.shape[1], value.shape[2], dtype=query.dtype, device=query.device)
         for band in self.bands:
             rows = torch.nn.functional.scaled_dot_product_attention(
                 _rectangle(query, band.own), _rectangle(key, band.seen), _rectangle(value, band.seen), band.mask,
                 scale=scale, enable_gqa=query.shape[1] != key.shape[1],
             )  # fmt: skip
-            made[band.own.flatten()[band.real]] = rows.transpose(1, 2).flatten(0, 1)[band.real]
-        return made
+            out[band.own.flatten()[band.real]] = rows.transpose(1, 2).flatten(0, 1)[band.real]
+        return out
 
 
 @dataclass(slots=True)
 class Band:
-    """Pieces of about one length, as a rectangle: the numbers of their own tokens and of those they see, and who sees whom."""
+    """Segments of similar length as a rectangle: indices of their own tokens and of those they attend to, and the mask."""
 
     own: Any
     seen: Any
     mask: Any
     real: Any
 
-    def on(self, device: Any) -> "Band":
+    def on(self, device: torch.device) -> "Band":
         return Band(*(on_device(each, device) for each in (self.own, self.seen, self.mask, self.real)))
 
 
-def _bands(own: Any, seen: Any) -> list[Band]:
-    """Pieces in rectangles: those of about one length go into one."""
+def _bands(own: Integers, seen: Integers) -> list[Band]:
+    """Group segments of similar length into rectangles."""
     order = np.lexsort((seen, own))
     own_starts, seen_starts = np.cumsum(own) - own, np.cumsum(seen) - seen
-    made: list[Band] = []
+    out: list[Band] = []
     start = 0
     while start < len(order):
         end = start + 1
         first = order[start]
-        while end < len(order) and own[order[end]] <= max(BANDS * own[first], 8) and _near(seen, first, order[end]):
+        while (
+            end < len(order) and own[order[end]] <= max(BAND_RATIO * own[first], 8) and _near(seen, first, order[end])
+        ):
             end += 1
-        made.append(_band(order[start:end], own, seen, own_starts, seen_starts))
+        out.append(_band(order[start:end], own, seen, own_starts, seen_starts))
         start = end
-    return made
+    return out
 
 
-def _near(lengths: Any, one: int, other: int) -> bool:
+def _near(lengths: Integers, one: int, other: int) -> bool:
     low, high = sorted((lengths[one], lengths[other]))
-    return bool(high <= max(BANDS * low, 32))
+    return bool(high <= max(BAND_RATIO * low, 32))
 
 
-def _band(members: Any, own: Any, seen: Any, own_starts: Any, seen_starts: Any) -> Band:
+def _band(members: Integers, own: Integers, seen: Integers, own_starts: Integers, seen_starts: Integers) -> Band:
     wide, deep = int(own[members].max()), int(seen[members].max())
     at, to = np.arange(wide)[None], np.arange(deep)[None]
     is_real = at < own[members][:, None]
     is_there = to < seen[members][:, None]
-    sees = (
-        to[:, None, :] <= (at + (seen - own)[members][:, None])[:, :, None]
-    )  # all before the piece, and itself up to here
-    mask = sees & is_there[:, None, :]
+    # all before the segment, and itself up to here
+    is_causal = to[:, None, :] <= (at + (seen - own)[members][:, None])[:, :, None]
+    mask = is_causal & is_there[:, None, :]
     return Band(
         own=np.where(is_real, own_starts[members][:, None] + at, own_starts[members][:, None]),
         seen=np.where(is_there, seen_starts[members][:, None] + to, seen_starts[members][:, None]),
@@ -181,11 +270,11 @@ def _band(members: Any, own: Any, seen: Any, own_starts: Any, seen_starts: Any) 
 
 
 def _rectangle(values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """(pieces, heads, tokens, size) of the tokens that an index of (pieces, tokens) names."""
+    """Return (segments, heads, tokens, size) for an index of (segments, tokens)."""
     return values[index].transpose(1, 2)
 
 
-def on_device(array: Any, device: Any) -> torch.Tensor:
-    """Numbers on a device, without waiting for what it is doing."""
-    made = torch.from_numpy(np.ascontiguousarray(array))
-    return made.pin_memory().to(device, non_blocking=True) if torch.device(device).type == "cuda" else made.to(device)
+def on_device(array: Array, device: torch.device) -> torch.Tensor:
+    """Copy an array to a device without waiting for the device."""
+    out = torch.from_numpy(np.ascontiguousarray(array))
+    return out.pin_memory().to(device, non_blocking=True) if torch.device(device).type == "cuda" else out.to(device)

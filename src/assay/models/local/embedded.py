@@ -1,4 +1,7 @@
-"""The model that comes with assay: a small transformer on the CPU, without torch, network or key."""
+"""The bundled model and any small Llama, in NumPy on the CPU: without torch, network or key.
+
+In double precision: how a matrix product rounds depends on the batch, and at 1e-15 that is below the reported decimals.
+"""
 
 import hashlib
 import json
@@ -9,16 +12,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from assay.models.conversations import in_text
-from assay.models.local.generation import KNOWN
-from assay.models.local.llama import REAL, Cache, Llama, log_softmax
-from assay.models.local.prefixes import Cluster, Tree, clusters
+from assay.models.conversations import answer_rendered
+from assay.models.local.generation import GENERATION_PARAMETERS, Generation
+from assay.models.local.prefixes import PrefixTrees, TokenTree, prefix_trees
 from assay.models.local.windows import Windows
 from assay.models.protocol import Answered, Can
-from assay.models.tokenizer import Vocabulary
-from assay.models.tokens import cut_at_stop, encode_pair, stops_of
+from assay.models.tokenizer import FolderTokenizer, encode_pair
 from assay.records import (
-    DEFAULT_MAX_GEN_TOKS,
     Failed,
     Generate,
     Message,
@@ -26,35 +26,127 @@ from assay.records import (
     Response,
     Text,
     Usage,
-    limit_of,
 )  # fmt: skip
+from assay.statistics.softmax import log_softmax, softmax_in_place
+
+Array = Any
+REAL = np.float64
+Cache = list[tuple[Array, Array]]
+"""Keys and values of every layer, (rows, heads, positions, size)."""
 
 BUNDLED = Path(__file__).parents[2] / "bundled/model"
 MAX_TOKENS = 2048
-"""Tokens of one pass: more are no faster and take memory."""
+"""Tokens of one pass: more are not faster and take memory."""
 ROWS = 16
-"""Generations at once: what they look at fits the processor's cache."""
+"""Texts per generation batch: their keys and values fit the CPU cache."""
 NEVER = REAL(-1e30)
 DECIMALS = 6
-"""Of a log-likelihood: the same whatever else was in the batch."""
+"""Decimals of a log-likelihood: the same in every batch."""
+
+
+class Llama:
+    """A Llama with the weights of a folder in Hugging Face's layout."""
+
+    def __init__(self, folder: Path) -> None:
+        from safetensors.numpy import load_file
+        from threadpoolctl import ThreadpoolController
+
+        # matrices this small are slower on several threads, by far on a busy machine
+        self._threads = ThreadpoolController()
+
+        config = json.loads((folder / "config.json").read_text())
+        self.layers = int(config["num_hidden_layers"])
+        self.heads = int(config["num_attention_heads"])
+        self.kv_heads = int(config.get("num_key_value_heads") or self.heads)
+        self.size = int(config.get("head_dim") or config["hidden_size"] // self.heads)
+        self.epsilon = float(config["rms_norm_eps"])
+        self.max_length = int(config["max_position_embeddings"])
+        weights = load_file(folder / "model.safetensors")
+        self._weights = {name: np.ascontiguousarray(value.astype(REAL)) for name, value in weights.items()}
+        self.embedding = self._weights["model.embed_tokens.weight"]
+        self.head = self._weights.get("lm_head.weight", self.embedding)
+        theta = float(config.get("rope_theta") or 10000.0)
+        frequencies = 1.0 / theta ** (np.arange(0, self.size, 2, dtype=REAL) / self.size)
+        angles = np.arange(self.max_length + 1, dtype=REAL)[:, None] * frequencies[None, :]
+        angles = np.concatenate([angles, angles], axis=1)
+        self._cos, self._sin = np.cos(angles), np.sin(angles)
+
+    def forward(self, tokens: Array, positions: Array, mask: Array, cache: Cache | None) -> tuple[Array, Cache]:
+        """Return the last hidden states of (rows, new tokens), and the keys and values that were added.
+
+        `mask` is (rows, new, old + new): 0 where a token attends, minus infinity where not. A cache of one row serves
+        all rows.
+        """
+        hidden = self.embedding[tokens]
+        cos, sin = self._cos[positions][:, None], self._sin[positions][:, None]
+        added: Cache = []
+        for number in range(self.layers):
+            layer = f"model.layers.{number}."
+            normed = self._norm(hidden, layer + "input_layernorm.weight")
+            attended, keys, values = self._attend(normed, layer, cos, sin, mask, cache[number] if cache else None)
+            added.append((keys, values))
+            hidden = hidden + attended
+            normed = self._norm(hidden, layer + "post_attention_layernorm.weight")
+            hidden = hidden + self._mlp(normed, layer)
+        return self._norm(hidden, "model.norm.weight"), added
+
+    def logits(self, hidden: Array) -> Array:
+        return hidden @ self.head.T
+
+    def _attend(
+        self, x: Array, layer: str, cos: Array, sin: Array, mask: Array, past: tuple[Array, Array] | None
+    ) -> tuple[Array, Array, Array]:
+        rows, new, _ = x.shape
+
+        def project(name: str, heads: int) -> Array:
+            projected = x @ self._weights[f"{layer}self_attn.{name}_proj.weight"].T
+            return projected.reshape(rows, new, heads, self.size).transpose(0, 2, 1, 3)
+
+        queries = _rotated(project("q", self.heads), cos, sin)
+        keys, values = _rotated(project("k", self.kv_heads), cos, sin), project("v", self.kv_heads)
+        all_keys, all_values = keys, values
+        if past is not None:
+            shape = (rows, self.kv_heads, past[0].shape[2], self.size)
+            all_keys = np.concatenate([np.broadcast_to(past[0], shape), keys], axis=2)
+            all_values = np.concatenate([np.broadcast_to(past[1], shape), values], axis=2)
+        if self.kv_heads != self.heads:
+            all_keys = np.repeat(all_keys, self.heads // self.kv_heads, axis=1)
+            all_values = np.repeat(all_values, self.heads // self.kv_heads, axis=1)
+        scores = queries @ all_keys.transpose(0, 1, 3, 2) * self.size**-0.5 + mask[:, None]
+        mixed = (softmax_in_place(scores) @ all_values).transpose(0, 2, 1, 3).reshape(rows, new, -1)
+        return mixed @ self._weights[f"{layer}self_attn.o_proj.weight"].T, keys, values
+
+    def _mlp(self, x: Array, layer: str) -> Array:
+        gate = x @ self._weights[f"{layer}mlp.gate_proj.weight"].T
+        up = x @ self._weights[f"{layer}mlp.up_proj.weight"].T
+        return (gate / (1 + np.exp(-gate)) * up) @ self._weights[f"{layer}mlp.down_proj.weight"].T
+
+    def _norm(self, x: Array, name: str) -> Array:
+        variance = np.mean(x * x, axis=-1, keepdims=True)
+        return x / np.sqrt(variance + self.epsilon) * self._weights[name]
+
+
+def _rotated(x: Array, cos: Array, sin: Array) -> Array:
+    half = x.shape[-1] // 2
+    turned = np.concatenate([-x[..., half:], x[..., :half]], axis=-1)
+    return x * cos + turned * sin
 
 
 class Embedded:
-    """A Llama of a folder in Hugging Face's layout; without a path, the bundled one."""
+    """A Llama from a folder in Hugging Face's layout; without a path, the bundled one."""
 
     name = "embedded"
     precision = "float64"
     can = Can(chat=True)
     window = 2048
-    generation = KNOWN - {"top_k"}
+    generation = GENERATION_PARAMETERS - {"top_k"}
 
     def __init__(self, path: str | None = None, over_length: Literal["error", "truncate"] = "error") -> None:
         self.cuts = over_length == "truncate"
         self._folder = Path(path) if path is not None else BUNDLED
         self._llama = Llama(self._folder)
-        self._words = Vocabulary(self._folder)
-        self._tokenizer = self._words.tokenizer
-        self._end = self._words.end
+        self._tokenizer = FolderTokenizer(self._folder)
+        self._end = self._tokenizer.end
         generation = self._folder / "generation_config.json"
         ends = json.loads(generation.read_text())["eos_token_id"] if generation.is_file() else self._end
         self._ends = frozenset(ends if isinstance(ends, list) else [ends])
@@ -62,37 +154,39 @@ class Embedded:
 
     @cached_property
     def identity(self) -> str:
-        """The content of the folder: another model, another identity."""
-        made = hashlib.blake2b(digest_size=16)
+        """Digest of the folder's content."""
+        digest = hashlib.blake2b(digest_size=16)
         for file in sorted(self._folder.iterdir()):
             if file.suffix in (".json", ".safetensors"):
-                made.update(file.name.encode() + file.read_bytes())
-        return f"embedded {made.hexdigest()}" + (" of cut prompts" if self.cuts else "")
+                digest.update(file.name.encode() + file.read_bytes())
+        return f"embedded {digest.hexdigest()}" + (" of cut prompts" if self.cuts else "")
 
     def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
-        return self._words.chat_template(messages, add_generation_prompt)
+        return self._tokenizer.chat_template(messages, add_generation_prompt)
 
     def count_tokens(self, text: str) -> int | None:
         return len(self._encode(text))
 
     def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
-        return in_text(requests, self.chat_template, self._answer)
+        return answer_rendered(requests, self.chat_template, self._answer)
 
     async def _answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
         from threadpoolctl import threadpool_limits
 
         scored = [(n, r) for n, r in enumerate(requests) if not isinstance(r, Generate)]
-        written = [(n, r) for n, r in enumerate(requests) if isinstance(r, Generate)]
-        with threadpool_limits(
-            1, user_api="blas"
-        ):  # threads would wait for each other, and long where others work, too
+        generated = [(n, r) for n, r in enumerate(requests) if isinstance(r, Generate)]
+        # more threads wait for each other, and for long on a busy machine
+        with threadpool_limits(1, user_api="blas"):
             for answered in self._score(scored):
                 yield answered
-            for start in range(0, len(written), ROWS):
-                yield self._write(written[start : start + ROWS])
+            for start in range(0, len(generated), ROWS):
+                yield self._generate(generated[start : start + ROWS])
 
     def _encode(self, text: str) -> list[int]:
-        return self._words.encode(text)
+        return self._tokenizer.encode(text)
+
+    def _decode(self, tokens: Sequence[int]) -> str:
+        return str(self._tokenizer.tokenizer.decode(tokens, skip_special_tokens=False))
 
     def _pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
         return encode_pair(self._encode, context, continuation, self._end)
@@ -100,50 +194,52 @@ class Embedded:
     # log-likelihoods
 
     def _score(self, requests: Sequence[tuple[int, Request]]) -> Iterator[list[tuple[int, Response]]]:
-        """Responses cluster by cluster."""
+        """Yield responses, one prefix group at a time."""
         windows = Windows(self._encode, self._pair, self._end, self._llama.max_length, self.cuts, is_counted=False)
-        pieces: list[tuple[tuple[int, ...], int]] = []
+        sequences: list[tuple[tuple[int, ...], int]] = []
         known: list[tuple[int, Response]] = []
         for number, request in requests:
-            made = windows.pairs(number, request)
-            if isinstance(made, list):
-                pieces += [((*context, *continuation), len(continuation)) for _, context, continuation in made]
+            pairs = windows.pairs(number, request)
+            if isinstance(pairs, list):
+                sequences += [((*context, *continuation), len(continuation)) for _, context, continuation in pairs]
             else:
-                known.append((number, made))
+                known.append((number, pairs))
         yield known
-        for cluster in clusters([tokens[:-1] for tokens, _ in pieces], [length for _, length in pieces]):
-            scored = self._score_cluster(cluster, pieces)
-            landed = (windows.land(piece, value, greedy) for piece, value, greedy in scored)
-            yield [each for several in landed for each in several]
+        for group in prefix_trees([tokens[:-1] for tokens, _ in sequences], [length for _, length in sequences]):
+            scored = self._score_group(group, sequences)
+            complete = (windows.add(number, value, greedy) for number, value, greedy in scored)
+            yield [numbered for responses in complete for numbered in responses]
 
-    def _score_cluster(self, cluster: Cluster, pieces: Sequence[Any]) -> Iterator[tuple[int, float, bool]]:
-        cache, last = self._read_prefix(cluster.prefix)
-        trees = sorted(cluster.trees, key=lambda tree: len(tree.tokens))
+    def _score_group(
+        self, group: PrefixTrees, sequences: Sequence[tuple[tuple[int, ...], int]]
+    ) -> Iterator[tuple[int, float, bool]]:
+        cache, last = self._read_prefix(group.prefix)
+        trees = sorted(group.trees, key=lambda tree: len(tree.tokens))
         start = 0
         while start < len(trees):
             end = start + 1
             while end < len(trees) and (end - start + 1) * max(len(trees[end].tokens), 1) <= MAX_TOKENS:
                 end += 1
             batch = trees[start:end]
-            hidden = self._read_trees(batch, len(cluster.prefix), cache)
+            hidden = self._read_trees(batch, len(group.prefix), cache)
             for row, tree in enumerate(batch):
-                for piece, path in tree.paths.items():
-                    tokens, length = pieces[piece]
+                for number, path in tree.paths.items():
+                    tokens, length = sequences[number]
                     nodes = [
                         *([-1] if len(path) < length else []),
                         *path[len(path) - length if len(path) >= length else 0 :],
                     ]
                     states = np.stack([last if node < 0 else hidden[row, node] for node in nodes])
-                    yield piece, *self._likelihood(states, tokens[len(tokens) - length :])
+                    yield number, *self._likelihood(states, tokens[len(tokens) - length :])
             start = end
 
-    def _likelihood(self, states: Any, continuation: Sequence[int]) -> tuple[float, bool]:
+    def _likelihood(self, states: Array, continuation: Sequence[int]) -> tuple[float, bool]:
         scores = log_softmax(self._llama.logits(states))
-        wanted = np.asarray(continuation)
-        chosen = scores[np.arange(len(wanted)), wanted]
-        return round(float(chosen.sum()), DECIMALS), bool((scores.argmax(axis=-1) == wanted).all())
+        targets = np.asarray(continuation)
+        chosen = scores[np.arange(len(targets)), targets]
+        return round(float(chosen.sum()), DECIMALS), bool((scores.argmax(axis=-1) == targets).all())
 
-    def _read_prefix(self, prefix: Sequence[int]) -> tuple[Cache | None, Any]:
+    def _read_prefix(self, prefix: Sequence[int]) -> tuple[Cache | None, Array]:
         if not prefix:
             return None, None
         tokens = np.asarray([prefix])
@@ -152,8 +248,8 @@ class Embedded:
         hidden, cache = self._llama.forward(tokens, np.arange(count)[None], mask, None)
         return cache, hidden[0, -1]
 
-    def _read_trees(self, trees: Sequence[Tree], before: int, cache: Cache | None) -> Any:
-        """The hidden states of packed rows: each token sees the prefix, its ancestors and itself."""
+    def _read_trees(self, trees: Sequence[TokenTree], before: int, cache: Cache | None) -> Array:
+        """Return the hidden states of packed rows: each token attends to the prefix, its ancestors and itself."""
         width = max(max(len(tree.tokens) for tree in trees), 1)
         tokens = np.zeros((len(trees), width), dtype=np.int64)
         positions = np.zeros((len(trees), width), dtype=np.int64)
@@ -168,36 +264,26 @@ class Embedded:
                     mask[row, node, before:] = mask[row, parent, before:]
                 mask[row, node, before + node] = 0
             for node in range(count, width):
-                mask[row, node, before + node] = 0  # padding sees itself: a row without any sight would not be a number
+                mask[row, node, before + node] = 0  # padding attends to itself: a row without any key would be NaN
         hidden, _ = self._llama.forward(tokens, positions, mask, cache)
         return hidden
 
     # generation
 
-    def _write(self, requests: Sequence[tuple[int, Request]]) -> list[tuple[int, Response]]:
-        """Generations of a batch, token by token, each with its own stops and random numbers."""
-        answered: list[tuple[int, Response]] = []
-        rows: list[_Writing] = []
-        for number, request in requests:
-            assert isinstance(request, Generate)
-            row = _Writing(number, request, self._encode(request.text) or [self._end])
-            if self.cuts:
-                row.cut_to(self._llama.max_length - row.left)
-            room = self._llama.max_length - len(row.tokens)
-            if room <= 0:
-                reason = f"{len(row.tokens)} tokens are more than the model's {self._llama.max_length}"
-                answered.append((number, Failed(reason)))
-            else:
-                row.left = min(row.left, room)
-                rows.append(row)
-        if rows:
-            self._fill(rows)
-        return [
-            *answered,
-            *((row.number, Text(row.text, row.finish, usage=Usage(cut=row.cut) if row.cut else None)) for row in rows),
+    def _generate(self, requests: Sequence[tuple[int, Generate]]) -> list[tuple[int, Response]]:
+        """Generate a batch, token by token, each text with its own stop strings and random numbers."""
+        rows = [
+            _EmbeddedGeneration(number, request, self._encode(request.text) or [self._end])
+            for number, request in requests
         ]
+        for row in rows:
+            row.fit(self._llama.max_length, self.cuts)
+        fitting = [row for row in rows if not row.problem]
+        if fitting:
+            self._fill(fitting)
+        return [(row.number, row.response()) for row in rows]
 
-    def _fill(self, rows: list["_Writing"]) -> None:
+    def _fill(self, rows: list["_EmbeddedGeneration"]) -> None:
         longest = max(len(row.tokens) for row in rows)
         lengths = np.asarray([len(row.tokens) for row in rows])
         tokens = np.zeros((len(rows), longest), dtype=np.int64)
@@ -215,7 +301,7 @@ class Embedded:
             alive = [index for index, row in enumerate(rows) if not row.finish]
             if not alive:
                 return
-            if len(alive) < len(rows):  # what has ended is not carried on
+            if len(alive) < len(rows):  # finished texts leave the batch
                 rows, chosen = [rows[index] for index in alive], [chosen[index] for index in alive]
                 seen, lengths = seen[alive], lengths[alive]
                 cache = [(keys[alive], values[alive]) for keys, values in cache]
@@ -229,59 +315,38 @@ class Embedded:
             seen = np.concatenate([seen, np.ones((len(rows), 1), bool)], axis=1)
             lengths, last = lengths + 1, hidden[:, 0]
 
-    def _next(self, row: "_Writing", logits: Any) -> int:
+    def _next(self, row: "_EmbeddedGeneration", logits: Array) -> int:
         if row.finish:
             return self._end
         token = row.choose(logits)
-        row.take(token, self._ends, self._tokenizer)
+        row.take([token], self._ends, self._decode)
         return token
 
 
-class _Writing:
-    """A generation under way."""
+class _EmbeddedGeneration(Generation):
+    """A generation of the embedded model, which ignores parameters that it does not have."""
 
-    def __init__(self, number: int, request: Generate, tokens: list[int]) -> None:
-        self.number, self.tokens = number, tokens
-        params = request.params
-        self._stops = stops_of(params)
-        self.left = limit_of(params) or DEFAULT_MAX_GEN_TOKS
-        self._temperature = float(str(params.get("temperature", 1.0))) if request.is_sampled else 0.0
-        self._top_p = float(str(params.get("top_p", 1.0)))
-        seed = hashlib.blake2b(request.seed_bytes, digest_size=8).digest()
-        self._random = np.random.default_rng(int.from_bytes(seed))
-        self._written: list[int] = []
-        self.text = ""
-        self.finish = ""
-        self.cut = 0
+    def __init__(self, number: int, request: Generate, tokens: Sequence[int]) -> None:
+        super().__init__(number, request, tokens)
+        self.problem = ""
 
-    def cut_to(self, room: int) -> None:
-        """Leave out the beginning of a prompt that is too long, as lm-eval does."""
-        if 0 < room < len(self.tokens):
-            self.cut = len(self.tokens) - room
-            self.tokens = self.tokens[self.cut :]
-
-    def choose(self, logits: Any) -> int:
-        """The most likely token; or one drawn by its probability, the same every time for the same prompt, repeat and draw."""
-        if self._temperature <= 0:
+    def choose(self, logits: Array) -> int:
+        """Return the most likely token; or one drawn by its probability, reproducible for prompt, repeat and draw."""
+        if self.temperature <= 0:
             return int(np.argmax(logits))
-        scaled = np.exp(log_softmax(logits.astype(np.float64) / self._temperature))
-        if self._top_p < 1:
-            order = np.argsort(-scaled)
-            kept = order[: int(np.searchsorted(np.cumsum(scaled[order]), self._top_p)) + 1]
-            limited = np.zeros_like(scaled)
-            limited[kept] = scaled[kept]
-            scaled = limited
-        return int(self._random.choice(len(scaled), p=scaled / scaled.sum()))
+        chances = np.exp(log_softmax(logits.astype(np.float64) / self.temperature))
+        if self.top_p < 1:
+            order = np.argsort(-chances)
+            kept = order[: int(np.searchsorted(np.cumsum(chances[order]), self.top_p)) + 1]
+            limited = np.zeros_like(chances)
+            limited[kept] = chances[kept]
+            chances = limited
+        return int(self._random.choice(len(chances), p=chances / chances.sum()))
 
-    def take(self, token: int, ends: frozenset[int], tokenizer: Any) -> None:
-        if token in ends:
-            self.finish = "stop"
-            return
-        self._written.append(token)
-        self.left -= 1
-        text, stopped = cut_at_stop(tokenizer.decode(self._written, skip_special_tokens=False), self._stops)
-        self.text = text
-        if stopped:
-            self.finish = "stop"
-        elif self.left <= 0:
-            self.finish = "length"
+    def response(self) -> Text | Failed:
+        """Return the response, with usage only where the prompt was truncated."""
+        return (
+            Failed(self.problem)
+            if self.problem
+            else Text(self.text, self.finish, usage=Usage(cut=self.cut) if self.cut else None)
+        )

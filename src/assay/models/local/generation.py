@@ -1,4 +1,4 @@
-"""A text that a local model writes: what is wanted of it, what is written, and when it ends."""
+"""A generation of a local model: its parameters, its tokens so far, and when it ends."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -6,21 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from assay.models.reasoning import split_thinking
-from assay.models.tokens import cut_at_stop, stops_of
+from assay.models.tokenizer import cut_at_stop, stops_of
 from assay.records import DEFAULT_MAX_GEN_TOKS, LIMITS, UNFINISHED, Failed, Generate, Text, Usage, limit_of
 
-NOT_NUMBERS = "the model's logits are not numbers (NaN)"
+NAN_LOGITS = "the model's logits are not numbers (NaN)"
 NO_TOKEN = -1
-"""Stands where a token would have been chosen from logits that are not numbers."""
-KNOWN = frozenset((*LIMITS, "until", "do_sample", "temperature", "top_p", "top_k"))
-"""The parameters of a generation that are understood."""
+"""Placeholder for a token chosen from NaN logits."""
+GENERATION_PARAMETERS = frozenset((*LIMITS, "until", "do_sample", "temperature", "top_p", "top_k"))
+"""Generation parameters that local models support."""
 
 Decode = Callable[[Sequence[int]], str]
 
 
-class Writing:
-    """A generation under way. Its random numbers are its own: the same for the same prompt, repeat and draw, whatever
-    else is written beside it."""
+class Generation:
+    """A generation in progress. Its random numbers depend only on its prompt, repeat and draw, not on the batch."""
 
     def __init__(
         self,
@@ -30,7 +29,7 @@ class Writing:
         think_end: str | None = None,
         ends: frozenset[int] = frozenset(),
     ) -> None:
-        """`ends` are tokens that end this text, beside those that end every text."""
+        """`ends` are tokens that end this text, in addition to those that end every text."""
         params = request.params
         self.number, self.tokens, self._think_end, self._ends = number, tokens, think_end, ends
         self._stops = stops_of(params)
@@ -42,8 +41,8 @@ class Writing:
         self._seed = int.from_bytes(seed)
         self._random = np.random.default_rng(self._seed)
         self.written: list[int] = []
-        unknown = sorted(key for key, value in params.items() if key not in KNOWN and value is not None)
-        self.problem = f"this model does not know the parameter {unknown[0]!r}" if unknown else ""
+        unknown = sorted(key for key, value in params.items() if key not in GENERATION_PARAMETERS and value is not None)
+        self.problem = f"unsupported generation parameter {unknown[0]!r}" if unknown else ""
         self.finish = ""
         self.text = ""
         self.cut = 0
@@ -52,21 +51,21 @@ class Writing:
 
     @property
     def size(self) -> int:
-        """The tokens it may come to."""
+        """Maximum length of prompt and text, in tokens."""
         return len(self.tokens) + self.left
 
     def fit(self, most: int, cuts: bool) -> None:
-        """Make it fit a model that can hold so many tokens, the prompt's and those it writes."""
+        """Shorten prompt and limit to a context length shared by both; set `problem` if the prompt is too long."""
         self._cut(most - self.left, cuts)
         if len(self.tokens) >= most:
-            self.problem = f"{len(self.tokens)} tokens are more than the model's {most}"
+            self.problem = f"{len(self.tokens)} tokens exceed the model's context length of {most}"
         self.left = min(self.left, most - len(self.tokens))
 
     def fit_apart(self, most: int, cuts: bool) -> None:
-        """The same for a model that reads so many tokens, and writes so many others."""
+        """Shorten prompt and limit for a model with separate lengths for input and output."""
         self._cut(most, cuts)
         if len(self.tokens) > most:
-            self.problem = f"{len(self.tokens)} tokens are more than the model's {most}"
+            self.problem = f"{len(self.tokens)} tokens exceed the model's context length of {most}"
         self.left = min(self.left, most)
 
     def _cut(self, room: int, cuts: bool) -> None:
@@ -75,22 +74,22 @@ class Writing:
             self.tokens = self.tokens[self.cut :]
 
     def restart(self) -> None:
-        """Begin again from the prompt."""
+        """Restart from the prompt."""
         self.left += len(self.written)
         self.written = []
         self._random = np.random.default_rng(self._seed)
 
     def uniforms(self, count: int) -> Sequence[float]:
-        """The next random numbers from 0 to 1, for a token each."""
+        """Return the next random numbers from 0 to 1, one per token."""
         drawn: list[float] = self._random.random(count).tolist()
         return drawn
 
     def take(self, tokens: Sequence[int], ends: frozenset[int], decode: Decode) -> None:
-        """Take the next tokens, up to where the text ends."""
+        """Add tokens up to the end of the text."""
         before = len(self.written)
         for token in tokens:
             if token == NO_TOKEN:
-                self.problem = NOT_NUMBERS
+                self.problem = NAN_LOGITS
                 break
             if token in ends or token in self._ends:
                 self.finish = "stop"
@@ -107,18 +106,18 @@ class Writing:
             self._end(decode(self.written))
 
     def _stopped(self, text: str) -> bool:
-        """Whether there is a stop in the answer; while the model thinks, there is none."""
+        """Whether the answer contains a stop string; those in the thinking do not count."""
         return cut_at_stop(self._parts(text)[1], self._stops)[1]
 
     def _parts(self, text: str) -> tuple[str, str]:
-        """What was thought, with what ends it; and the answer."""
+        """Split a text into the thinking, with its end token, and the answer."""
         if self._think_end is None:
             return "", text
         thoughts, end, answer = text.partition(self._think_end)
         return thoughts + end, answer
 
     def _first_stop(self, low: int, decode: Decode) -> int:
-        """The fewest tokens whose text has a stop in it, found by halving."""
+        """Smallest number of tokens whose text contains a stop string, by bisection."""
         low, high = low + 1, len(self.written)
         while low < high:
             middle = (low + high) // 2
@@ -147,5 +146,5 @@ class Writing:
 
 
 def _number(params: Mapping[str, object], key: str, default: float) -> float:
-    found = params.get(key)
-    return default if found is None else float(str(found))
+    value = params.get(key)
+    return default if value is None else float(str(value))

@@ -1,8 +1,8 @@
-"""Requests that begin alike: what they share is computed once.
+"""Prefix groups: requests with a common prefix, which is computed once.
 
-Sequences of tokens are put into families with a common prefix (few-shot examples). Inside one, those that go on from the
-same context (the choices of a question) belong together: a trunk with its branches. `clusters` makes trees of them, for
-a model that takes rows with a mask; `families` leaves them as pieces, for one that takes pieces as they are.
+Token sequences with a common prefix (few-shot examples) form a group. Inside one, the continuations of the same context
+(the choices of a question) belong together. `prefix_trees` makes token trees of them, for a model that takes rows with a
+mask; `prefix_groups` leaves them as segments, for a model with packed attention.
 """
 
 from array import array
@@ -10,17 +10,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 MIN_SHARED = 8
-"""A shared prefix shorter than this is not worth a pass of its own."""
+"""Shorter shared prefixes are not worth a separate pass."""
 WIDTH = array("I").itemsize
 
 Tokens = Sequence[int]
 
 
 @dataclass(slots=True)
-class Tree:
-    """Tokens with their parents (-1: the prefix of the cluster), in an order in which parents come first.
+class TokenTree:
+    """Tokens with their parents (-1: the common prefix), parents first.
 
-    `paths` says for each sequence, by its number, the nodes of its tokens behind the prefix.
+    `paths` maps the number of each sequence to the nodes of its tokens after the prefix.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -45,17 +45,17 @@ class Tree:
 
 
 @dataclass(slots=True)
-class Cluster:
-    """Sequences with a common prefix; a tree for each bunch of them that belong together."""
+class PrefixTrees:
+    """Sequences with a common prefix; one tree per context."""
 
     prefix: Tokens
-    trees: list[Tree]
+    trees: list[TokenTree]
 
 
 @dataclass(slots=True)
-class Bunch:
-    """A context with what is asked after it: `branches` are the distinct continuations without their last token, which
-    nothing comes after; `numbers` says which sequences end on each of them."""
+class ContextGroup:
+    """A context with its continuations. `branches` are the distinct continuations without their last token, which is
+    never an input; `numbers` lists the sequences that end on each."""
 
     context: Tokens
     branches: list[Tokens]
@@ -63,67 +63,67 @@ class Bunch:
 
 
 @dataclass(slots=True)
-class Family:
-    """Bunches whose contexts have their first `shared` tokens in common; each has at least one more of its own."""
+class PrefixGroup:
+    """Contexts with their first `shared` tokens in common; each has at least one token more."""
 
     shared: int
-    bunches: list[Bunch]
+    contexts: list[ContextGroup]
 
     @property
     def prefix(self) -> Tokens:
-        return self.bunches[0].context[: self.shared]
+        return self.contexts[0].context[: self.shared]
 
 
-def clusters(sequences: Sequence[Tokens], keep: Sequence[int]) -> list[Cluster]:
-    """The sequences by number, in clusters. The last `keep[n]` tokens of sequence n are never part of a prefix.
+def prefix_trees(sequences: Sequence[Tokens], keep: Sequence[int]) -> list[PrefixTrees]:
+    """Group sequences by prefix into trees. The last `keep[n]` tokens of sequence n are never part of a prefix.
 
-    Those that have all but these last tokens in common (a question with its choices) go into one tree.
+    Sequences that differ only in these last tokens (a question with its choices) share a tree.
     """
     by_context: dict[bytes, list[int]] = {}
     for number, tokens in enumerate(sequences):
-        by_context.setdefault(_written(tokens[: len(tokens) - keep[number]]), []).append(number)
-    made: list[Cluster] = []
-    for shared, contexts in beginnings(sorted(by_context)):
+        by_context.setdefault(_as_bytes(tokens[: len(tokens) - keep[number]]), []).append(number)
+    groups: list[PrefixTrees] = []
+    for shared, contexts in shared_prefixes(sorted(by_context)):
         trees = []
         for context in contexts:
-            tree = Tree()
+            tree = TokenTree()
             for number in by_context[context]:
                 tree.add(number, sequences[number][shared:])
             trees.append(tree)
-        made.append(Cluster(sequences[by_context[contexts[0]][0]][:shared], trees))
-    return made
+        groups.append(PrefixTrees(sequences[by_context[contexts[0]][0]][:shared], trees))
+    return groups
 
 
-def families(pairs: Sequence[tuple[Tokens, Tokens]]) -> list[Family]:
-    """Contexts with their continuations, by number, in families."""
-    by_context: dict[bytes, tuple[Bunch, dict[tuple[int, ...], int]]] = {}
+def prefix_groups(pairs: Sequence[tuple[Tokens, Tokens]]) -> list[PrefixGroup]:
+    """Group pairs of context and continuation by prefix."""
+    by_context: dict[bytes, tuple[ContextGroup, dict[tuple[int, ...], int]]] = {}
     last: tuple[Tokens, bytes] = ((), b"")
     for number, (context, continuation) in enumerate(pairs):
         if context is not last[0]:  # the choices of a question come one after the other
-            last = (context, _written(context))
-        bunch, known = by_context.setdefault(last[1], (Bunch(context, [], []), {}))
+            last = (context, _as_bytes(context))
+        group, known = by_context.setdefault(last[1], (ContextGroup(context, [], []), {}))
         branch = tuple(continuation[:-1])
         at = known.setdefault(branch, len(known))
-        if at == len(bunch.branches):
-            bunch.branches.append(branch)
-            bunch.numbers.append([])
-        bunch.numbers[at].append(number)
-    by_beginning = sorted(by_context)
-    made: list[Family] = []
+        if at == len(group.branches):
+            group.branches.append(branch)
+            group.numbers.append([])
+        group.numbers[at].append(number)
+    by_prefix = sorted(by_context)
+    groups: list[PrefixGroup] = []
     start = 0
-    for shared, run in beginnings([context[:-WIDTH] for context in by_beginning]):
-        made.append(Family(shared, [by_context[key][0] for key in by_beginning[start : start + len(run)]]))
+    for shared, run in shared_prefixes([context[:-WIDTH] for context in by_prefix]):
+        groups.append(PrefixGroup(shared, [by_context[key][0] for key in by_prefix[start : start + len(run)]]))
         start += len(run)
-    return made
+    return groups
 
 
-def _written(tokens: Tokens) -> bytes:
-    """As bytes, which are compared and sorted at the speed of memory."""
+def _as_bytes(tokens: Tokens) -> bytes:
+    """Return tokens as bytes, which compare and sort at the speed of memory."""
     return array("I", tokens).tobytes()
 
 
-def beginnings(contexts: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
-    """Sorted contexts in runs that begin alike, each with how many tokens (or letters, of four bytes) they share."""
+def shared_prefixes(contexts: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
+    """Yield runs of sorted contexts with the length of their common prefix, in tokens (or letters of four bytes)."""
     start = 0
     while start < len(contexts):
         end, shared = _extent(contexts, start)
@@ -132,7 +132,7 @@ def beginnings(contexts: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]
 
 
 def _extent(contexts: Sequence[bytes], start: int) -> tuple[int, int]:
-    """How many contexts from here on share a prefix, and how long it is: as many as share most of what the first two do."""
+    """Return the end of the run with a common prefix, and its length: all that share most of the first two's prefix."""
     if start + 1 >= len(contexts):
         return start + 1, 0
     least = shared = _common(contexts[start], contexts[start + 1])
@@ -148,8 +148,7 @@ def _extent(contexts: Sequence[bytes], start: int) -> tuple[int, int]:
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """How many tokens two contexts begin with alike. Equality of slices is fast, so the point where they part is found by
-    halving."""
+    """Length of the common prefix, in tokens. Comparing slices is fast, so the point of difference is found by bisection."""
     low, high = 0, min(len(one), len(other)) // WIDTH
     while low < high:
         middle = (low + high + 1) // 2
@@ -161,5 +160,5 @@ def _common(one: bytes, other: bytes) -> int:
 
 
 def common_tokens(one: Tokens, other: Tokens) -> int:
-    """How many tokens two sequences begin with alike."""
-    return _common(_written(one), _written(other))
+    """Length of the common prefix of two sequences."""
+    return _common(_as_bytes(one), _as_bytes(other))

@@ -1,40 +1,57 @@
-"""Log-likelihoods from a torch model that takes rows of pieces: every token that contexts share is computed once."""
+"""Log-likelihoods from a torch model with packed attention: every token that contexts share is computed once."""
 
 import time
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from assay.models.local.attention import Layers, Pieces, looking, on_device
-from assay.models.local.generation import NOT_NUMBERS
-from assay.models.local.memory import short_of_memory
-from assay.models.local.packing import Row, Span
-from assay.models.local.prefixes import MIN_SHARED, Bunch, Family, common_tokens, families
+from assay.models.local.attention import Layers, PackedPattern, PackedRow, Span, on_device, using_pattern
+from assay.models.local.generation import NAN_LOGITS
+from assay.models.local.prefixes import MIN_SHARED, ContextGroup, PrefixGroup, common_tokens, prefix_groups
 from assay.models.local.windows import Pair
 
+SIGNS = ("can't allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED")
+"""Messages of CPUs, Macs and libraries that do not raise torch's own error."""
+
+
+@contextmanager
+def uniform_memory_errors() -> Iterator[None]:
+    """Raise torch.OutOfMemoryError for every kind of out-of-memory error."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except MemoryError as error:
+        raise torch.OutOfMemoryError(str(error)) from error
+    except RuntimeError as error:
+        if any(sign in str(error) for sign in SIGNS):
+            raise torch.OutOfMemoryError(str(error)) from error
+        raise
+
+
 MOST_TOKENS = 32_768
-"""Of one pass: more are no faster."""
+"""Tokens of one pass: more are not faster."""
 FIRST_TOKENS = 8_192
-"""Of the first pass, from which the memory of the others is told."""
-LOOKED_UP = 16
-"""Looking up so many tokens takes about the memory of computing one."""
-KEPT, KEPT_TOKENS = 8, 32_768
-"""So many prefixes are kept for later passes, and so many tokens of them."""
+"""Tokens of the first pass, which measures memory for the others."""
+GATHERED_PER_TOKEN = 16
+"""Gathering this many tokens takes about the memory of computing one."""
+CACHED_PREFIXES, CACHED_TOKENS = 8, 32_768
+"""Limits on the prefixes cached for later passes: their number, and their tokens."""
 ROWS = 8_192
-"""So many positions of a pass are read out at most: each has a number for every word of the vocabulary."""
+"""Maximum number of output positions of a pass: each has a logit for every token of the vocabulary."""
 SOFTMAX_ROWS = 1_024
 SPARE = 0.7
-"""The part of the free memory that a pass may take."""
+"""Share of the free memory that a pass may take."""
 
 
-class Found(NamedTuple):
-    """The log-likelihood of a continuation. Its tokens were read for it, but for `stored` that were read for others;
-    `reason` is why there is none."""
+class ScoredPair(NamedTuple):
+    """The log-likelihood of a continuation. Of its `read` tokens, `stored` were computed for other requests; `reason` is
+    set if there is none."""
 
     number: int
     value: float
@@ -46,45 +63,45 @@ class Found(NamedTuple):
 
 
 @dataclass(slots=True)
-class Net:
-    """A model of transformers as far as it is used here: tokens in a row in, logits at some places out."""
+class CausalLM:
+    """A transformers model with packed attention: a row of tokens in, logits at some positions out."""
 
     model: Any
     device: torch.device
     flash: bool
 
     def bytes_of_token(self) -> int:
-        """What the keys and values of a token take."""
+        """Size of the keys and values of one token."""
         config = self.model.config.get_text_config()
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         return int(2 * config.num_hidden_layers * heads * size * self.model.dtype.itemsize)
 
     def logits(self, tokens: torch.Tensor, positions: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        with short_of_memory():
-            made = self.model(
+        with uniform_memory_errors():
+            output = self.model(
                 input_ids=tokens[None], position_ids=positions[None], use_cache=False, logits_to_keep=rows
             ).logits[0]
-        return made  # type: ignore[no-any-return]
+        return output  # type: ignore[no-any-return]
 
 
 @dataclass(slots=True)
-class Memory:
-    """How many tokens a pass may have: learned from what the last one took, less after it was too much."""
+class TokenBudget:
+    """Number of tokens a pass may have: measured on the first pass, halved after running out of memory."""
 
     device: torch.device
     tokens: int = FIRST_TOKENS
     most: int = MOST_TOKENS
-    is_learned: bool = False
+    is_measured: bool = False
 
-    def learn(self, took: int, before: int) -> None:
-        """A pass of so many tokens has ended; `before` bytes had been in use."""
-        if self.is_learned or self.device.type != "cuda":
+    def measure(self, count: int, before: int) -> None:
+        """Set the limit after a pass of `count` tokens; `before` bytes had been in use."""
+        if self.is_measured or self.device.type != "cuda":
             return
-        a_token = max(torch.cuda.max_memory_allocated(self.device) - before, 1) / took
+        a_token = max(torch.cuda.max_memory_allocated(self.device) - before, 1) / count
         free = torch.cuda.mem_get_info(self.device)[0] + torch.cuda.memory_reserved(self.device) - before
         self.tokens = int(min(self.most, max(free * SPARE / a_token, 256)))
-        self.is_learned = True
+        self.is_measured = True
 
     def shrink(self) -> None:
         self.most = self.tokens = max(self.tokens // 2, 1)
@@ -92,240 +109,246 @@ class Memory:
             torch.cuda.empty_cache()
 
 
-def at_work(device: torch.device) -> AbstractContextManager[Any]:
-    """Streams, events and recordings are those of a device, where there are several."""
+def on_cuda_device(device: torch.device) -> AbstractContextManager[Any]:
+    """Select the CUDA device: streams, events and graphs belong to one device."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
-class Kept(NamedTuple):
-    """A prefix whose keys and values are there."""
+class CachedPrefix(NamedTuple):
+    """A prefix with its keys and values."""
 
     tokens: Sequence[int]
     layers: Layers
 
 
 @dataclass(slots=True)
-class Pass:
-    """A pass that is being put together: the row, which places of it are read out, and what is looked up there."""
+class ForwardPass:
+    """A forward pass under construction: the row, its output positions, and the target tokens there."""
 
-    row: Row = field(default_factory=Row)
+    row: PackedRow = field(default_factory=PackedRow)
     seen: dict[int, Span] = field(default_factory=dict)
-    """The kept prefixes that are seen, by number, and where they stand."""
+    """Cached prefixes in use, by number, with their spans."""
     prefixes: dict[int, tuple[list[Span], int]] = field(default_factory=dict)
-    wanted: list[tuple[Sequence[int], list[Span]]] = field(default_factory=list)
+    to_cache: list[tuple[Sequence[int], list[Span]]] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     targets: list[tuple[int, int, int]] = field(default_factory=list)
-    """The place among `rows`, the token looked up, and whose it is."""
+    """Index into `rows`, target token, and number of its pair."""
     read: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Of each sequence, how many tokens it has, and how many were read for others."""
+    """For each pair its number of tokens, and how many were computed for others."""
 
 
-class Launched(NamedTuple):
-    """A pass under way on the device."""
+class LaunchedPass(NamedTuple):
+    """A forward pass running on the device."""
 
-    made: Pass
+    forward: ForwardPass
     picked: torch.Tensor
     greedy: torch.Tensor
     seconds: float
     events: tuple[Any, Any] | None
-    """Where a device works on by itself, they tell the time."""
+    """Start and end on an asynchronous device, for its time."""
 
 
-class PackedReader:
-    """Reads pairs of contexts and continuations, the next pass being prepared while one is under way."""
+class PackedScorer:
+    """Score pairs of context and continuation, preparing the next pass while one runs."""
 
-    def __init__(self, net: Net, most_tokens: int | None = None) -> None:
+    def __init__(self, net: CausalLM, most_tokens: int | None = None) -> None:
         self._net = net
-        self.memory = Memory(net.device)
+        self.budget = TokenBudget(net.device)
         if most_tokens is not None:
-            self.memory.tokens = self.memory.most = most_tokens
-        self._kept: OrderedDict[int, Kept] = OrderedDict()
+            self.budget.tokens = self.budget.most = most_tokens
+        self._cached: OrderedDict[int, CachedPrefix] = OrderedDict()
         self._count = 0
 
     def forget(self) -> None:
-        """Let go of the prefixes that are kept."""
-        self._kept.clear()
+        """Drop the cached prefixes."""
+        self._cached.clear()
 
-    def read(self, chunks: Iterable[Sequence[Pair]]) -> Iterator[list[Found]]:
-        under_way: deque[Launched] = deque()
+    def score(self, chunks: Iterable[Sequence[Pair]]) -> Iterator[list[ScoredPair]]:
+        running: deque[LaunchedPass] = deque()
         for pairs in chunks:
-            found = families([(context, continuation) for _, context, continuation in pairs])
-            waiting = deque((family, bunch) for family in found for bunch in family.bunches)
+            found = prefix_groups([(context, continuation) for _, context, continuation in pairs])
+            waiting = deque((group, context_group) for group in found for context_group in group.contexts)
             while waiting:
                 launched = self._launch(waiting, pairs)
-                if isinstance(launched, Launched):
-                    under_way.append(launched)
+                if isinstance(launched, LaunchedPass):
+                    running.append(launched)
                 else:
                     yield launched
-                if len(under_way) > 1:
-                    yield self._land(under_way.popleft())
-        while under_way:
-            yield self._land(under_way.popleft())
+                if len(running) > 1:
+                    yield self._collect(running.popleft())
+        while running:
+            yield self._collect(running.popleft())
 
     # one pass
 
-    def _launch(self, waiting: deque[tuple[Family, Bunch]], pairs: Sequence[Pair]) -> Launched | list[Found]:
-        """Send off as many of those that wait as fit; fewer, where memory turns out too small."""
+    def _launch(
+        self, waiting: deque[tuple[PrefixGroup, ContextGroup]], pairs: Sequence[Pair]
+    ) -> LaunchedPass | list[ScoredPair]:
+        """Launch a pass over as many waiting contexts as fit; over fewer after running out of memory."""
         while True:
-            made, taken = self._put_together(waiting, pairs)
+            forward, count = self._build(waiting, pairs)
             try:
-                launched = self._forward(made)
+                launched = self._forward(forward)
             except torch.OutOfMemoryError:
-                is_alone = not self._kept
+                is_alone = not self._cached
                 self.forget()
-                if taken == 1 and len(waiting[0][1].branches) == 1 and is_alone:
-                    return _given_up(waiting.popleft()[1], pairs)
-                if taken == 1 and len(waiting[0][1].branches) > 1:
-                    family, bunch = waiting.popleft()
-                    waiting.extendleft((family, half) for half in _halves(bunch))
-                self.memory.shrink()
+                if count == 1 and len(waiting[0][1].branches) == 1 and is_alone:
+                    return _out_of_memory(waiting.popleft()[1], pairs)
+                if count == 1 and len(waiting[0][1].branches) > 1:
+                    group, context_group = waiting.popleft()
+                    waiting.extendleft((group, half) for half in _halves(context_group))
+                self.budget.shrink()
                 continue
-            for _ in range(taken):
+            for _ in range(count):
                 waiting.popleft()
             return launched
 
-    def _put_together(self, waiting: deque[tuple[Family, Bunch]], pairs: Sequence[Pair]) -> tuple[Pass, int]:
-        made = Pass()
-        taken = 0
-        for family, bunch in waiting:
-            if taken and self._is_full(made, family, bunch):
+    def _build(
+        self, waiting: deque[tuple[PrefixGroup, ContextGroup]], pairs: Sequence[Pair]
+    ) -> tuple[ForwardPass, int]:
+        forward = ForwardPass()
+        count = 0
+        for group, context_group in waiting:
+            if count and self._is_full(forward, group, context_group):
                 break
-            self._add(made, family, bunch, pairs)
-            taken += 1
-        return made, taken
+            self._add(forward, group, context_group, pairs)
+            count += 1
+        return forward, count
 
-    def _is_full(self, made: Pass, family: Family, bunch: Bunch) -> bool:
-        branches = sum(map(len, bunch.branches))
-        own = len(bunch.context) - (family.shared if id(family) in made.prefixes else 0) + branches
-        sight = made.row.sight + (1 + len(bunch.branches)) * len(bunch.context) + branches
-        tokens = len(made.row.tokens) + own
-        return tokens + sight // LOOKED_UP > self.memory.tokens * 1.5 or tokens > self.memory.tokens or (
-            len(made.rows) + branches + 1 > ROWS
+    def _is_full(self, forward: ForwardPass, group: PrefixGroup, context_group: ContextGroup) -> bool:
+        branches = sum(map(len, context_group.branches))
+        own = len(context_group.context) - (group.shared if id(group) in forward.prefixes else 0) + branches
+        gathered = forward.row.attended + (1 + len(context_group.branches)) * len(context_group.context) + branches
+        tokens = len(forward.row.tokens) + own
+        return tokens + gathered // GATHERED_PER_TOKEN > self.budget.tokens * 1.5 or tokens > self.budget.tokens or (
+            len(forward.rows) + branches + 1 > ROWS
         )  # fmt: skip
 
-    def _add(self, made: Pass, family: Family, bunch: Bunch, pairs: Sequence[Pair]) -> None:
-        before = len(made.row.tokens)
-        seen, shared = self._prefix(made, family)
-        trunk = made.row.add(bunch.context[shared:], seen)
-        last = len(made.rows)
-        made.rows.append(trunk[1] - 1)
-        for branch, numbers in zip(bunch.branches, bunch.numbers, strict=True):
-            first = len(made.rows)
+    def _add(
+        self, forward: ForwardPass, group: PrefixGroup, context_group: ContextGroup, pairs: Sequence[Pair]
+    ) -> None:
+        before = len(forward.row.tokens)
+        seen, shared = self._prefix(forward, group)
+        trunk = forward.row.add(context_group.context[shared:], seen)
+        last = len(forward.rows)
+        forward.rows.append(trunk[1] - 1)
+        for branch, numbers in zip(context_group.branches, context_group.numbers, strict=True):
+            first = len(forward.rows)
             if branch:
-                span = made.row.add(branch, [*seen, trunk])
-                made.rows.extend(range(*span))
+                span = forward.row.add(branch, [*seen, trunk])
+                forward.rows.extend(range(*span))
             for number in numbers:
                 name, context, continuation = pairs[number]
                 places = [last, *range(first, first + len(branch))]
-                made.targets.extend(zip(places, continuation, [name] * len(places), strict=True))
+                forward.targets.extend(zip(places, continuation, [name] * len(places), strict=True))
                 length = len(context) + len(continuation) - 1
-                new = len(made.row.tokens) - before
-                made.read[name] = (length, max(length - new, 0))
+                new = len(forward.row.tokens) - before
+                forward.read[name] = (length, max(length - new, 0))
                 before += min(new, length)
 
-    def _prefix(self, made: Pass, family: Family) -> tuple[list[Span], int]:
-        """Where the tokens that a family shares stand, and how many they are: among those kept, or in the row."""
-        known = made.prefixes.get(id(family))
+    def _prefix(self, forward: ForwardPass, group: PrefixGroup) -> tuple[list[Span], int]:
+        """Return the spans of a group's shared prefix and its length, from the cache or added to the row."""
+        known = forward.prefixes.get(id(group))
         if known is not None:
             return known
-        beginning = family.prefix if len(family.bunches) > 1 else family.bunches[0].context[:-1]
+        beginning = group.prefix if len(group.contexts) > 1 else group.contexts[0].context[:-1]
         number, length = max(
-            ((number, common_tokens(beginning, each.tokens)) for number, each in self._kept.items()),
+            ((number, common_tokens(beginning, each.tokens)) for number, each in self._cached.items()),
             key=lambda found: found[1],
             default=(-1, 0),
         )
         spans: list[Span] = []
         if length >= MIN_SHARED:
-            self._kept.move_to_end(number)
-            if number not in made.seen:
-                made.seen[number] = made.row.see(len(self._kept[number].tokens))
-            start = made.seen[number][0]
+            self._cached.move_to_end(number)
+            if number not in forward.seen:
+                forward.seen[number] = forward.row.attend_cached(len(self._cached[number].tokens))
+            start = forward.seen[number][0]
             spans = [(start, start + length)]
         else:
             length = 0
-        if family.shared - length >= MIN_SHARED:
-            spans.append(made.row.add(beginning[length : family.shared], list(spans)))
-            length = family.shared
-            made.wanted.append((beginning[:length], list(spans)))
-        made.prefixes[id(family)] = (spans, length)
+        if group.shared - length >= MIN_SHARED:
+            spans.append(forward.row.add(beginning[length : group.shared], list(spans)))
+            length = group.shared
+            forward.to_cache.append((beginning[:length], list(spans)))
+        forward.prefixes[id(group)] = (spans, length)
         return spans, length
 
-    def _forward(self, made: Pass) -> Launched:
+    def _forward(self, forward: ForwardPass) -> LaunchedPass:
         net, device = self._net, self._net.device
         before = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
-        if device.type == "cuda" and not self.memory.is_learned:
+        if device.type == "cuda" and not self.budget.is_measured:
             torch.cuda.reset_peak_memory_stats(device)
-        began = time.perf_counter()
-        with at_work(device), torch.inference_mode():
+        started = time.perf_counter()
+        with on_cuda_device(device), torch.inference_mode():
             events = _events(device)
-            sight = Pieces.of(
-                made.row,
+            pattern = PackedPattern.of(
+                forward.row,
                 device,
                 flash=net.flash,
-                before=_before([self._kept[number] for number in made.seen]),
-                wanted=[spans for _, spans in made.wanted],
+                before=_before([self._cached[number] for number in forward.seen]),
+                to_cache=[spans for _, spans in forward.to_cache],
             )
-            tokens, rows, targets = (np.asarray(each) for each in (made.row.tokens, made.rows, made.targets))
-            with looking(sight):
-                logits = net.logits(*(on_device(each, device) for each in (tokens, made.row.positions(), rows)))
+            tokens, rows, targets = (np.asarray(each) for each in (forward.row.tokens, forward.rows, forward.targets))
+            with using_pattern(pattern):
+                logits = net.logits(*(on_device(each, device) for each in (tokens, forward.row.positions(), rows)))
             picked, greedy = _likelihoods(logits, *(on_device(targets[:, part], device) for part in (0, 1)))
             if events is not None:
                 events[1].record()
-        self.memory.learn(len(made.row.tokens) + made.row.sight // LOOKED_UP, before)
-        for (beginning, _), layers in zip(made.wanted, sight.kept, strict=True):
-            self._keep(beginning, layers)
-        return Launched(made, picked, greedy, time.perf_counter() - began, events)
+        self.budget.measure(len(forward.row.tokens) + forward.row.attended // GATHERED_PER_TOKEN, before)
+        for (beginning, _), layers in zip(forward.to_cache, pattern.cached, strict=True):
+            self._cache(beginning, layers)
+        return LaunchedPass(forward, picked, greedy, time.perf_counter() - started, events)
 
-    def _keep(self, beginning: Sequence[int], layers: Layers) -> None:
+    def _cache(self, beginning: Sequence[int], layers: Layers) -> None:
         self._count += 1
-        self._kept[self._count] = Kept(beginning, layers)
-        while len(self._kept) > KEPT or (
-            len(self._kept) > 1 and sum(len(each.tokens) for each in self._kept.values()) > KEPT_TOKENS
+        self._cached[self._count] = CachedPrefix(beginning, layers)
+        while len(self._cached) > CACHED_PREFIXES or (
+            len(self._cached) > 1 and sum(len(each.tokens) for each in self._cached.values()) > CACHED_TOKENS
         ):
-            self._kept.popitem(last=False)
+            self._cached.popitem(last=False)
 
-    def _land(self, launched: Launched) -> list[Found]:
-        """What a pass came to, when it has ended."""
-        made = launched.made
+    def _collect(self, launched: LaunchedPass) -> list[ScoredPair]:
+        """Wait for a pass and return its results."""
+        forward = launched.forward
         picked, greedy = launched.picked.cpu().double().numpy(), launched.greedy.cpu().numpy()
         events = launched.events
         seconds = launched.seconds if events is None else events[0].elapsed_time(events[1]) / 1000
-        values: dict[int, float] = dict.fromkeys(made.read, 0.0)
-        is_greedy = dict.fromkeys(made.read, True)
-        for (_, _, name), value, same in zip(made.targets, picked.tolist(), greedy.tolist(), strict=True):
+        values: dict[int, float] = dict.fromkeys(forward.read, 0.0)
+        is_greedy = dict.fromkeys(forward.read, True)
+        for (_, _, name), value, same in zip(forward.targets, picked.tolist(), greedy.tolist(), strict=True):
             values[name] += value
             is_greedy[name] &= same
-        share = seconds / max(len(made.read), 1)
+        share = seconds / max(len(forward.read), 1)
         return [
-            Found(name, values[name], is_greedy[name], read, stored, share, _why(values[name]))
-            for name, (read, stored) in made.read.items()
+            ScoredPair(name, values[name], is_greedy[name], read, stored, share, _nan_reason(values[name]))
+            for name, (read, stored) in forward.read.items()
         ]
 
 
-def _before(kept: Sequence[Kept]) -> Layers | None:
-    """The keys and values of all kept prefixes, one behind the other."""
-    if not kept:
+def _before(cached: Sequence[CachedPrefix]) -> Layers | None:
+    """Concatenate the keys and values of cached prefixes."""
+    if not cached:
         return None
     return {
-        layer: tuple(torch.cat([each.layers[layer][part] for each in kept]) for part in (0, 1))  # type: ignore[misc]
-        for layer in kept[0].layers
+        layer: tuple(torch.cat([each.layers[layer][part] for each in cached]) for part in (0, 1))  # type: ignore[misc]
+        for layer in cached[0].layers
     }
 
 
 def _likelihoods(logits: torch.Tensor, at: torch.Tensor, token: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The log-probability of each wanted token at its place, and whether it is the most likely one there."""
+    """Return the log-probability of each target token at its position, and whether it is the most likely."""
     whole, best = [], []
     for start in range(0, len(logits), SOFTMAX_ROWS):
         some = logits[start : start + SOFTMAX_ROWS].float()
         whole.append(some.logsumexp(-1))
         best.append(some.argmax(-1))
     wholes = torch.cat(whole)
-    wholes = wholes.masked_fill(wholes == torch.inf, torch.nan)  # beyond all numbers there is no likelihood
+    wholes = wholes.masked_fill(wholes == torch.inf, torch.nan)  # an infinite logit has no likelihood
     return logits[at, token].float() - wholes[at], torch.cat(best)[at] == token
 
 
-def _why(value: float) -> str:
-    return "" if value == value else NOT_NUMBERS
+def _nan_reason(value: float) -> str:
+    return "" if value == value else NAN_LOGITS
 
 
 def _events(device: torch.device) -> tuple[Any, Any] | None:
@@ -336,14 +359,16 @@ def _events(device: torch.device) -> tuple[Any, Any] | None:
     return first, last
 
 
-def _halves(bunch: Bunch) -> list[Bunch]:
-    middle = len(bunch.branches) // 2
+def _halves(context_group: ContextGroup) -> list[ContextGroup]:
+    middle = len(context_group.branches) // 2
     return [
-        Bunch(bunch.context, bunch.branches[part], bunch.numbers[part])
+        ContextGroup(context_group.context, context_group.branches[part], context_group.numbers[part])
         for part in (slice(middle, None), slice(None, middle))
     ]
 
 
-def _given_up(bunch: Bunch, pairs: Sequence[Pair]) -> list[Found]:
-    reason = f"{len(bunch.context) + len(bunch.branches[0])} tokens are more than the device has memory for"
-    return [Found(pairs[number][0], 0.0, False, 0, 0, 0.0, reason) for each in bunch.numbers for number in each]
+def _out_of_memory(context_group: ContextGroup, pairs: Sequence[Pair]) -> list[ScoredPair]:
+    reason = f"{len(context_group.context) + len(context_group.branches[0])} tokens do not fit into device memory"
+    return [
+        ScoredPair(pairs[number][0], 0.0, False, 0, 0, 0.0, reason) for each in context_group.numbers for number in each
+    ]

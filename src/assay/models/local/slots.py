@@ -1,4 +1,4 @@
-"""Texts written by a torch model, many at a time: a slot for each, and the next one into a slot that has become free."""
+"""Batched generation with a torch model: one slot per text, and a new text into every slot that becomes free."""
 
 import logging
 import time
@@ -10,30 +10,28 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.models.local.attention import Pieces, looking, on_device
-from assay.models.local.generation import NO_TOKEN, Decode, Writing
-from assay.models.local.memory import short_of_memory
-from assay.models.local.packing import Row, Span
-from assay.models.local.prefixes import MIN_SHARED, families
-from assay.models.local.scoring import Net, at_work
+from assay.models.local.attention import Integers, PackedPattern, PackedRow, Span, on_device, using_pattern
+from assay.models.local.generation import NO_TOKEN, Decode, Generation
+from assay.models.local.prefixes import MIN_SHARED, prefix_groups
+from assay.models.local.scoring import CausalLM, on_cuda_device, uniform_memory_errors
 
 BLOCK = 16
-"""So many tokens are written in every slot before somebody looks whether a text has ended."""
+"""Steps between two checks whether a text has ended."""
 MOST_SLOTS = {"cuda": 512}
 SLOTS = 64
 ROUND = 64
-"""The length of slots is a multiple of this."""
+"""Slot lengths are multiples of this."""
 REFILL = 8
-"""The part of the slots (1 / 8) that must be free before new texts are begun."""
+"""Share of the slots (1 / 8) that must be free before new texts start."""
 SPARE = 0.6
-"""The part of the free memory that slots may take."""
+"""Share of the free memory that slots may take."""
 WARM = 3
-"""Steps before one is recorded for the device to play again."""
+"""Warm-up steps before a step is recorded as a CUDA graph."""
 
 
 @dataclass(slots=True)
-class Slots:
-    """The sight of texts that are being written: a token each, which sees what stands in its slot before it."""
+class SlotPattern:
+    """The pattern of a generation step: one token per slot, which attends to the earlier tokens of its slot."""
 
     count: int
     length: int
@@ -48,19 +46,21 @@ class Slots:
         self._starts = torch.arange(self.count + 1, device=self.device) * self.length
 
     def layer(self, number: int, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The keys and values of a layer, (slots × tokens, heads, size); made when first asked for."""
+        """Return the keys and values of a layer, (slots × tokens, heads, size); allocated on first use."""
         if number not in self.layers:
             rows = self.count * self.length
             self.layers[number] = (key.new_zeros(rows, *key.shape[1:]), value.new_zeros(rows, *value.shape[1:]))
         return self.layers[number]
 
-    def look(self, layer: int, query: Any, key: Any, value: Any, scale: float) -> torch.Tensor:
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
+    ) -> torch.Tensor:
         keys, values = self.layer(layer, key, value)
         at = self._starts[:-1] + self.lengths
         keys.index_copy_(0, at, key)
         values.index_copy_(0, at, value)
         heads, size = key.shape[1:]
-        groups = query.shape[1] // heads  # heads of a group see the same: they are taken for tokens
+        groups = query.shape[1] // heads  # heads of a group attend to the same keys: they are treated as tokens
         grouped = query.view(self.count, heads, groups, size)
         if self.flash:
             seen: torch.Tensor = self._flash(
@@ -74,79 +74,82 @@ class Slots:
         )
         return seen.reshape(self.count, heads * groups, -1)
 
-    def _flash(self, query: Any, keys: Any, values: Any, groups: int, scale: float) -> Any:
+    def _flash(
+        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, groups: int, scale: float
+    ) -> torch.Tensor:
         ends = torch.arange(self.count + 1, device=self.device, dtype=torch.int32) * groups
-        return torch.ops.aten._flash_attention_forward(
+        out: torch.Tensor = torch.ops.aten._flash_attention_forward(
             query, keys, values, ends, self._starts.int(), groups, self.length, 0.0, False, False, scale=scale,
             seqused_k=(self.lengths + 1).int(),
         )[0]  # fmt: skip
+        return out
 
 
 @dataclass(slots=True)
-class Beginning(Pieces):
-    """The sight of prompts, of which everything is put into slots, too."""
+class PromptPattern(PackedPattern):
+    """The pattern of prompts, whose keys and values are copied into slots."""
 
-    slots: Slots | None = None
+    slots: SlotPattern | None = None
     source: Any = None
     place: Any = None
 
-    def looked_up(self, layer: int, key: Any, value: Any) -> None:
+    def on_gather(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
         assert self.slots is not None
         for held, new in zip(self.slots.layer(layer, key, value), (key, value), strict=True):
             held.index_copy_(0, self.place, new.index_select(0, self.source))
 
 
-class SlotWriter:
-    """Writes texts in slots. `tokens` is how many a pass over prompts may have."""
+class SlotGenerator:
+    """Generate texts in slots. `tokens` limits a pass over prompts."""
 
-    def __init__(self, net: Net, ends: frozenset[int], decode: Decode, *, most_slots: int | None = None) -> None:
+    def __init__(self, net: CausalLM, ends: frozenset[int], decode: Decode, *, most_slots: int | None = None) -> None:
         self._net, self._ends, self._decode = net, ends, decode
         self._most = most_slots or MOST_SLOTS.get(net.device.type, SLOTS)
-        self._recorder = Recorder(net.device)
+        self._recorder = GraphRecorder(net.device)
 
-    def write(self, wanted: Sequence[Writing], tokens: int) -> Iterator[list[Writing]]:
-        """The texts as they end, the longest first."""
-        waiting = deque(sorted(wanted, key=lambda each: -each.size))
+    def generate(self, generations: Sequence[Generation], tokens: int) -> Iterator[list[Generation]]:
+        """Yield texts as they finish, the longest first."""
+        waiting = deque(sorted(generations, key=lambda each: -each.size))
         while waiting:
             length = -(-(waiting[0].size + BLOCK) // ROUND) * ROUND
-            alike = deque[Writing]()
+            similar = deque[Generation]()
             while waiting and waiting[0].size * 2 > length - ROUND:
-                alike.append(waiting.popleft())
-            yield from self._write_alike(alike, length, tokens)
+                similar.append(waiting.popleft())
+            yield from self._generate_similar(similar, length, tokens)
 
-    def _write_alike(self, waiting: deque[Writing], length: int, tokens: int) -> Iterator[list[Writing]]:
-        count = most = min(self._most, len(waiting), self._room(length))
+    def _generate_similar(self, waiting: deque[Generation], length: int, tokens: int) -> Iterator[list[Generation]]:
+        count = most = min(self._most, len(waiting), self._fitting_slots(length))
         while waiting:
-            board = _Board(self._net, count, length, max(each.size for each in waiting), self._recorder)
+            batch = _SlotBatch(self._net, count, length, max(each.size for each in waiting), self._recorder)
             try:
-                yield from self._fill(board, waiting, tokens)
+                yield from self._fill(batch, waiting, tokens)
                 return
             except torch.OutOfMemoryError:
-                again = board.drop()
+                restarted = batch.drop()
             finally:
-                board.end()
-            del board
-            for each in again:
+                batch.end()
+            del batch
+            for each in restarted:
                 each.restart()
             if count == 1:
-                again[0].problem = f"{again[0].size} tokens are more than the device has memory for"
-                yield [again.pop(0)]
-            waiting.extendleft(reversed(again))
+                restarted[0].problem = f"{restarted[0].size} tokens do not fit into device memory"
+                yield [restarted.pop(0)]
+            waiting.extendleft(reversed(restarted))
             count = count // 2 or most
             torch.cuda.empty_cache()
 
-    def _fill(self, board: "_Board", waiting: deque[Writing], tokens: int) -> Iterator[list[Writing]]:
-        while waiting or board.is_busy:
-            began = time.perf_counter()
-            free = board.free
-            if waiting and free and (not board.is_busy or len(free) * REFILL >= board.slots.count):
-                board.begin([waiting.popleft() for _ in range(min(len(free), len(waiting)))], tokens)
-            block = board.go_on(min(BLOCK, board.ahead))
-            seconds = (time.perf_counter() - began) / max(board.busy, 1)
-            yield board.settle(block, self._ends, self._decode, seconds)
+    def _fill(self, batch: "_SlotBatch", waiting: deque[Generation], tokens: int) -> Iterator[list[Generation]]:
+        while waiting or batch.is_busy:
+            started = time.perf_counter()
+            free = batch.free
+            if waiting and free and (not batch.is_busy or len(free) * REFILL >= batch.slots.count):
+                batch.start([waiting.popleft() for _ in range(min(len(free), len(waiting)))], tokens)
+            block = batch.step(min(BLOCK, batch.ahead))
+            seconds = (time.perf_counter() - started) / max(batch.busy, 1)
+            yield batch.collect(block, self._ends, self._decode, seconds)
 
-    def _room(self, length: int) -> int:
-        """How many slots of a length there is memory for."""
+    def _fitting_slots(self, length: int) -> int:
+        """Number of slots of a length that fit into memory."""
         if self._net.device.type != "cuda":
             return self._most
         free = torch.cuda.mem_get_info(self._net.device)[0] + (
@@ -155,153 +158,161 @@ class SlotWriter:
         return max(1, int(free * SPARE / (self._net.bytes_of_token() * length)))
 
 
-class _Board:
-    """Slots with who is writing in them."""
+class _SlotBatch:
+    """A batch of slots and the generations in them."""
 
-    def __init__(self, net: Net, count: int, length: int, longest: int, recorder: "Recorder") -> None:
+    def __init__(self, net: CausalLM, count: int, length: int, longest: int, recorder: "GraphRecorder") -> None:
         self._net, self._recorder = net, recorder
-        self.slots = Slots(count, length, net.device, net.flash)
-        self._last = longest - 1  # where the longest text ends: a model may have no positions beyond
-        self._who: list[Writing | None] = [None] * count
-        self._coming: Sequence[Writing] = ()
+        self.slots = SlotPattern(count, length, net.device, net.flash)
+        self._last = longest - 1  # end of the longest text: a model may have no positions beyond
+        self._generations: list[Generation | None] = [None] * count
+        self._starting: Sequence[Generation] = ()
         device = net.device
         self._next = torch.zeros(count, dtype=torch.long, device=device)
         self._all = torch.arange(count, device=device)
         self._history = torch.zeros(BLOCK, count, dtype=torch.long, device=device)
-        self._at = torch.zeros(1, dtype=torch.long, device=device)
+        self._step_index = torch.zeros(1, dtype=torch.long, device=device)
         self._is_bad = torch.zeros(count, dtype=torch.bool, device=device)
-        self._draw = Draw(count, device)
-        self._played: dict[bool, Callable[[], None]] = {}
+        self._draw = TokenSampler(count, device)
+        self._recorded_steps: dict[bool, Callable[[], None]] = {}
 
     @property
     def free(self) -> list[int]:
-        return [slot for slot, who in enumerate(self._who) if who is None]
+        return [slot for slot, generation in enumerate(self._generations) if generation is None]
 
     @property
     def busy(self) -> int:
-        return sum(who is not None for who in self._who)
+        return sum(generation is not None for generation in self._generations)
 
     @property
     def is_busy(self) -> bool:
-        return any(who is not None for who in self._who)
+        return any(generation is not None for generation in self._generations)
 
     @property
     def ahead(self) -> int:
-        """The most tokens that anybody may still write."""
-        return max(who.left for who in self._who if who is not None)
+        """Maximum number of tokens that a generation may still get."""
+        return max(generation.left for generation in self._generations if generation is not None)
 
     def end(self) -> None:
-        """Let go of what was recorded, which holds the slots."""
-        self._played.clear()
+        """Drop the recorded steps, which hold the slots' memory."""
+        self._recorded_steps.clear()
 
-    def drop(self) -> list[Writing]:
-        """Those that have not ended, in the order they began in."""
-        return list(dict.fromkeys((*(who for who in self._who if who is not None), *self._coming)))
+    def drop(self) -> list[Generation]:
+        """Return the unfinished generations, in the order they started in."""
+        return list(
+            dict.fromkeys(
+                (*(generation for generation in self._generations if generation is not None), *self._starting)
+            )
+        )
 
-    def begin(self, new: Sequence[Writing], tokens: int) -> None:
-        """Read prompts into free slots; what they share is read once."""
+    def start(self, new: Sequence[Generation], tokens: int) -> None:
+        """Compute prompts into free slots, shared prefixes once."""
         free = iter(self.free)
-        self._coming = new
-        for family in families([(each.tokens, ()) for each in new]):
-            members = [[new[number] for numbers in bunch.numbers for number in numbers] for bunch in family.bunches]
+        self._starting = new
+        for group in prefix_groups([(each.tokens, ()) for each in new]):
+            members = [[new[number] for numbers in context.numbers for number in numbers] for context in group.contexts]
             start = 0
             while start < len(members):
-                end, size = start, family.shared
+                end, size = start, group.shared
                 while end < len(members) and (end == start or size < tokens):
-                    size += len(members[end][0].tokens) - family.shared
+                    size += len(members[end][0].tokens) - group.shared
                     end += 1
-                self._begin_some(family.shared, members[start:end], free)
+                self._start_batch(group.shared, members[start:end], free)
                 start = end
-        self._coming = ()
+        self._starting = ()
 
-    def _begin_some(self, shared: int, members: Sequence[Sequence[Writing]], free: Iterator[int]) -> None:
-        row, seen = Row(), list[Span]()
+    def _start_batch(self, shared: int, members: Sequence[Sequence[Generation]], free: Iterator[int]) -> None:
+        row, seen = PackedRow(), list[Span]()
         if shared >= MIN_SHARED and len(members) > 1:
             seen = [row.add(members[0][0].tokens[:shared], [])]
         else:
             shared = 0
         last, slots, source, place = [], [], [], []
-        looked = len(row.tokens)
+        gathered = len(row.tokens)
         for same in members:
             prompt = same[0].tokens
             span = row.add(prompt[shared:], seen)
-            for index, who in enumerate(same):
+            for index, generation in enumerate(same):
                 slot = next(free)
                 slots.append(slot)
                 last.append(span[1] - 1)
-                source.append(np.arange(looked, looked + len(prompt)))
+                source.append(np.arange(gathered, gathered + len(prompt)))
                 place.append(np.arange(len(prompt)) + slot * self.slots.length)
-                self._who[slot] = who
-                who.stored = len(prompt) if index else shared if same is not members[0] else 0
-            looked += len(prompt)
+                self._generations[slot] = generation
+                generation.stored = len(prompt) if index else shared if same is not members[0] else 0
+            gathered += len(prompt)
         self._read(row, last, slots, np.concatenate(source), np.concatenate(place))
 
-    def _read(self, row: Row, last: Sequence[int], slots: Sequence[int], source: Any, place: Any) -> None:
+    def _read(
+        self, row: PackedRow, last: Sequence[int], slots: Sequence[int], source: Integers, place: Integers
+    ) -> None:
         device = self._net.device
-        with at_work(device), torch.inference_mode():
-            sight = Beginning.of(row, device, flash=self._net.flash)
-            sight.slots = self.slots
-            sight.source, sight.place = (on_device(each, device) for each in (source, place))
-            with looking(sight):
+        with on_cuda_device(device), torch.inference_mode():
+            pattern = PromptPattern.of(row, device, flash=self._net.flash)
+            pattern.slots = self.slots
+            pattern.source, pattern.place = (on_device(each, device) for each in (source, place))
+            with using_pattern(pattern):
                 read = (np.asarray(row.tokens), row.positions(), np.asarray(last))
                 logits = self._net.logits(*(on_device(each, device) for each in read))
             at = on_device(np.asarray(slots), device)
-            who = [each for slot in slots if (each := self._who[slot]) is not None]
-            self._draw.set(at, who)
+            generations = [each for slot in slots if (each := self._generations[slot]) is not None]
+            self._draw.set(at, generations)
             self._is_bad[at] = is_bad(logits)
-            self._next[at] = self._draw.first(logits, at, who)
-            self.slots.lengths[at] = on_device(np.asarray([len(each.tokens) for each in who]), device)
+            self._next[at] = self._draw.first(logits, at, generations)
+            self.slots.lengths[at] = on_device(np.asarray([len(each.tokens) for each in generations]), device)
 
-    def go_on(self, steps: int) -> Any:
-        """Write so many tokens in every slot: (steps, slots). The first is the one the last step has chosen."""
-        is_drawn = any(who is not None and who.temperature > 0 for who in self._who)
+    def step(self, steps: int) -> Integers:
+        """Run generation steps and return the tokens, (steps, slots). The first was chosen by the step before."""
+        is_drawn = any(generation is not None and generation.temperature > 0 for generation in self._generations)
         if is_drawn:
-            self._draw.prepare(self._who, steps)
-        self._at.zero_()
-        with at_work(self._net.device):
-            play = self._played.get(is_drawn)
+            self._draw.prepare(self._generations, steps)
+        self._step_index.zero_()
+        with on_cuda_device(self._net.device):
+            play = self._recorded_steps.get(is_drawn)
             if play is None:
-                play = self._played[is_drawn] = self._recorded(is_drawn)
+                play = self._recorded_steps[is_drawn] = self._recorded(is_drawn)
             for _ in range(steps):
                 play()
         return self._history[:steps].cpu().numpy()
 
     def _step(self, is_drawn: bool) -> None:
-        self._history.index_copy_(0, self._at, torch.where(self._is_bad, NO_TOKEN, self._next)[None])
-        with looking(self.slots):
+        self._history.index_copy_(0, self._step_index, torch.where(self._is_bad, NO_TOKEN, self._next)[None])
+        with using_pattern(self.slots):
             logits = self._net.logits(self._next, self.slots.lengths, self._all)
-        uniform = self._draw.uniforms.index_select(0, self._at)[0]
+        uniform = self._draw.uniforms.index_select(0, self._step_index)[0]
         highest, likeliest = logits.max(-1)
         self._is_bad |= ~(highest < torch.inf)
         self._next.copy_(self._draw.choose(logits, self._all, uniform) if is_drawn else likeliest)
         self.slots.lengths.add_(1).clamp_(max=self._last)
-        self._at.add_(1).clamp_(max=BLOCK - 1)
+        self._step_index.add_(1).clamp_(max=BLOCK - 1)
 
     def _recorded(self, is_drawn: bool) -> Callable[[], None]:
         def step() -> None:
             with torch.inference_mode():
                 self._step(is_drawn)
 
-        return self._recorder.record(step, (self._next, self.slots.lengths, self._history, self._at, self._is_bad))
+        return self._recorder.record(
+            step, (self._next, self.slots.lengths, self._history, self._step_index, self._is_bad)
+        )
 
-    def settle(self, block: Any, ends: frozenset[int], decode: Decode, seconds: float) -> list[Writing]:
-        """Hand what was written to its writers; those that have ended."""
+    def collect(self, block: Integers, ends: frozenset[int], decode: Decode, seconds: float) -> list[Generation]:
+        """Give the tokens of a block to their generations; return those that have finished."""
         ended = []
-        for slot, who in enumerate(self._who):
-            if who is not None:
-                who.seconds += seconds
-                who.take(block[:, slot].tolist(), ends, decode)
-                if who.finish or who.problem:
-                    ended.append(who)
-                    self._who[slot] = None
+        for slot, generation in enumerate(self._generations):
+            if generation is not None:
+                generation.seconds += seconds
+                generation.take(block[:, slot].tolist(), ends, decode)
+                if generation.finish or generation.problem:
+                    ended.append(generation)
+                    self._generations[slot] = None
         return ended
 
 
-class Recorder:
-    """Records a step as a CUDA graph, since launching its kernels one by one takes longer than they run.
+class GraphRecorder:
+    """Record a step as a CUDA graph, since launching its kernels one by one takes longer than they run.
 
-    A step that cannot be recorded, such as one of a mixture of experts that reads on the CPU which experts were chosen,
-    is run as it is from then on, and that is logged once.
+    A step that cannot be recorded, such as a mixture of experts that reads the chosen experts on the CPU, runs unrecorded
+    from then on; a warning is logged once.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -309,12 +320,12 @@ class Recorder:
         self.is_able = device.type == "cuda"
 
     def record(self, step: Callable[[], None], state: Sequence[torch.Tensor]) -> Callable[[], None]:
-        """The step, recorded where that is possible. `state` is what it writes to: it is afterwards as it was before."""
+        """Return the step, recorded if possible. `state`, which it writes to, is restored."""
         if not self.is_able:
             return step
         held = [each.clone() for each in state]
         try:
-            with short_of_memory():
+            with uniform_memory_errors():
                 return self.captured(step)
         except torch.OutOfMemoryError:
             raise
@@ -341,12 +352,12 @@ class Recorder:
 
 
 def is_bad(logits: torch.Tensor) -> torch.Tensor:
-    """Which rows hold what is no number, or is beyond all of them."""
+    """Rows with NaN or infinite logits."""
     return ~(logits.amax(-1) < torch.inf)
 
 
-class Draw:
-    """How the next token is chosen in every slot: the most likely one, or drawn by its probability."""
+class TokenSampler:
+    """Choose the next token of every slot: the most likely one, or one drawn by its probability."""
 
     def __init__(self, count: int, device: torch.device) -> None:
         self._temperature = torch.zeros(count, device=device)
@@ -354,31 +365,37 @@ class Draw:
         self._top_k = torch.zeros(count, dtype=torch.long, device=device)
         self.uniforms = torch.zeros(BLOCK, count, device=device)
 
-    def set(self, slots: torch.Tensor, who: Sequence[Writing]) -> None:
-        told = torch.tensor([(each.temperature, each.top_p, each.top_k) for each in who], device=self.uniforms.device)
-        self._temperature[slots], self._top_p[slots], self._top_k[slots] = told[:, 0], told[:, 1], told[:, 2].long()
+    def set(self, slots: torch.Tensor, generations: Sequence[Generation]) -> None:
+        options = torch.tensor(
+            [(each.temperature, each.top_p, each.top_k) for each in generations], device=self.uniforms.device
+        )
+        self._temperature[slots], self._top_p[slots], self._top_k[slots] = (
+            options[:, 0],
+            options[:, 1],
+            options[:, 2].long(),
+        )
 
-    def first(self, logits: torch.Tensor, slots: torch.Tensor, who: Sequence[Writing]) -> torch.Tensor:
-        """The first token of each text."""
-        if not any(each.temperature > 0 for each in who):
+    def first(self, logits: torch.Tensor, slots: torch.Tensor, generations: Sequence[Generation]) -> torch.Tensor:
+        """Choose the first token of each text."""
+        if not any(each.temperature > 0 for each in generations):
             return logits.argmax(-1)
-        numbers = [each.uniforms(1)[0] if each.temperature > 0 else 0.0 for each in who]
+        numbers = [each.uniforms(1)[0] if each.temperature > 0 else 0.0 for each in generations]
         return self.choose(logits, slots, torch.tensor(numbers, device=logits.device))
 
-    def prepare(self, who: Sequence[Writing | None], steps: int) -> None:
+    def prepare(self, generations: Sequence[Generation | None], steps: int) -> None:
         nothing = [0.0] * steps
-        drawn = [each.uniforms(steps) if each is not None and each.temperature > 0 else nothing for each in who]
+        drawn = [each.uniforms(steps) if each is not None and each.temperature > 0 else nothing for each in generations]
         self.uniforms[:steps].copy_(torch.tensor(drawn).T)
 
     def choose(self, logits: torch.Tensor, slots: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
-        """The token of each row: where its probabilities, summed from the likeliest on, pass a number from 0 to 1."""
+        """Choose the token of each row at which the cumulated probabilities, likeliest first, pass `uniform`."""
         temperature = self._temperature[slots]
         scaled = logits.float() / temperature.clamp(min=1e-6)[:, None]
         sums, order = torch.softmax(scaled, -1).sort(dim=-1, descending=True, stable=True)
         rank = torch.arange(sums.shape[-1], device=sums.device)[None]
         top_k = self._top_k[slots][:, None]
         sums = sums.masked_fill((top_k > 0) & (rank >= top_k), 0)
-        sums = sums / sums.sum(-1, keepdim=True)  # `top_p` is of what `top_k` leaves
+        sums = sums / sums.sum(-1, keepdim=True)  # `top_p` applies to what `top_k` leaves
         is_out = sums.cumsum(-1) - sums >= self._top_p[slots][:, None]
         reached = sums.masked_fill(is_out & (rank > 0), 0).cumsum(-1)
         at = (reached < uniform[:, None] * reached[:, -1:]).sum(-1, keepdim=True).clamp(max=sums.shape[-1] - 1)

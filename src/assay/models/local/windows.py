@@ -1,25 +1,25 @@
-"""Questions about likelihoods as pairs of tokens, and the numbers of the pairs as answers.
+"""Log-likelihood requests as pairs of tokens, and the scores of the pairs as responses.
 
-A text that is longer than the model is asked about in windows, and its answer is their sum. A context that is too long
-loses its beginning where the model was told so, and fails otherwise.
+A text longer than the context length is scored in windows, and its response is their sum. A context that is too long is
+truncated on the left with `over_length=truncate`, and fails otherwise.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from assay.models.local.generation import NOT_NUMBERS
-from assay.models.tokens import Encode, rolling_windows
+from assay.models.local.generation import NAN_LOGITS
+from assay.models.tokenizer import Encode, rolling_windows
 from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, Rolling, Usage
 
 Pair = tuple[int, Sequence[int], Sequence[int]]
-"""A number, a context and its continuation."""
-BEYOND_NUMBERS = "the model's log-likelihood is beyond all numbers (inf)"
+"""A number, the tokens of a context and those of its continuation."""
+INFINITE = "the model's log-likelihood is infinite"
 
 
 @dataclass(slots=True)
 class _Open:
-    """A request whose windows are not all there."""
+    """A request with outstanding windows."""
 
     number: int
     windows: int
@@ -33,40 +33,40 @@ class _Open:
 
 @dataclass(slots=True)
 class Windows:
-    """Takes requests, gives pairs; takes the numbers of pairs, gives responses."""
+    """Turn requests into pairs, and the scores of pairs into responses."""
 
     encode: Encode
     pair: Callable[[str, str], tuple[list[int], list[int]]]
-    """The tokens of a context and of what follows it."""
+    """Tokenizes a context and its continuation."""
     prefix_token: int
     max_length: int
     cuts: bool
     is_counted: bool = True
-    """Whether responses say what they took."""
+    """Whether responses report usage."""
     _of_pair: dict[int, _Open] = field(default_factory=dict)
     _pairs: int = 0
 
     def pairs(self, number: int, request: Request) -> list[Pair] | Response:
-        """The pairs of a request, numbered on; or its answer, where it has one already."""
+        """Return the pairs of a request, numbered consecutively; or its response if it needs none."""
         return self._opened(number, self._windows(request))
 
     def pairs_of(self, number: int, context: list[int], continuation: list[int]) -> list[Pair] | Response:
-        """The same for the tokens of two texts that stand apart: each may be as long as the model is."""
-        return self._opened(number, [(context, continuation)], apart=True)
+        """Return the pair of an encoder-decoder request: each side may have the full context length."""
+        return self._opened(number, [(context, continuation)], is_encoder_decoder=True)
 
     def _opened(
-        self, number: int, made: list[tuple[list[int], list[int]]], *, apart: bool = False
+        self, number: int, windows: list[tuple[list[int], list[int]]], *, is_encoder_decoder: bool = False
     ) -> list[Pair] | Response:
-        made = [(context, continuation) for context, continuation in made if continuation]
-        if not made:
+        windows = [(context, continuation) for context, continuation in windows if continuation]
+        if not windows:
             return Likelihood(0.0, True)
-        opened = _Open(number, len(made))
+        opened = _Open(number, len(windows))
         pairs: list[Pair] = []
-        for context, continuation in made:
-            cut = len(context) + (0 if apart else len(continuation) - 1) - self.max_length
+        for context, continuation in windows:
+            cut = len(context) + (0 if is_encoder_decoder else len(continuation) - 1) - self.max_length
             if len(continuation) > self.max_length or (cut > 0 and not (self.cuts and cut < len(context))):
                 length = len(context) + len(continuation)
-                return Failed(f"{length} tokens are more than the model's {self.max_length}")
+                return Failed(f"{length} tokens exceed the model's context length of {self.max_length}")
             opened.cut += max(cut, 0)
             pairs.append((self._pairs + len(pairs), context[cut:] if cut > 0 else context, continuation))
         for name, _, _ in pairs:
@@ -74,15 +74,15 @@ class Windows:
         self._pairs += len(pairs)
         return pairs
 
-    def land(
+    def add(
         self, pair: int, value: float, greedy: bool, *, usage: Usage = Usage(), problem: str = ""  # noqa: B008  # a tuple
     ) -> list[tuple[int, Response]]:  # fmt: skip
-        """Take the number of a pair; the response that is now complete, if one is."""
+        """Add the score of a pair; return the response if it is complete."""
         opened = self._of_pair.pop(pair)
         if opened.windows <= 0:
             return []
         if not value < math.inf:
-            problem = problem or (NOT_NUMBERS if math.isnan(value) else BEYOND_NUMBERS)
+            problem = problem or (NAN_LOGITS if math.isnan(value) else INFINITE)
         if problem:
             opened.windows = 0
             return [(opened.number, Failed(problem))]
@@ -103,6 +103,6 @@ class Windows:
             return [self.pair(request.text, request.continuation)]
         assert isinstance(request, Rolling)
         tokens = self.encode(request.text)
-        if tokens and tokens[0] == self.prefix_token:  # what begins a text is there once
+        if tokens and tokens[0] == self.prefix_token:  # one BOS token only
             tokens = tokens[1:]
         return list(rolling_windows(tokens, self.prefix_token, self.max_length))

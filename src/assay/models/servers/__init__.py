@@ -1,1 +1,1 @@
-"""Models behind servers: OpenAI, Anthropic, LiteLLM, reward models; the HTTP client they share."""
+"""Models behind servers: OpenAI, Anthropic, LiteLLM, reward models, and their HTTP client."""

@@ -5,15 +5,16 @@ from contextlib import aclosing
 from typing import Any
 
 from assay.models.conversations import sent_messages
+from assay.models.protocol import PermanentError, RetryableError
 from assay.models.reasoning import Draft
-from assay.models.servers.http import Refused, said
-from assay.models.servers.served import OWN, Connection, Served, stops_of, temperature_of
+from assay.models.servers.http import error_message
+from assay.models.servers.server_model import RENAMED_PARAMETERS, Connection, ServerModel, stops_of, temperature_of
 from assay.models.servers.usage import finish_of, mapping_of, token_count
-from assay.records import Generate, Request, Response, Trouble, Usage
+from assay.records import JSON, Generate, Request, Response, Usage
 
 VERSION = "2023-06-01"
 LARGEST = 32_000
-"""A limit must be given: so many tokens where the model may write as many as it can."""
+"""Limit without one of the task's: the protocol requires a number."""
 FINISHES = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -28,21 +29,22 @@ PARTS: Mapping[str | None, tuple[str, ...]] = {
     "thinking_delta": ("thinking",),
     "input_json_delta": ("partial_json",),
 }
-"""By the kind of a block, or of a piece of one, where its text is: one of these must be there."""
-PASSING = ("overloaded_error", "api_error", "rate_limit_error", "timeout_error")
+"""Keys of the text by the type of a block or delta: one of them must be there."""
+RATE_LIMITED = ("overloaded_error", "rate_limit_error")
+RETRYABLE = (*RATE_LIMITED, "api_error", "timeout_error")
 
 
-class Anthropic(Served):
-    """Claude, by Anthropic's messages. `thinking` is how many tokens it may think."""
+class Anthropic(ServerModel):
+    """Claude, by Anthropic's messages. `thinking` is its reasoning budget in tokens."""
 
     name = "anthropic"
     public = "https://api.anthropic.com/v1"
     variables = ("ANTHROPIC_API_KEY",)
     endings = ("/messages",)
-    without = frozenset({"seed"})
+    unsupported_connection = frozenset({"seed"})
 
     def __init__(self, model: str, connection: Connection | None = None, *, thinking: int | None = None) -> None:
-        self.samples = "always" if thinking is not None else self.samples  # it takes no temperature then
+        self.samples = "always" if thinking is not None else self.samples  # it has no temperature then
         super().__init__(model, connection, thinking=thinking)
         self._thinking = thinking
         self.thinks = self.thinks or thinking is not None
@@ -50,8 +52,8 @@ class Anthropic(Served):
     def headers(self) -> dict[str, str]:
         return {"anthropic-version": VERSION, **({"x-api-key": self.key} if self.key else {})}
 
-    def written(self, request: Request) -> int:
-        return super().written(request) + (self._thinking or 0)
+    def max_output(self, request: Request) -> int:
+        return super().max_output(request) + (self._thinking or 0)
 
     async def generate(self, request: Generate) -> Response:
         limit = self.limit(request.params) or LARGEST
@@ -62,16 +64,16 @@ class Anthropic(Served):
         else:
             async with aclosing(self.http.stream("/messages", {**body, "stream": True})) as events:  # type: ignore[type-var]
                 async for event in events:
-                    _take(draft, event)
+                    _add_event(draft, event)
         if draft.finish is None:
-            raise Trouble("the answer broke off: the stream ended before the answer did")
+            raise RetryableError("incomplete answer: the stream ended before the answer did")
         return draft.whole()
 
     def _body(self, request: Generate, limit: int, stops: Sequence[str]) -> dict[str, Any]:
-        """The conversation with its system message apart; stops that are only white space are refused there, and cut here."""
+        """Return the body, with the system message apart; stop strings of only white space are refused there, and applied here."""
         messages = sent_messages(request.prompt)
         system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
-        more = {key: value for key, value in request.params.items() if key not in OWN}
+        more = {key: value for key, value in request.params.items() if key not in RENAMED_PARAMETERS}
         visible = [stop for stop in stops if stop.strip()]
         thinking = {"type": "enabled", "budget_tokens": self._thinking} if self._thinking is not None else None
         return {
@@ -94,8 +96,8 @@ def _fill(draft: Draft, answer: Mapping[str, Any]) -> None:
     draft.usage = _usage(answer.get("usage"), Usage())
 
 
-def _take(draft: Draft, event: Mapping[str, Any]) -> None:
-    """One event of a stream."""
+def _add_event(draft: Draft, event: Mapping[str, Any]) -> None:
+    """Add a stream event to the draft."""
     match event.get("type"):
         case "message_start":
             draft.usage = _usage(event["message"].get("usage"), Usage())
@@ -105,37 +107,37 @@ def _take(draft: Draft, event: Mapping[str, Any]) -> None:
             _finish(draft, event["delta"].get("stop_reason"))
             draft.usage = _usage(event.get("usage"), draft.usage or Usage())
         case "error":
-            told = event.get("error") or {}
-            message = f"{told.get('type')}: {said(str(told.get('message')))}"
-            if told.get("type") in PASSING:
-                raise Trouble(message, slow_down=told.get("type") in PASSING[:3:2])
-            raise Refused(message)
+            error = event.get("error") or {}
+            message = f"{error.get('type')}: {error_message(str(error.get('message')))}"
+            if error.get("type") in RETRYABLE:
+                raise RetryableError(message, rate_limited=error.get("type") in RATE_LIMITED)
+            raise PermanentError(message)
         case "message" | None:
             _fill(draft, event)
 
 
 def _add(draft: Draft, block: Mapping[str, Any]) -> None:
-    """Take a block or a piece of one. What it is of, it must have; blocks of other kinds than these have no text."""
+    """Add a block or delta. A known type must have its text; other types have none."""
     kind = block.get("type")
-    wanted = PARTS.get(kind) if isinstance(kind, str | None) else ()
-    if wanted is not None and not any(isinstance(block.get(name), str) for name in wanted):
-        raise TypeError(f"a block of the content has no text ({' or '.join(wanted) or 'type'})")
+    keys = PARTS.get(kind) if isinstance(kind, str | None) else ()
+    if keys is not None and not any(isinstance(block.get(name), str) for name in keys):
+        raise TypeError(f"a content block has no text ({' or '.join(keys) or 'type'})")
     draft.add(block.get("text"), block.get("thinking"))
 
 
-def _finish(draft: Draft, given: Any) -> None:
+def _finish(draft: Draft, given: JSON) -> None:
     reason = finish_of(given)
     if reason == "refusal":
-        raise Refused("the model refuses to answer (stop_reason: refusal)")
+        raise PermanentError("the model refused to answer (stop_reason: refusal)")
     draft.finish = FINISHES.get(reason, reason) if reason is not None else draft.finish
 
 
-def _usage(given: Any, before: Usage) -> Usage:
-    """What an event says that the answer took so far; what it does not say is as it was."""
-    told = mapping_of(given)
-    stored = token_count(told.get("cache_read_input_tokens")) or before.stored
-    fresh = token_count(told.get("input_tokens")) + token_count(told.get("cache_creation_input_tokens"))
-    read = fresh + stored if told.get("input_tokens") is not None else before.read
+def _usage(given: JSON, before: Usage) -> Usage:
+    """Return the usage so far; counts that an event does not report stay as before."""
+    reported = mapping_of(given)
+    stored = token_count(reported.get("cache_read_input_tokens")) or before.stored
+    fresh = token_count(reported.get("input_tokens")) + token_count(reported.get("cache_creation_input_tokens"))
+    read = fresh + stored if reported.get("input_tokens") is not None else before.read
     return before._replace(
-        read=read, written=token_count(told.get("output_tokens")) or before.written, stored=min(read, stored)
+        read=read, written=token_count(reported.get("output_tokens")) or before.written, stored=min(read, stored)
     )

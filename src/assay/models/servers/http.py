@@ -1,4 +1,4 @@
-"""Servers over HTTP: one connection pool, the least loaded of several, whole and streamed answers, what a failed one means."""
+"""HTTP client: one connection pool, load balancing over servers, whole and streamed answers, classified errors."""
 
 import json
 import time
@@ -12,50 +12,47 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import orjson
 
-from assay.records import Trouble
+from assay.models.protocol import PermanentError, RetryableError
+from assay.records import JSON
 
-AGAIN = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529))
-"""Answers that may be another the next time."""
-SLOWER = frozenset((429, 503, 529))
-SET_ASIDE = 5.0
-"""The most seconds that a server which does not answer is left alone, where there are others."""
+RETRYABLE_STATUSES = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529))
+"""Statuses after which a request is retried."""
+RATE_LIMIT_STATUSES = frozenset((429, 503, 529))
+MAX_COOLDOWN = 5.0
+"""Maximum seconds for which a failing server is skipped, if there are others."""
 CONNECT_SECONDS = 30.0
-MOST_STREAMED = 64 * 2**20
-"""Bytes without an end of a line after which a stream is none."""
+MAX_LINE_BYTES = 64 * 2**20
+"""Maximum bytes of a stream without an end of line."""
 HIDDEN = "***"
-LONGEST_WAIT = 120.0
-SHOWN = 80
-"""So many characters of an answer that cannot be read are shown."""
-CUT_SECRET = 6
-"""From so many characters on, the beginning of a secret that a message was cut off in is blotted out, too."""
-
-
-class Refused(Exception):
-    """The server will not answer this request, however often it is asked."""
+MAX_RETRY_AFTER = 120.0
+MAX_SHOWN = 80
+"""Characters of an unreadable answer that are shown."""
+MIN_PARTIAL_SECRET = 6
+"""Minimum length of the start of a secret that is redacted where a message was cut off."""
 
 
 @dataclass(slots=True)
-class Server:
-    """One address, with how much is under way there."""
+class ServerAddress:
+    """One address, with its number of requests in flight."""
 
     url: str
-    under_way: int = 0
+    in_flight: int = 0
     faults: int = 0
-    aside_until: float = 0.0
+    skip_until: float = 0.0
 
     def fail(self) -> None:
-        """Leave it alone for a while: the longer, the more often it has failed in a row."""
+        """Skip the server for a while: the longer, the more often it failed in a row."""
         self.faults += 1
-        self.aside_until = time.monotonic() + min(SET_ASIDE, 0.1 * 2**self.faults)
+        self.skip_until = time.monotonic() + min(MAX_COOLDOWN, 0.1 * 2**self.faults)
 
 
 @dataclass(slots=True)
 class Http:
-    """A client of one or several servers that are alike. Used as an async context.
+    """A client of one or more equal servers. Used as an async context.
 
-    `timeout` is for a whole answer, or where it is streamed for the next piece of it. `secrets` are blotted out of
-    whatever a server says. No redirect is followed: keys and prompts go to the hosts that were named, and nowhere else.
-    Proxies and passwords of the environment (HTTP_PROXY, .netrc) are not used: aiohttp's `trust_env` stays off.
+    `timeout` applies to a whole answer or, if streamed, to its next chunk. `secrets` are redacted from messages. No
+    redirect is followed: keys and prompts go only to the given hosts. Proxies and passwords of the environment
+    (HTTP_PROXY, .netrc) are not used: aiohttp's `trust_env` stays off.
     """
 
     urls: Sequence[str]
@@ -64,13 +61,13 @@ class Http:
     connections: int = 64
     secrets: Sequence[str] = ()
     verify: bool | str = True
-    _servers: list[Server] = field(default_factory=list)
+    _servers: list[ServerAddress] = field(default_factory=list)
     _session: Any = None
 
     async def __aenter__(self) -> "Http":
         import aiohttp
 
-        self._servers = [Server(url) for url in self.urls]
+        self._servers = [ServerAddress(url) for url in self.urls]
         connector = aiohttp.TCPConnector(limit=self.connections, keepalive_timeout=60, ssl=_certificates(self.verify))
         self._session = aiohttp.ClientSession(
             connector=connector, headers={"Content-Type": "application/json", **self.headers},
@@ -81,17 +78,17 @@ class Http:
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The answer to a request. Raises Trouble for what may pass and Refused for what will not."""
+    async def post(self, path: str, body: Mapping[str, JSON]) -> Any:
+        """Return the answer to a request. Raises RetryableError for temporary failures and PermanentError for others."""
         async with self._sent(path, body, None) as answer:
             return self._read(await answer.read())
 
-    async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[Any]:
-        """The events of a streamed answer, as they come; of a server that does not stream, its one answer."""
+    async def stream(self, path: str, body: Mapping[str, JSON]) -> AsyncIterator[Any]:
+        """Yield the events of a streamed answer; the whole answer of a server that does not stream."""
         import aiohttp
 
-        patient = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=self.timeout)
-        async with self._sent(path, body, patient) as answer:
+        chunk_timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=self.timeout)
+        async with self._sent(path, body, chunk_timeout) as answer:
             if "event-stream" not in answer.headers.get("Content-Type", ""):
                 yield self._read(await answer.read())
                 return
@@ -105,16 +102,16 @@ class Http:
                         if data == b"[DONE]":
                             return
                         yield self._read(data)
-                if time.monotonic() - last > self.timeout or len(rest) > MOST_STREAMED:
-                    raise Trouble(f"nothing was said for {self.timeout:.0f} s", slow_down=True)
+                if time.monotonic() - last > self.timeout or len(rest) > MAX_LINE_BYTES:
+                    raise RetryableError(f"no data within {self.timeout:.0f} s", rate_limited=True)
 
     @asynccontextmanager
-    async def _sent(self, path: str, body: Mapping[str, Any], timeout: Any) -> AsyncIterator[Any]:
-        """An answer with status 200, open; whatever goes wrong until it is read is told as what it means."""
+    async def _sent(self, path: str, body: Mapping[str, JSON], timeout: Any) -> AsyncIterator[Any]:
+        """Yield an open answer with status 200; convert errors to RetryableError and PermanentError."""
         import aiohttp
 
         server = self._least_loaded()
-        server.under_way += 1
+        server.in_flight += 1
         options = {"timeout": timeout} if timeout is not None else {}
         try:
             data = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
@@ -124,61 +121,67 @@ class Http:
                     self._refuse(answer.status, answer.headers, await answer.text(errors="replace"))
                 yield answer
                 server.faults = 0
-        except Trouble:
+        except RetryableError:
             server.fail()
             raise
         except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as error:
             server.fail()
-            raise Trouble(f"the answer broke off: {error or type(error).__name__}") from None
+            raise RetryableError(f"incomplete answer: {error or type(error).__name__}") from None
         except aiohttp.SocketTimeoutError:
             server.fail()
-            raise Trouble(f"no answer within {self.timeout:.0f} s", slow_down=True) from None
+            raise RetryableError(f"no answer within {self.timeout:.0f} s", rate_limited=True) from None
         except aiohttp.ClientConnectionError as error:
             server.fail()
             unsent = isinstance(error, aiohttp.ClientConnectorError)
-            raise Trouble(self.clean(f"the server cannot be reached: {error}"), gone=True, unsent=unsent) from None
+            raise RetryableError(
+                self.clean(f"the server is unreachable: {error}"), unreachable=True, unsent=unsent
+            ) from None
         except TimeoutError:
             server.fail()
-            raise Trouble(f"no answer within {self.timeout:.0f} s", slow_down=True) from None
+            raise RetryableError(f"no answer within {self.timeout:.0f} s", rate_limited=True) from None
         except aiohttp.ClientError as error:
             server.fail()
-            raise Trouble(self.clean(f"the answer is not of HTTP: {type(error).__name__}: {error}")[:300]) from None
+            raise RetryableError(self.clean(f"invalid HTTP answer: {type(error).__name__}: {error}")[:300]) from None
         finally:
-            server.under_way -= 1
+            server.in_flight -= 1
 
     async def get(self, path: str) -> Any:
-        """What the first server answers there; None where it does not."""
+        """Return the answer of the first server; None if there is none."""
         import aiohttp
 
         try:
             url, short = with_path(self.urls[0], path), aiohttp.ClientTimeout(total=10)
             async with self._session.get(url, timeout=short, allow_redirects=False) as answer:
                 return self._read(await answer.read()) if answer.status == 200 else None
-        except (aiohttp.ClientError, TimeoutError, Trouble):
+        except (aiohttp.ClientError, TimeoutError, RetryableError):
             return None
 
-    def _least_loaded(self) -> Server:
+    def _least_loaded(self) -> ServerAddress:
         if len(self._servers) == 1:
             return self._servers[0]
         now = time.monotonic()
-        there = [server for server in self._servers if server.aside_until <= now] or self._servers
-        return min(there, key=lambda server: server.under_way)
+        available = [server for server in self._servers if server.skip_until <= now] or self._servers
+        return min(available, key=lambda server: server.in_flight)
 
     def _refuse(self, status: int, headers: Mapping[str, str], text: str) -> None:
         if 300 <= status < 400:
-            raise Refused(self.clean(redirected(status, headers.get("Location"))))
-        message = f"HTTP {status}: {said(self.clean(text))}"
-        if status in AGAIN:
-            raise Trouble(message, after=_after(headers.get("Retry-After")), slow_down=status in SLOWER)
-        raise Refused(message)
+            raise PermanentError(self.clean(redirect_message(status, headers.get("Location"))))
+        message = f"HTTP {status}: {error_message(self.clean(text))}"
+        if status in RETRYABLE_STATUSES:
+            raise RetryableError(
+                message,
+                retry_after=_retry_after(headers.get("Retry-After")),
+                rate_limited=status in RATE_LIMIT_STATUSES,
+            )
+        raise PermanentError(message)
 
     def clean(self, text: str) -> str:
-        """A text without keys and passwords, also where it was cut off within one."""
+        """Redact keys and passwords, also one that the end of the text cut off."""
         for secret in self.secrets:
             text = text.replace(secret, HIDDEN)
         bare = text.rstrip("'\"")
         for secret in self.secrets:
-            lengths = range(min(len(secret), len(bare)), CUT_SECRET - 1, -1)
+            lengths = range(min(len(secret), len(bare)), MIN_PARTIAL_SECRET - 1, -1)
             cut = next((length for length in lengths if bare.endswith(secret[:length])), 0)
             if cut:
                 return bare[:-cut] + HIDDEN + text[len(bare) :]
@@ -195,12 +198,12 @@ class Http:
                     json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair could not be written down
                     return found
             longest = max(map(len, self.secrets), default=0)
-            start = self.clean(data[: 4 * (SHOWN + longest)].decode("utf-8", "replace"))
-            raise Trouble(f"the answer is not JSON: {start[:SHOWN]!r}") from None
+            start = self.clean(data[: 4 * (MAX_SHOWN + longest)].decode("utf-8", "replace"))
+            raise RetryableError(f"the answer is not JSON: {start[:MAX_SHOWN]!r}") from None
 
 
 def without_user(url: str) -> tuple[str, str | None]:
-    """An address without the name and password in it, and the header that says them instead.
+    """Return an address without credentials, and the header with them.
 
     >>> without_user("http://me:pw@127.0.0.1:80/v1")
     ('http://127.0.0.1:80/v1', 'Basic bWU6cHc=')
@@ -219,7 +222,7 @@ def _certificates(verify: bool | str) -> Any:
 
 
 def with_path(url: str, path: str) -> str:
-    """An address with a further path: a query stays at its end.
+    """Append a path to an address before its query.
 
     >>> with_path("http://127.0.0.1/v1?sig=1", "/models")
     'http://127.0.0.1/v1/models?sig=1'
@@ -228,26 +231,23 @@ def with_path(url: str, path: str) -> str:
     return f"{before}{path}{question}{query}"
 
 
-def redirected(status: int, location: str | None) -> str:
-    """The message for an answer that leads elsewhere: to where, without name, password and query."""
+def redirect_message(status: int, location: str | None) -> str:
+    """Return the message for a redirect: its target without credentials and query."""
     try:
         parts = urlsplit(location or "")
         host = parts.netloc.rpartition("@")[2]
         target = f"{parts.scheme}://{host}{parts.path}" if host else parts.path
     except ValueError:
         target = ""
-    shown = (
-        "".join(letter if letter.isprintable() else "?" for letter in target)[:200]
-        or "an address that it does not name"
-    )
+    shown = "".join(letter if letter.isprintable() else "?" for letter in target)[:200] or "an unknown address"
     return (
-        f"HTTP {status}: the server redirects to {shown}, and redirects are not followed, since the key and the prompts"
-        " would go there, too; if that address is right, give it as base_url"
+        f"HTTP {status}: the server redirects to {shown}; redirects are not followed, since the key and the prompts would be"
+        " sent there. If that address is right, set it as base_url"
     )
 
 
-def said(text: str) -> str:
-    """What a server says is wrong, without the JSON around it."""
+def error_message(text: str) -> str:
+    """Return a server's error message without the JSON around it."""
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -256,8 +256,8 @@ def said(text: str) -> str:
     return str(error.get("message", error) if isinstance(error, dict) else error)[:300]
 
 
-def _after(written: str | None) -> float | None:
-    """The seconds that a server says to wait: a number, or a date."""
+def _retry_after(written: str | None) -> float | None:
+    """Return the seconds of a Retry-After header: a number, or a date."""
     if written is None:
         return None
     try:
@@ -267,4 +267,4 @@ def _after(written: str | None) -> float | None:
             seconds = parsedate_to_datetime(written).timestamp() - time.time()
         except (TypeError, ValueError):
             return None
-    return min(max(seconds, 0.0), LONGEST_WAIT)
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER)

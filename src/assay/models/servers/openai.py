@@ -3,20 +3,29 @@
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Literal
 
 from assay.errors import ConfigError, Place, Problem
-from assay.models.conversations import sent_messages, written_request
-from assay.models.protocol import Can
+from assay.models.conversations import render_request, sent_messages
+from assay.models.protocol import Can, PermanentError, RetryableError
 from assay.models.reasoning import Draft
-from assay.models.servers.http import Refused, said
-from assay.models.servers.likelihoods import Likelihoods
-from assay.models.servers.providers import rules_for
-from assay.models.servers.served import OWN, Connection, Served, seed_of, stops_of, temperature_of
-from assay.models.servers.tokenizers import ServerWords, load_words
+from assay.models.servers.http import error_message
+from assay.models.servers.likelihoods import LoglikelihoodClient
+from assay.models.servers.server_model import (
+    RENAMED_PARAMETERS,
+    Connection,
+    ServerModel,
+    seed_of,
+    stops_of,
+    temperature_of,
+)
 from assay.models.servers.usage import finish_of, token_count, tool_calls_of, usage_of
+from assay.models.tokenizer import ServerTokenizer, load_tokenizer
 from assay.records import (
+    JSON,
     UNFINISHED,
     Failed,
     Generate,
@@ -25,15 +34,52 @@ from assay.records import (
     Prompt,
     Request,
     Response,
-    Trouble,
     Usage,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRules:
+    """Parameter rules of a provider's model: the name of the limit, refused parameters, the maximum number of stop
+    strings, whether it reasons before it answers."""
+
+    limit_key: str = "max_tokens"
+    refuses: tuple[str, ...] = ()
+    most_stops: int | None = None
+    thinks: bool = False
+
+    def applied(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        applied = {key: value for key, value in params.items() if key not in self.refuses}
+        if self.limit_key != "max_tokens" and "max_tokens" in applied:
+            applied[self.limit_key] = applied.pop("max_tokens")
+        if not applied.get("stop"):
+            applied.pop("stop", None)
+        elif self.most_stops is not None:
+            applied["stop"] = applied["stop"][: self.most_stops]
+        return applied
+
+
+REASONING = ProviderRules("max_completion_tokens", ("temperature", "stop"), thinks=True)
+PROVIDER_RULES: tuple[tuple[str, str, ProviderRules], ...] = (
+    ("*api.openai.com*", "o[1-9]*", REASONING),
+    ("*api.openai.com*", "gpt-5*", REASONING),
+    ("*api.openai.com*", "*", ProviderRules(most_stops=4)),
+)
+"""Rules by address and model pattern: the first match counts."""
+
+
+def rules_for(model: str, url: str) -> ProviderRules:
+    return next(
+        (rules for at, name, rules in PROVIDER_RULES if fnmatchcase(url, at) and fnmatchcase(model, name)),
+        ProviderRules(),
+    )
+
 
 OverLength = Literal["error", "truncate"]
 
 
-class OpenAIServer(Served):
-    """What completions and conversations share: everything but where they are asked and how a prompt is written."""
+class OpenAIServer(ServerModel):
+    """The common part of completions and chat: everything but the path and the form of a prompt."""
 
     public = "https://api.openai.com/v1"
     variables = ("OPENAI_API_KEY",)
@@ -41,31 +87,37 @@ class OpenAIServer(Served):
     path = ""
 
     def __init__(
-        self, model: str, connection: Connection | None, *, n: bool, likelihoods: Likelihoods, **telling: Any
+        self,
+        model: str,
+        connection: Connection | None,
+        *,
+        n: bool,
+        likelihoods: LoglikelihoodClient,
+        **identity_fields: JSON,
     ) -> None:
-        super().__init__(model, connection, likelihoods=likelihoods.way, cut=likelihoods.cut, **telling)
+        super().__init__(model, connection, likelihoods=likelihoods.source, cut=likelihoods.cut, **identity_fields)
         self._rules = rules_for(self.model, self.urls[0])
         self.samples = "always" if "temperature" in self._rules.refuses else self.samples
         self.thinks = self.thinks or self._rules.thinks
         self.answers_repeats = n
         self._likelihoods = likelihoods
         self.cuts = likelihoods.cut
-        likelihoods.post, likelihoods.post_generate = self._post, partial(self._beside, "/generate")
+        likelihoods.post, likelihoods.post_generate = self._post, partial(self._post_outside, "/generate")
         likelihoods.max_length = self.max_length
 
     async def generate(self, request: Generate) -> Response:
         return (await self._generate([request]))[0]
 
     async def ask_repeats(self, requests: Sequence[Request]) -> Sequence[Response]:
-        """The repeats of a question in one request; a server that ignores how many were asked for is not asked so again."""
+        """Send repeats as one request; a server that returns fewer is sent single requests from then on."""
         generate = [request for request in requests if isinstance(request, Generate)]
-        found: list[Response] = []
-        with self._told_plainly(), suppress(Refused):  # several at once, perhaps: one by one it will say why
-            found = await self._generate(generate)
-        if len(found) < len(requests):
+        responses: list[Response] = []
+        with self._protocol_errors(), suppress(PermanentError):  # it may refuse n > 1: single requests show why
+            responses = await self._generate(generate)
+        if len(responses) < len(requests):
             self.answers_repeats = False
-            found = [*found, *await super().ask_repeats(requests[len(found) :])]
-        return found[: len(requests)]
+            responses = [*responses, *await super().ask_repeats(requests[len(responses) :])]
+        return responses[: len(requests)]
 
     async def respond(self, request: Request) -> Response:
         if isinstance(request, Generate):
@@ -82,7 +134,7 @@ class OpenAIServer(Served):
             return [prompt] * len(requests)
         body = {
             "model": self.model,
-            **self._asked(prompt),
+            **self._prompt_fields(prompt),
             **self._parameters(requests, limit, stops),
         }
         drafts = [Draft(stops, self.tags) for _ in requests]
@@ -92,9 +144,9 @@ class OpenAIServer(Served):
             _fill(drafts, await self.http.post(self.path, body))
         return [_ended(draft, cut) for draft in drafts if draft.usage is not None]
 
-    async def _stream(self, body: Mapping[str, Any], drafts: Sequence[Draft]) -> None:
-        """Take pieces as they come, until all answers have ended: by themselves, or at a stop."""
-        options = {"stream": True, "stream_options": {"include_usage": True}}
+    async def _stream(self, body: Mapping[str, JSON], drafts: Sequence[Draft]) -> None:
+        """Add chunks as they come, until all answers ended or reached a stop string."""
+        options: dict[str, JSON] = {"stream": True, "stream_options": {"include_usage": True}}
         open_ones = set(range(len(drafts)))
         async with aclosing(self.http.stream(self.path, {**body, **options})) as events:  # type: ignore[type-var]
             async for event in events:
@@ -106,46 +158,46 @@ class OpenAIServer(Served):
                     break
         came = [draft for draft in drafts if draft.finish is not None]
         if not came or any(draft.finish is None and draft.has_begun for draft in drafts):
-            raise Trouble("the answer broke off: the stream ended before the answer did")
+            raise RetryableError("incomplete answer: the stream ended before the answer did")
         for draft in came:
             draft.usage = draft.usage or Usage()
-        if not open_ones:  # left at a stop, before the server said what it took: what came is all that is known
+        if not open_ones:  # closed at a stop string, before the server reported usage: count the chunks
             came[0].usage = Usage(written=sum(draft.pieces for draft in drafts))
 
     def _parameters(self, requests: Sequence[Generate], limit: int | None, stops: Sequence[str]) -> dict[str, Any]:
-        """The parameters in the server's words. Stops are for the answer: where a model thinks, the server does not know."""
+        """Return the parameters with the server's names. A model that reasons is sent no stop strings: they end the answer only."""
         params = requests[0].params
-        said = {
+        sent = {
             "temperature": temperature_of(params),
-            **{key: value for key, value in params.items() if key not in OWN},
+            **{key: value for key, value in params.items() if key not in RENAMED_PARAMETERS},
         }
         if limit is not None:
-            said["max_tokens"] = limit
+            sent["max_tokens"] = limit
         if stops and self.tags is None:
-            said["stop"] = list(stops)
+            sent["stop"] = list(stops)
         if self.connection.seed is not None:
-            said["seed"] = seed_of(requests[0], self.connection.seed)
+            sent["seed"] = seed_of(requests[0], self.connection.seed)
         if len(requests) > 1:
-            said["n"] = len(requests)
-        return self._rules.applied(said)
+            sent["n"] = len(requests)
+        return self._rules.applied(sent)
 
-    def _asked(self, prompt: Prompt | list[int]) -> dict[str, Any]:
+    def _prompt_fields(self, prompt: Prompt | list[int]) -> dict[str, Any]:
         raise NotImplementedError
 
     def _fitting(self, request: Generate, limit: int | None) -> tuple[Prompt | list[int] | Failed, int]:  # noqa: ARG002
-        """A prompt that is not too long, and how many tokens were left out. Where nobody counts, the server says so."""
+        """Return a prompt that fits, and the number of truncated tokens. Without a tokenizer the server decides."""
         return request.prompt, 0
 
-    async def _post(self, body: Mapping[str, Any]) -> Any:
+    async def _post(self, body: Mapping[str, JSON]) -> Any:
         return await self.http.post(self.path, {"model": self.model, **body})
 
-    async def _beside(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Ask what a server offers beside the protocol."""
+    async def _post_outside(self, path: str, body: Mapping[str, JSON]) -> Any:
+        """Post to a path outside of the protocol."""
         return await self.http.post(f"/..{path}" if self._place.endswith("/v1") else path, body)
 
 
 class OpenAIChat(OpenAIServer):
-    """A server that speaks OpenAI's protocol: conversations. Log-likelihoods only of one-token answers, if asked for."""
+    """Chat completions by OpenAI's protocol. Log-likelihoods only of one-token answers, with `likelihoods=generated`."""
 
     name = "openai-chat"
     path = "/chat/completions"
@@ -155,20 +207,20 @@ class OpenAIChat(OpenAIServer):
         n: bool = True, likelihoods: Literal["generated"] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
-            _named(model, pretrained), connection, n=n, likelihoods=Likelihoods(likelihoods, None, chat=True)
+            _named(model, pretrained), connection, n=n, likelihoods=LoglikelihoodClient(likelihoods, None, chat=True)
         )
         self.can = Can(
             generate=True, loglikelihood=likelihoods is not None, rolling=False, chat=True, schema=True, tools=True,
             samples=self.samples,
         )  # fmt: skip
 
-    def _asked(self, prompt: Prompt | list[int]) -> dict[str, Any]:
+    def _prompt_fields(self, prompt: Prompt | list[int]) -> dict[str, Any]:
         assert not isinstance(prompt, list)
         return {"messages": sent_messages(prompt)}
 
 
 class OpenAI(OpenAIServer):
-    """A server that speaks OpenAI's protocol: completions, and log-likelihoods of prompts."""
+    """Completions by OpenAI's protocol, with log-likelihoods of prompts."""
 
     name = "openai"
     path = "/completions"
@@ -180,35 +232,35 @@ class OpenAI(OpenAIServer):
         truncate: bool = False, n: bool = True,
     ) -> None:  # fmt: skip
         named = _named(model, pretrained)
-        words = load_words(tokenizer, tokenizer_backend, named)
-        if likelihoods == "sglang" and words is None:
+        loaded = load_tokenizer(tokenizer, tokenizer_backend, named)
+        if likelihoods == "sglang" and loaded is None:
             what, fix = (
-                "SGLang does not say where in a text tokens begin",
+                "SGLang reports no text offsets",
                 "give tokenizer=FOLDER, or tokenizer_backend=remote",
             )
             raise ConfigError([Problem(Place("model_args.likelihoods"), what, fix)])
         cut = truncate or over_length == "truncate"
-        way = Likelihoods(likelihoods, words, cut=cut, prefix=custom_prefix_token_id)
-        super().__init__(named, connection, n=n, likelihoods=way, prefix=custom_prefix_token_id)
-        if words is None:
+        client = LoglikelihoodClient(likelihoods, loaded, cut=cut, prefix=custom_prefix_token_id)
+        super().__init__(named, connection, n=n, likelihoods=client, prefix=custom_prefix_token_id)
+        if loaded is None:
             self.remarks["loglikelihood"] = (
-                f"{self.name}: without a tokenizer the server must say where in a text each token begins, and log-likelihoods"
-                " may differ a little from lm-eval's; give tokenizer=FOLDER, or tokenizer_backend=remote or tiktoken"
+                f"{self.name}: without a tokenizer the server must report text offsets, and log-likelihoods may differ a little"
+                " from lm-eval's; give tokenizer=FOLDER, or tokenizer_backend=remote or tiktoken"
             )
-        self._words, self._first = words, custom_prefix_token_id
-        self.max_length = way.max_length = self.max_length or (words.max_length if words is not None else None)
-        self.can = Can(chat=words is not None, rolling=likelihoods != "generated", samples=self.samples)
+        self._tokenizer, self._first = loaded, custom_prefix_token_id
+        self.max_length = client.max_length = self.max_length or (loaded.max_length if loaded is not None else None)
+        self.can = Can(chat=loaded is not None, rolling=likelihoods != "generated", samples=self.samples)
 
-    def _identified(self, address: str | None, said: str | None) -> str:
-        return f"{super()._identified(address, said)} {self._words.identity if self._words is not None else ''}"
+    def _identity_with(self, address: str | None, reply: str | None) -> str:
+        return f"{super()._identity_with(address, reply)} {self._tokenizer.identity if self._tokenizer is not None else ''}"
 
     async def __aenter__(self) -> "OpenAI":
         await super().__aenter__()
-        async with AsyncExitStack() as undo:  # nothing stays open where the tokenizer cannot be reached
+        async with AsyncExitStack() as undo:  # closes the connection if the tokenizer is unreachable
             undo.push_async_callback(self.__aexit__)
-            if isinstance(self._words, ServerWords):
-                with self._told_plainly():
-                    await self._words.start(self._tokens, self._first, await self._tokens("", special=True))
+            if isinstance(self._tokenizer, ServerTokenizer):
+                with self._protocol_errors():
+                    await self._tokenizer.start(self._tokens, self._first, await self._tokens("", special=True))
             undo.pop_all()
         return self
 
@@ -216,80 +268,80 @@ class OpenAI(OpenAIServer):
         await super().greet()
         if self.max_length is None:
             async with self.http:
-                self.max_length = self._likelihoods.max_length = _told_length(
+                self.max_length = self._likelihoods.max_length = _reported_length(
                     await self.http.get("/models"), self.model
                 )
 
     def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
-        if self._words is None:
+        if self._tokenizer is None:
             what, fix = (
                 f"{self.name} has no chat template without a tokenizer",
                 "give tokenizer=FOLDER, or use openai-chat",
             )
             raise ConfigError([Problem(Place("model_args.tokenizer"), what, fix)])
-        return self._words.chat_template(messages, add_generation_prompt)
+        return self._tokenizer.chat_template(messages, add_generation_prompt)
 
     async def respond(self, request: Request) -> Response:
         if isinstance(request, Loglikelihood) and not isinstance(request.context, str):
-            written = written_request(request, self.chat_template)
+            written = render_request(request, self.chat_template)
             return written if isinstance(written, Failed) else await super().respond(written)
         return await super().respond(request)
 
     def count_tokens(self, text: str) -> int | None:
-        known = self._words is not None and not isinstance(self._words, ServerWords)
-        return len(self._words.encode(text)) if known and self._words is not None else None
+        known = self._tokenizer is not None and not isinstance(self._tokenizer, ServerTokenizer)
+        return len(self._tokenizer.encode(text)) if known and self._tokenizer is not None else None
 
     def limit(self, params: Mapping[str, object]) -> int | None:
-        """Completions of some servers end after sixteen tokens where nothing is said: so something is."""
-        found = super().limit(params)
-        return found if found is not None or self.max_length is None else max(self.max_length // 2, 1)
+        """Always set a limit: some servers end completions after sixteen tokens without one."""
+        limit = super().limit(params)
+        return limit if limit is not None or self.max_length is None else max(self.max_length // 2, 1)
 
-    def _asked(self, prompt: Prompt | list[int]) -> dict[str, Any]:
+    def _prompt_fields(self, prompt: Prompt | list[int]) -> dict[str, Any]:
         return {"prompt": prompt}
 
     def _fitting(self, request: Generate, limit: int | None) -> tuple[Prompt | list[int] | Failed, int]:
-        written = written_request(request, self.chat_template)
+        written = render_request(request, self.chat_template)
         if isinstance(written, Failed):
             return written, 0
         prompt = written.text
         if self.max_length is None or len(prompt.encode()) + (limit or 0) <= self.max_length:
             return prompt, 0
-        if self._words is None or isinstance(self._words, ServerWords):
+        if self._tokenizer is None or isinstance(self._tokenizer, ServerTokenizer):
             return prompt, 0
-        tokens, room = self._words.encode(prompt), self.max_length - (limit or 0)
-        if len(tokens) <= room:
+        tokens, space = self._tokenizer.encode(prompt), self.max_length - (limit or 0)
+        if len(tokens) <= space:
             return prompt, 0
-        if not self.cuts or room <= 0:
+        if not self.cuts or space <= 0:
             return Failed(
-                f"{len(tokens)} tokens and {limit} to be generated are more than the model's {self.max_length}"
+                f"{len(tokens)} tokens plus {limit} generated ones exceed the model's context length of {self.max_length}"
             ), 0
-        return tokens[-room:], len(tokens) - room
+        return tokens[-space:], len(tokens) - space
 
     async def _tokens(self, text: str, special: bool = False) -> list[int]:
-        """How the server itself cuts a text: its /tokenize stands beside the protocol."""
-        body = {"model": self.model, "prompt": text, "add_special_tokens": special}
+        """Return the server's tokens of a text, from its `/tokenize`."""
+        body: dict[str, JSON] = {"model": self.model, "prompt": text, "add_special_tokens": special}
         try:
-            found = (await self._beside("/tokenize", body))["tokens"]
-        except Refused as refused:
-            what, fix = f"the server does not tokenize: {refused}", "give tokenizer=FOLDER"
+            tokens = (await self._post_outside("/tokenize", body))["tokens"]
+        except PermanentError as refused:
+            what, fix = f"the server has no /tokenize: {refused}", "give tokenizer=FOLDER"
             raise ConfigError([Problem(Place("model_args.tokenizer_backend"), what, fix)]) from None
-        if not isinstance(found, list) or not all(type(token) is int and token >= 0 for token in found):
-            raise TypeError("the tokens of a text must be a list of whole numbers")
-        return found
+        if not isinstance(tokens, list) or not all(type(token) is int and token >= 0 for token in tokens):
+            raise TypeError("the tokens of a text must be a list of integers")
+        return tokens
 
 
 def _named(model: str | None, pretrained: str | None) -> str:
-    found = model or pretrained
-    if not found:
+    name = model or pretrained
+    if not name:
         what = "a model behind a server needs the argument 'model'"
         raise ConfigError([Problem(Place("model_args"), what, "add model=… to --model_args")])
-    return found
+    return name
 
 
 def _take(drafts: Sequence[Draft], event: Mapping[str, Any]) -> set[int]:
-    """Put an event of a stream where it belongs; which answers have come to a stop with it."""
+    """Add a stream event to its drafts; return the answers that reached a stop string."""
     if event.get("error"):
-        raise Trouble(f"the server stopped: {said(json.dumps(event['error']))}")
+        raise RetryableError(f"the server ended the stream: {error_message(json.dumps(event['error']))}")
     stopped: set[int] = set()
     for choice in _choices(event):
         number, delta = choice.get("index") or 0, choice.get("delta")
@@ -297,9 +349,9 @@ def _take(drafts: Sequence[Draft], event: Mapping[str, Any]) -> set[int]:
             raise TypeError(f"delta must be a mapping, got {type(delta).__name__}")
         delta = delta or choice
         if not 0 <= number < len(drafts):
-            raise IndexError(f"an answer {number} was not asked for")
+            raise IndexError(f"unexpected answer number {number}")
         if delta.get("refusal"):
-            raise Refused(f"the model refuses: {delta['refusal']}"[:300])
+            raise PermanentError(f"the model refuses: {delta['refusal']}"[:300])
         draft = drafts[number]
         content = delta.get("content")
         if draft.add(content if content is not None else delta.get("text"), _thought(delta)):
@@ -311,26 +363,26 @@ def _take(drafts: Sequence[Draft], event: Mapping[str, Any]) -> set[int]:
 
 
 def _is_whole(event: Any) -> bool:
-    """Whether an answer came at once although a stream was asked for."""
+    """Whether the server sent the whole answer although a stream was requested."""
     return any("message" in choice for choice in _choices(event))
 
 
 def _choices(event: Any) -> Sequence[Any]:
-    """The pieces in an event of a stream; the one that tells the usage has none."""
-    found = event.get("choices")
-    if found is not None and not isinstance(found, list):
-        raise TypeError(f"choices must be a list, got {type(found).__name__}")
-    return found or ()
+    """Return the choices of a stream event; the usage event has none."""
+    choices = event.get("choices")
+    if choices is not None and not isinstance(choices, list):
+        raise TypeError(f"choices must be a list, got {type(choices).__name__}")
+    return choices or ()
 
 
 def _thought(message: Mapping[str, Any]) -> str | None:
-    found = message.get("reasoning_content") or message.get("reasoning")
-    return found if isinstance(found, str) else None
+    thought = message.get("reasoning_content") or message.get("reasoning")
+    return thought if isinstance(thought, str) else None
 
 
 def _fill(drafts: Sequence[Draft], answer: Any) -> None:
     if not answer["choices"]:
-        raise Trouble("the answer has no choices")
+        raise RetryableError("the answer has no choices")
     for draft, choice in zip(drafts, answer["choices"], strict=False):
         message = choice.get("message") or choice
         text, thought, finish = (
@@ -339,10 +391,10 @@ def _fill(drafts: Sequence[Draft], answer: Any) -> None:
             finish_of(choice.get("finish_reason")),
         )
         if message.get("refusal"):
-            raise Refused(f"the model refuses: {message['refusal']}"[:300])
+            raise PermanentError(f"the model refuses: {message['refusal']}"[:300])
         draft.calls = tool_calls_of(message.get("tool_calls"))
         if text is None and thought is None and finish != "length" and not draft.calls:
-            raise Refused(f"the server answered without a text (finish_reason: {finish})")
+            raise PermanentError(f"the answer has no text (finish_reason: {finish})")
         draft.add(text, thought)
         is_silent = text is None and thought is None and not draft.calls
         draft.finish, draft.usage = UNFINISHED if is_silent else finish, Usage()
@@ -350,14 +402,14 @@ def _fill(drafts: Sequence[Draft], answer: Any) -> None:
 
 
 def _ended(draft: Draft, cut: int) -> Response:
-    made = draft.whole()
-    if made.finish == "content_filter" and not made.text:
-        return Failed("the provider's filter kept the answer back (finish_reason: content_filter)")
-    return made._replace(usage=(made.usage or Usage())._replace(cut=cut)) if cut else made
+    text = draft.whole()
+    if text.finish == "content_filter" and not text.text:
+        return Failed("the provider's filter removed the answer (finish_reason: content_filter)")
+    return text._replace(usage=(text.usage or Usage())._replace(cut=cut)) if cut else text
 
 
-def _told_length(models: Any, name: str) -> int | None:
-    """How long a text may be, where the server says so in its list of models."""
+def _reported_length(models: Any, name: str) -> int | None:
+    """Context length from the server's list of models, if it reports one."""
     rows = models.get("data") if isinstance(models, dict) else None
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and row.get("id") == name and token_count(row.get("max_model_len")):

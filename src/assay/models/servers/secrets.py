@@ -1,4 +1,4 @@
-"""Keys of servers: from the environment, from a file, or as they are."""
+"""Keys of servers: from the environment, a file, or literal."""
 
 import json
 import os
@@ -12,30 +12,30 @@ from assay.errors import ConfigError, Place, Problem
 
 
 def secret(written: str | None, *variables: str) -> str | None:
-    """The key that is meant: `env:NAME`, `file:PATH`, or itself; where nothing is written, the first variable that is set."""
+    """Return the key: of `env:NAME`, of `file:PATH`, or literal; without one, of the first variable that is set."""
     if written is None:
         return next((os.environ[name] for name in variables if os.environ.get(name)), None)
     kind, _, rest = written.partition(":")
     if kind == "env":
         if rest not in os.environ:
-            raise _problem(f"the environment has no variable {rest}", f"set it: export {rest}=…")
+            raise _problem(f"environment variable {rest} is not set", f"set it: export {rest}=…")
         return os.environ[rest]
     if kind == "file":
         try:
             return Path(rest).expanduser().read_text(encoding="utf-8").strip()
         except OSError as error:
-            raise _problem(f"the file of the key cannot be read: {error.strerror}", "check the path") from None
+            raise _problem(f"the key file cannot be read: {error.strerror}", "check the path") from None
     return written
 
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-"""The name of a header, by RFC 9110."""
+"""A header name, by RFC 9110."""
 LEAST = 4
-"""Values of headers and queries that are shorter are no secrets, and would be blotted out of any message."""
+"""Shorter values of headers and queries are not redacted: they would match in any message."""
 
 
 def hidden_texts(keys: Iterable[str | None], values: Iterable[str]) -> list[str]:
-    """What must be in no message, longest first: keys, values of headers and queries, and the parts of those.
+    """Return the texts to redact, longest first: keys, values of headers and queries, and parts of those.
 
     >>> hidden_texts(["k-1"], ["Bearer abcdef123", "sig=a%2Fb%3D"])
     ['Bearer abcdef123', 'sig=a%2Fb%3D', 'abcdef123', 'a%2Fb%3D', 'a/b=', 'k-1']
@@ -46,30 +46,28 @@ def hidden_texts(keys: Iterable[str | None], values: Iterable[str]) -> list[str]
         ends = [part.partition("=")[2] for part in parts]
         forms = [value, *(part for part in parts[1:] if len(part) >= 2 * LEAST), *ends, *map(unquote_plus, ends)]
         found |= {form for form in forms if len(form) >= LEAST}
-    for _ in range(2):  # a server may show what it was sent as JSON, and that within a text that is shown so again
+    for _ in range(2):  # a server may quote the request as JSON, within a text that is quoted again
         found |= {written for text in found for written in _escaped(text)}
     return sorted(found, key=lambda text: (-len(text), text))
 
 
 def _escaped(text: str) -> tuple[str, ...]:
-    """A text as it is written between quotes: in JSON, with and without letters of other alphabets, and in Python."""
+    """Return a text as quoted in JSON, with and without non-ASCII letters, and in Python."""
     return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]
 
 
 def refuse_malformed(arguments: Mapping[str, Any]) -> None:
-    """Refuse a key or headers that cannot be sent, without repeating any of them."""
+    """Refuse a key or headers that cannot be sent, without printing them."""
     key, header = arguments.get("api_key"), arguments.get("header")
     if key is not None and not isinstance(key, str):
-        raise _problem("a key must be text", "put it in quotes")
+        raise _problem("api_key must be text", "put it in quotes")
     if header is None:
         return
     if not isinstance(header, Mapping):
         raise _problem("header must be a mapping of names to texts", "write header={'X-Name': 'value'}", "header")
     for name, value in header.items():
         if not isinstance(value, str) or not value.isprintable() or not _TOKEN.fullmatch(str(name)):
-            raise _problem(
-                f"the header {str(name)!r} cannot be sent", "give it a name without blanks and a text", "header"
-            )
+            raise _problem(f"invalid header {str(name)!r}", "use a name without spaces and a printable text", "header")
 
 
 def _problem(what: str, fix: str, argument: str = "api_key") -> ConfigError:

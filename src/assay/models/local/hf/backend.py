@@ -4,30 +4,56 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
-from assay.models.conversations import in_text
-from assay.models.local.generation import KNOWN, Writing
-from assay.models.local.hf.loading import HFOptions, Loaded, libraries, load
-from assay.models.local.hf.tokenizer import Spoken, Words
-from assay.models.local.hf.unsupported import IDLE, REFUSED
-from assay.models.local.threads import of_torch
+from assay.models.conversations import answer_rendered
+from assay.models.local.generation import GENERATION_PARAMETERS, Generation
+from assay.models.local.hf.loading import HFOptions, LoadedHFModel, import_libraries, load_hf
+from assay.models.local.loading import torch_threads
+from assay.models.local.tokenizer import HFTokenizer, TokenizedModel
 from assay.models.local.windows import Pair, Windows
 from assay.models.protocol import Answered, Can
-from assay.models.tokens import stops_of
+from assay.models.tokenizer import stops_of
 from assay.records import Generate, Loglikelihood, Request, Response, Rolling, Usage
 
+IGNORED = {
+    "logits_cache": "shared prefixes are always computed once",
+    "softmax_dtype": "log-probabilities are always computed in float32",
+    "truncation": "--over_length sets what happens to prompts that are too long",
+}
+"""Arguments of lm-eval's `hf` that have no effect here, with the reason."""
+
+QUANTIZED = "use a checkpoint whose config declares its quantization"
+MEMORY = "parallelize=true distributes a model by free memory; CUDA_VISIBLE_DEVICES selects the GPUs"
+UNSUPPORTED = {
+    "delta": "add the difference to the weights once, and save the sum",
+    "autogptq": QUANTIZED,
+    "gptqmodel": QUANTIZED,
+    "load_in_8bit": QUANTIZED,
+    "load_in_4bit": QUANTIZED,
+    "quantization_config": QUANTIZED,
+    "mixed_precision_dtype": "set the precision of all computation with dtype=bfloat16 or float16",
+    "tp_plan": "parallelize=true spreads the layers over the GPUs, --model vllm has tensor_parallel_size",
+    "max_memory_per_gpu": MEMORY,
+    "max_cpu_memory": MEMORY,
+    "offload_folder": MEMORY,
+    "device_map": "write parallelize=true for device_map=auto",
+    "torch_dtype": "write dtype=…",
+}
+"""Arguments of lm-eval's `hf` that are not supported, with the alternative."""
+
+
 CHUNKS = (256, 2048)
-"""So many requests are turned into tokens at a time, the first time and then: the device is to have work soon."""
+"""Requests tokenized at a time, first and later: the device should have work soon."""
 
 
-class HF(Spoken):
-    """A model of transformers, from a folder or the hub, in lm-eval's words."""
+class HF(TokenizedModel):
+    """A transformers model, from a folder or the hub, with lm-eval's argument names."""
 
     name = "hf"
     window = 16_384
-    idle, refused = IDLE, REFUSED
-    generation = KNOWN
+    ignored_arguments, unsupported_arguments = IGNORED, UNSUPPORTED
+    generation = GENERATION_PARAMETERS
 
-    def __init__(  # noqa: PLR0913  # what lm-eval's has
+    def __init__(  # noqa: PLR0913  # lm-eval's arguments
         self, pretrained: str, *, tokenizer: str | None = None, revision: str | None = None, subfolder: str = "",
         dtype: str = "auto", device: str | None = None, backend: Literal["default", "causal", "seq2seq"] = "default",
         batch_size: int | str | None = None, max_batch_size: int | None = None, max_length: int | None = None,
@@ -39,15 +65,17 @@ class HF(Spoken):
         share_prefixes: bool = True, compile: bool = False, threads: int | None = None,
         over_length: Literal["error", "truncate"] = "error",
     ) -> None:  # fmt: skip
-        libraries()
-        from assay.models.local.hf.asking import asker
+        import_libraries()
+        from assay.models.local.hf.runners import choose_runner
 
-        wanted = HFOptions(
+        options = HFOptions(
             pretrained, tokenizer, revision, subfolder, dtype, device, backend, peft, parallelize, attn_implementation,
             trust_remote_code, allow_pickle, gguf_file, use_fast_tokenizer, add_bos_token,
         )  # fmt: skip
-        self._loaded: Loaded = load(wanted)
-        self._words = Words(self._loaded.tokenizer, add_bos_token, prefix_token_id, ends=self._loaded.is_seq2seq)
+        self._loaded: LoadedHFModel = load_hf(options)
+        self._tokenizer = HFTokenizer(
+            self._loaded.tokenizer, add_bos_token, prefix_token_id, ends=self._loaded.is_seq2seq
+        )
         self.max_length: int | None = max_length or self._loaded.max_length()
         self.cuts = over_length == "truncate"
         has_chat = bool(self._loaded.tokenizer.chat_template)
@@ -55,90 +83,96 @@ class HF(Spoken):
         self._template, self._template_args = chat_template, dict(chat_template_args or {})
         if enable_thinking is not None:
             self._template_args["enable_thinking"] = enable_thinking
-        self._think_end = None if think_end_token is None else self._words.show(think_end_token)
-        self._told = {
+        self._think_end = None if think_end_token is None else self._tokenizer.show(think_end_token)
+        self._identity_fields = {
             "add_bos_token": add_bos_token, "prefix_token_id": prefix_token_id, "max_length": max_length,
             "think_end_token": think_end_token, "backend": None if backend == "default" else backend,
             "use_fast_tokenizer": None if use_fast_tokenizer else False, "gguf_file": gguf_file,
         }  # fmt: skip
         self._threads = self._loaded.threads(threads)
-        most = batch_size if isinstance(batch_size, int) else max_batch_size
-        with of_torch(self._threads):
-            self._asker = asker(self._loaded, self._words, most, share_prefixes=share_prefixes, compiled=compile)
-        self.remarks: dict[str, str] = dict(self._asker.remarks)
+        max_batch = batch_size if isinstance(batch_size, int) else max_batch_size
+        with torch_threads(self._threads):
+            self._runner = choose_runner(
+                self._loaded, self._tokenizer, max_batch, share_prefixes=share_prefixes, compiled=compile
+            )
+        self.remarks: dict[str, str] = dict(self._runner.remarks)
 
     @cached_property
     def identity(self) -> str:
-        """The content of weights, configuration and tokenizer, in which numbers they are computed, and what was said."""
-        told = "".join(f" {key}={value}" for key, value in self._told.items() if value is not None)
+        """Digest of weights, configuration and tokenizer, with the precision and the arguments that matter."""
+        options = "".join(f" {key}={value}" for key, value in self._identity_fields.items() if value is not None)
         cut = " of cut prompts" if self.cuts else ""
-        return f"hf {self._loaded.model.dtype}{told}{cut} {self._loaded.identity}"
+        return f"hf {self._loaded.model.dtype}{options}{cut} {self._loaded.identity}"
 
     @property
     def precision(self) -> str:
-        """What it computes in."""
+        """The dtype of the computation."""
         return str(self._loaded.model.dtype).removeprefix("torch.")
 
     def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
-        return in_text(requests, self.chat_template, self._answer)
+        return answer_rendered(requests, self.chat_template, self._answer)
 
     async def _answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
-        """The likelihoods, then the texts, each as it comes."""
+        """Yield log-likelihoods, then texts, each as it comes."""
         scored = [(n, r) for n, r in enumerate(requests) if not isinstance(r, Generate)]
-        written = [(n, r) for n, r in enumerate(requests) if isinstance(r, Generate)]
-        with of_torch(self._threads):
+        generated = [(n, r) for n, r in enumerate(requests) if isinstance(r, Generate)]
+        with torch_threads(self._threads):
             for answered in self._score(scored):
                 yield answered
-            for answered in self._write(written):
+            for answered in self._generate(generated):
                 yield answered
 
     def _score(self, requests: Sequence[tuple[int, Request]]) -> Iterator[list[tuple[int, Response]]]:
         assert self.max_length is not None
-        windows = Windows(self._words.encode_whole, self._words.pair, self._words.prefix, self.max_length, self.cuts)
+        windows = Windows(
+            self._tokenizer.encode_whole, self._tokenizer.pair, self._tokenizer.prefix, self.max_length, self.cuts
+        )
         known: list[tuple[int, Response]] = []
-        for found in self._asker.read(self._chunks(requests, windows, known)):
-            landed = (
-                windows.land(
+        for scored in self._runner.score(self._chunks(requests, windows, known)):
+            complete = (
+                windows.add(
                     each.number, each.value, each.greedy, problem=each.reason,
                     usage=Usage(each.read, 0, each.seconds, stored=each.stored),
                 )
-                for each in found
+                for each in scored
             )  # fmt: skip
-            yield [*known, *(each for several in landed for each in several)]
+            yield [*known, *(each for responses in complete for each in responses)]
             known.clear()
         yield known
 
     def _chunks(
         self, requests: Sequence[tuple[int, Request]], windows: Windows, known: list[tuple[int, Response]]
     ) -> Iterator[list[Pair]]:
-        """Requests as pairs of tokens, some at a time; those that have an answer already are put among the known."""
+        """Yield requests as pairs of tokens, in chunks; responses that need no pass are appended to `known`."""
         start = 0
         while start < len(requests):
             some = requests[start : start + CHUNKS[start > 0]]
             start += len(some)
-            self._words.prime(
+            self._tokenizer.prime(
                 (request.text for _, request in some if isinstance(request, Rolling)),
                 ((request.text, request.continuation) for _, request in some if isinstance(request, Loglikelihood)),
             )
             pairs: list[Pair] = []
             for number, request in some:
-                made = self._asker.pairs(windows, number, request)
-                if isinstance(made, list):
-                    pairs += made
+                answer = self._runner.pairs(windows, number, request)
+                if isinstance(answer, list):
+                    pairs += answer
                 else:
-                    known.append((number, made))
+                    known.append((number, answer))
             yield pairs
 
-    def _write(self, requests: Sequence[tuple[int, Generate]]) -> Iterator[list[tuple[int, Response]]]:
+    def _generate(self, requests: Sequence[tuple[int, Generate]]) -> Iterator[list[tuple[int, Response]]]:
         assert self.max_length is not None
-        self._words.prime(request.text for _, request in requests)
-        writings: list[Writing] = []
-        failed: list[Writing] = []
+        self._tokenizer.prime(request.text for _, request in requests)
+        generations: list[Generation] = []
+        failed: list[Generation] = []
         for number, request in requests:
-            tokens = self._words.encode(request.text) or [self._words.prefix]
-            made = Writing(number, request, tokens, self._think_end, self._words.special(stops_of(request.params)))
-            (made.fit_apart if self._loaded.is_seq2seq else made.fit)(self.max_length, self.cuts)
-            (failed if made.problem else writings).append(made)
+            tokens = self._tokenizer.encode(request.text) or [self._tokenizer.prefix]
+            generation = Generation(
+                number, request, tokens, self._think_end, self._tokenizer.special(stops_of(request.params))
+            )
+            (generation.fit_apart if self._loaded.is_seq2seq else generation.fit)(self.max_length, self.cuts)
+            (failed if generation.problem else generations).append(generation)
         yield [(each.number, each.response()) for each in failed]
-        for ended in self._asker.write(writings):
+        for ended in self._runner.generate(generations):
             yield [(each.number, each.response()) for each in ended]

@@ -1,4 +1,4 @@
-"""Models of transformers: from a folder or the hub to a device."""
+"""Loading of transformers models, from a folder or the hub to a device."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,21 +6,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from assay.errors import ConfigError, Place, Problem, installing
-from assay.models.local.fingerprint import identity_of_folder
-from assay.models.local.threads import fitting
+from assay.models.local.loading import default_threads, fingerprint_folder
 
 LENGTHS = ("n_positions", "max_position_embeddings", "n_ctx")
-"""Where a configuration says how long a text may be."""
+"""Config keys of the context length."""
 DEFAULT_LENGTH = 2048
 UNLIMITED = 10**9
-"""A tokenizer that knows no limit says a very large number."""
+"""A tokenizer without a limit reports a larger number."""
 
 
 @dataclass(frozen=True)
 class HFOptions:
-    """What is to be loaded, in lm-eval's words."""
+    """Options for loading, with lm-eval's argument names."""
 
-    pretrained: Any
+    pretrained: Any  # a name, or a model object
     tokenizer: Any = None
     revision: str | None = None
     subfolder: str = ""
@@ -38,10 +37,10 @@ class HFOptions:
 
 
 @dataclass
-class Loaded:
-    """A model that is there, with its tokenizer."""
+class LoadedHFModel:
+    """A loaded model with its tokenizer."""
 
-    wanted: HFOptions
+    options: HFOptions
     model: Any
     tokenizer: Any
     is_seq2seq: bool
@@ -52,69 +51,69 @@ class Loaded:
 
     @cached_property
     def identity(self) -> str:
-        """The content of its files; of a model that was handed over, its weights."""
-        wanted = self.wanted
-        if not isinstance(wanted.pretrained, str):
+        """Digest of its files; of a model passed as an object, of its weights."""
+        options = self.options
+        if not isinstance(options.pretrained, str):
             return _identity_of_object(self.model, self.tokenizer)
-        named = [wanted.pretrained, *(each for each in (wanted.tokenizer, wanted.peft) if isinstance(each, str))]
-        return identity_of_folder(*dict.fromkeys(_folder(name, wanted).resolve() for name in named))
+        named = [options.pretrained, *(each for each in (options.tokenizer, options.peft) if isinstance(each, str))]
+        return fingerprint_folder(*dict.fromkeys(_folder(name, options).resolve() for name in named))
 
-    def threads(self, wanted: int | None) -> int | None:
-        """How many threads it is computed with: as many as wanted; else what fits, on a processor."""
-        if wanted is not None or self.device.type != "cpu":
-            return wanted
+    def threads(self, count: int | None) -> int | None:
+        """Number of torch threads: the argument, else the default on a CPU."""
+        if count is not None or self.device.type != "cpu":
+            return count
         import torch
 
-        return fitting(self.model.num_parameters(), torch.get_num_threads())
+        return default_threads(self.model.num_parameters(), torch.get_num_threads())
 
     def max_length(self) -> int:
         config = self.model.config.get_text_config()
         found = next((getattr(config, key) for key in LENGTHS if getattr(config, key, None)), None)
-        of_words = getattr(self.tokenizer, "model_max_length", None)
-        if found is None and of_words is not None and of_words < UNLIMITED:
-            found = of_words
+        tokenizer_length = getattr(self.tokenizer, "model_max_length", None)
+        if found is None and tokenizer_length is not None and tokenizer_length < UNLIMITED:
+            found = tokenizer_length
         return int(found or DEFAULT_LENGTH)
 
 
-def load(wanted: HFOptions) -> Loaded:
-    """The model on its device, ready to be asked."""
-    torch, transformers = libraries()
-    if not isinstance(wanted.pretrained, str):
-        model = wanted.pretrained.eval()
-        if wanted.tokenizer is None or isinstance(wanted.tokenizer, str):
-            raise TypeError("a model that is handed over needs its tokenizer with it")
-        return Loaded(wanted, model, wanted.tokenizer, bool(model.config.is_encoder_decoder))
-    common = {"trust_remote_code": wanted.trust_remote_code, "revision": wanted.revision or "main"}
-    if wanted.subfolder:
-        common["subfolder"] = wanted.subfolder
-    if wanted.gguf_file:
-        common["gguf_file"] = wanted.gguf_file
-    _refuse_pickle(wanted)
-    if wanted.peft is not None:
+def load_hf(options: HFOptions) -> LoadedHFModel:
+    """Load a model onto its device, ready for inference."""
+    torch, transformers = import_libraries()
+    if not isinstance(options.pretrained, str):
+        model = options.pretrained.eval()
+        if options.tokenizer is None or isinstance(options.tokenizer, str):
+            raise TypeError("a model passed as an object needs its tokenizer: pass tokenizer=")
+        return LoadedHFModel(options, model, options.tokenizer, bool(model.config.is_encoder_decoder))
+    common = {"trust_remote_code": options.trust_remote_code, "revision": options.revision or "main"}
+    if options.subfolder:
+        common["subfolder"] = options.subfolder
+    if options.gguf_file:
+        common["gguf_file"] = options.gguf_file
+    _refuse_pickle(options)
+    if options.peft is not None:
         _peft()
-    config = _found(transformers.AutoConfig, wanted.pretrained, common)
-    is_seq2seq = wanted.backend == "seq2seq" or (wanted.backend == "default" and bool(config.is_encoder_decoder))
+    config = _from_pretrained(transformers.AutoConfig, options.pretrained, common)
+    is_seq2seq = options.backend == "seq2seq" or (options.backend == "default" and bool(config.is_encoder_decoder))
     kind = transformers.AutoModelForSeq2SeqLM if is_seq2seq else transformers.AutoModelForCausalLM
-    device = _device(wanted, torch)
-    told = {
-        "dtype": _dtype(wanted.dtype, torch),
-        "use_safetensors": None if wanted.allow_pickle or wanted.gguf_file else True,
-        **({"attn_implementation": wanted.attn_implementation} if wanted.attn_implementation else {}),
-        **({"device_map": "auto"} if wanted.parallelize else {}),
+    device = _device(options, torch)
+    model_args = {
+        "dtype": _dtype(options.dtype, torch),
+        "use_safetensors": None if options.allow_pickle or options.gguf_file else True,
+        **({"attn_implementation": options.attn_implementation} if options.attn_implementation else {}),
+        **({"device_map": "auto"} if options.parallelize else {}),
     }
-    model = _found(kind, wanted.pretrained, common | told)
-    if wanted.peft is not None:
-        model = _with_peft(model, wanted)
-    if not wanted.parallelize:
+    model = _from_pretrained(kind, options.pretrained, common | model_args)
+    if options.peft is not None:
+        model = _with_peft(model, options)
+    if not options.parallelize:
         model = _moved(model, device)
-    of_words = wanted.tokenizer or wanted.pretrained
-    begins = {} if wanted.add_bos_token is None else {"add_bos_token": wanted.add_bos_token}
-    of_tokenizer = common | {"use_fast": wanted.use_fast_tokenizer} | begins
-    tokenizer = _found(transformers.AutoTokenizer, of_words, of_tokenizer)
-    return Loaded(wanted, model.eval(), tokenizer, is_seq2seq)
+    tokenizer_name = options.tokenizer or options.pretrained
+    begins = {} if options.add_bos_token is None else {"add_bos_token": options.add_bos_token}
+    tokenizer_args = common | {"use_fast": options.use_fast_tokenizer} | begins
+    tokenizer = _from_pretrained(transformers.AutoTokenizer, tokenizer_name, tokenizer_args)
+    return LoadedHFModel(options, model.eval(), tokenizer, is_seq2seq)
 
 
-def libraries(name: str = "hf") -> tuple[Any, Any]:
+def import_libraries(name: str = "hf") -> tuple[Any, Any]:
     try:
         import torch
         import transformers
@@ -122,53 +121,55 @@ def libraries(name: str = "hf") -> tuple[Any, Any]:
         what = f"model {name!r} needs {error.name}, which is not installed"
         raise ConfigError([Problem(Place("model"), what, installing("hf"))]) from None
     bars: Any = transformers.utils.logging
-    bars.disable_progress_bar()  # a run has a line of its own for how far it is
+    bars.disable_progress_bar()  # a run has its own progress line
     return torch, transformers
 
 
-def _found(kind: Any, name: str, given: dict[str, Any]) -> Any:
-    """What transformers makes of a name; its own words where it cannot."""
+def _from_pretrained(kind: Any, name: str, arguments: dict[str, Any]) -> Any:
+    """Load by name; raise a ConfigError with transformers' message if that fails."""
     from safetensors import SafetensorError
 
     is_path = name.startswith(("/", "./", "../", "~")) or name.count("/") > 1
     if is_path and not Path(name).expanduser().exists():
         what, fix = (
-            f"there is no folder {name!r}",
-            "name one with config.json and weights, or a model of the hub: owner/name",
+            f"no folder named {name!r}",
+            "give a folder with config.json and weights, or a hub name: owner/name",
         )
         raise ConfigError([Problem(Place("model_args.pretrained"), what, fix)])
     try:
-        return kind.from_pretrained(str(Path(name).expanduser()) if Path(name).expanduser().is_dir() else name, **given)
+        return kind.from_pretrained(
+            str(Path(name).expanduser()) if Path(name).expanduser().is_dir() else name, **arguments
+        )
     except (OSError, ValueError, ImportError, KeyError, RuntimeError, SafetensorError) as error:
-        said = str(error).strip().splitlines()
-        what = f"{name!r} cannot be loaded: {said[0] if said else type(error).__name__}"
+        message = str(error).strip().splitlines()
+        what = f"{name!r} cannot be loaded: {message[0] if message else type(error).__name__}"
         raise ConfigError([Problem(Place("model_args.pretrained"), what, _remedy(str(error)))]) from None
 
 
-def _remedy(said: str) -> str:
-    if "trust_remote_code" in said:
-        return "it brings code of its own: add trust_remote_code=true if you trust it"
-    if "safetensors" in said:
+def _remedy(message: str) -> str:
+    if "trust_remote_code" in message:
+        return "the model needs its own code: add trust_remote_code=true if you trust it"
+    if "safetensors" in message:
         return "its weights are pickled: convert them to safetensors, or add allow_pickle=true if you trust them"
-    return "name a folder with config.json and weights, or a model of the hub that is there"
+    return "give a folder with config.json and weights, or an existing hub name"
 
 
-def _refuse_pickle(wanted: HFOptions) -> None:
-    folder = Path(wanted.pretrained).expanduser()
-    if wanted.allow_pickle or wanted.gguf_file or not folder.is_dir():
+def _refuse_pickle(options: HFOptions) -> None:
+    folder = Path(options.pretrained).expanduser()
+    if options.allow_pickle or options.gguf_file or not folder.is_dir():
         return
-    inside = folder / wanted.subfolder
+    inside = folder / options.subfolder
     if any(inside.glob("*.bin")) and not any(inside.glob("*.safetensors")):
-        what = f"the weights in {wanted.pretrained!r} are pickled, and loading them may run code"
+        what = f"the weights in {options.pretrained!r} are pickled, and loading them can run code"
         raise ConfigError([Problem(Place("model_args.pretrained"), what, _remedy("safetensors"))])
 
 
-def _device(wanted: HFOptions, torch: Any) -> Any:
-    if wanted.device is not None:
+def _device(options: HFOptions, torch: Any) -> Any:
+    if options.device is not None:
         try:
-            return torch.device(wanted.device)
+            return torch.device(options.device)
         except RuntimeError:
-            what, fix = f"there is no device {wanted.device!r}", "write cpu, cuda, cuda:1 or mps"
+            what, fix = f"no device named {options.device!r}", "use cpu, cuda, cuda:1 or mps"
             raise ConfigError([Problem(Place("model_args.device"), what, fix)]) from None
     if torch.cuda.is_available():
         return torch.device("cuda")
@@ -178,9 +179,9 @@ def _device(wanted: HFOptions, torch: Any) -> Any:
 def _moved(model: Any, device: Any) -> Any:
     try:
         return model.to(device)
-    except (RuntimeError, AssertionError) as error:  # torch says with an assertion that it cannot do CUDA
-        what = f"the model cannot be put on {str(device)!r}: {str(error).strip().splitlines()[0]}"
-        raise ConfigError([Problem(Place("model_args.device"), what, "write cpu, or a device that is there")]) from None
+    except (RuntimeError, AssertionError) as error:  # torch without CUDA raises an AssertionError
+        what = f"the model cannot be moved to {str(device)!r}: {str(error).strip().splitlines()[0]}"
+        raise ConfigError([Problem(Place("model_args.device"), what, "use cpu, or an available device")]) from None
 
 
 def _dtype(name: str, torch: Any) -> Any:
@@ -189,7 +190,7 @@ def _dtype(name: str, torch: Any) -> Any:
         return "auto"
     found = getattr(torch, names.get(name, name), None)
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
-        what, fix = f"{name!r} is no kind of number", "write auto, float32, bfloat16 or float16"
+        what, fix = f"invalid dtype {name!r}", "use auto, float32, bfloat16 or float16"
         raise ConfigError([Problem(Place("model_args.dtype"), what, fix)])
     return found
 
@@ -203,30 +204,30 @@ def _peft() -> Any:
     return PeftModel
 
 
-def _with_peft(model: Any, wanted: HFOptions) -> Any:
-    return _peft().from_pretrained(model, wanted.peft).merge_and_unload()
+def _with_peft(model: Any, options: HFOptions) -> Any:
+    return _peft().from_pretrained(model, options.peft).merge_and_unload()
 
 
-def _folder(name: str, wanted: HFOptions) -> Path:
+def _folder(name: str, options: HFOptions) -> Path:
     folder = Path(name).expanduser()
     if folder.is_dir():
-        inside = folder / wanted.subfolder if name != wanted.peft else folder
+        inside = folder / options.subfolder if name != options.peft else folder
         return inside if inside.is_dir() else folder
     from huggingface_hub import snapshot_download
 
-    return Path(snapshot_download(name, revision=wanted.revision, local_files_only=True)) / wanted.subfolder
+    return Path(snapshot_download(name, revision=options.revision, local_files_only=True)) / options.subfolder
 
 
 def _identity_of_object(model: Any, tokenizer: Any) -> str:
-    """A digest of weights in memory and of the tokenizer's words."""
+    """Digest of weights in memory and of the tokenizer's vocabulary."""
     import hashlib
 
     import torch
 
-    made = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     is_fast = getattr(tokenizer, "is_fast", False)
-    words = tokenizer.backend_tokenizer.to_str() if is_fast else repr(sorted(tokenizer.get_vocab().items()))
-    made.update(repr(model.config.to_dict()).encode() + words.encode())
+    vocabulary = tokenizer.backend_tokenizer.to_str() if is_fast else repr(sorted(tokenizer.get_vocab().items()))
+    digest.update(repr(model.config.to_dict()).encode() + vocabulary.encode())
     for name, weights in model.state_dict().items():
-        made.update(name.encode() + weights.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    return made.hexdigest()
+        digest.update(name.encode() + weights.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

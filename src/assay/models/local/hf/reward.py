@@ -1,4 +1,4 @@
-"""Reward models of a folder: transformers' sequence classification."""
+"""Reward models from a folder: transformers' sequence classification."""
 
 from collections.abc import AsyncIterator, Sequence
 from functools import cached_property
@@ -7,19 +7,19 @@ from typing import Any
 
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.models.conversations import sent_messages
-from assay.models.local.fingerprint import identity_of_folder
-from assay.models.local.hf.loading import libraries
+from assay.models.local.hf.loading import import_libraries
+from assay.models.local.loading import fingerprint_folder
 from assay.models.protocol import Answered, Can
 from assay.records import Failed, Likelihood, Loglikelihood, Message, Request, Usage
 
 DECIMALS = 5
-"""Of a reward: the same whatever else was in the batch."""
+"""Decimals of a reward: the same in every batch."""
 
 
 class RewardHF:
-    """A model for sequence classification of a local folder, in Hugging Face's layout; the number is its only label's.
+    """A sequence-classification model from a folder in Hugging Face's layout; the reward is the score of its only label.
 
-    Of a model with several labels, `label` says which one counts.
+    `label` selects one if the model has more.
     """
 
     name = "reward-hf"
@@ -31,38 +31,38 @@ class RewardHF:
         max_length: int | None = None,
     ) -> None:  # fmt: skip
         self._folder = _folder(path)
-        self._torch, transformers = libraries("reward-hf")
+        self._torch, transformers = import_libraries("reward-hf")
         self._tokenizer = transformers.AutoTokenizer.from_pretrained(self._folder)
         loader = transformers.AutoModelForSequenceClassification
         self._model = loader.from_pretrained(self._folder, dtype=dtype).to(device).eval()
-        self._tokenizer.padding_side = "right"  # what stands behind a text changes nothing, what stands before it may
-        # without a token to fill up with, texts go one by one: another token in its place would change where a text ends
-        self._fills = self._tokenizer.pad_token is not None
-        if self._fills and self._model.config.pad_token_id is None:
+        self._tokenizer.padding_side = "right"  # padding after a text changes nothing, before it may
+        # without a padding token texts go one by one: another token in its place would change where a text ends
+        self._can_pad = self._tokenizer.pad_token is not None
+        if self._can_pad and self._model.config.pad_token_id is None:
             self._model.config.pad_token_id = self._tokenizer.pad_token_id
-        self._batch, self._device, self._dtype = batch_size if self._fills else 1, device, dtype
+        self._batch, self._device, self._dtype = batch_size if self._can_pad else 1, device, dtype
         self._label = _label(label, self._model.config.id2label)
         known = (self._tokenizer.model_max_length, getattr(self._model.config, "max_position_embeddings", None))
         self.max_length: int | None = max_length or min((each for each in known if each), default=None)
 
     @cached_property
     def identity(self) -> str:
-        """The content of the folder, and what was said about it: another model, another identity."""
-        return f"reward-hf {identity_of_folder(self._folder)} {self._label} {self._dtype} {self.max_length}"
+        """Digest of the folder's content and the arguments."""
+        return f"reward-hf {fingerprint_folder(self._folder)} {self._label} {self._dtype} {self.max_length}"
 
     def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
-        raise NotImplementedError("it is asked for no conversation")
+        raise NotImplementedError("reward models render conversations themselves")
 
     def count_tokens(self, text: str) -> int | None:
         return len(self._tokenizer(text)["input_ids"])
 
     async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
-        """The rewards of a batch at a time, the longest first, so that equally long ones stand together."""
+        """Yield the rewards batch by batch, the longest first, so that similar lengths share a batch."""
         encoded: list[tuple[int, Any]] = []
         failed: list[tuple[int, Failed]] = []
         for number, request in enumerate(requests):
             if not isinstance(request, Loglikelihood):
-                failed.append((number, Failed(f"{self.name} gives a number for an answer, and nothing else")))
+                failed.append((number, Failed(f"{self.name} scores answers only")))
                 continue
             if self._tokenizer.chat_template is None and not isinstance(request.context, str):
                 failed.append((number, Failed(f"{self.name} has no chat template for a conversation")))
@@ -70,7 +70,9 @@ class RewardHF:
             tokens = self._encoded(request)
             length = len(tokens["input_ids"])
             if self.max_length is not None and length > self.max_length:
-                failed.append((number, Failed(f"{length} tokens are more than the model's {self.max_length}")))
+                failed.append(
+                    (number, Failed(f"{length} tokens exceed the model's context length of {self.max_length}"))
+                )
             else:
                 encoded.append((number, tokens))
         yield failed
@@ -81,13 +83,14 @@ class RewardHF:
     def _encoded(self, request: Loglikelihood) -> Any:
         if self._tokenizer.chat_template is None:
             return self._tokenizer(request.text, request.continuation)
-        said = [*sent_messages(request.context), {"role": "assistant", "content": request.continuation}]
-        text = self._tokenizer.apply_chat_template(said, tokenize=False)
+        messages = [*sent_messages(request.context), {"role": "assistant", "content": request.continuation}]
+        text = self._tokenizer.apply_chat_template(messages, tokenize=False)
         return self._tokenizer(text, add_special_tokens=False)  # the template has written them
 
     def _rewards(self, batch: Sequence[tuple[int, Any]]) -> list[tuple[int, Likelihood]]:
-        several = [tokens for _, tokens in batch]
-        padded = self._tokenizer.pad(several, padding=self._fills, return_tensors="pt").to(self._device)
+        padded = self._tokenizer.pad([tokens for _, tokens in batch], padding=self._can_pad, return_tensors="pt").to(
+            self._device
+        )
         with self._torch.inference_mode():
             numbers = self._model(**padded).logits[:, self._label].float().tolist()
         return [
@@ -99,20 +102,21 @@ class RewardHF:
 def _folder(path: str) -> Path:
     folder = Path(path)
     if not (folder / "config.json").is_file():
-        what = f"there is no model in {path!r}"
-        raise ConfigError([Problem(Place("model_args.path"), what, "name a folder with config.json and weights")])
+        what = f"no model in {path!r}"
+        raise ConfigError([Problem(Place("model_args.path"), what, "give a folder with config.json and weights")])
     return folder
 
 
-def _label(wanted: int | str | None, labels: dict[int, str]) -> int:
-    """The number of the label that counts."""
+def _label(label: int | str | None, labels: dict[int, str]) -> int:
+    """Return the number of the selected label."""
     names = {name: number for number, name in labels.items()}
-    if wanted is None and len(labels) == 1:
+    if label is None and len(labels) == 1:
         return 0
-    if isinstance(wanted, int) and wanted in labels:
-        return wanted
-    if wanted in names:
-        return names[str(wanted)]
-    what = f"the model has the labels {', '.join(names)}" + (f", and no {wanted!r}" if wanted is not None else "")
-    fix = did_you_mean(str(wanted), names) if wanted is not None else "add label=… to say which one counts"
+    if isinstance(label, int) and label in labels:
+        return label
+    if label in names:
+        return names[str(label)]
+    problem = "several labels" if label is None else f"no label {label!r}"
+    what = f"the model has {problem}: {', '.join(names)}"
+    fix = did_you_mean(str(label), names) if label is not None else "select one with label=…"
     raise ConfigError([Problem(Place("model_args.label"), what, fix)])

@@ -11,8 +11,8 @@ from tokenizers import processors
 from transformers import PreTrainedTokenizerFast
 
 from assay.models.local.hf.backend import HF
-from assay.models.local.hf.tokenizer import Words
-from assay.models.local.scoring import PackedReader
+from assay.models.local.scoring import PackedScorer
+from assay.models.local.tokenizer import HFTokenizer
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Rolling, Text
 from hf_world import BEGIN, CONFIGS, END, GQA, UNKNOWN, WORDS, answers, build, generated, likelihood, text, words
 
@@ -52,7 +52,7 @@ def test_positions_that_stretch_do_so_with_their_own_text_alone(
     both = answers(model, prompts)
     assert [one for prompt in prompts for one in _texts(answers(model, [prompt]))] == _texts(both)
     if share:
-        assert "stretch" in model.remarks["loglikelihood"]
+        assert "positions depend on the longest text" in model.remarks["loglikelihood"]
 
 
 def _texts(several: Any) -> list[str]:
@@ -72,7 +72,7 @@ def test_a_model_that_sees_padding_is_asked_without(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("share", [True, False])
-def test_logits_beyond_all_numbers_are_no_answer(share: bool) -> None:
+def test_infinite_logits_fail_the_request(share: bool) -> None:
     torn = build("llama")
     model = HF(torn, tokenizer=words(), share_prefixes=share)
     hook = torn.lm_head.register_forward_hook(
@@ -85,7 +85,7 @@ def test_logits_beyond_all_numbers_are_no_answer(share: bool) -> None:
 
 
 def test_what_a_text_begins_with_is_not_asked_about_whatever_the_prefix_token() -> None:
-    begun = Words(words(True), prefix_token=7)
+    begun = HFTokenizer(words(True), prefix_token=7)
     assert begun.encode("w7 w8") == [BEGIN, 7, 8]
     assert begun.encode_whole("w9 w8") == [9, 8]
     model = HF(build("llama"), tokenizer=words(True), prefix_token_id=7)
@@ -103,15 +103,19 @@ def _ending() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
 
 
-def test_nothing_ends_a_text_that_goes_on() -> None:
+def test_no_eos_token_is_added_to_a_context() -> None:
     tokenizer = _ending()
     assert tokenizer.encode("w9") == [BEGIN, 9, END]
-    made = Words(tokenizer)
+    made = HFTokenizer(tokenizer)
     assert made.encode("w9 w8") == [BEGIN, 9, 8]
     assert made.pair("w9 w8", " w7 w6") == ([BEGIN, 9, 8], [7, 6])
     made.prime([], [("w9 w8", " w7 w6")])
     assert made.pair("w9 w8", " w7 w6") == ([BEGIN, 9, 8], [7, 6])
-    assert Words(tokenizer, ends=True).encode("w9") == [BEGIN, 9, END]  # one that is read before another is written
+    assert HFTokenizer(tokenizer, ends=True).encode("w9") == [
+        BEGIN,
+        9,
+        END,
+    ]  # one that is read before another is written
 
 
 def test_a_repeat_is_not_read_again() -> None:
@@ -126,15 +130,15 @@ def test_a_repeat_is_not_read_again() -> None:
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.models.local.scoring.KEPT_TOKENS", 70)
+    monkeypatch.setattr("assay.models.local.scoring.CACHED_TOKENS", 70)
     model = HF(build("llama"), tokenizer=words())
     for _ in range(4):
         shared = some(40)
         answers(model, [asked((shared + some(6), [9])) for _ in range(2)])
-    reader: PackedReader = model._asker.reader  # type: ignore[attr-defined]
-    assert [len(each.tokens) for each in reader._kept.values()] == [40]
+    scorer: PackedScorer = model._runner.scorer  # type: ignore[attr-defined]
+    assert [len(each.tokens) for each in scorer._cached.values()] == [40]
     answers(model, [Generate("w5", {"max_gen_toks": 1})])
-    assert not reader._kept  # texts have the memory
+    assert not scorer._cached  # texts have the memory
 
 
 def test_one_token_takes_one_step() -> None:

@@ -14,8 +14,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from assay.models.local.embedded import BUNDLED
 from assay.models.local.hf.backend import HF
-from assay.models.local.hf.tokenizer import Words
-from assay.models.tokens import encode_pair
+from assay.models.local.tokenizer import HFTokenizer
+from assay.models.tokenizer import encode_pair
 from assay.records import Likelihood, Loglikelihood, Message, Rolling
 from hf_world import BEGIN, answers, build, likelihood, plain, words
 
@@ -117,7 +117,7 @@ def tasks(draw: st.DrawFn) -> list[tuple[str, str]]:
 @settings(max_examples=25, deadline=None)
 @given(several=tasks())
 def test_many_texts_at_once_have_the_tokens_they_have_alone(kind: str, several: list[tuple[str, str]]) -> None:
-    at_once, alone = Words(tokenizer(kind)), Words(tokenizer(kind))
+    at_once, alone = HFTokenizer(tokenizer(kind)), HFTokenizer(tokenizer(kind))
     at_once.prime((context for context, _ in several), several)
     for context, continuation in several:
         assert at_once.encode(context) == alone.encode(context)
@@ -125,7 +125,7 @@ def test_many_texts_at_once_have_the_tokens_they_have_alone(kind: str, several: 
 
 
 def test_the_shortcut_is_taken_where_words_are_split_first_and_nowhere_else() -> None:
-    assert {kind for kind in MAKERS if Words(tokenizer(kind))._splits_words} == SHORTCUT
+    assert {kind for kind in MAKERS if HFTokenizer(tokenizer(kind))._splits_words} == SHORTCUT
 
 
 @pytest.mark.parametrize("kind", sorted(SHORTCUT - {"with an end"}))
@@ -135,7 +135,7 @@ def test_what_texts_share_is_turned_into_tokens_once(kind: str) -> None:
     several = [
         (f"{head}{number} and some more words. Answer:", f" {choice}") for number in range(20) for choice in "ABCD"
     ]
-    made = Words(tokenizer(kind))
+    made = HFTokenizer(tokenizer(kind))
     seen: list[int] = []
     encoded = made._encoded
 
@@ -152,7 +152,7 @@ def test_what_texts_share_is_turned_into_tokens_once(kind: str) -> None:
 
 
 def counted_begin(kind: str, **given: Any) -> Any:
-    return Words(tokenizer(kind), **given)
+    return HFTokenizer(tokenizer(kind), **given)
 
 
 @pytest.mark.parametrize("given_", [{}, {"add_bos": True}, {"add_bos": False}])
@@ -177,7 +177,7 @@ def test_a_text_without_context_is_seen_behind_one_token_that_begins(kind: str, 
 
 
 @pytest.mark.parametrize("begins", [False, True])
-def test_a_prefix_token_of_ones_own_stands_where_there_is_no_context(begins: bool) -> None:
+def test_a_custom_prefix_token_replaces_an_empty_context(begins: bool) -> None:
     model = HF(build("llama"), tokenizer=words(), prefix_token_id=9)
     found = answers(model, [Loglikelihood("", "w5 w6"), Rolling("w5 w6")])
     expected = likelihood(plain("llama"), [9], [5, 6])[0]
@@ -187,9 +187,7 @@ def test_a_prefix_token_of_ones_own_stands_where_there_is_no_context(begins: boo
 @pytest.mark.parametrize("text", ["w5 w6", "<s> w5 w6"])
 @pytest.mark.parametrize("add_bos", [None, True, False])
 @pytest.mark.parametrize("begins", [False, True])
-def test_a_whole_text_is_behind_one_token_that_begins_whoever_puts_it_there(
-    begins: bool, add_bos: bool | None, text: str
-) -> None:
+def test_a_whole_text_follows_exactly_one_bos_token(begins: bool, add_bos: bool | None, text: str) -> None:
     """lm-eval has two where the tokenizer adds one."""
     [found] = answers(HF(build("llama"), tokenizer=words(begins), add_bos_token=add_bos), [Rolling(text)])
     assert isinstance(found, Likelihood)
@@ -223,7 +221,7 @@ def test_a_slow_tokenizer_gives_what_a_fast_one_gives() -> None:
             return getattr(words(True), name)
 
     pairs = [("w5 w6 ", "w7"), ("", "w7 w8"), ("w5", " w9 w10")]
-    slow, fast = Words(Slow()), Words(words(True))
+    slow, fast = HFTokenizer(Slow()), HFTokenizer(words(True))
     for made in (slow, fast):
         made.prime((), pairs)
     assert [slow.pair(*each) for each in pairs] == [fast.pair(*each) for each in pairs]

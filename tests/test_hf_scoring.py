@@ -16,11 +16,11 @@ from assay.records import Failed, Generate, Likelihood, Loglikelihood, Rolling
 from hf_world import BEGIN, LENGTH, WORDS, answers, build, likelihood, ours, plain, text, words
 
 PACKED = ("llama", "gpt2", "gpt_neox", "qwen2", "qwen3", "opt", "phi", "olmo2", "gemma")
-TOLD = {
-    "gemma2": "slides over 32 tokens",
-    "mistral": "slides over 16 tokens",
-    "bloom": "has an attention of its own",
-    "mamba": "has layers of linear_attention",
+REASONS = {
+    "gemma2": "sliding-window attention (32 tokens)",
+    "mistral": "sliding-window attention (16 tokens)",
+    "bloom": "has a custom attention",
+    "mamba": "has layers of type linear_attention",
 }
 Tokens = list[int]
 
@@ -57,13 +57,13 @@ def test_shared_prefixes_give_the_numbers_of_a_plain_forward(kind: str) -> None:
     check(ours(kind), kind, few_shot())
 
 
-@pytest.mark.parametrize("kind", TOLD)
-def test_a_model_whose_attention_is_its_own_is_asked_plainly_and_that_is_told(kind: str) -> None:
-    assert TOLD[kind] in ours(kind).remarks["loglikelihood"]
+@pytest.mark.parametrize("kind", REASONS)
+def test_a_model_with_unsupported_attention_runs_in_padded_batches_with_a_remark(kind: str) -> None:
+    assert REASONS[kind] in ours(kind).remarks["loglikelihood"]
     check(ours(kind), kind, few_shot(3))
 
 
-def test_a_soft_cap_without_a_window_is_asked_plainly_and_that_is_told() -> None:
+def test_a_soft_cap_without_a_window_runs_in_padded_batches_with_a_remark() -> None:
     model = build("gemma2")
     model.config.layer_types = ["full_attention"] * 2
     made = HF(model, tokenizer=words())
@@ -105,11 +105,11 @@ def test_any_tree_at_any_budget_of_tokens_is_read_as_one_by_one(
     pairs: list[tuple[Tokens, Tokens]], budget: int, chunk: int
 ) -> None:
     """In chunks of any size, so that prefixes are kept for those that come later."""
-    reader = ours("llama")._asker.reader  # type: ignore[attr-defined]
-    reader.memory.tokens = reader.memory.most = budget
+    scorer = ours("llama")._runner.scorer  # type: ignore[attr-defined]
+    scorer.budget.tokens = scorer.budget.most = budget
     named: list[Pair] = [(n, [BEGIN, *context], continuation) for n, (context, continuation) in enumerate(pairs)]
     chunks = [named[start : start + chunk] for start in range(0, len(named), chunk)]
-    found = {each.number: each for several in reader.read(chunks) for each in several}
+    found = {each.number: each for several in scorer.score(chunks) for each in several}
     assert sorted(found) == list(range(len(pairs)))
     for number, (context, continuation) in enumerate(pairs):
         value, greedy = likelihood(plain("llama"), [BEGIN, *context], continuation)

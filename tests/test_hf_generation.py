@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.models.local.embedded import BUNDLED
-from assay.models.local.generation import NOT_NUMBERS, Writing
+from assay.models.local.generation import NAN_LOGITS, Generation
 from assay.models.local.hf.backend import HF
-from assay.models.local.slots import Draw
+from assay.models.local.slots import TokenSampler
 from assay.records import Failed, Generate, Text
 from hf_world import BEGIN, END, LENGTH, WORDS, answers, build, generated, numbers, ours, plain, text, words
 
@@ -97,7 +97,7 @@ def test_a_limit_may_be_given_by_any_of_its_names(name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["gpt2", "opt", "llama"])
 @pytest.mark.parametrize("shared", [True, False])
-def test_texts_go_on_to_the_last_position_of_a_model_and_no_further(kind: str, shared: bool) -> None:
+def test_texts_are_generated_up_to_the_last_position_of_a_model(kind: str, shared: bool) -> None:
     """GPT-2 and OPT look positions up in a table: one beyond it is an error."""
     model = HF(build(kind), tokenizer=words(), share_prefixes=shared)
     long, short = prompts(1, seed=3, shared=LENGTH - 40)[0], [5, 6]
@@ -114,7 +114,7 @@ def test_a_prompt_that_is_too_long_fails_alone_or_loses_its_beginning_and_that_i
     long, short = prompts(1, seed=3, shared=LENGTH + 20)[0], [5, 6]
     failed, fine = answers(ours("llama"), [greedy(long, max_gen_toks=8), greedy(short, max_gen_toks=8)])
     assert isinstance(failed, Failed)
-    assert f"{len(long)} tokens are more than the model's {LENGTH}" in failed.reason
+    assert f"{len(long)} tokens exceed the model's context length of {LENGTH}" in failed.reason
     assert written(fine)
     cut, fine = answers(
         ours("llama", over_length="truncate"), [greedy(long, max_gen_toks=8), greedy(short, max_gen_toks=8)]
@@ -233,8 +233,8 @@ def test_tokens_are_drawn_with_the_probabilities_that_temperature_top_k_and_top_
 ) -> None:
     logits = torch.tensor([values]) / 4
     params = {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": top_k}
-    draw, steps = Draw(1, torch.device("cpu")), 2000
-    draw.set([0], [Writing(0, Generate("a", params), [1])])
+    draw, steps = TokenSampler(1, torch.device("cpu")), 2000
+    draw.set([0], [Generation(0, Generate("a", params), [1])])
     even = (torch.arange(steps) + 0.5) / steps
     slots = torch.zeros(steps, dtype=torch.long)
     chosen = draw.choose(logits.expand(steps, -1), slots, even)
@@ -255,7 +255,7 @@ def test_drawing_at_temperature_nought_takes_the_likeliest() -> None:
 
 def test_a_parameter_that_is_not_known_fails_its_request_and_no_other() -> None:
     odd, fine = answers(ours("llama"), [greedy([5], num_beams=4), greedy([5], max_gen_toks=2)])
-    assert odd == Failed("this model does not know the parameter 'num_beams'")
+    assert odd == Failed("unsupported generation parameter 'num_beams'")
     assert written(fine)
 
 
@@ -275,7 +275,7 @@ class Spelled:
 def thought(said: str, *, limit: int = 200, until: tuple[str, ...] = ("\n",), at_once: int = 16) -> Text:
     """What is made of a text that a model wrote by itself, a letter a token, and ended."""
     letters = sorted(set(said))
-    writing = Writing(0, Generate("p", {"until": list(until), "max_gen_toks": limit}), [1], "</think>")
+    writing = Generation(0, Generate("p", {"until": list(until), "max_gen_toks": limit}), [1], "</think>")
     tokens = [letters.index(letter) for letter in said] + [len(letters)] * at_once
     for start in range(0, len(tokens), at_once):
         if not writing.finish:
@@ -319,7 +319,7 @@ def test_what_ends_thinking_may_be_a_special_token(named: str) -> None:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_logits_that_are_no_numbers_fail_the_text_they_would_have_made_and_no_other(shared: bool) -> None:
+def test_nan_logits_fail_their_own_text_only(shared: bool) -> None:
     several = prompts(6, seed=9)
     expected = [generated(plain("llama"), each, 12) for each in several]
     bad = next(token for token in range(30, WORDS) if all(token not in each for each in several + expected))
@@ -330,21 +330,21 @@ def test_logits_that_are_no_numbers_fail_the_text_they_would_have_made_and_no_ot
     found = answers(
         HF(model, tokenizer=words(), share_prefixes=shared), [greedy(each, max_gen_toks=12) for each in several]
     )
-    assert found[2] == Failed(NOT_NUMBERS)
+    assert found[2] == Failed(NAN_LOGITS)
     assert [written(each) for n, each in enumerate(found) if n != 2] == [
         ordinary(each) for n, each in enumerate(expected) if n != 2
     ]
 
 
 def test_what_a_model_would_write_behind_the_end_of_a_text_may_be_no_number() -> None:
-    writing = Writing(0, Generate("p", {"until": ["c"], "max_gen_toks": 9}), [1])
+    writing = Generation(0, Generate("p", {"until": ["c"], "max_gen_toks": 9}), [1])
     writing.take([0, 1, 2, -1, -1], frozenset(), Spelled("abc"))
     assert writing.response() == Text("ab", "stop", usage=writing.response().usage)  # type: ignore[union-attr]
-    writing = Writing(0, Generate("p", {"until": ["c"], "max_gen_toks": 9}), [1])
+    writing = Generation(0, Generate("p", {"until": ["c"], "max_gen_toks": 9}), [1])
     writing.take([0, 1, -1, -1], frozenset(), Spelled("abc"))
-    assert writing.response() == Failed(NOT_NUMBERS)
+    assert writing.response() == Failed(NAN_LOGITS)
 
 
-def test_an_empty_prompt_is_gone_on_from_what_begins_a_text() -> None:
+def test_an_empty_prompt_starts_from_the_prefix_token() -> None:
     [found] = answers(ours("llama"), [Generate("", {"until": [], "max_gen_toks": 9, "do_sample": False})])
     assert written(found) == ordinary(generated(plain("llama"), [BEGIN], 9))

@@ -1,1 +1,0 @@
-"""Models of vLLM, in this process."""

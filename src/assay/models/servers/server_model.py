@@ -1,0 +1,384 @@
+"""The base of all models behind servers. A subclass implements one protocol: request to body, answer to response."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from urllib.parse import urlsplit
+
+from assay.config.option import Remark, option
+from assay.config.source import digest
+from assay.errors import ConfigError, Place, Problem
+from assay.models.prices import Price, price_of
+from assay.models.protocol import Can, PermanentError, RetryableError, Samples
+from assay.models.reasoning import END, START
+from assay.models.servers.http import Http, without_user
+from assay.models.servers.secrets import hidden_texts, secret
+from assay.models.servers.usage import checked_usage
+from assay.models.tokenizer import stops_of as stops_of
+from assay.records import (
+    DEFAULT_MAX_GEN_TOKS,
+    JSON,
+    LIMITS,
+    Failed,
+    Generate,
+    Loglikelihood,
+    Message,
+    Prompt,
+    Request,
+    Response,
+    Text,
+    arguments,
+    limit_of,
+)  # fmt: skip
+
+IDENTITY_ARGUMENTS = (
+    "header",
+    "max_length",
+    "max_gen_toks",
+    "seed",
+    "reasoning",
+    "think_start_token",
+    "think_end_token",
+)
+"""Connection arguments that responses depend on: they are part of the identity."""
+NONDETERMINISTIC = "it says now this, now that"
+"""Stored instead of the reply of a model that does not repeat itself; part of identities on disk, so the text stays."""
+PROBE = "Go on with this story. The quick brown fox jumps over the lazy dog, and then"
+"""Prompt that identifies a user's server before a run: the reply distinguishes models of the same name."""
+PROBE_TOKENS = 16
+GREETING = "The quick brown fox jumps over the lazy"
+"""Prompt for a provider's own address, where a name is one model. Version 0.1 sent it everywhere, and the keys of its
+folders depend on the reply."""
+GREETING_TOKENS = 8
+RECOGNITION_ATTEMPTS = 4
+"""Number of attempts to get the stored reply before the model counts as a different one."""
+RENAMED_PARAMETERS = ("until", "do_sample", "temperature", *LIMITS)
+SEEDS = 2**31
+"""Upper bound of seeds that every server accepts."""
+STREAMED_ABOVE = 2048
+"""Generations that may be longer than this are streamed: the timeout then applies to the next chunk."""
+
+
+def _positive(value: object) -> Iterator[Remark]:
+    if isinstance(value, int | float) and value <= 0:
+        yield (), f"must be above 0, got {value}", ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """Arguments of every model behind a server. The names are lm-eval's where it has one."""
+
+    base_url: tuple[str, ...] | None = option("Address of the server; a list shares the load.", None, many=True)
+    num_concurrent: int = option("Maximum number of concurrent requests.", 32, check=_positive)
+    timeout: float = option(
+        "Timeout in seconds for a response or, if streamed, its next chunk.", 300.0, check=_positive
+    )
+    max_retries: int = option("Maximum number of attempts per request.", 8, check=_positive)
+    api_key: str | None = option("`env:NAME`, `file:PATH`, or the key.", None)
+    header: Mapping[str, str] | None = option("Additional HTTP headers.", None)
+    verify_certificate: bool = option("Verify the TLS certificate.", True)
+    ca_cert_path: str | None = option("CA certificate file for that.", None)
+    max_length: int | None = option("Context length in tokens.", None, check=_positive)
+    max_gen_toks: int | None = option(
+        "Maximum number of generated tokens if the task sets none.", None, check=_positive
+    )
+    seed: int | None = option("Sent with each request; repeats and sampled texts each derive their own from it.", None)
+    stream: bool | None = option("Stream responses; default: only long ones.", None)
+    reasoning: bool = option("The model thinks before it answers.", False)
+    think_start_token: str = option("Start of thinking.", START)
+    think_end_token: str = option("End of thinking.", END)
+    price_in: float | None = option("Price per million input tokens.", None)
+    price_out: float | None = option("Price per million output tokens.", None)
+    prices: str | None = option("File with prices per model.", None)
+
+
+class ServerModel:
+    """A model behind a server. A subclass implements `generate`, and `respond` if it can do more."""
+
+    name = "served"
+    public = ""
+    """Default address."""
+    variables: tuple[str, ...] = ()
+    """Environment variables of its key."""
+    endings: tuple[str, ...] = ()
+    """Path suffixes that lm-eval's users add to the address."""
+
+    samples: Samples = "unless greedy"
+    """When its texts are sampled: the default of a server is unknown."""
+    unsupported_connection: frozenset[str] = frozenset()
+    """Connection arguments that this protocol does not support: they are refused."""
+
+    def __init__(self, model: str, connection: Connection | None = None, **identity_fields: JSON) -> None:
+        """`identity_fields` are further arguments that responses depend on."""
+        self.connection = connection = connection or Connection()
+        self.model = model
+        self._identity_fields = {**identity_fields, **{name: getattr(connection, name) for name in IDENTITY_ARGUMENTS}}
+        self.urls, users, passwords = _addresses(connection.base_url or self.public, self.endings)
+        self.key = secret(connection.api_key, *self.variables)
+        self.max_length = connection.max_length
+        self.concurrency = connection.num_concurrent
+        self.can = Can(generate=True, loglikelihood=False, rolling=False, chat=True, samples=self.samples)
+        self.answers_repeats = False
+        self.price: Price | None = price_of(model, connection.price_in, connection.price_out, connection.prices)
+        self.attempts = connection.max_retries
+        self.thinks = connection.reasoning
+        self.remarks: dict[str, str] = {}
+        """Notes for the user, by request kind."""
+        headers = {**users, **self.headers(), **(connection.header or {})}
+        values = [*(connection.header or {}).values(), *users.values(), *(url.partition("?")[2] for url in self.urls)]
+        hidden = hidden_texts([self.key, *passwords], values)
+        verify = connection.ca_cert_path or connection.verify_certificate
+        self.http = Http(self.urls, headers, connection.timeout, connection.num_concurrent, hidden, verify)
+        self._probe = (PROBE, PROBE_TOKENS) if connection.base_url else (GREETING, GREETING_TOKENS)
+        self._reply: str | None = None
+        self._recorded: str | None = None
+
+    # implemented by a protocol
+
+    def headers(self) -> dict[str, str]:
+        """HTTP headers with the key."""
+        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
+
+    async def generate(self, request: Generate) -> Response:
+        raise NotImplementedError
+
+    async def respond(self, request: Request) -> Response:
+        """Answer any request; a protocol that can do more than generate overrides this."""
+        if isinstance(request, Generate):
+            return await self.generate(request)
+        return Failed(f"{self.name} has no log-likelihoods")
+
+    # used by the engine
+
+    @property
+    def identity(self) -> str:
+        """Fingerprint of the name, the arguments and the reply to the probe. The address is part of it only for a
+        nondeterministic model; otherwise a server that moved is the same model."""
+        if self._recorded is not None:
+            return self._recorded
+        return self._identity_with(" ".join(self.addresses) if self._reply == NONDETERMINISTIC else None, self._reply)
+
+    def _identity_with(self, address: str | None, reply: str | None) -> str:
+        """Return the identity of a model with this reply; version 0.1 always included the address."""
+        fields = sorted(
+            (name, repr(value)) for name, value in self._identity_fields.items() if value not in (None, False)
+        )
+        named = f"{self.name} {self.model}" if address is None else f"{self.name} {address} {self.model}"
+        return f"{named} {digest(f'{reply} {fields}'.encode())}"
+
+    @property
+    def addresses(self) -> list[str]:
+        """Addresses without secrets."""
+        return [url.partition("?")[0] for url in self.urls]
+
+    @property
+    def probed(self) -> dict[str, str]:
+        """The probe and the reply before the run, stored in the manifest to recognize the model on resume."""
+        return {"asked": self._probe[0], "said": self._reply or ""}
+
+    async def recognize(self, recorded: str, reply: str) -> None:
+        """Use the recorded identity if this is the model of the run although its first reply differs. `reply` is the stored
+        one; a model that does not always repeat itself is asked again."""
+        if reply == NONDETERMINISTIC:
+            if recorded == self._identity_with(" ".join(self.addresses), NONDETERMINISTIC):
+                self._recorded = recorded
+        elif recorded == self._identity_with(None, reply):
+            for _ in range(RECOGNITION_ATTEMPTS):
+                if reply in await self._replies(self.urls[:1], *self._probe):
+                    self._recorded, self._reply = recorded, NONDETERMINISTIC
+                    return
+
+    async def recognize_old(self, recorded: str) -> None:
+        """Do the same for a run of version 0.1, which stored the identity alone, with an address that may have changed."""
+        first, second = await self._replies(self.urls[:1], GREETING, GREETING_TOKENS)
+        is_stable = first == second
+        before, after = self._identity_with("\0", first if is_stable else NONDETERMINISTIC).split("\0")
+        address = recorded.removeprefix(before).removesuffix(after)
+        is_same = f"{before}{address}{after}" == recorded and (is_stable or address.split() == self.addresses)
+        is_same = is_same and all(each.startswith(("http://", "https://")) for each in address.split())
+        self._recorded = recorded if is_same else None
+
+    @property
+    def _place(self) -> str:
+        """The first address as messages show it."""
+        return self.addresses[0]
+
+    async def __aenter__(self) -> "ServerModel":
+        await self.http.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.http.__aexit__()
+
+    async def ask(self, request: Request) -> Response:
+        """The response to one request."""
+        with self._protocol_errors():
+            try:
+                found = await self.respond(request)
+            except PermanentError as refused:
+                return Failed(self.http.clean(str(refused)))
+        if isinstance(found, Failed):
+            return Failed(self.http.clean(found.reason))
+        return found if found.usage is None else found._replace(usage=checked_usage(found.usage))
+
+    async def ask_repeats(self, requests: Sequence[Request]) -> Sequence[Response]:
+        return [await self.ask(request) for request in requests]
+
+    @contextmanager
+    def _protocol_errors(self) -> Iterator[None]:
+        """Convert errors of a malformed answer to RetryableErrors, without secrets."""
+        try:
+            yield
+        except RetryableError as error:
+            error.args = (self.http.clean(str(error)),)
+            raise
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
+            what = f"the answer is not of the protocol: {type(error).__name__}: {error}"
+            raise RetryableError(self.http.clean(what)) from None
+
+    def estimate(self, request: Request) -> float:
+        """Maximum cost of a request: two bytes per token, and the whole limit generated."""
+        if self.price is None:
+            return 0.0
+        texts = arguments(request)[: 2 if isinstance(request, Loglikelihood) else 1]
+        length = sum(len(text.encode("utf-8", "replace")) for text in texts)
+        return self.price.most(length, self.max_output(request))
+
+    def max_output(self, request: Request) -> int:
+        """Maximum number of generated tokens."""
+        if not isinstance(request, Generate):
+            return 1
+        return self.limit(request.params) or self.max_length or 32_768
+
+    def cost(self, response: Response) -> float | None:
+        """Cost of a response; None if the server does not report usage."""
+        if self.price is None or isinstance(response, Failed) or response.usage is None:
+            return None
+        is_reported = response.usage.read or response.usage.written
+        return self.price.of(response.usage) if is_reported else None
+
+    async def probe(self) -> bool:
+        """Whether the server answers. Raise a ConfigError if it now serves a different model."""
+        try:
+            reply = await self._probe_reply()
+            is_other = self._reply not in (None, NONDETERMINISTIC, reply) and await self._probe_reply() != self._reply
+        except (RetryableError, PermanentError):
+            return False
+        if is_other:
+            what = f"the server at {self._place} now serves a different model; none of its responses were used"
+            raise ConfigError(
+                [
+                    Problem(
+                        Place("model"),
+                        what,
+                        "start the server with the model of this run, then run the same command to resume",
+                    )
+                ]
+            )
+        return True
+
+    async def greet(self) -> None:
+        """Fingerprint every server with two identical greedy requests; a stable reply becomes part of the model identity."""
+        reply = await self._replies(self.urls, *self._probe)
+        is_stable = all(first == second for first, second in zip(reply[::2], reply[1::2], strict=True))
+        if is_stable and len(set(reply)) > 1:
+            what = "the servers of base_url serve different models: their replies to one prompt differ"
+            raise ConfigError([Problem(Place("model_args.base_url"), what, "list servers of one model")])
+        self._reply, self._recorded = reply[0] if is_stable else NONDETERMINISTIC, None
+
+    async def _replies(self, urls: Sequence[str], prompt: str, limit: int) -> list[str]:
+        """Return the replies of servers to a prompt, two of each."""
+        whole, reply = self.http, list[str]()
+        try:
+            for url in urls:
+                self.http = replace(whole, urls=[url])
+                async with self:
+                    reply += [await self._probe_reply(prompt, limit), await self._probe_reply(prompt, limit)]
+        except PermanentError as refused:
+            fix = f"check the name {self.model!r} at {self._place}, and the key"
+            raise ConfigError([Problem(Place("model"), str(refused), fix)]) from None
+        finally:
+            self.http = whole
+        return reply
+
+    async def _probe_reply(self, prompt: str | None = None, limit: int = 0) -> str:
+        """Return the reply to a prompt, or to the probe if none is given."""
+        prompt, limit = (prompt, limit) if prompt is not None else self._probe
+        with self._protocol_errors():
+            reply = await self.generate(Generate(prompt, {"max_gen_toks": limit, "do_sample": False, "until": []}))
+        if isinstance(reply, Failed):
+            raise PermanentError(reply.reason)
+        return (reply.text or reply.reasoning or "") if isinstance(reply, Text) else str(reply)
+
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> Prompt:  # noqa: ARG002  # servers open it
+        """Return a conversation unchanged: the server has the template."""
+        return messages
+
+    def count_tokens(self, text: str) -> int | None:  # noqa: ARG002  # only the server knows
+        return None
+
+    # used by protocols
+
+    def limit(self, params: Mapping[str, object]) -> int | None:
+        """Maximum number of generated tokens; None is no limit, as reasoning needs."""
+        limit = limit_of(params) or self.connection.max_gen_toks
+        return limit if limit is not None or self.thinks else DEFAULT_MAX_GEN_TOKS
+
+    @property
+    def tags(self) -> tuple[str, str] | None:
+        """Tags around the reasoning, if the model is known to reason."""
+        return (
+            (self.connection.think_start_token, self.connection.think_end_token) if self.connection.reasoning else None
+        )
+
+    def is_streamed(self, limit: int | None) -> bool:
+        return self.connection.stream if self.connection.stream is not None else limit is None or limit > STREAMED_ABOVE
+
+
+def seed_of(request: Generate, seed: int) -> int:
+    """Return the seed to send: the argument plus the repeat; distinct for every draw of a run."""
+    drawn = int.from_bytes(blake2b(request.draw, digest_size=4).digest()) >> 1 if request.draw else 0
+    return (seed + request.repeat + drawn) % SEEDS if drawn else seed + request.repeat
+
+
+def temperature_of(params: Mapping[str, object]) -> object:
+    """Return the temperature: 0 for greedy decoding, 1 for sampling without a given temperature."""
+    if params.get("do_sample") is False:
+        return 0.0
+    return params.get("temperature", 1.0 if params.get("do_sample") else 0.0)
+
+
+def _addresses(base_url: str | Sequence[str], endings: Sequence[str]) -> tuple[list[str], dict[str, str], list[str]]:
+    """Return the addresses without suffixes and credentials, the header with the credentials, and the passwords."""
+    urls: list[str] = []
+    users: list[str] = []
+    passwords: list[str] = []
+    for address in [base_url] if isinstance(base_url, str) else base_url:
+        if address:  # LiteLLM may have none
+            _check_address(address)
+        url, user = without_user(address)
+        before, question, query = url.partition("?")
+        before = before.rstrip("/")
+        before = next((before.removesuffix(ending) for ending in endings if before.endswith(ending)), before)
+        urls.append(f"{before}{question}{query}")
+        users += [user] if user else []
+        passwords += [part for part in (urlsplit(address).password,) if part]
+    if len(set(users)) > 1 or (users and len(users) < len(urls)):
+        what = "the addresses of base_url have different credentials"
+        raise ConfigError(
+            [Problem(Place("model_args.base_url"), what, "use the same name and password in all of them")]
+        )
+    return urls, {"Authorization": users[0]} if users else {}, passwords
+
+
+def _check_address(url: str) -> None:
+    """Refuse an invalid address before a connection is tried; it is not printed, since it may contain a password."""
+    try:
+        parts = urlsplit(url)
+        is_right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # unclosed brackets, an invalid port
+        is_right = False
+    if not is_right:
+        fix = "write it like http://127.0.0.1:8000/v1, or https://…"
+        raise ConfigError([Problem(Place("model_args.base_url"), "invalid server address", fix)])
