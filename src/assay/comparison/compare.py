@@ -131,7 +131,7 @@ def _compare_pair(a: Run, b: Run, number: int, options: CompareOptions) -> Compa
 
 
 def _corrected(rows: Sequence[ComparedRow], alpha: float) -> list[ComparedRow]:
-    """The rows with each task's p corrected for how many there are, in all comparisons with the first run, and what that says."""
+    """Correct each task's p for the number of tests in all comparisons with the first run, and set the verdicts."""
     tested = [(place, row.p) for place, row in enumerate(rows) if row.kind == "task" and row.p is not None]
     corrected = dict(zip((place for place, _ in tested), holm([p for _, p in tested]), strict=True))
     with_p = [replace(row, p_holm=corrected.get(place)) for place, row in enumerate(rows)]

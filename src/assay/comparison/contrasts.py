@@ -146,7 +146,7 @@ def _with_spread(member: ComparedTask, aggregation: Aggregation, a: Any, b: Any)
 
 
 def aggregation_of(run: Run, task: str, key: ScoreKey, values: Sequence[Any]) -> Aggregation | None:
-    """How a number was made of the documents' scores: what the task says, if it gives the number that is stored."""
+    """Return the aggregation of a number: the task's, if it reproduces the stored number."""
     stored = values_of(run, task)[key]
     metrics = [each for each in run.config(task).get("metric_list") or () if isinstance(each, Mapping)]
     named = [str(each.get("aggregation")) for each in metrics if each.get("metric") == key.metric]

@@ -196,7 +196,7 @@ def _measured(
 
 
 ENDED = ("complete", "incomplete", "unknown")
-"""How a run may have ended that was asked all there was to ask; of one from elsewhere that may not be known."""
+"""The statuses of a run that sent all its requests; an imported run's may be unknown."""
 MOST = 0.01
 """The share of documents that may be lacking where nothing bounds what they could have scored."""
 ALLOW = "--allow_incomplete decides all the same"

@@ -25,7 +25,7 @@ Array = NDArray[Any]
 """Numbers, one for each sample or document."""
 PROMPT_OPTIONS = ("apply_chat_template", "system_instruction", "fewshot_as_multiturn", "fewshot_random_seed", "num_fewshot",
                   "over_length")  # fmt: skip
-"""Options of a run that change what is asked."""
+"""Options of a run that change the prompts."""
 
 
 def task_scores(run: Run, task: str) -> "TaskScores | None":
@@ -38,7 +38,7 @@ def task_scores(run: Run, task: str) -> "TaskScores | None":
 
 @dataclass(frozen=True)
 class TaskScores:
-    """The samples of one task: columns that are read when they are asked for. Of a graph, `graph` is what asks in it."""
+    """The samples of one task: columns that are read at their first use. `graph` is the definition of a graph task."""
 
     file: SampleFile
     keys: Sequence[ScoreKey]
@@ -66,10 +66,10 @@ class TaskScores:
 
     @cached_property
     def prompts(self) -> Array:
-        """A name for what was asked about each document: prompt and continuations, not how answers were drawn.
+        """A hash of each document's prompt and continuations, without sampling parameters.
 
-        Later requests of a graph hold answers to earlier ones: of those it is what the graph says that counts. A record that
-        failed on its way leaves no requests, and has no name: 0.
+        Later requests of a graph contain answers to earlier ones, so the graph's definition counts instead. A record that
+        failed has no requests, and the hash 0.
         """
 
         def name(prefix: str, prompt: str, requests: Sequence[StoredRequest]) -> int:
@@ -83,12 +83,12 @@ class TaskScores:
 
     @cached_property
     def responses(self) -> Array:
-        """A name for what was answered about each document."""
+        """A hash of each document's responses."""
         return self._named(["responses"], lambda responses: _digest(orjson.dumps(responses).decode()))
 
     @cached_property
     def contents(self) -> Array:
-        """A name for the content of each document."""
+        """A hash of each document's content."""
         return self._named(["doc"], _digest)
 
     def _named(self, columns: Sequence[str], name: Callable[..., int]) -> Array:
@@ -174,14 +174,14 @@ class PairedTask:
 
     @cached_property
     def prompts_that_differ(self) -> list[int]:
-        """The documents that were asked about in other words."""
+        """The documents with different prompts."""
         a, b = self.scores_a.prompts[self.places_a], self.scores_b.prompts[self.places_b]
         documents: list[int] = self.documents[(a != b) & (a != 0) & (b != 0)].tolist()
         return documents
 
     @cached_property
     def has_same_answers(self) -> bool:
-        """Whether every document was answered in the same words."""
+        """Whether all responses are equal."""
         return bool((self.scores_a.responses[self.places_a] == self.scores_b.responses[self.places_b]).all())
 
 
@@ -271,7 +271,7 @@ class OtherPrompts(ConfigError):
 
 
 def refuse_other_prompts(tasks: Sequence[PairedTask], a: Run, b: Run) -> None:
-    """An error that names the tasks whose documents were asked about in other words, and the settings that may be why."""
+    """Refuse tasks whose prompts differ, and name the settings that may be the cause."""
     differing = {task.name: task.prompts_that_differ for task in tasks if task.prompts_that_differ}
     if not differing:
         return

@@ -40,7 +40,7 @@ class Aim:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The variance of one document's difference between two models: of its means, and of its answers if asked once."""
+    """The variance of one document's difference between two models: of its means, and of its answers with one repeat."""
 
     documents: float
     answers: float = 0.0
@@ -85,7 +85,7 @@ def _repeats(documents: int, spread: Spread, aim: Aim) -> int | None:
 
 
 def assumed(aim: Aim) -> Spread:
-    """For a rate of which nothing is known: one half, and two models that agree as far as their correlation says."""
+    """Assume a rate of one half, and two models that agree as their correlation implies."""
     return Spread(2 * WORST * (1 - aim.correlation))
 
 
@@ -168,7 +168,7 @@ def _spread(line: PairedRow, tasks: Mapping[str, PairedTask], runs: int, aim: Ai
 
 
 def _answers(part: Part, task: PairedTask, runs: int) -> list[tuple[float, float]]:
-    """By run what the answers add to the variance of a number if each document is asked once; and how often it was asked."""
+    """Return by run how much the answers add to the variance of a number with one repeat, and the number of repeats."""
     weighted = [(task.scores_a, part.slope_a), (task.scores_b, part.slope_b)][:runs]
     answers = []
     for scores, slope in weighted:

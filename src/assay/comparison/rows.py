@@ -28,7 +28,7 @@ LONE = "the other run has no such number, or no samples of it"
 
 @dataclass(frozen=True)
 class PairedRow:
-    """A number of a task or group in both runs; without parts `reason` says why nothing is known of its spread.
+    """A number of a task or group in both runs; without parts `reason` explains why its spread is unknown.
     A lone one is in the first run alone."""
 
     kind: Literal["task", "group"]

@@ -250,7 +250,7 @@ def export(run: str | Path, to: str, target: str | Path | None = None, *, name: 
 
 
 def _goes_anywhere(exporter: Callable[..., Any]) -> bool:
-    """Whether an exporter says that its target may be None."""
+    """Whether the target of an exporter may be None."""
     parameters = list(read_signature(exporter).parameters.values())
     return len(parameters) > 1 and type(None) in get_args(parameters[1].annotation)
 

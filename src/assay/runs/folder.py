@@ -41,7 +41,7 @@ MANIFEST, RESULTS, SAMPLES = "manifest.json", "results.json", "samples"
 
 
 class RunError(AssayError):
-    """A run's folder cannot be used as asked."""
+    """A run's folder cannot be used."""
 
 
 class NoRun(RunError):

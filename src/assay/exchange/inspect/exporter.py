@@ -204,7 +204,7 @@ THIN = 1000
 
 
 def epochs(record: SampleRecord, spec: JSONObject) -> Iterator[JSONDict]:
-    """The sample, once for each time it was asked about."""
+    """Yield the sample once for each epoch."""
     sample = record.sample
     prompt = str(arguments(sample.requests[0])[0]) if sample.requests else ""
     table = _table(record)
@@ -269,7 +269,7 @@ def _text(value: JSON) -> str:
 
 
 def _table(record: SampleRecord) -> list[JSONDict]:
-    """The log-likelihood of every continuation, where those were asked for."""
+    """Return the log-likelihood of every continuation, if there are any."""
     requests = record.sample.requests[:: record.repeats]
     if not requests or len(requests) != len(record.responses) or not isinstance(requests[0], Loglikelihood):
         return []

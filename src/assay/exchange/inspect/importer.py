@@ -49,7 +49,7 @@ def from_inspect(path: Path) -> ImportedRun:
 
 
 def _expected(about: JSONObject) -> int:
-    """Count the samples to be asked, by the ids listed in the log, else by the data set and the limit."""
+    """Count the expected samples, by the ids listed in the log, else by the data set and the limit."""
     dataset, config = about.get("dataset") or {}, about.get("config") or {}
     size, limit = dataset.get("samples"), config.get("limit")
     if not isinstance(size, int) or dataset.get("sample_ids") or config.get("sample_id"):

@@ -219,7 +219,7 @@ def _prompts(arrays: Arrays, _: ArrowTable) -> list[str]:
 
 
 def _responses(arrays: Arrays, _: ArrowTable) -> list[list[list[JSON]]]:
-    """By request what was answered. Of a sample that failed answers are not kept."""
+    """Return the responses by request. A failed sample has none."""
     nested: list[list[list[Any]]] = _lists(arrays["responses"], lambda inner: _lists(inner, _said))
     return [[] if responses and _are_not_stored(responses) else responses for responses in nested]
 

@@ -35,8 +35,8 @@ from assay.writable import written
 
 
 def request_arrays(rows: Sequence[RequestColumns], requests: Array | None = None) -> dict[str, Array]:
-    """Columns of what was asked and answered; `requests`, where that column is built. Beginnings that many prompts share are
-    stored once."""
+    """Build the columns of requests and responses; `requests` is that column, if it is built already. Prefixes that prompts
+    share are stored once."""
     import pyarrow as pa
 
     columns: dict[str, Sequence[Any]] = dict(
@@ -57,8 +57,8 @@ def request_arrays(rows: Sequence[RequestColumns], requests: Array | None = None
 
 
 def score_arrays(rows: Sequence[ScoreColumns]) -> tuple[dict[str, Array], list[str]]:
-    """Columns of what a scoring made of samples, behind the others those of scores that are numbers; and the names of all rows
-    of scores, in their order."""
+    """Build the columns of answers and scores, with numeric scores last; returns also the names of all rows of scores, in
+    their order."""
     answers, scores, failed, failures, audit = _turned(rows, len(ScoreColumns._fields))
     kinds = dict.fromkeys(map(tuple, scores))  # of most tasks one
     names = dict.fromkeys(name for kind in kinds for name in kind)
@@ -142,7 +142,7 @@ def as_json(value: JSON) -> str:
     """A value as JSON; what JSON has no word for, as text."""
     try:
         return orjson.dumps(value).decode()
-    except TypeError:  # keys that are numbers, values that are arrays: allowed, and slower for all if always asked for
+    except TypeError:  # keys that are numbers, values that are arrays: allowed, and slower for all if always enabled
         return _odd_json(value)
 
 
