@@ -176,7 +176,7 @@ def test_shards_that_are_not_one_run_are_refused_with_the_reason(tasks: Path, ou
     with pytest.raises(AssayError, match=r"is a shard of another run than .*num_fewshot: null there, 0 here"):
         merge(into, [first, few, third])
     (third / "results.json").unlink()
-    with pytest.raises(AssayError, match="shard 3/3 has not come to its end"):
+    with pytest.raises(AssayError, match="shard 3/3 has not finished"):
         merge(into, [first, second, third])
     with pytest.raises(AssayError, match="holds no run"):
         merge(into, [output.with_name("nowhere")])

@@ -175,7 +175,7 @@ def _fault(part: StoredRun, shard: Shard | None, first: StoredRun | None) -> tup
         return "is a whole run, no shard", "name folders of runs with --shard I/N"
     account = part.results.get("assay", {})
     if "finished" not in part.manifest or not account or part.absent:
-        return f"shard {shard.number}/{shard.of} has not come to its end", "give its command again: it goes on"
+        return f"shard {shard.number}/{shard.of} has not finished", "give its command again: it goes on"
     if account.get("ended"):
         return f"shard {shard.number}/{shard.of} ended early: {account['ended']}", "give its command again: it goes on"
     if first is None:
