@@ -32,7 +32,7 @@ def task_scores(run: Run, task: str) -> "TaskScores | None":
     """The samples of a task; None where they are not there."""
     file = run.sample_file(task)
     graph = run.config(task).get("graph_config")
-    graph_text = orjson.dumps(_asked_by(graph), option=orjson.OPT_SORT_KEYS).decode() if graph else ""
+    graph_text = orjson.dumps(_graph_definition(graph), option=orjson.OPT_SORT_KEYS).decode() if graph else ""
     return TaskScores(file, list(values(run, task)), graph_text) if file is not None else None
 
 
@@ -150,7 +150,7 @@ class ScoreColumn(NamedTuple):
         return selected.tolist() if selected.dtype == object else selected
 
     @property
-    def there(self) -> Any:
+    def present_values(self) -> Any:
         """The values that there are."""
         return self.at(self.present)
 
@@ -317,15 +317,15 @@ def model_of(run: Run) -> str:
     return f"{name} ({listed})" if listed else name
 
 
-def _asked_by(graph: JSON, key: str = "") -> JSON:
+def _graph_definition(graph: JSON, key: str = "") -> JSON:
     """Return a graph's definition without its models and sampling parameters."""
     if isinstance(graph, list):
-        return [_asked_by(each, key) for each in graph]
+        return [_graph_definition(each, key) for each in graph]
     if not isinstance(graph, Mapping):
         return graph
     if key == "models":  # by label
-        return {label: _asked_by(each, "model") for label, each in graph.items()}
-    return {name: _asked_by(each, name) for name, each in graph.items() if key != "model" or name not in DRAWN}
+        return {label: _graph_definition(each, "model") for label, each in graph.items()}
+    return {name: _graph_definition(each, name) for name, each in graph.items() if key != "model" or name not in DRAWN}
 
 
 def _digest(text: str) -> int:

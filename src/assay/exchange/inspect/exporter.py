@@ -209,7 +209,7 @@ def epochs(record: SampleRecord, spec: JSONObject) -> Iterator[JSONDict]:
     prompt = str(arguments(sample.requests[0])[0]) if sample.requests else ""
     table = _table(record)
     for epoch in range(record.repeats):
-        said = _said_text(record, epoch, table)
+        said = _output_text(record, epoch, table)
         made: dict[str, Any] = {
             "id": sample.doc_id,
             "epoch": epoch + 1,
@@ -280,7 +280,7 @@ def _table(record: SampleRecord) -> list[JSONDict]:
     ]
 
 
-def _said_text(record: SampleRecord, epoch: int, table: Sequence[JSONObject]) -> str | None:
+def _output_text(record: SampleRecord, epoch: int, table: Sequence[JSONObject]) -> str | None:
     """Return the model's text, or the continuation it found the likeliest."""
     if table:
         return str(
