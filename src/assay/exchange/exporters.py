@@ -13,7 +13,7 @@ from assay.exchange.inspect.exporter import export_inspect
 from assay.exchange.lm_eval import export_lm_eval
 from assay.records import arguments
 from assay.registry import Table, must_be_callable, read_signature, refused
-from assay.runs.atomic import replace_file
+from assay.runs.files import replace_file
 from assay.runs.folder import MANIFEST, RESULTS
 from assay.runs.redaction import redacted
 from assay.runs.run import Run, finished_run

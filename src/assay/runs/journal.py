@@ -23,8 +23,8 @@ import orjson
 
 from assay.errors import AssayError, Place, Problem
 from assay.records import MOST_TOKENS, Failed, Likelihood, Response, Text, Usage
-from assay.runs.atomic import replace_file, sync_folder
 from assay.runs.compression import has_frames, read_frames, write_frames
+from assay.runs.files import replace_file, sync_folder
 from assay.runs.validation import FORMAT, JSON, JSONObject, newer_format
 
 NAME = "responses.jsonl"

@@ -18,7 +18,7 @@ import orjson
 from assay.config.row_names import repeats_name, row_name
 from assay.config.source import digest
 from assay.records import Generate, Loglikelihood, Prompt, Request, Rolling, ScoreKey, messages_to_plain, prompt_text
-from assay.runs.atomic import replace_file
+from assay.runs.files import replace_file
 from assay.runs.redaction import written_arguments
 from assay.runs.samples.encode import as_json, likelihood_requests, request_arrays, request_lists, score_arrays
 from assay.runs.samples.records import (
