@@ -385,7 +385,7 @@ def test_a_run_that_has_not_ended_is_refused(tmp_path: Path) -> None:
     first, second = two_runs(tmp_path, A, B)
     (second / "results.json").unlink()
     edit(second / "manifest.json", status="running")
-    with pytest.raises(AssayError, match=r"has not come to its end \(status: running\)"):
+    with pytest.raises(AssayError, match=r"has not finished \(status: running\)"):
         compare([first, second])
 
 

@@ -102,7 +102,7 @@ def test_a_gate_without_a_name_means_what_stands_at_the_top(tmp_path: Path) -> N
         ("x > much", "invalid gate"),
         ("x > -1%", "does not say of what it is a percentage"),
         ("xx > -1pp", "no shared metric named 'xx' — did you mean 'x'?"),
-        ("tt/x > -1pp", "no shared task or group with 'x' is called 'tt' — did you mean 't'?"),
+        ("tt/x > -1pp", "no shared task or group with 'x' named 'tt' — did you mean 't'?"),
         ("x,strict > -1pp", "no shared metric named 'x,strict'"),
     ],
 )

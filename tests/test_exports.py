@@ -175,7 +175,7 @@ def test_what_cannot_be_exported_is_told(tasks: Path, output: Path, tmp_path: Pa
     with pytest.raises(AssayError, match="needs a folder"):
         export(output, "inspect")
     (output / "results.json").unlink()
-    with pytest.raises(AssayError, match="has not come to its end"):
+    with pytest.raises(AssayError, match="has not finished"):
         export(output, "parquet", tmp_path / "out")
 
 

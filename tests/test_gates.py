@@ -137,7 +137,7 @@ def test_a_run_that_is_begun_again_is_refused_and_one_that_was_stopped_passes_no
     assert decided(found) == {"t": "inconclusive"}
     assert any("the run is stopped" in note for note in found.notes)
     edit(runs[1] / "manifest.json", status="running")
-    with pytest.raises(AssayError, match=r"has not come to its end \(status: running\)"):
+    with pytest.raises(AssayError, match=r"has not finished \(status: running\)"):
         compare(runs, gates=["x > -2pp"])
 
 

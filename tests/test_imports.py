@@ -310,7 +310,7 @@ def test_what_cannot_be_imported_is_told(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     wrong = {
         "x.eval": "is not an Inspect log",
-        "going.eval": "has not come to its end",
+        "going.eval": "has not finished",
         "other.eval": "is not an Inspect log",
         "empty": "there is nothing to import",
         "nowhere": "no such file or folder",

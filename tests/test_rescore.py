@@ -343,7 +343,7 @@ def test_a_damaged_samples_file_is_told_with_its_line(tmp_path: Path, synthetic:
     [source] = (HERE / "logged/synth_wino").glob("samples_*")
     lines = source.read_text().splitlines()
     (tmp_path / "samples_synth_wino.jsonl").write_text("\n".join([lines[0], lines[1][:40]]))
-    with pytest.raises(AssayError, match=r"samples_synth_wino.jsonl:2:1: is no JSON"):
+    with pytest.raises(AssayError, match=r"samples_synth_wino.jsonl:2:1: invalid JSON"):
         score(
             [tmp_path / "samples_synth_wino.jsonl"], ScoreOptions(include_path=[str(synthetic)], include_defaults=False)
         )

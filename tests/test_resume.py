@@ -166,7 +166,7 @@ def test_damaged_lines_are_counted_and_asked_again(tasks: Path, output: Path, ca
     asked = Asked()
     run(asked, tasks, output)
     assert len(asked.calls) == 2
-    assert "responses.jsonl: 2 damaged lines were ignored; requests without an answer are asked again" in caplog.text
+    assert "responses.jsonl: 2 damaged lines were ignored; requests without an answer are sent again" in caplog.text
     assert manifest(output)["damaged_lines"] == 2
     assert differing(output, before) == ["responses.jsonl"]  # the damaged lines are still there
 

@@ -128,7 +128,7 @@ def test_a_run_in_progress_says_how_far_it_is_and_has_not_finished(tmp_path: Pat
     (folder / "run.lock").write_text(json.dumps(lock))
     run = Run.open(folder)
     assert (run.status, run.done, run.has_finished) == ("running", {"a": 3}, False)
-    with pytest.raises(RunError, match="has not come to its end"):
+    with pytest.raises(RunError, match="has not finished"):
         run.finished()
 
 

@@ -122,7 +122,7 @@ def _compare_pair(a: Run, b: Run, number: int, options: CompareOptions) -> Compa
     evidence = GateEvidence(gated, tasks, (a, b), number, options.level, options.incomplete)
     return Comparison(
         runs=(),
-        rows=[compared_row(line, number, options.level, options.power) for line in paired],
+        rows=[compared_row(row, number, options.level, options.power) for row in paired],
         attributions=[attribute(a, b, tasks, number)],
         flips=flips_of(tasks, paired, number, options.flips) if options.flips else (),
         verdicts=[each for gate in options.gates for each in decide(gate, evidence)],
@@ -131,7 +131,7 @@ def _compare_pair(a: Run, b: Run, number: int, options: CompareOptions) -> Compa
 
 
 def _corrected(rows: Sequence[ComparedRow], alpha: float) -> list[ComparedRow]:
-    """The rows with each task's p corrected for how many there are, in all comparisons with the first run, and what that says."""
+    """Correct each task's p for the number of tests in all comparisons with the first run, and set the verdicts."""
     tested = [(place, row.p) for place, row in enumerate(rows) if row.kind == "task" and row.p is not None]
     corrected = dict(zip((place for place, _ in tested), holm([p for _, p in tested]), strict=True))
     with_p = [replace(row, p_holm=corrected.get(place)) for place, row in enumerate(rows)]
@@ -159,21 +159,21 @@ def _endings(runs: Sequence[Run]) -> list[str]:
 COLUMNS = ("prompt", "answers", "target", "gold", "choices")
 
 
-def flips_of(tasks: Sequence[PairedTask], lines: Sequence[PairedRow], run: int, most: int) -> list[Flip]:
+def flips_of(tasks: Sequence[PairedTask], rows: Sequence[PairedRow], run: int, most: int) -> list[Flip]:
     """Of each task the documents whose first number changed: those that became worse first, the largest changes first."""
     by_name = {task.name: task for task in tasks}
     flips: list[Flip] = []
     done: set[str] = set()
-    for line in lines:
-        if line.kind == "task" and line.name not in done and line.parts:
-            [part] = line.parts
+    for row in rows:
+        if row.kind == "task" and row.name not in done and row.parts:
+            [part] = row.parts
             if part.member.scores_a is not None:
-                done.add(line.name)
-                flips += _of_line(by_name[line.name], line, part.member, run, most)
+                done.add(row.name)
+                flips += _flips_of_row(by_name[row.name], row, part.member, run, most)
     return flips
 
 
-def _of_line(task: PairedTask, line: PairedRow, member: ComparedTask, run: int, most: int) -> list[Flip]:
+def _flips_of_row(task: PairedTask, line: PairedRow, member: ComparedTask, run: int, most: int) -> list[Flip]:
     change = member.scores_b - member.scores_a
     worse = change if line.better is False else -change
     order = np.lexsort((member.documents, -np.abs(change)))

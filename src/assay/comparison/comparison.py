@@ -28,9 +28,9 @@ class ComparedRun:
 class ComparedRow:
     """One number of a task or group in the first run (a) and in another (b), on the documents that both have.
 
-    `run` is the number of the other one among the runs. `difference` is b less a; where it has no interval or p, `reason`
-    says why. A win is a document that b does better, whichever way is better. `mde` is the least true difference that would
-    be found with the power asked for. `only_a` and `only_b` documents were scored in one run alone.
+    `run` is the number of the other one among the runs. `difference` is b minus a; `reason` explains a missing
+    interval or p. A win is a document that b does better, in the metric's direction. `mde` is the least true difference
+    that is detected with the requested power. `only_a` and `only_b` documents were scored in one run alone.
     """
 
     kind: Literal["task", "group"]

@@ -100,14 +100,14 @@ def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: 
         missed=len(column_a.present) + len(column_b.present) - len(task.places_a) - len(a),
     )
     if task_difference.missed and task_difference.is_rate:
-        sums = [float(np.sum(each)) for each in (column_a.there, a, column_b.there, b)]
+        sums = [float(np.sum(each)) for each in (column_a.present_values, a, column_b.present_values, b)]
         task_difference = replace(task_difference, missed_a=sums[0] - sums[1], missed_b=sums[2] - sums[3])
     return _with_spread(task_difference, aggregation, a, b)
 
 
 def _shared_aggregation(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run]) -> Aggregation | str:
     """How both runs make a number of the documents' scores; or why that is not known."""
-    mine, others = task.scores_a.values[key].there, task.scores_b.values[key].there
+    mine, others = task.scores_a.values[key].present_values, task.scores_b.values[key].present_values
     if not len(mine):
         return "it is computed over all documents together, so no document has a score for it: look at the rows that have one"
     aggregation = aggregation_of(runs[0], task.name, key, mine)
@@ -146,7 +146,7 @@ def _with_spread(member: ComparedTask, aggregation: Aggregation, a: Any, b: Any)
 
 
 def aggregation_of(run: Run, task: str, key: ScoreKey, values: Sequence[Any]) -> Aggregation | None:
-    """How a number was made of the documents' scores: what the task says, if it gives the number that is stored."""
+    """Return the aggregation of a number: the task's, if it reproduces the stored number."""
     stored = values_of(run, task)[key]
     metrics = [each for each in run.config(task).get("metric_list") or () if isinstance(each, Mapping)]
     named = [str(each.get("aggregation")) for each in metrics if each.get("metric") == key.metric]

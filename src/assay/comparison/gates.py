@@ -80,48 +80,48 @@ def parse_gate(written: str) -> Gate:
 class GateEvidence:
     """The input of a gate: the numbers of two runs, the second being the `number`-th of all, and the level."""
 
-    lines: Sequence[PairedRow]
+    rows: Sequence[PairedRow]
     tasks: Sequence[PairedTask]
     runs: tuple[Run, Run]
     number: int
     level: float
     allow_incomplete: bool = False
 
-    def has_same_answers(self, line: PairedRow) -> bool:
+    def has_same_answers(self, row: PairedRow) -> bool:
         """Whether all documents that a number comes from were answered in the same words."""
-        tasks = {part.member.task for part in line.parts}
+        tasks = {part.member.task for part in row.parts}
         return all(task.has_same_answers for task in self.tasks if task.name in tasks)
 
 
 def decide(gate: Gate, evidence: GateEvidence) -> list[GateVerdict]:
     """Decide a gate for each row that it selects. A row that only the first run has is undecided: a run that lacks
     a task or a group passes no gate."""
-    return [_verdict(gate, line, evidence) for line in _meant(gate, evidence.lines, evidence.runs[0])]
+    return [_verdict(gate, row, evidence) for row in _selected(gate, evidence.rows, evidence.runs[0])]
 
 
-def _meant(gate: Gate, lines: Sequence[PairedRow], run: Run) -> list[PairedRow]:
+def _selected(gate: Gate, rows: Sequence[PairedRow], run: Run) -> list[PairedRow]:
     """The rows that both runs have, and those of the first that the other lacks."""
-    of_metric = [line for line in lines if line.key.metric == gate.metric and gate.filter in (None, line.key.filter)]
+    of_metric = [row for row in rows if row.key.metric == gate.metric and gate.filter in (None, row.key.filter)]
     if not of_metric:
-        known = {line.key.metric for line in lines}
+        known = {row.key.metric for row in rows}
         wrong = gate.metric if gate.metric not in known else row_name(ScoreKey(gate.metric, str(gate.filter)))
-        fix = did_you_mean(wrong, known if gate.metric not in known else {row_name(line.key) for line in lines})
+        fix = did_you_mean(wrong, known if gate.metric not in known else {row_name(row.key) for row in rows})
         raise ConfigError([Problem(Place("--gate"), f"no shared metric named {wrong!r}", fix)])
     if gate.name is None:
-        shared = _at_the_top([line for line in of_metric if not line.is_lone], run)
-        return [*shared, *(line for line in _at_the_top(of_metric, run) if line.is_lone)]
-    matching = [line for line in of_metric if line.name == gate.name or fnmatchcase(line.name, gate.name)]
+        shared = _top_level([row for row in of_metric if not row.is_lone], run)
+        return [*shared, *(row for row in _top_level(of_metric, run) if row.is_lone)]
+    matching = [row for row in of_metric if row.name == gate.name or fnmatchcase(row.name, gate.name)]
     if not matching:
-        names = {line.name for line in of_metric}
+        names = {row.name for row in of_metric}
         what = f"no shared task or group with {gate.metric!r} named {gate.name!r}"
         raise ConfigError([Problem(Place("--gate"), what, did_you_mean(gate.name, names))])
     return matching
 
 
-def _at_the_top(lines: Sequence[PairedRow], run: Run) -> list[PairedRow]:
+def _top_level(rows: Sequence[PairedRow], run: Run) -> list[PairedRow]:
     """Return the rows that are below no other row of the metric: the headline."""
     tree = run.members
-    names = {line.name for line in lines}
+    names = {row.name for row in rows}
     under: set[str] = set()
     waiting = [member for name in names for member in tree.get(name, ())]
     while waiting:
@@ -129,24 +129,24 @@ def _at_the_top(lines: Sequence[PairedRow], run: Run) -> list[PairedRow]:
         if name not in under:
             under.add(name)
             waiting += tree.get(name, ())
-    return [line for line in lines if line.name not in under]
+    return [row for row in rows if row.name not in under]
 
 
-def _verdict(gate: Gate, line: PairedRow, evidence: GateEvidence) -> GateVerdict:
-    measured = _measured(gate, line, evidence)
+def _verdict(gate: Gate, row: PairedRow, evidence: GateEvidence) -> GateVerdict:
+    measured = _measured(gate, row, evidence)
     decided: tuple[Decision, float | None]
     if isinstance(measured, str):
         difference, decided, reason = None, ("inconclusive", None), measured
     else:
         difference, ends, reason = measured
         decided = _decided(gate, ends) if ends is not None else ("inconclusive", None)
-        if ends is None and evidence.has_same_answers(line):
+        if ends is None and evidence.has_same_answers(row):
             decided, reason = ("pass" if gate.lets(difference) else "fail", None), "all answers are the same"
     decision, bound = decided
     return GateVerdict(
         gate.written,
-        line.name,
-        *line.key,
+        row.name,
+        *row.key,
         evidence.number,
         decision,
         difference,
@@ -166,53 +166,53 @@ def _decided(gate: Gate, ends: tuple[float, float]) -> tuple[Decision, float]:
 
 
 def _measured(
-    gate: Gate, line: PairedRow, evidence: GateEvidence
+    gate: Gate, row: PairedRow, evidence: GateEvidence
 ) -> tuple[float, tuple[float, float] | None, str] | str:
     """The difference in the gate's units with its one-sided bounds; or why it cannot be decided."""
-    if line.a is None or line.b is None:
-        return line.reason or "there is no number"
+    if row.a is None or row.b is None:
+        return row.reason or "there is no number"
     scale = 1 + gate.threshold if gate.relative else 1.0
-    if gate.relative and line.a <= 0:
+    if gate.relative and row.a <= 0:
         return "a difference relative to 0 or less means nothing"
-    contrast: Contrast | None = line.contrast(scale)
+    contrast: Contrast | None = row.contrast(scale)
     if contrast is None:
-        return line.reason or "its spread is known for absolute differences only"
-    open_because = "" if evidence.allow_incomplete else why_open(line, evidence.runs)
+        return row.reason or "its spread is known for absolute differences only"
+    open_because = "" if evidence.allow_incomplete else why_undecided(row, evidence.runs)
     if open_because:
         return open_because
     ends, reason = interval(contrast, 2 * evidence.level - 1), ""
-    missed = 0 if evidence.allow_incomplete else sum(part.member.missed for part in line.parts)
+    missed = 0 if evidence.allow_incomplete else sum(part.member.missed for part in row.parts)
     if ends is None:
         reason = "all documents differ alike"
     elif missed:
-        less, more = moved(line.parts, scale)
+        less, more = moved(row.parts, scale)
         ends = ends[0] + less, ends[1] + more
         reason = f"with the {missed} documents not scored in both runs at their worst"
     if not gate.relative:
         return contrast.difference, ends, reason
     shift = gate.threshold
-    bounds = (ends[0] / line.a + shift, ends[1] / line.a + shift) if ends is not None else None
-    return contrast.difference / line.a + shift, bounds, reason
+    bounds = (ends[0] / row.a + shift, ends[1] / row.a + shift) if ends is not None else None
+    return contrast.difference / row.a + shift, bounds, reason
 
 
 ENDED = ("complete", "incomplete", "unknown")
-"""How a run may have ended that was asked all there was to ask; of one from elsewhere that may not be known."""
+"""The statuses of a run that sent all its requests; an imported run's may be unknown."""
 MOST = 0.01
 """The share of documents that may be lacking where nothing bounds what they could have scored."""
 ALLOW = "--allow_incomplete decides all the same"
 
 
-def why_open(line: PairedRow, runs: Sequence[Run]) -> str:
+def why_undecided(row: PairedRow, runs: Sequence[Run]) -> str:
     """Explain why a gate cannot be decided on this row, regardless of its documents; empty where it can."""
     for run in runs:
         if run.status not in ENDED:
             return f"the run {run.path.name} is {run.status}; {ALLOW}"
-        if line.kind == "group":
-            not_run = run.extras.get("groups", {}).get(line.name, {}).get("not_run", ())
-            broken = run.extras.get("broken", {}).keys() & below(run, line.name, {line.name}) | {*not_run}
+        if row.kind == "group":
+            not_run = run.extras.get("groups", {}).get(row.name, {}).get("not_run", ())
+            broken = run.extras.get("broken", {}).keys() & below(run, row.name, {row.name}) | {*not_run}
             if broken:
                 return f"not run in {run.path.name}: {some(sorted(broken))}; {ALLOW}"
-    for member in (part.member for part in line.parts):
+    for member in (part.member for part in row.parts):
         lacking = max(_not_asked(run, member.task) for run in runs)
         if lacking:
             return f"{member.task}: {lacking} documents were not asked; {ALLOW}"

@@ -25,20 +25,20 @@ Array = NDArray[Any]
 """Numbers, one for each sample or document."""
 PROMPT_OPTIONS = ("apply_chat_template", "system_instruction", "fewshot_as_multiturn", "fewshot_random_seed", "num_fewshot",
                   "over_length")  # fmt: skip
-"""Options of a run that change what is asked."""
+"""Options of a run that change the prompts."""
 
 
 def task_scores(run: Run, task: str) -> "TaskScores | None":
     """The samples of a task; None where they are not there."""
     file = run.sample_file(task)
     graph = run.config(task).get("graph_config")
-    graph_text = orjson.dumps(_asked_by(graph), option=orjson.OPT_SORT_KEYS).decode() if graph else ""
+    graph_text = orjson.dumps(_graph_definition(graph), option=orjson.OPT_SORT_KEYS).decode() if graph else ""
     return TaskScores(file, list(values(run, task)), graph_text) if file is not None else None
 
 
 @dataclass(frozen=True)
 class TaskScores:
-    """The samples of one task: columns that are read when they are asked for. Of a graph, `graph` is what asks in it."""
+    """The samples of one task: columns that are read at their first use. `graph` is the definition of a graph task."""
 
     file: SampleFile
     keys: Sequence[ScoreKey]
@@ -66,10 +66,10 @@ class TaskScores:
 
     @cached_property
     def prompts(self) -> Array:
-        """A name for what was asked about each document: prompt and continuations, not how answers were drawn.
+        """A hash of each document's prompt and continuations, without sampling parameters.
 
-        Later requests of a graph hold answers to earlier ones: of those it is what the graph says that counts. A record that
-        failed on its way leaves no requests, and has no name: 0.
+        Later requests of a graph contain answers to earlier ones, so the graph's definition counts instead. A record that
+        failed has no requests, and the hash 0.
         """
 
         def name(prefix: str, prompt: str, requests: Sequence[StoredRequest]) -> int:
@@ -83,12 +83,12 @@ class TaskScores:
 
     @cached_property
     def responses(self) -> Array:
-        """A name for what was answered about each document."""
+        """A hash of each document's responses."""
         return self._named(["responses"], lambda responses: _digest(orjson.dumps(responses).decode()))
 
     @cached_property
     def contents(self) -> Array:
-        """A name for the content of each document."""
+        """A hash of each document's content."""
         return self._named(["doc"], _digest)
 
     def _named(self, columns: Sequence[str], name: Callable[..., int]) -> Array:
@@ -150,7 +150,7 @@ class ScoreColumn(NamedTuple):
         return selected.tolist() if selected.dtype == object else selected
 
     @property
-    def there(self) -> Any:
+    def present_values(self) -> Any:
         """The values that there are."""
         return self.at(self.present)
 
@@ -174,14 +174,14 @@ class PairedTask:
 
     @cached_property
     def prompts_that_differ(self) -> list[int]:
-        """The documents that were asked about in other words."""
+        """The documents with different prompts."""
         a, b = self.scores_a.prompts[self.places_a], self.scores_b.prompts[self.places_b]
         documents: list[int] = self.documents[(a != b) & (a != 0) & (b != 0)].tolist()
         return documents
 
     @cached_property
     def has_same_answers(self) -> bool:
-        """Whether every document was answered in the same words."""
+        """Whether all responses are equal."""
         return bool((self.scores_a.responses[self.places_a] == self.scores_b.responses[self.places_b]).all())
 
 
@@ -271,7 +271,7 @@ class OtherPrompts(ConfigError):
 
 
 def refuse_other_prompts(tasks: Sequence[PairedTask], a: Run, b: Run) -> None:
-    """An error that names the tasks whose documents were asked about in other words, and the settings that may be why."""
+    """Refuse tasks whose prompts differ, and name the settings that may be the cause."""
     differing = {task.name: task.prompts_that_differ for task in tasks if task.prompts_that_differ}
     if not differing:
         return
@@ -317,15 +317,15 @@ def model_of(run: Run) -> str:
     return f"{name} ({listed})" if listed else name
 
 
-def _asked_by(graph: JSON, key: str = "") -> JSON:
+def _graph_definition(graph: JSON, key: str = "") -> JSON:
     """Return a graph's definition without its models and sampling parameters."""
     if isinstance(graph, list):
-        return [_asked_by(each, key) for each in graph]
+        return [_graph_definition(each, key) for each in graph]
     if not isinstance(graph, Mapping):
         return graph
     if key == "models":  # by label
-        return {label: _asked_by(each, "model") for label, each in graph.items()}
-    return {name: _asked_by(each, name) for name, each in graph.items() if key != "model" or name not in DRAWN}
+        return {label: _graph_definition(each, "model") for label, each in graph.items()}
+    return {name: _graph_definition(each, name) for name, each in graph.items() if key != "model" or name not in DRAWN}
 
 
 def _digest(text: str) -> int:

@@ -40,7 +40,7 @@ class Aim:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The variance of one document's difference between two models: of its means, and of its answers if asked once."""
+    """The variance of one document's difference between two models: of its means, and of its answers with one repeat."""
 
     documents: float
     answers: float = 0.0
@@ -85,7 +85,7 @@ def _repeats(documents: int, spread: Spread, aim: Aim) -> int | None:
 
 
 def assumed(aim: Aim) -> Spread:
-    """For a rate of which nothing is known: one half, and two models that agree as far as their correlation says."""
+    """Assume a rate of one half, and two models that agree as their correlation implies."""
     return Spread(2 * WORST * (1 - aim.correlation))
 
 
@@ -138,10 +138,10 @@ def planned_from_runs(runs: Sequence[Run], names: Sequence[str], metric: str | N
     plans = []
     for name in names:
         rows = [key for key in values(runs[0], name) if metric is None or metric in spellings(key)]
-        line = next((each for each in every if rows and (each.name, each.key) == (name, rows[0])), None)
-        known_spread = _spread(line, tasks, len(runs), aim) if line is not None else None
-        if line is not None and known_spread is not None:
-            plans.append(plan(name, line.key.metric, known_spread[1], known_spread[0], aim))
+        row = next((each for each in every if rows and (each.name, each.key) == (name, rows[0])), None)
+        known_spread = _spread(row, tasks, len(runs), aim) if row is not None else None
+        if row is not None and known_spread is not None:
+            plans.append(plan(name, row.key.metric, known_spread[1], known_spread[0], aim))
     return plans
 
 
@@ -151,9 +151,9 @@ def _below(run: Run, names: Sequence[str]) -> set[str]:
     return {*names, *(task for part in parts for task, _ in part)}
 
 
-def _spread(line: PairedRow, tasks: Mapping[str, PairedTask], runs: int, aim: Aim) -> tuple[Spread, int] | None:
+def _spread(row: PairedRow, tasks: Mapping[str, PairedTask], runs: int, aim: Aim) -> tuple[Spread, int] | None:
     """The spread of a document's difference, and how many documents there are; None where it is not known."""
-    contrast = line.contrast(1.0 if runs == 2 else 0.0)
+    contrast = row.contrast(1.0 if runs == 2 else 0.0)
     if contrast is None:
         return None
     if runs == 1:
@@ -161,14 +161,14 @@ def _spread(line: PairedRow, tasks: Mapping[str, PairedTask], runs: int, aim: Ai
             contrast, unit=contrast.unit / 2
         )  # right or wrong differ by half as much as one more and one less
     n, whole = contrast.documents, 2.0 if runs == 1 else 1.0
-    answers = [_answers(part, tasks[part.member.task], runs) for part in line.parts]
+    answers = [_answers(part, tasks[part.member.task], runs) for part in row.parts]
     chance = sum(within / repeats for pairs in answers for within, repeats in pairs)
     between = max(0.0, smoothed(contrast)[1] ** 2 - chance) * (1.0 if runs == 2 else 2 * (1 - aim.correlation))
     return Spread(n * between, n * whole * sum(within for pairs in answers for within, _ in pairs)), n
 
 
 def _answers(part: Part, task: PairedTask, runs: int) -> list[tuple[float, float]]:
-    """By run what the answers add to the variance of a number if each document is asked once; and how often it was asked."""
+    """Return by run how much the answers add to the variance of a number with one repeat, and the number of repeats."""
     weighted = [(task.scores_a, part.slope_a), (task.scores_b, part.slope_b)][:runs]
     answers = []
     for scores, slope in weighted:

@@ -28,7 +28,7 @@ LONE = "the other run has no such number, or no samples of it"
 
 @dataclass(frozen=True)
 class PairedRow:
-    """A number of a task or group in both runs; without parts `reason` says why nothing is known of its spread.
+    """A number of a task or group in both runs; without parts `reason` explains why its spread is unknown.
     A lone one is in the first run alone."""
 
     kind: Literal["task", "group"]
@@ -106,7 +106,7 @@ def paired_rows(runs: Runs, known: Known, notes: list[str]) -> list[PairedRow]:
 
 def lone_rows(run: Run, shared: Sequence[PairedRow]) -> list[PairedRow]:
     """Return the rows of the first run that the other lacks: they cannot be compared, and a gate must know."""
-    known = {(line.name, line.key) for line in shared}
+    known = {(row.name, row.key) for row in shared}
     rows = []
     for name, depth in dict(names_with_depth(run.results)).items():
         kind: Literal["task", "group"] = "group" if name in run.groups else "task"
@@ -213,9 +213,9 @@ def selected_rows(rows: Sequence[PairedRow], run: Run, tasks: Sequence[str], met
     """The lines that are meant: of tasks and groups by name or glob, with all below them; of metrics by name."""
     selected = rows
     if tasks:
-        names = set().union(*(below(run, pattern, {line.name for line in rows}) for pattern in tasks))
-        selected = [line for line in selected if line.name in names]
-    known = {name for line in rows for name in spellings(line.key)}
+        names = set().union(*(below(run, pattern, {row.name for row in rows}) for pattern in tasks))
+        selected = [row for row in selected if row.name in names]
+    known = {name for row in rows for name in spellings(row.key)}
     for metric in metrics:
         if metric not in known:
             raise ConfigError(
@@ -242,26 +242,26 @@ def below(run: Run, pattern: str, names: set[str]) -> set[str]:
     return every
 
 
-def compared_row(line: PairedRow, run: int, level: float, power: float) -> ComparedRow:
+def compared_row(row: PairedRow, run: int, level: float, power: float) -> ComparedRow:
     """A line as a row of the comparison."""
-    members = [part.member for part in line.parts]
-    difference = line.contrast()
-    tested = _tested(line, difference)
-    counts = _counts(line)
-    ends = _ends(line, difference, level)
+    members = [part.member for part in row.parts]
+    difference = row.contrast()
+    tested = _tested(row, difference)
+    counts = _counts(row)
+    ends = _ends(row, difference, level)
     return ComparedRow(
-        kind=line.kind,
-        name=line.name,
-        alias=line.alias,
-        metric=line.key.metric,
-        filter=line.key.filter,
+        kind=row.kind,
+        name=row.name,
+        alias=row.alias,
+        metric=row.key.metric,
+        filter=row.key.filter,
         run=run,
-        depth=line.depth,
-        higher_is_better=line.better,
+        depth=row.depth,
+        higher_is_better=row.better,
         n=sum(member.n for member in members),
-        a=line.a,
-        b=line.b,
-        difference=line.b - line.a if line.a is not None and line.b is not None else None,
+        a=row.a,
+        b=row.b,
+        difference=row.b - row.a if row.a is not None and row.b is not None else None,
         stderr=difference.stderr if difference is not None else None,
         interval=ends,
         p=tested.p if tested is not None else None,
@@ -273,30 +273,30 @@ def compared_row(line: PairedRow, run: int, level: float, power: float) -> Compa
         clusters=difference.draws if difference is not None and difference.draws < difference.documents else None,
         only_a=sum(member.only_a for member in members),
         only_b=sum(member.only_b for member in members),
-        reason=line.reason or ("all documents differ alike" if difference is not None and ends is None else ""),
+        reason=row.reason or ("all documents differ alike" if difference is not None and ends is None else ""),
     )
 
 
-def _ends(line: PairedRow, difference: Contrast | None, level: float) -> tuple[float, float] | None:
+def _ends(row: PairedRow, difference: Contrast | None, level: float) -> tuple[float, float] | None:
     """Return the interval; that of a mean of rates is cut to between -1 and 1."""
     ends = interval(difference, level) if difference is not None else None
-    weights = sum(abs(part.slope_a) + abs(part.slope_b) for part in line.parts) / 2
+    weights = sum(abs(part.slope_a) + abs(part.slope_b) for part in row.parts) / 2
     if ends is None or difference is None or not difference.unit or weights > 1 + 1e-9:
         return ends
     return max(-1.0, ends[0]), min(1.0, ends[1])
 
 
-def _tested(line: PairedRow, difference: Contrast | None) -> Significance | None:
+def _tested(row: PairedRow, difference: Contrast | None) -> Significance | None:
     if difference is None:
         return None
-    own = line.parts[0].member.computed if len(line.parts) == 1 else None
+    own = row.parts[0].member.computed if len(row.parts) == 1 else None
     return own[1] if own is not None else significance(difference)
 
 
-def _counts(line: PairedRow) -> tuple[int, int, int] | None:
+def _counts(row: PairedRow) -> tuple[int, int, int] | None:
     """How many documents the other run does better, worse and just as well."""
-    if not line.parts or any(part.member.scores_a is None or part.member.scores_b is None for part in line.parts):
+    if not row.parts or any(part.member.scores_a is None or part.member.scores_b is None for part in row.parts):
         return None
-    change = np.concatenate([part.member.scores_b - part.member.scores_a for part in line.parts])
+    change = np.concatenate([part.member.scores_b - part.member.scores_a for part in row.parts])
     up, down = int((change > 0).sum()), int((change < 0).sum())
-    return (down, up, len(change) - up - down) if line.better is False else (up, down, len(change) - up - down)
+    return (down, up, len(change) - up - down) if row.better is False else (up, down, len(change) - up - down)

@@ -116,7 +116,7 @@ class VerificationRow(NamedTuple):
 
 @dataclass(slots=True)
 class AnswerComparison:
-    """All that was compared, by its kind. `same_texts` says of a task that generates whether all texts of both are equal."""
+    """The compared answers, by kind. `same_texts` is by generating task whether all texts of both are equal."""
 
     requests: Counter[str] = field(default_factory=Counter)
     compared: Counter[str] = field(default_factory=Counter)
@@ -324,11 +324,11 @@ def _alone(answers: AnswerComparison) -> Iterator[str]:
 
 
 def _is_explained(row: VerificationRow, answers: AnswerComparison, tolerance: Tolerance) -> bool:
-    """Whether a drift says nothing about the models.
+    """Whether a drift has a cause other than the models.
 
-    It does not where all answers of the task are equal: then they were scored otherwise. A number that counts nothing, as a
-    perplexity, moves with every log-likelihood, and with enough documents no rounding is chance: it says nothing where only
-    log-likelihoods differ, each within the tolerance and all of them within a tenth of it on average.
+    It has where all answers of the task are equal: then they were scored differently. A number that is not a count, such
+    as a perplexity, moves with every log-likelihood, and with enough documents rounding becomes significant: it is explained
+    where only log-likelihoods differ, each within the tolerance and all of them within a tenth of it on average.
     """
     likelihoods = [each for each in answers.likelihoods if each.where.task == row.task]
     if not answers.same_texts.get(row.task, bool(likelihoods)):
@@ -381,7 +381,7 @@ def histogram(values: Iterable[float], edges: Sequence[float]) -> list[tuple[flo
 
 
 def counts_by_kind(verification: Verification) -> list[tuple[str, int, int, int]]:
-    """By kind of request: how many were asked, compared, and could not be because a task was left out."""
+    """Count by kind the requests sent, compared, and skipped with their task."""
     left: Counter[str] = Counter()
     for each in verification.of.left_out:
         left.update(each.requests)

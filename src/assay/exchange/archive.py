@@ -19,7 +19,7 @@ import assay
 from assay.errors import Place, Problem
 from assay.evaluation.answers import imported
 from assay.exchange.gold_removal import GoldRemoval
-from assay.runs.atomic import replace_file, replace_folder
+from assay.runs.files import replace_file, replace_folder
 from assay.runs.folder import (
     LINK_OUTSIDE,
     MANIFEST,

@@ -13,7 +13,7 @@ from assay.exchange.inspect.exporter import export_inspect
 from assay.exchange.lm_eval import export_lm_eval
 from assay.records import arguments
 from assay.registry import Table, must_be_callable, read_signature, refused
-from assay.runs.atomic import replace_file
+from assay.runs.files import replace_file
 from assay.runs.folder import MANIFEST, RESULTS
 from assay.runs.redaction import redacted
 from assay.runs.run import Run, finished_run
@@ -250,7 +250,7 @@ def export(run: str | Path, to: str, target: str | Path | None = None, *, name: 
 
 
 def _goes_anywhere(exporter: Callable[..., Any]) -> bool:
-    """Whether an exporter says that its target may be None."""
+    """Whether the target of an exporter may be None."""
     parameters = list(read_signature(exporter).parameters.values())
     return len(parameters) > 1 and type(None) in get_args(parameters[1].annotation)
 

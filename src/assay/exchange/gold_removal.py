@@ -120,7 +120,9 @@ class TaskRemoval:
             return "{}"
         said = [re.compile(rf"(?<!\w){re.escape(text.strip())}(?!\w)", re.IGNORECASE) for text in texts]
         found = [
-            key for key, value in doc.items() if key in sure or sounds_like_gold(key, value) or _tells(value, said)
+            key
+            for key, value in doc.items()
+            if key in sure or sounds_like_gold(key, value) or _contains_gold(value, said)
         ]
         self._columns.update(dict.fromkeys(found))
         return orjson.dumps({key: value for key, value in doc.items() if key not in found}).decode()
@@ -220,15 +222,15 @@ def _texts(golds: Sequence[JSON]) -> set[str]:
     return {each for each in every if isinstance(each, str) and len(each.strip()) > 1}
 
 
-def _tells(value: JSON, said: Sequence["re.Pattern[str]"]) -> bool:
+def _contains_gold(value: JSON, said: Sequence["re.Pattern[str]"]) -> bool:
     """Whether a text in a value has a right answer in it. Of several texts all must have one: else they may be the choices."""
     if isinstance(value, str):
         return any(pattern.search(value) for pattern in said)
     if isinstance(value, Mapping):
-        return any(_tells(each, said) for each in value.values())
+        return any(_contains_gold(each, said) for each in value.values())
     if isinstance(value, list) and len(value) > 1 and all(isinstance(each, str) for each in value):
-        return all(_tells(each, said) for each in value)
-    return isinstance(value, list) and any(_tells(each, said) for each in value)
+        return all(_contains_gold(each, said) for each in value)
+    return isinstance(value, list) and any(_contains_gold(each, said) for each in value)
 
 
 def _is_plain(value: JSON) -> bool:

@@ -178,7 +178,7 @@ def _without_secrets(run: ImportedRun) -> ImportedRun:
 
 
 def _arguments(written: JSON) -> JSONDict:
-    """Arguments of a model as a mapping; a text that is none is kept whole."""
+    """Parse the arguments of a model; text that cannot be parsed stays whole."""
     try:
         return parse_arguments(written, "model_args")
     except (AssayError, TypeError, ValueError):
@@ -431,7 +431,7 @@ def groups_over_imports(
 
 
 def _read_group_file(file: Path, known: Iterable[str]) -> tuple[str, JSONObject]:
-    """The name of the group in a file, and what it says."""
+    """Read the name and the settings of the group in a file."""
     try:
         value, problems = load(file.read_bytes(), str(file), lenient=False)
     except OSError as error:

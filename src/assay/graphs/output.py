@@ -19,9 +19,8 @@ from assay.graphs.spec import JSONObject, Record, SchemaField, SinkConfig, Value
 from assay.graphs.walk import NodeFailed, State
 from assay.records import Estimate, Failed, Outcome, ScoreKey
 from assay.registry import accepted, parameter_problems
-from assay.runs.atomic import replace_file
+from assay.runs.files import replace_file, write_sink
 from assay.runs.samples.records import SampleRecord
-from assay.runs.sinks import write_sink
 from assay.samples.rows import DataError
 from assay.samples.spill import Spilled
 from assay.statistics.aggregations import Aggregation

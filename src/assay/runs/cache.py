@@ -107,15 +107,15 @@ class Cache:
                 self.flush()
             if self.damaged:
                 what = "1 damaged response" if self.damaged == 1 else f"{self.damaged} damaged responses"
-                logging.getLogger("assay").warning("the cache held %s: asked again", what)
+                logging.getLogger("assay").warning("the cache held %s: requested again", what)
         finally:
             self._file.close()
 
 
 class CachedJournal:
-    """A journal with a cache behind it: what another run was answered is written down as if it had been asked.
+    """A journal with a cache behind it: cached responses of other runs are journaled like new ones.
 
-    `names` are what the models of each role are called in the cache.
+    `names` are the names of the roles' models in the cache.
     """
 
     def __init__(self, journal: Journal, cache: Cache, names: Mapping[str, str]) -> None:

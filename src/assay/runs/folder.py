@@ -24,7 +24,7 @@ import orjson
 from assay.config.source import digest
 from assay.errors import AssayError, Place, Problem
 from assay.runs import journal, lease
-from assay.runs.atomic import replace_file, replace_folder
+from assay.runs.files import replace_file, replace_folder
 from assay.runs.journal import NAME as JOURNAL
 from assay.runs.journal import Journal, JournalError, read_header
 from assay.runs.lease import NAME as LOCK
@@ -41,7 +41,7 @@ MANIFEST, RESULTS, SAMPLES = "manifest.json", "results.json", "samples"
 
 
 class RunError(AssayError):
-    """A run's folder cannot be used as asked."""
+    """A run's folder cannot be used."""
 
 
 class NoRun(RunError):

@@ -1,9 +1,9 @@
 """The journal of responses, written as they arrive: one line of JSON each, appended and never changed.
 
-A key finds its line again. What was answered is not asked again: not in this run, not after it was killed.
+A line is found by its key. An answered request is not sent again: not in this run, not after it was killed.
 
-Format 2: the first line is a header with the run's manifest; every line ends in the CRC32 of what comes before it. A damaged
-line counts for nothing and is counted. Format 1 (version 0.1) has neither header nor checksums, and is read as it is.
+Format 2: the first line is a header with the run's manifest; every line ends in the CRC32 of the text before it. A damaged
+line is ignored and counted. Format 1 (version 0.1) has neither header nor checksums, and is read as it is.
 """
 
 import logging
@@ -23,13 +23,13 @@ import orjson
 
 from assay.errors import AssayError, Place, Problem
 from assay.records import MOST_TOKENS, Failed, Likelihood, Response, Text, Usage
-from assay.runs.atomic import replace_file, sync_folder
 from assay.runs.compression import has_frames, read_frames, write_frames
+from assay.runs.files import replace_file, sync_folder
 from assay.runs.validation import FORMAT, JSON, JSONObject, newer_format
 
 NAME = "responses.jsonl"
 LONG = 16 * 2**20
-"""From this size on, the journal of a finished run is kept compressed."""
+"""From this size on, the journal of a finished run is compressed."""
 SYNC_SECONDS = 1.0
 """Written responses are synced to the disk after so long, whether or not another response comes."""
 UNREADABLE = "no response is written like this"
@@ -125,8 +125,8 @@ class JournaledResponse(NamedTuple):
 class Journal:
     """Responses by key, in a file. Without a path it is a file without a name, gone with the process.
 
-    Failures are written down, too, and asked again the next time: only answers are found by their key. `manifest` goes into
-    the header of a new journal. `damaged` is how many lines were there and could not be read.
+    Failures are journaled, too, and requested again the next time: only answers are found by their key. `manifest` is
+    written to the header of a new journal. `damaged` counts the lines that could not be read.
     """
 
     def __init__(self, path: Path | None, manifest: JSONObject | None = None) -> None:
@@ -209,7 +209,7 @@ class Journal:
                 yield entry.get("m", "model"), _read(entry)
 
     def claim(self, key: bytes) -> bool:
-        """Whether a response was there when the journal was opened, and is asked about for the first time."""
+        """Whether a response was there when the journal was opened, and is claimed for the first time."""
         return self._earlier.claim(self._index.get(key))
 
     def sync(self) -> None:
@@ -254,7 +254,7 @@ class Journal:
         if self.damaged:
             what = "1 damaged line was" if self.damaged == 1 else f"{self.damaged} damaged lines were"
             logging.getLogger("assay").warning(
-                "%s: %s ignored; requests without an answer are asked again", self._path, what
+                "%s: %s ignored; requests without an answer are sent again", self._path, what
             )
         return offset
 

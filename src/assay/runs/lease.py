@@ -86,7 +86,7 @@ class Lease:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process works in a folder, by what it says of itself: nothing is locked to find out."""
+    """Whether a process holds a folder, by its own record: nothing is locked to find out."""
     owner = _owner(folder)
     if owner.get("host") != socket.gethostname():
         return _is_recent(owner)

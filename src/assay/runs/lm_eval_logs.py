@@ -71,7 +71,7 @@ def logged_samples(path: Path) -> Iterator[LoggedSample]:
         answers.setdefault(record["doc_id"], {})[record["filter"]] = record.get("filtered_resps", [])
     for record in _records(path):
         own_scores = scores.pop(record["doc_id"], None)
-        if own_scores is not None:  # the further filters of a document repeat what the first says
+        if own_scores is not None:  # further filters of a document repeat the first one's fields
             yield LoggedSample(
                 record["doc_id"],
                 record["doc"],

@@ -36,7 +36,7 @@ class TaskResult:
     failures: Mapping[ScoreKey, RowFailures] = field(default_factory=dict)
 
     def has_lost(self, metric: str | None) -> bool:
-        """Whether it was to have a score of this metric and has none, since documents failed or were not asked, or since
+        """Whether it lacks an expected score of this metric because documents failed or were not asked, or because
         its number has no value; None: no score at all."""
         own = [value for key, value in self.rows.items() if key.metric == metric]
         if own and all(math.isnan(value) and value.several is None for value in own):

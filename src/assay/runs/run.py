@@ -1,6 +1,6 @@
 """Reads a run folder. Nothing else opens manifest.json, results.json, samples or responses to read them.
 
-Opening reads the manifest alone; everything else is read when it is asked for, and once. Runs of version 0.1, imported runs,
+Opening reads the manifest alone; everything else is read at its first use, and once. Runs of version 0.1, imported runs,
 scorings of a run (`RUN/scored/001`) and runs that have not finished have the same interface.
 """
 
@@ -50,7 +50,7 @@ DEEPEST = 6
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """The estimate of a row as it is stored. Without a value, `reason` says why; without a standard error, too."""
+    """The stored estimate of a row. `reason` explains a missing value or standard error."""
 
     key: ScoreKey
     value: float | None
@@ -172,7 +172,7 @@ class Run:
 
     @cached_property
     def tasks(self) -> list[str]:
-        """The names of all tasks that were asked for, whether or not they have results."""
+        """The names of all requested tasks, with or without results."""
         return list(dict.fromkeys([*mapping(self.manifest.get("tasks")), *self.scored_tasks]))
 
     @property
@@ -196,7 +196,7 @@ class Run:
         return progress(self.path) if self.status == RUNNING else {}
 
     def facts(self, task: str) -> JSONObject:
-        """Noted of a task when it was asked: how many documents, how many repeats, a name for its data."""
+        """The manifest's entry of a task: number of documents, repeats, a name for its data."""
         return mapping(mapping(self.answers_manifest.get("tasks")).get(task))
 
     def repeats(self, task: str) -> int:

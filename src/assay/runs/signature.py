@@ -19,7 +19,7 @@ SIZE = 32
 
 
 def with_signature(options: JSONObject) -> JSONDict:
-    """Options as a manifest has them, with the signature of this user; without one where no key can be kept."""
+    """Return the options for a manifest with the signature of this user; without one where no key can be stored."""
     key = _key(make=True)
     return {"options": options, **({SIGNATURE: _sign(key, options)} if key is not None else {})}
 
@@ -62,7 +62,7 @@ def _key(*, make: bool) -> bytes | None:
 
 
 def _folder() -> Path:
-    """Where the key is kept: $ASSAY_CACHE_DIR, else the system's place for data that programs keep of a user."""
+    """Return the folder of the key: $ASSAY_CACHE_DIR, else the system's folder for user data."""
     chosen = os.environ.get("ASSAY_CACHE_DIR")
     if chosen:
         return Path(chosen).expanduser()

@@ -204,12 +204,12 @@ THIN = 1000
 
 
 def epochs(record: SampleRecord, spec: JSONObject) -> Iterator[JSONDict]:
-    """The sample, once for each time it was asked about."""
+    """Yield the sample once for each epoch."""
     sample = record.sample
     prompt = str(arguments(sample.requests[0])[0]) if sample.requests else ""
     table = _table(record)
     for epoch in range(record.repeats):
-        said = _said_text(record, epoch, table)
+        said = _output_text(record, epoch, table)
         made: dict[str, Any] = {
             "id": sample.doc_id,
             "epoch": epoch + 1,
@@ -269,7 +269,7 @@ def _text(value: JSON) -> str:
 
 
 def _table(record: SampleRecord) -> list[JSONDict]:
-    """The log-likelihood of every continuation, where those were asked for."""
+    """Return the log-likelihood of every continuation, if there are any."""
     requests = record.sample.requests[:: record.repeats]
     if not requests or len(requests) != len(record.responses) or not isinstance(requests[0], Loglikelihood):
         return []
@@ -280,7 +280,7 @@ def _table(record: SampleRecord) -> list[JSONDict]:
     ]
 
 
-def _said_text(record: SampleRecord, epoch: int, table: Sequence[JSONObject]) -> str | None:
+def _output_text(record: SampleRecord, epoch: int, table: Sequence[JSONObject]) -> str | None:
     """Return the model's text, or the continuation it found the likeliest."""
     if table:
         return str(

@@ -49,7 +49,7 @@ def from_inspect(path: Path) -> ImportedRun:
 
 
 def _expected(about: JSONObject) -> int:
-    """Count the samples to be asked, by the ids listed in the log, else by the data set and the limit."""
+    """Count the expected samples, by the ids listed in the log, else by the data set and the limit."""
     dataset, config = about.get("dataset") or {}, about.get("config") or {}
     size, limit = dataset.get("samples"), config.get("limit")
     if not isinstance(size, int) or dataset.get("sample_ids") or config.get("sample_id"):
@@ -137,7 +137,7 @@ def _samples(log: InspectLog, names: Names, repeats: int) -> Iterator[SampleReco
     reduced, ids, ended = _reduced(log), log.sample_ids, _ended(log.header)
     for doc_id, epochs in enumerate(log.samples()):
         if epochs:
-            yield _record(doc_id, _said_unscored(epochs, ended), names, repeats, reduced)
+            yield _record(doc_id, _with_unscored(epochs, ended), names, repeats, reduced)
         else:
             failed = "the sample is not in the log" + (f", which ended with {ended}" if ended else "")
             yield SampleRecord(
@@ -145,7 +145,7 @@ def _samples(log: InspectLog, names: Names, repeats: int) -> Iterator[SampleReco
             )
 
 
-def _said_unscored(epochs: Sequence[JSONObject], ended: str) -> Sequence[JSONObject]:
+def _with_unscored(epochs: Sequence[JSONObject], ended: str) -> Sequence[JSONObject]:
     """The epochs of a sample; where an evaluation ended before one was scored, that is an error of the epoch."""
     return [
         each if each.get("error") or each.get("scores") or not ended else {**each, "error": f"not scored: {ended}"}

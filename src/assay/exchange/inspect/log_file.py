@@ -46,7 +46,7 @@ class InspectLog:
 
     @property
     def sample_ids(self) -> list[JSON]:
-        """The ids of the samples to be asked, each once; empty where the log does not list them."""
+        """The ids of the expected samples, each once; empty where the log does not list them."""
         ids = {str(each): each for each in (self.header["eval"].get("dataset") or {}).get("sample_ids") or ()}
         return list(ids.values())
 

@@ -219,8 +219,8 @@ def _prompts(arrays: Arrays, _: ArrowTable) -> list[str]:
 
 
 def _responses(arrays: Arrays, _: ArrowTable) -> list[list[list[JSON]]]:
-    """By request what was answered. Of a sample that failed answers are not kept."""
-    nested: list[list[list[Any]]] = _lists(arrays["responses"], lambda inner: _lists(inner, _said))
+    """Return the responses by request. A failed sample has none."""
+    nested: list[list[list[Any]]] = _lists(arrays["responses"], lambda inner: _lists(inner, _response_values))
     return [[] if responses and _are_not_stored(responses) else responses for responses in nested]
 
 
@@ -228,7 +228,7 @@ def _are_not_stored(responses: Sequence[Sequence[JSON]]) -> bool:
     return responses[0] == [None] and all(repeats == [None] for repeats in responses)
 
 
-def _said(structs: Array) -> list[JSON]:
+def _response_values(structs: Array) -> list[JSON]:
     """Texts, log-likelihoods, or pairs of those with their greediness."""
     texts, values, flags = (_field(structs, name) for name in ("text", "value", "greedy"))
     if values is None:
@@ -282,7 +282,7 @@ def _metadata(structs: Array) -> list[JSONDict]:
 def _verdicts(structs: Array) -> list[JSONDict]:
     return [
         {**reply, **({"verdict": said} if said is not None else {})}
-        for reply, said in zip(_metadata(structs), _said(structs), strict=True)
+        for reply, said in zip(_metadata(structs), _response_values(structs), strict=True)
     ]
 
 
@@ -304,12 +304,12 @@ def _answers(arrays: Arrays, _: ArrowTable) -> list[dict[str, list[JSON]]]:
 
 
 def _filtered(structs: Array) -> list[tuple[str, list[JSON]]]:
-    return [*zip(_values(structs, "filter"), _lists(structs.field("values"), _left), strict=True)]
+    return [*zip(_values(structs, "filter"), _lists(structs.field("values"), _answer_values), strict=True)]
 
 
-def _left(structs: Array) -> list[JSON]:
+def _answer_values(structs: Array) -> list[JSON]:
     """Return the answers by filter."""
-    said, others = _said(structs), _field(structs, "json")
+    said, others = _response_values(structs), _field(structs, "json")
     if others is None:
         return said
     return [each if text is None else orjson.loads(text) for each, text in zip(said, others.to_pylist(), strict=True)]

@@ -35,8 +35,8 @@ from assay.writable import written
 
 
 def request_arrays(rows: Sequence[RequestColumns], requests: Array | None = None) -> dict[str, Array]:
-    """Columns of what was asked and answered; `requests`, where that column is built. Beginnings that many prompts share are
-    stored once."""
+    """Build the columns of requests and responses; `requests` is that column, if it is built already. Prefixes that prompts
+    share are stored once."""
     import pyarrow as pa
 
     columns: dict[str, Sequence[Any]] = dict(
@@ -53,12 +53,12 @@ def request_arrays(rows: Sequence[RequestColumns], requests: Array | None = None
         "requests": requests if requests is not None else request_lists(columns["requests"]),
         **_responses(columns["responses"], columns["replies"]),
     }
-    return _those_there(arrays)
+    return _with_required(arrays)
 
 
 def score_arrays(rows: Sequence[ScoreColumns]) -> tuple[dict[str, Array], list[str]]:
-    """Columns of what a scoring made of samples, behind the others those of scores that are numbers; and the names of all rows
-    of scores, in their order."""
+    """Build the columns of answers and scores, with numeric scores last; returns also the names of all rows of scores, in
+    their order."""
     answers, scores, failed, failures, audit = _turned(rows, len(ScoreColumns._fields))
     kinds = dict.fromkeys(map(tuple, scores))  # of most tasks one
     names = dict.fromkeys(name for kind in kinds for name in kind)
@@ -69,10 +69,10 @@ def score_arrays(rows: Sequence[ScoreColumns]) -> tuple[dict[str, Array], list[s
         "audit": _lists(audit, _texts),
         **_scores(scores, [*names]),
     }
-    return _those_there(arrays), [name for name in names if not name.endswith(REPEATS)]
+    return _with_required(arrays), [name for name in names if not name.endswith(REPEATS)]
 
 
-def _those_there(columns: Mapping[str, Array | None]) -> dict[str, Array]:
+def _with_required(columns: Mapping[str, Array | None]) -> dict[str, Array]:
     import pyarrow as pa
 
     size = len(next(each for each in columns.values() if each is not None))
@@ -142,7 +142,7 @@ def as_json(value: JSON) -> str:
     """A value as JSON; what JSON has no word for, as text."""
     try:
         return orjson.dumps(value).decode()
-    except TypeError:  # keys that are numbers, values that are arrays: allowed, and slower for all if always asked for
+    except TypeError:  # keys that are numbers, values that are arrays: allowed, and slower for all if always enabled
         return _odd_json(value)
 
 
@@ -266,7 +266,7 @@ def _verdicts(flat: Sequence[JSONObject]) -> Array:
 
 
 def _response_structs(said: Sequence[JSON], metadata: Sequence[JSONObject] | None) -> Array:
-    fields = _said(said)
+    fields = _response_fields(said)
     if metadata is not None:
         usages = [each.get("usage") for each in metadata]
         calls = [each.get("calls") for each in metadata]
@@ -299,7 +299,7 @@ def _noticed(flat: Sequence[tuple[str, int]]) -> Array:
     return pa.StructArray.from_arrays([_texts([what for what, _ in flat]), counts], ["what", "count"])
 
 
-def _said(values: Sequence[JSON]) -> dict[str, Array | None]:
+def _response_fields(values: Sequence[JSON]) -> dict[str, Array | None]:
     """Texts, pairs of log-likelihood and greediness, and log-likelihoods, each in its field."""
     import pyarrow as pa
 

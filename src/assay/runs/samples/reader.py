@@ -38,11 +38,11 @@ from assay.runs.validation import JSON, JSONObject
 
 T = TypeVar("T")
 REQUEST_COLUMNS = (*(name for name in RequestColumns._fields if name != "replies"), "verdicts", "trace", "noticed")
-"""The columns that hold what was asked and answered."""
+"""The columns of requests and responses."""
 
 
 class ReplayedSample(NamedTuple):
-    """A sample with its responses, and what an earlier scoring made of it."""
+    """A sample with its responses, and its scores of an earlier scoring."""
 
     sample: Sample
     responses: Sequence[Response]
@@ -89,11 +89,11 @@ class SampleFile:
         return next((record for record in self._converted(_record) if record is not None), None)
 
     def records(self) -> Iterator[SampleRecord]:
-        """The samples in their order, as they were kept when they were scored."""
+        """Yield the records of the samples in their order."""
         yield from self._converted(lambda row: sample_record(row, self._repeats))
 
     def rows_with_records(self) -> Iterator[tuple[StoredSample, SampleRecord]]:
-        """The rows in their order, each with the sample as it was kept."""
+        """Yield the stored samples in their order, each with its record."""
         yield from self._converted(lambda row: (row, sample_record(row, self._repeats)))
 
     def check(self) -> None:
@@ -159,7 +159,7 @@ class SampleFile:
         return (self._group(number, None) for number in range(self._groups))
 
     def request_arrays(self, number: int) -> dict[str, Array]:
-        """The columns of what was asked and answered of one row group: the one that was read last is at hand."""
+        """Return the columns of requests and responses of one row group; the last one read is cached."""
         known, group = self._latest
         if known != number:
             group = self._group(number, None)
@@ -249,7 +249,7 @@ def _checked(fields: dict[str, list[JSON]]) -> dict[str, list[JSON]]:
 
 
 def sample_record(row: StoredSample, repeats: int) -> SampleRecord:
-    """A sample as it was kept when it was scored: its responses as filters saw them, what each filter made of it."""
+    """Convert a stored sample to a record: its responses as filters saw them, its answers and scores by filter."""
     return SampleRecord(
         _sample(row, repeats),
         row.responses,
@@ -316,7 +316,7 @@ def _requests(context: str, stored: Sequence[StoredRequest], repeats: int) -> li
 
 
 def _ended(row: StoredSample) -> ReplayedSample:
-    """A record of a graph as its plan left it: it asked on its own, so its requests are those of its outcome."""
+    """Convert a record of a graph after its plan: the plan sent its requests, so they are those of its outcome."""
     loads = orjson.loads
     requests = [_request(row.prefix + row.prompt, each, 0) for each in row.requests]
     raw = [value for values in row.responses for value in values]
@@ -354,7 +354,7 @@ def _request(context: str, stored: StoredRequest, repeat: int) -> Request:
 def _responses(
     requests: Sequence[Request], raw: Sequence[JSON], replies: Sequence[JSONObject] | None
 ) -> list[Response]:
-    """The responses as they came. Of a sample that failed nothing is kept but why, and what the others took."""
+    """Rebuild the responses. A failed sample has only the reason, and the usage of the other responses."""
     if not raw and replies is not None:
         return [_failure(reply) for reply in replies]
     if replies is None and raw and isinstance(requests[0], Loglikelihood):  # a hundred thousand times four of them

@@ -23,7 +23,7 @@ from assay.runs.redaction import written_arguments
 from assay.runs.validation import JSONDict, JSONObject
 
 GENERATE, LOGLIKELIHOOD, ROLLING, GRAPH, NOTHING = "generate", "loglikelihood", "loglikelihood_rolling", "graph", "none"
-"""Kinds of samples and requests, in lm-eval's words; a graph asks on its own, and of some samples nothing could be asked."""
+"""Kinds of samples and requests, by lm-eval's names; a graph sends its own requests, and some samples have none."""
 
 
 class StoredRequest(NamedTuple):
@@ -53,7 +53,7 @@ class RequestColumns(NamedTuple):
     responses: Sequence[Sequence[Any]]
     """By request the answers as filters saw them: a text, a pair of log-likelihood and greediness, or a log-likelihood."""
     replies: Sequence[Mapping[str, Any]] | None
-    """See `Kept.replies`."""
+    """See `SampleRecord.replies`."""
 
 
 class ScoreColumns(NamedTuple):

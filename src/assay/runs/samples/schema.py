@@ -15,12 +15,12 @@ INT, FLOAT, TRUTH, TEXT = "int64", "float64", "bool_", "string"
 Type = str | list[Any] | dict[str, Any]
 """A type as SCHEMA has it: the name of a plain one, a list with the type of its items, or the fields of a struct."""
 TOOL_CALL: dict[str, Type] = {"id": TEXT, "name": TEXT, "arguments": TEXT, "json": TEXT}
-"""A call of a tool. `json` is the whole call where it says more than the others, or otherwise."""
+"""A tool call. `json` is the whole call where the other fields cannot hold it."""
 MESSAGE: dict[str, Type] = {
     "role": TEXT, "content": TEXT, "name": TEXT, "tool_call_id": TEXT, "tool_calls": [TOOL_CALL],
     "media": [{"type": TEXT, "hash": TEXT}],
 }  # fmt: skip
-"""A message of a conversation. `media` is reserved: images and sounds by the hash of their bytes, kept in `media/`."""
+"""A message of a conversation. `media` is reserved: images and sounds by the hash of their bytes, stored in `media/`."""
 USAGE: dict[str, Type] = {name: FLOAT if name == "seconds" else INT for name in Usage._fields}
 RESPONSE: dict[str, Type] = {
     "text": TEXT, "value": FLOAT, "greedy": TRUTH, "failed": TEXT, "finish": TEXT, "reasoning": TEXT, "usage": USAGE,

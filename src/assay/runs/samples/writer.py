@@ -18,7 +18,7 @@ import orjson
 from assay.config.row_names import repeats_name, row_name
 from assay.config.source import digest
 from assay.records import Generate, Loglikelihood, Prompt, Request, Rolling, ScoreKey, messages_to_plain, prompt_text
-from assay.runs.atomic import replace_file
+from assay.runs.files import replace_file
 from assay.runs.redaction import written_arguments
 from assay.runs.samples.encode import as_json, likelihood_requests, request_arrays, request_lists, score_arrays
 from assay.runs.samples.records import (
@@ -135,7 +135,7 @@ def _opened(path: Path, schema: ArrowSchema) -> ParquetFile:
 class SampleWriter:
     """Writes samples in their order into a file that gets its name when it is whole.
 
-    `known` gives, row group by row group, what was asked and answered of the same samples when they were scored before.
+    `known` returns, row group by row group, the request columns of the same samples in an earlier scoring.
     """
 
     def __init__(self, folder: Path, task: str, known: Callable[[int], JSONDict] | None = None) -> None:
@@ -277,7 +277,7 @@ def _with_requests(columns: RequestColumns, described: Sequence[StoredRequest]) 
 
 
 def _request_arrays(rows: Sequence[RequestColumns], requests: Sequence[Sequence[Request]]) -> dict[str, Array]:
-    """The columns of what was asked; log-likelihoods, of which there are most, without a row for each request."""
+    """Build the request columns; log-likelihoods, the most frequent kind, without a record for each request."""
     flat: Sequence[Any] = [request for several in requests for request in several]
     if {*map(type, flat)} != {Loglikelihood} or {type(request[0]) for request in flat} != {str}:
         params = Params()
