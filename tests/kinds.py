@@ -34,7 +34,16 @@ USES = {
     "torch": "torch",
     "transformers": "torch",
 }
-IMPORTED_WITHIN = {"playwright", "playwright.sync_api", "torch", "transformers", "http.server", "starlette.testclient"}
+IMPORTED_WITHIN = {
+    "subprocess",
+    "multiprocessing",
+    "playwright",
+    "playwright.sync_api",
+    "torch",
+    "transformers",
+    "http.server",
+    "starlette.testclient",
+}
 """Modules of USES whose name in a function, where no global has it, is an import and not an attribute."""
 Function = Callable[..., object]
 TESTS = str(Path(__file__).parent)
@@ -124,7 +133,10 @@ class Guard:
 
     def _watch(self, event: str, arguments: tuple[object, ...]) -> None:
         if event in WATCHED:
-            if arguments[:1] != ("git",):  # every run asks git for its commit
+            if arguments[0] not in (
+                "git",
+                "uname",
+            ):  # every run asks git for its commit, Python the system for its name
                 self.seen.add(WATCHED[event])
         elif event == "import" and arguments[0] in ("torch", "transformers"):
             self.seen.add("torch")
