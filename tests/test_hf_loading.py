@@ -93,7 +93,7 @@ def test_pickled_weights_are_refused_unless_they_are_trusted(folder: Path, tmp_p
     shutil.copytree(folder, pickled)
     (pickled / "model.safetensors").unlink()
     torch.save(build("llama").state_dict(), pickled / "pytorch_model.bin")
-    assert "pickled, and loading them may run code" in refused(pretrained=str(pickled))
+    assert "pickled, and loading them can run code" in refused(pretrained=str(pickled))
     [found] = answers(HF(str(pickled), allow_pickle=True), [Loglikelihood("w5 w6", " w7")])
     assert isinstance(found, Likelihood)
     assert found.value == pytest.approx(likelihood(plain("llama"), [5, 6], [7])[0], abs=1e-4)
@@ -270,7 +270,7 @@ def test_a_template_is_taken_by_its_name(tmp_path: Path) -> None:
     ("templates", "name", "said"),
     [
         (TWO, "tool_yse", "did you mean 'tool_use'?"),
-        (CHAT, "tool_use", "it has one without a name"),
+        (CHAT, "tool_use", "its only template has no name"),
         ((*TWO[1:], ("rag", CHAT)), True, "name one: tool_use, rag"),
         (None, True, "chat template"),
         (None, "tool_use", "no chat templates with names"),

@@ -21,7 +21,7 @@ class Price(NamedTuple):
         fresh = usage.read - usage.stored
         return (fresh * self.read + usage.stored * self.stored + usage.written * self.written) / MILLION
 
-    def most(self, characters: int, written: int) -> float:
+    def maximum(self, characters: int, written: int) -> float:
         """Maximum cost of a request, if a token has at least two characters."""
         return (characters / 2 * self.read + written * self.written) / MILLION
 

@@ -54,19 +54,19 @@ class Generation:
         """Maximum length of prompt and text, in tokens."""
         return len(self.tokens) + self.left
 
-    def fit(self, most: int, cuts: bool) -> None:
+    def fit(self, length: int, cuts: bool) -> None:
         """Shorten prompt and limit to a context length shared by both; set `problem` if the prompt is too long."""
-        self._cut(most - self.left, cuts)
-        if len(self.tokens) >= most:
-            self.problem = f"{len(self.tokens)} tokens exceed the model's context length of {most}"
-        self.left = min(self.left, most - len(self.tokens))
+        self._cut(length - self.left, cuts)
+        if len(self.tokens) >= length:
+            self.problem = f"{len(self.tokens)} tokens exceed the model's context length of {length}"
+        self.left = min(self.left, length - len(self.tokens))
 
-    def fit_apart(self, most: int, cuts: bool) -> None:
+    def fit_apart(self, length: int, cuts: bool) -> None:
         """Shorten prompt and limit for a model with separate lengths for input and output."""
-        self._cut(most, cuts)
-        if len(self.tokens) > most:
-            self.problem = f"{len(self.tokens)} tokens exceed the model's context length of {most}"
-        self.left = min(self.left, most)
+        self._cut(length, cuts)
+        if len(self.tokens) > length:
+            self.problem = f"{len(self.tokens)} tokens exceed the model's context length of {length}"
+        self.left = min(self.left, length)
 
     def _cut(self, room: int, cuts: bool) -> None:
         if cuts and 0 < room < len(self.tokens):

@@ -166,8 +166,8 @@ class PackedScorer:
     def score(self, chunks: Iterable[Sequence[Pair]]) -> Iterator[list[ScoredPair]]:
         running: deque[LaunchedPass] = deque()
         for pairs in chunks:
-            found = prefix_groups([(context, continuation) for _, context, continuation in pairs])
-            waiting = deque((group, context_group) for group in found for context_group in group.contexts)
+            groups = prefix_groups([(context, continuation) for _, context, continuation in pairs])
+            waiting = deque((group, context_group) for group in groups for context_group in group.contexts)
             while waiting:
                 launched = self._launch(waiting, pairs)
                 if isinstance(launched, LaunchedPass):
@@ -254,7 +254,7 @@ class PackedScorer:
         beginning = group.prefix if len(group.contexts) > 1 else group.contexts[0].context[:-1]
         number, length = max(
             ((number, common_tokens(beginning, each.tokens)) for number, each in self._cached.items()),
-            key=lambda found: found[1],
+            key=lambda candidate: candidate[1],
             default=(-1, 0),
         )
         spans: list[Span] = []

@@ -53,7 +53,7 @@ def splits_words(tokenizer: Any) -> bool:
 
 def _splits(splitter: Any, text: str) -> bool:
     starts = {start for _, (start, _) in splitter.pre_tokenize_str(text)}
-    return all(starts & {found.start(), found.start() + 1} for found in GAP.finditer(text))
+    return all(starts & {gap.start(), gap.start() + 1} for gap in GAP.finditer(text))
 
 
 def prefix_cuts(heads: Sequence[str], tokens: Sequence[list[int]], bare: EncodeMany) -> list[PrefixCut | None]:
@@ -76,8 +76,8 @@ def encode_shared(texts: Iterable[str], encode: EncodeMany, bare: EncodeMany) ->
     for shared, run in shared_prefixes([letters for letters, _ in by_letters]):
         head_of += [len(heads)] * len(run)
         heads.append(by_letters[len(head_of) - 1][1][: shared if len(run) > 1 else None])
-    found = prefix_cuts(heads, encode(heads), bare)
-    texts_of = [(text, found[head]) for (_, text), head in zip(by_letters, head_of, strict=True)]
+    cuts = prefix_cuts(heads, encode(heads), bare)
+    texts_of = [(text, cuts[head]) for (_, text), head in zip(by_letters, head_of, strict=True)]
     whole = [text for text, cut in texts_of if cut is None]
     encoded = dict(zip(whole, encode(whole), strict=True))
     behind = [(text, cut) for text, cut in texts_of if cut is not None]
@@ -90,8 +90,8 @@ def _gap(head: str) -> int:
     """Start of the last gap between words that is far enough from the end; 0 if there is none."""
     start = max(len(head) - REACH, 0)
     last = 0
-    for found in GAP.finditer(head, start, max(len(head) - MARGIN, start)):
-        last = found.start()
+    for gap in GAP.finditer(head, start, max(len(head) - MARGIN, start)):
+        last = gap.start()
     return last
 
 
@@ -149,10 +149,10 @@ class HFTokenizer:
         """Tokenize continuations of contexts whose tokens are known."""
         heads = list(dict.fromkeys(context for context, _ in pairs))
         encode, bare = partial(self._encoded, special=special), partial(self._encoded, special=False)
-        found: Sequence[PrefixCut | None] = [None] * len(heads)
+        cuts: Sequence[PrefixCut | None] = [None] * len(heads)
         if self._splits_words:
-            found = prefix_cuts(heads, [self._known[head] for head in heads], bare)
-        at = {head: cut or PrefixCut(0, []) for head, cut in zip(heads, found, strict=True)}
+            cuts = prefix_cuts(heads, [self._known[head] for head in heads], bare)
+        at = {head: cut or PrefixCut(0, []) for head, cut in zip(heads, cuts, strict=True)}
         for is_whole in (True, False):
             some = [pair for pair in pairs if (at[pair[0]].at == 0) is is_whole]
             tails = (encode if is_whole else bare)([(context + rest)[at[context].at :] for context, rest in some])
@@ -248,10 +248,10 @@ class HFTokenizer:
             return []
         if self.is_fast:  # without offsets, which are not used
             encoded = self._tokenizer.backend_tokenizer.encode_batch_fast(list(texts), add_special_tokens=special)
-            found = [each.ids for each in encoded]
+            token_lists = [each.ids for each in encoded]
         else:
-            found = [self._tokenizer.encode(text, add_special_tokens=special) for text in texts]
-        return [tokens[:-1] for tokens in found] if special and self._cuts_end else found
+            token_lists = [self._tokenizer.encode(text, add_special_tokens=special) for text in texts]
+        return [tokens[:-1] for tokens in token_lists] if special and self._cuts_end else token_lists
 
 
 def _first(*tokens: int | None) -> int:

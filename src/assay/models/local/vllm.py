@@ -138,9 +138,9 @@ def score_queries(
     """
     short = [number for number, piece in enumerate(queries) if piece.length == 1 and len(piece.tokens) > 1]
     left: list[int] = []
-    for found, missed in _score_next_tokens(queries, short, generate, names_tokens=names_tokens):
+    for scores, missed in _score_next_tokens(queries, short, generate, names_tokens=names_tokens):
         left += missed
-        yield found
+        yield scores
     known = set(short) - set(left)
     yield from _score_prompts(queries, [number for number in range(len(queries)) if number not in known], generate)
 
@@ -155,17 +155,17 @@ def _score_next_tokens(
     for batch in _calls(sorted(contexts, key=lambda context: (-len(context), context))):
         targets = [sorted({queries[number].tokens[-1] for number in contexts[context]}) for context in batch]
         asked = [_next_token(tokens, names_tokens=names_tokens) for tokens in targets]
-        found: list[tuple[int, TokenScore]] = []
+        scores: list[tuple[int, TokenScore]] = []
         missed: list[int] = []
         for context, output in zip(batch, generate(batch, asked), strict=True):
-            said, values = output.outputs[0].token_ids[0], output.outputs[0].logprobs[0]
+            chosen, values = output.outputs[0].token_ids[0], output.outputs[0].logprobs[0]
             for number in contexts[context]:
                 token = queries[number].tokens[-1]
                 if token in values:
-                    found.append((number, (float(values[token].logprob), token == said)))
+                    scores.append((number, (float(values[token].logprob), token == chosen)))
                 else:
                     missed.append(number)
-        yield found, missed
+        yield scores, missed
 
 
 def _next_token(tokens: Sequence[int], *, names_tokens: bool) -> Mapping[str, Any]:
@@ -271,12 +271,12 @@ class VLLM(TokenizedModel):
         self._tokenizer_folder = (
             folder_of(tokenizer, tokenizer_revision, "tokenizer") if tokenizer is not None else None
         )
-        most = batch_size if isinstance(batch_size, int) else max_batch_size
+        max_batch = batch_size if isinstance(batch_size, int) else max_batch_size
         arguments: dict[str, Any] = {
             "dtype": dtype, "tokenizer": tokenizer, "tokenizer_mode": tokenizer_mode, "tokenizer_revision": tokenizer_revision,
             "trust_remote_code": trust_remote_code, "tensor_parallel_size": tensor_parallel_size, "quantization": quantization,
             "gpu_memory_utilization": gpu_memory_utilization, "max_model_len": max_model_len or max_length, "seed": seed,
-            "max_num_seqs": most, "enforce_eager": enforce_eager or None,
+            "max_num_seqs": max_batch, "enforce_eager": enforce_eager or None,
             **({"enable_lora": True, "max_lora_rank": max_lora_rank} if lora_local_path else {}), **(engine_args or {}),
         }  # fmt: skip
         self._engine_args = {key: value for key, value in arguments.items() if value is not None}
@@ -383,20 +383,20 @@ class VLLM(TokenizedModel):
     def _build(self, request: Generate) -> VLLMRequest | Failed:
         """Build the engine request of a generation. The limit is reduced before a long prompt fails; for a model that thinks,
         stop strings apply to the answer alone."""
-        params, most = request.params, self._max_prompt + 1
+        params, length = request.params, self._max_prompt + 1
         tokens, limit = (
             self._tokenizer.encode(request.text) or [self._tokenizer.prefix],
             limit_of(params) or self._limit,
         )
-        cut = len(tokens) + limit - most if self.cuts and 0 < most - limit < len(tokens) else 0
-        if len(tokens) - cut >= most:
-            return Failed(f"{len(tokens)} tokens exceed the model's context length of {most}")
+        cut = len(tokens) + limit - length if self.cuts and 0 < length - limit < len(tokens) else 0
+        if len(tokens) - cut >= length:
+            return Failed(f"{len(tokens)} tokens exceed the model's context length of {length}")
         more = {key: value for key, value in params.items() if key not in OWN and value is not None}
         unknown = sorted(set(more) - self._known)
         if unknown:
             return Failed(f"unsupported generation parameter {unknown[0]!r}")
         sampling = {
-            **more, "max_tokens": min(limit, most - len(tokens) + cut), "stop": [] if self._tags else stops_of(params),
+            **more, "max_tokens": min(limit, length - len(tokens) + cut), "stop": [] if self._tags else stops_of(params),
             "temperature": 0.0, "skip_special_tokens": False, "spaces_between_special_tokens": False,
         }  # fmt: skip
         if request.is_sampled:

@@ -194,9 +194,9 @@ class Http:
         except orjson.JSONDecodeError:
             if b"NaN" in data or b"Infinity" in data:
                 with suppress(ValueError, RecursionError):
-                    found = json.loads(data)
-                    json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair could not be written down
-                    return found
+                    value = json.loads(data)
+                    json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair could not be written down
+                    return value
             longest = max(map(len, self.secrets), default=0)
             start = self.clean(data[: 4 * (MAX_SHOWN + longest)].decode("utf-8", "replace"))
             raise RetryableError(f"the answer is not JSON: {start[:MAX_SHOWN]!r}") from None
@@ -249,10 +249,10 @@ def redirect_message(status: int, location: str | None) -> str:
 def error_message(text: str) -> str:
     """Return a server's error message without the JSON around it."""
     try:
-        found = orjson.loads(text)
+        answer = orjson.loads(text)
     except orjson.JSONDecodeError:
         return text.strip()[:300]
-    error = found.get("error", found) if isinstance(found, dict) else found
+    error = answer.get("error", answer) if isinstance(answer, dict) else answer
     return str(error.get("message", error) if isinstance(error, dict) else error)[:300]
 
 

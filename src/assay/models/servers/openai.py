@@ -45,7 +45,7 @@ class ProviderRules:
 
     limit_key: str = "max_tokens"
     refuses: tuple[str, ...] = ()
-    most_stops: int | None = None
+    max_stops: int | None = None
     thinks: bool = False
 
     def applied(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,8 +54,8 @@ class ProviderRules:
             applied[self.limit_key] = applied.pop("max_tokens")
         if not applied.get("stop"):
             applied.pop("stop", None)
-        elif self.most_stops is not None:
-            applied["stop"] = applied["stop"][: self.most_stops]
+        elif self.max_stops is not None:
+            applied["stop"] = applied["stop"][: self.max_stops]
         return applied
 
 
@@ -63,7 +63,7 @@ REASONING = ProviderRules("max_completion_tokens", ("temperature", "stop"), thin
 PROVIDER_RULES: tuple[tuple[str, str, ProviderRules], ...] = (
     ("*api.openai.com*", "o[1-9]*", REASONING),
     ("*api.openai.com*", "gpt-5*", REASONING),
-    ("*api.openai.com*", "*", ProviderRules(most_stops=4)),
+    ("*api.openai.com*", "*", ProviderRules(max_stops=4)),
 )
 """Rules by address and model pattern: the first match counts."""
 

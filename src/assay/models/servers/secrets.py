@@ -40,15 +40,15 @@ def hidden_texts(keys: Iterable[str | None], values: Iterable[str]) -> list[str]
     >>> hidden_texts(["k-1"], ["Bearer abcdef123", "sig=a%2Fb%3D"])
     ['Bearer abcdef123', 'sig=a%2Fb%3D', 'abcdef123', 'a%2Fb%3D', 'a/b=', 'k-1']
     """
-    found = {key for key in keys if key}
+    hidden = {key for key in keys if key}
     for value in map(str, values):
         parts = re.split(r"[\s;,&]+", value)
         ends = [part.partition("=")[2] for part in parts]
         forms = [value, *(part for part in parts[1:] if len(part) >= 2 * LEAST), *ends, *map(unquote_plus, ends)]
-        found |= {form for form in forms if len(form) >= LEAST}
+        hidden |= {form for form in forms if len(form) >= LEAST}
     for _ in range(2):  # a server may quote the request as JSON, within a text that is quoted again
-        found |= {written for text in found for written in _escaped(text)}
-    return sorted(found, key=lambda text: (-len(text), text))
+        hidden |= {written for text in hidden for written in _escaped(text)}
+    return sorted(hidden, key=lambda text: (-len(text), text))
 
 
 def _escaped(text: str) -> tuple[str, ...]:

@@ -215,12 +215,12 @@ class ServerModel:
         """The response to one request."""
         with self._protocol_errors():
             try:
-                found = await self.respond(request)
+                response = await self.respond(request)
             except PermanentError as refused:
                 return Failed(self.http.clean(str(refused)))
-        if isinstance(found, Failed):
-            return Failed(self.http.clean(found.reason))
-        return found if found.usage is None else found._replace(usage=checked_usage(found.usage))
+        if isinstance(response, Failed):
+            return Failed(self.http.clean(response.reason))
+        return response if response.usage is None else response._replace(usage=checked_usage(response.usage))
 
     async def ask_repeats(self, requests: Sequence[Request]) -> Sequence[Response]:
         return [await self.ask(request) for request in requests]
@@ -243,7 +243,7 @@ class ServerModel:
             return 0.0
         texts = arguments(request)[: 2 if isinstance(request, Loglikelihood) else 1]
         length = sum(len(text.encode("utf-8", "replace")) for text in texts)
-        return self.price.most(length, self.max_output(request))
+        return self.price.maximum(length, self.max_output(request))
 
     def max_output(self, request: Request) -> int:
         """Maximum number of generated tokens."""

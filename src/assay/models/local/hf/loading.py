@@ -68,11 +68,11 @@ class LoadedHFModel:
 
     def max_length(self) -> int:
         config = self.model.config.get_text_config()
-        found = next((getattr(config, key) for key in LENGTHS if getattr(config, key, None)), None)
+        length = next((getattr(config, key) for key in LENGTHS if getattr(config, key, None)), None)
         tokenizer_length = getattr(self.tokenizer, "model_max_length", None)
-        if found is None and tokenizer_length is not None and tokenizer_length < UNLIMITED:
-            found = tokenizer_length
-        return int(found or DEFAULT_LENGTH)
+        if length is None and tokenizer_length is not None and tokenizer_length < UNLIMITED:
+            length = tokenizer_length
+        return int(length or DEFAULT_LENGTH)
 
 
 def load_hf(options: HFOptions) -> LoadedHFModel:
@@ -188,11 +188,11 @@ def _dtype(name: str, torch: Any) -> Any:
     names = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "half": "float16", "float": "float32"}
     if name == "auto":
         return "auto"
-    found = getattr(torch, names.get(name, name), None)
-    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+    dtype = getattr(torch, names.get(name, name), None)
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         what, fix = f"invalid dtype {name!r}", "use auto, float32, bfloat16 or float16"
         raise ConfigError([Problem(Place("model_args.dtype"), what, fix)])
-    return found
+    return dtype
 
 
 def _peft() -> Any:

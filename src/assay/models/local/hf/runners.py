@@ -102,13 +102,13 @@ def _packed(loaded: LoadedHFModel) -> tuple[CausalLM | None, str]:
         if model.config._attn_implementation != NAME:
             return None, f"{type(model).__name__} has a custom attention"
         net = CausalLM(model, model.device, _is_flash(model))
-        found = _packed_logits(net, tokens)
+        packed = _packed_logits(net, tokens)
     except (UnsupportedAttention, AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         model.set_attn_implementation(before)
         return None, f"its attention needs {error}" if isinstance(
             error, UnsupportedAttention
         ) else f"it failed: {error}"
-    far = float((found - expected).abs().max() / expected.std())
+    far = float((packed - expected).abs().max() / expected.std())
     if not far <= TOLERANCE.get(model.dtype, DEFAULT_TOLERANCE):
         model.set_attn_implementation(before)
         return None, f"its logits differ by {far:.2g} standard deviations"
@@ -146,10 +146,10 @@ def length_dependent_beyond(model: Any) -> int | None:
     config = model.config.get_text_config()
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     kinds = [rope, *(each for each in rope.values() if isinstance(each, Mapping))]
-    found = next((each for each in kinds if each.get("rope_type", each.get("type")) in ("dynamic", "longrope")), None)
-    if found is None:
+    scaling = next((each for each in kinds if each.get("rope_type", each.get("type")) in ("dynamic", "longrope")), None)
+    if scaling is None:
         return None
-    first = found.get("original_max_position_embeddings") or getattr(config, "original_max_position_embeddings", None)
+    first = scaling.get("original_max_position_embeddings") or getattr(config, "original_max_position_embeddings", None)
     return int(first or config.max_position_embeddings)
 
 
@@ -224,16 +224,16 @@ class PaddedRunner:
         started = time.perf_counter()
         with torch.inference_mode():
             logits = self._logits(questions)
-            found = [
+            scored = [
                 (pair, *_likelihood(row[: len(rest) + 1], pair[2]), index)
                 for row, (_, rest), alike in zip(logits, questions, pairs, strict=True)
                 for index, pair in enumerate(alike)
             ]
-        seconds = (time.perf_counter() - started) / max(len(found), 1)
+        seconds = (time.perf_counter() - started) / max(len(scored), 1)
         return [
             ScoredPair(pair[0], value, greedy, (read := len(pair[1]) + len(pair[2]) - 1), read if index else 0, seconds,
                   "" if value == value else NAN_LOGITS)
-            for pair, value, greedy, index in found
+            for pair, value, greedy, index in scored
         ]  # fmt: skip
 
     def _logits(self, questions: Sequence[Question]) -> list[torch.Tensor]:
@@ -246,13 +246,13 @@ class PaddedRunner:
     def _padded(self, rows: Sequence[Sequence[int]], *, left: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
         longest = max(map(len, rows))
         gaps = [longest - len(row) for row in rows]
-        made = [[0] * gap + list(row) if left else list(row) + [0] * gap for row, gap in zip(rows, gaps, strict=True)]
+        padded = [[0] * gap + list(row) if left else list(row) + [0] * gap for row, gap in zip(rows, gaps, strict=True)]
         seen = [
             [0] * gap + [1] * len(row) if left else [1] * len(row) + [0] * gap
             for row, gap in zip(rows, gaps, strict=True)
         ]
         device = self._model.device
-        return torch.tensor(made, device=device), torch.tensor(seen, device=device)
+        return torch.tensor(padded, device=device), torch.tensor(seen, device=device)
 
     # texts
 
@@ -320,9 +320,9 @@ class _PaddedBatch:
 
     def _forward(self, tokens: torch.Tensor) -> None:
         with uniform_memory_errors():
-            made = self._model(**self._model_inputs(tokens), **self._inputs, use_cache=True)
-        self._cache = getattr(made, "past_key_values", None)
-        self.logits = made.logits[:, -1]
+            output = self._model(**self._model_inputs(tokens), **self._inputs, use_cache=True)
+        self._cache = getattr(output, "past_key_values", None)
+        self.logits = output.logits[:, -1]
         self.is_bad |= is_bad(self.logits)
 
     def _model_inputs(self, tokens: torch.Tensor) -> dict[str, Any]:
