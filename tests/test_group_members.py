@@ -253,7 +253,7 @@ def test_two_entries_for_one_row_are_refused(partly: Path) -> None:
         ({"g": "group: g\ntask: [h]\n", "h": "group: h\ntask: [a, g]\n"}, r"h_file.yaml:2:\d+: .*circle: g → h → g"),
         ({"g": "group: g\ntask: [a, bb]\n"}, r"g_file.yaml:2:\d+: .*'bb'.*did you mean"),
         ({"g": "group: g\ntask: [a]\ngroup_filter: {top: 1}\n"}, r"g_file.yaml:3:\d+: no group filter named 'top'"),
-        ({"g": "group: g\ntask: [a]\ngroup_filter: {top_k: 0}\n"}, r"g_file.yaml:3:\d+: top_k takes a number from 1"),
+        ({"g": "group: g\ntask: [a]\ngroup_filter: {top_k: 0}\n"}, r"g_file.yaml:3:\d+: top_k must be at least 1"),
         ({"g": "group: g\ntask: [a]\ngroup_filter: [{function: top_k}]\n"}, r"g_file.yaml:3:\d+: .*top_k"),
         ({"g": "group: g\ntask: [a]\ngroup_filter: {only: [z]}\naggregate_metric_list: [{metric: exact_match}]\n"}, "'z'"),
     ],
