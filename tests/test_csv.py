@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import assay
 from assay.models import Scripted
-from assay.samples.csv_cells import MISSING, names_as_pandas, typed, typed_as_pandas
+from assay.samples.rows import MISSING, names_as_pandas, typed, typed_as_pandas
 from conftest import Write
 from graph_world import write_graph
 

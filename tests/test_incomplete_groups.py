@@ -18,9 +18,8 @@ from assay.exchange.to_parquet import export_parquet
 from assay.exchange.trackers import metrics
 from assay.models import Scripted
 from assay.report.document import document
-from assay.report.page import page
-from assay.report.plain import as_csv, as_markdown
 from assay.report.table import footing, results_table
+from assay.report.write import as_csv, as_markdown, page
 from compared_world import write_tasks
 from viewer_world import fetched, serving
 

@@ -6,19 +6,25 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.report.drawing import END, START, Node, Way, draw_graph, graph_parts, layers_of
 from assay.report.plots import (
+    END,
+    START,
     STYLE,
     Bin,
     Calibrated,
     Interval,
+    Node,
+    Way,
     bar_text,
     calibration,
+    draw_graph,
     forest,
     forest_text,
+    graph_parts,
     histogram,
     histogram_text,
     interval_bar,
+    layers_of,
     slices,
 )
 

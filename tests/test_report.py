@@ -20,9 +20,8 @@ from assay import simple_evaluate
 from assay.errors import AssayError
 from assay.models import Scripted
 from assay.report.document import ReportOptions, document
-from assay.report.page import RULES, page
-from assay.report.plain import as_csv, as_json, as_markdown
-from assay.report.texts import cut, fenced, in_cell, in_markdown, visible
+from assay.report.table import cut, fenced, in_cell, in_markdown, visible
+from assay.report.write import RULES, as_csv, as_json, as_markdown, page
 from conftest import Write
 from exchange_world import HARM, INSPECT, run_harm, write_harm
 from run_world import ACC, EXACT_MATCH, Asked

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.models import Scripted
-from assay.samples.spill import MANY, Spilled, spilled
+from assay.samples.rows import MANY, Spilled, spilled
 from small_runs import run, write_task
 
 VALUES = st.recursive(

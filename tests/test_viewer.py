@@ -33,14 +33,12 @@ from assay.report.document import document
 from assay.runs.folder import write_json
 from assay.runs.parquet import SampleWriter
 from assay.runs.samples import Kept
-from assay.viewer.asking import OPERATORS, Condition, Wish, read_wish
-from assay.viewer.differing import aligned
+from assay.viewer.compare_page import in_turn
 from assay.viewer.distributions import calibrated, confidence, score_bins, slices_by
-from assay.viewer.flips_page import in_turn
 from assay.viewer.graph_page import Visited, _visited
 from assay.viewer.guard import HEADERS, Guard, is_loopback, names_for
-from assay.viewer.sample_page import SampleView, Step, sample_view
-from assay.viewer.sample_scores import UnitResult, own_number, unit_results
+from assay.viewer.query import OPERATORS, Condition, Wish, read_wish
+from assay.viewer.sample_page import SampleView, Step, UnitResult, aligned, own_number, sample_view, unit_results
 from assay.viewer.samples import Database, Samples
 from graph_world import write_graph
 from viewer_world import COLOURS, HOSTILE, SECRET, SUMS, fetched, serving, write_hostile_run, write_runs

@@ -5,11 +5,10 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
-from assay.catalog.entries import Entry
 from assay.catalog.examine import check_fields
 from assay.catalog.expand import Expander
 from assay.catalog.include import Reader
-from assay.catalog.index import Index, indexed
+from assay.catalog.index import Entry, Index, indexed
 from assay.catalog.roots import IncludePath, Root, all_roots
 from assay.catalog.selection import Selection, Selector, Spec, split_specs
 from assay.config.fields import Fields

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from assay.catalog.entries import Entry, Kind
 from assay.catalog.include import Merged, Reader
+from assay.catalog.index import Entry, Kind
 from assay.config.decode import check, decode
 from assay.config.fields import Fields
 from assay.config.format import FormatConfig

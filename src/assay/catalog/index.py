@@ -1,18 +1,218 @@
 """The names of all roots: what each stands for, and which files had to be read again to know it."""
 
 import gc
+import json
+import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
-from assay.catalog import cache
-from assay.catalog.cache import Snapshot
-from assay.catalog.entries import Entry
+from assay.catalog.cache import keep, recall, stamp_of
 from assay.catalog.roots import Root
-from assay.catalog.scan import Stamp, is_config, scan, stamps
 from assay.config.fields import Fields
+from assay.config.source import DIGEST_LENGTH, digest
 from assay.errors import Place, Problem
+
+Kind = Literal["task", "group", "format", "template", "broken", "graph"]
+"""A graph is a task; this kind is for one without a name, which is found by where it lies."""
+
+
+class Entry(NamedTuple):
+    """One file of the catalog; `error` says why it cannot be used.
+
+    A tuple, not a dataclass: fourteen thousand of them are made before a warm `assay ls` can print a line.
+    """
+
+    kind: Kind
+    name: str
+    path: str
+    tags: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    output_type: str = ""
+    error: str = ""
+
+
+Stamp = tuple[int, int]
+"""Size and time of change: what tells, without reading, that a file is as it was."""
+GONE: Stamp = (-1, 0)
+"""The stamp of what is not there or is no regular file."""
+_SKIPPED = ("__pycache__", "node_modules")
+
+
+def scan(root: Root) -> dict[str, Stamp]:
+    """Every file of a root whose name ends in yaml or yml, by path, with its stamp.
+
+    Links to folders are followed after all real folders, and only to folders not met yet: they may form a loop.
+    """
+    found: dict[str, Stamp] = {}
+    visited: list[str] = []
+    waiting, links = [root.path], list[str]()
+    met: set[tuple[int, int]] = set()
+    while waiting or links:
+        if not waiting:
+            met.update(map(_identity, visited))
+            visited, link = [], links.pop()
+            if _identity(link) in met:
+                continue
+            waiting.append(link)
+        folder = waiting.pop()
+        visited.append(folder)
+        inner, linked = _read_folder(folder, found)
+        waiting += inner if root.deep else []
+        links += linked if root.deep else []
+    return found
+
+
+def _read_folder(folder: str, found: dict[str, Stamp]) -> tuple[list[str], list[str]]:
+    """Add the files of one folder to `found`; returns the folders in it, and the links to folders."""
+    inner: list[str] = []
+    linked: list[str] = []
+    try:
+        # By its handle, not its path: the path of every file would be walked again from the root of the disk.
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return inner, linked  # a folder that may not be read has no tasks for this user; the rest goes on
+    try:
+        with os.scandir(handle) as entries:
+            for entry in entries:
+                name = entry.name
+                if name.endswith(("yaml", "yml")) and not _is_dir(entry):
+                    found[f"{folder}/{name}"] = _stamp(entry)
+                elif name not in _SKIPPED and not name.startswith(".") and _is_dir(entry):
+                    (linked if entry.is_symlink() else inner).append(f"{folder}/{name}")
+    finally:
+        os.close(handle)
+    return inner, linked
+
+
+def _is_dir(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link that leads to itself
+
+
+def _identity(folder: str) -> tuple[int, int]:
+    try:
+        status = os.stat(folder)  # noqa: PTH116  # as below
+    except OSError:
+        return (-1, -1)
+    return (status.st_dev, status.st_ino)
+
+
+def stamps(paths: Iterable[str]) -> dict[str, Stamp]:
+    """The stamps of files that are not below a root."""
+    return {path: _stamp(path) for path in paths}
+
+
+def is_config(path: str) -> bool:
+    """Whether a file can hold a task of its own; others are only ever included."""
+    return path.endswith((".yaml", ".yml"))
+
+
+def _stamp(file: "os.DirEntry[str] | str") -> Stamp:
+    try:
+        status = os.stat(file) if isinstance(file, str) else file.stat()  # noqa: PTH116  # 14,000 Path objects cost more
+    except OSError:
+        return GONE
+    return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else GONE
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The index of one root as it was: the files below it and those elsewhere, with stamps; and what each holds.
+
+    `digests` are those of all these files in this order, joined. `made_from` says for each entry the numbers of the
+    files it was made from: as it lies on disk, because a listing never asks.
+    """
+
+    below: Mapping[str, Stamp]
+    elsewhere: Mapping[str, Stamp]
+    entries: Sequence[Entry]
+    digests: str
+    made_from: bytes
+
+    @cached_property
+    def paths(self) -> list[str]:
+        return [*self.below, *self.elsewhere]
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        return {path: number for number, path in enumerate(self.paths)}
+
+    def digest_of(self, path: str) -> str | None:
+        """The digest a file had when it was read; None of a file that was not."""
+        start = self.number.get(path, -1) * DIGEST_LENGTH
+        return self.digests[start : start + DIGEST_LENGTH].strip() if start >= 0 else None
+
+    def sources(self) -> Iterator[dict[str, str]]:
+        """For each entry, the files it was made from, itself first, with their digests."""
+        for numbers in json.loads(self.made_from):
+            yield {path: self.digest_of(path) or "" for path in map(self.paths.__getitem__, numbers)}
+
+    @classmethod
+    def of(
+        cls, below: Mapping[str, Stamp], elsewhere: Mapping[str, Stamp], made: Sequence[tuple[Entry, Mapping[str, str]]]
+    ) -> "Snapshot":
+        """A snapshot of entries, each given with the files it was made from."""
+        number = {path: index for index, path in enumerate([*below, *elsewhere])}
+        digests = {path: digest for _, files in made for path, digest in files.items()}
+        joined = "".join(digests.get(path, "").ljust(DIGEST_LENGTH) for path in number)
+        made_from = json.dumps([[number[path] for path in files] for _, files in made], separators=(",", ":"))
+        return cls(below, elsewhere, tuple(entry for entry, _ in made), joined, made_from.encode())
+
+
+def load(root: Root) -> Snapshot | None:
+    """The snapshot of a root, or None where there is none that can be trusted."""
+    body = recall(_name(root), _rules())
+    if body is None:
+        return None
+    front, digests, made_from = body.split(b"\n")
+    return _unpack(json.loads(front), digests.decode(), made_from, root)
+
+
+def save(root: Root, snapshot: Snapshot) -> None:
+    front = json.dumps(_pack(snapshot, root), separators=(",", ":")).encode()
+    keep(_name(root), _rules(), b"\n".join([front, snapshot.digests.encode(), snapshot.made_from]))
+
+
+def _name(root: Root) -> str:
+    return digest(json.dumps([root.path, root.lenient, root.deep]).encode()) + ".json"
+
+
+def _rules() -> str:
+    """Changes whenever the code that makes or judges entries changes, so that no index outlives its rules."""
+    here = os.path.dirname(__file__)  # noqa: PTH120  # on the way of every command
+    return stamp_of(*sorted(entry.path for folder in (here, f"{here}/../config") for entry in os.scandir(folder)))
+
+
+def _pack(snapshot: Snapshot, root: Root) -> list[object]:
+    """Columns, not rows, and paths without what they share: read back without a line of Python for each file."""
+    kinds, names, paths, *rest = zip(*snapshot.entries, strict=True) if snapshot.entries else [()] * len(Entry._fields)
+    number = {path: index for index, path in enumerate(snapshot.below)}
+    below = [[path[len(root.path) + 1 :] for path in snapshot.below], *_columns(snapshot.below)]
+    elsewhere = [list(snapshot.elsewhere), *_columns(snapshot.elsewhere)]
+    return [below, elsewhere, [kinds, names, [number[path] for path in paths], *rest]]
+
+
+def _unpack(front: list[Any], digests: str, made_from: bytes, root: Root) -> Snapshot:
+    (inner, *below), (outer, *elsewhere), (kinds, names, at, tags, members, *rest) = front
+    paths = list(map(f"{root.path}/".__add__, inner))
+    columns = (kinds, names, map(paths.__getitem__, at), map(tuple, tags), map(tuple, members), *rest)
+    return Snapshot(
+        below=dict(zip(paths, zip(*below, strict=True), strict=True)),
+        elsewhere=dict(zip(outer, zip(*elsewhere, strict=True), strict=True)),
+        entries=tuple(map(Entry._make, zip(*columns, strict=True))),
+        digests=digests,
+        made_from=made_from,
+    )
+
+
+def _columns(stamps: Mapping[str, Stamp]) -> list[list[int]]:
+    return [[size for size, _ in stamps.values()], [time for _, time in stamps.values()]]
 
 
 def indexed(root: Root, *, stale: Iterable[str] = ()) -> Snapshot:
@@ -21,7 +221,7 @@ def indexed(root: Root, *, stale: Iterable[str] = ()) -> Snapshot:
     `stale` are files known to have changed although their stamp does not show it.
     """
     with _no_collector():
-        known = cache.load(root)
+        known = load(root)
         found = scan(root)
     changed = set(stale)
     if known is not None:
@@ -29,7 +229,7 @@ def indexed(root: Root, *, stale: Iterable[str] = ()) -> Snapshot:
             return known
         changed |= _changed(known, found)
     snapshot = _reread(root, known, found, changed)
-    cache.save(root, snapshot)
+    save(root, snapshot)
     return snapshot
 
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from assay.catalog.entries import Entry
 from assay.catalog.examine import check_fields
-from assay.catalog.expand import Expander, Reference
+from assay.catalog.expand import Expander, GroupNode, Node, Reference, Settings
 from assay.catalog.graphs import graph_file
 from assay.catalog.include import NO_FIELDS
-from assay.catalog.nodes import GroupNode, Node, Settings
+from assay.catalog.index import Entry
 from assay.config.fields import Fields, Origin
 from assay.errors import Place, Problem, nearest
 

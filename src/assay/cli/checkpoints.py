@@ -9,8 +9,7 @@ from assay.cli.output import plain, say, tell
 from assay.config.run import RunConfig
 from assay.errors import AssayError
 from assay.evaluation.checkpoints import make_room
-from assay.report.checkpoints import checkpoints_json, checkpoints_table
-from assay.report.table import footing
+from assay.report.table import checkpoints_json, checkpoints_table, footing
 
 CANNOT = 2
 Evaluate = Callable[[RunConfig], Mapping[str, Any]]

@@ -14,8 +14,7 @@ from assay.report.comparison_text import (
     gate_line,
     summary,
 )
-from assay.report.drawn import drawn
-from assay.report.plots import forest_text
+from assay.report.plots import drawn, forest_text
 
 EXIT = {None: 0, "pass": 0, "fail": 1, "inconclusive": 4}
 

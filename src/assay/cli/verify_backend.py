@@ -10,7 +10,7 @@ from assay.config.arguments import parse_arguments
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
-from assay.report.verification_text import verification_json, verification_text
+from assay.report.comparison_text import verification_json, verification_text
 
 OF_RUN = ("tasks", "limit", "sample", "num_fewshot", "gen_kwargs", "apply_chat_template", "system_instruction", "include_path",
           "data_dir", "output_path", "force", "confirm_run_unsafe_code")  # fmt: skip

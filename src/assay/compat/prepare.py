@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from assay.catalog.installed import installed_folders
+from assay.catalog.roots import installed_folders
 from assay.compat.class_task import ClassTask
 from assay.compat.modules import HelperCode
 from assay.config.graph_reading import GraphFile

@@ -1,5 +1,6 @@
 """The table of results: lm-eval's layout, with the number of documents and of failures beside each value."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,15 @@ NAMES = ("name", "alias", "sample_len", "sample_count")
 SETTINGS = ("gen_kwargs", "limit", "sample", "num_fewshot", "repeats", "apply_chat_template", "system_instruction")
 
 Results = Mapping[str, Any]
+NO_VALUE = "–"
+CheckpointRow = tuple[str, str, ScoreKey, str]
+"""Name of a task, what it is shown as, its metric with the filter, and which way is better."""
+_UNSEEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]"
+)
+_MARKS = re.compile(r"([\\`*_\[\]|~$])")
+_REFERENCES = re.compile(r"([@#])(?=\w)")
+LONG = 1200
 
 
 def results_table(results: Results, *, groups: bool = False, depth: int | None = None) -> str:
@@ -170,3 +180,110 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         + "|"
     )
     return "\n".join([line(header), rule, *map(line, cells)])
+
+
+def visible(text: str) -> str:
+    r"""The text with what cannot be seen spelt out: it cannot steer a terminal, nor turn the direction of a line.
+
+    >>> visible("a" + chr(0x202E) + "b")
+    'a\\u202eb'
+    """
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+
+
+def cut(text: str, most: int = LONG) -> str:
+    """A text; of a long one its beginning and its end."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters more …]\n{text[-half:]}"
+
+
+def in_markdown(text: str) -> str:
+    r"""A text within a line of markdown: nothing in it is mark-up, HTML, a mention or a new line.
+
+    >>> in_markdown("a|<b> @you\n*c*")
+    'a\\|&lt;b&gt; @&#8203;you \\*c\\*'
+    """
+    plain = " ".join(visible(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _REFERENCES.sub(r"\1&#8203;", _MARKS.sub(r"\\\1", plain))
+
+
+def fenced(text: str) -> str:
+    """A text as a block of markdown that nothing in it can end."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{visible(text)}\n{fence}"
+
+
+def in_cell(text: str) -> str:
+    """A text in a table that a spreadsheet opens: what begins as a formula does is marked as text."""
+    plain = visible(text)
+    return f"'{plain}" if plain[:1] in ("=", "+", "-", "@", "\t", "\r") else plain
+
+
+def decimal(value: float | None, digits: int = 4) -> str:
+    """A number, or a dash where there is none."""
+    if value is None or value != value:
+        return "–"
+    return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.4g}"
+
+
+def ends(low: float | None, high: float | None) -> str:
+    return f"{decimal(low, 3)} … {decimal(high, 3)}" if low is not None and high is not None else ""
+
+
+def checkpoints_table(several: Mapping[str, Results | None]) -> str:
+    """A row for every metric of every task and group, a column for every checkpoint; a dash where there is no number."""
+    header = ("Tasks", "Filter", "Metric", "", *several)
+    return markdown(header, [_checkpoint_row(row, several) for row in _checkpoint_rows(several)])
+
+
+def checkpoints_json(several: Mapping[str, Results | None]) -> dict[str, Any]:
+    """The same for programs: by checkpoint its status and its results."""
+    return {
+        "checkpoints": [
+            {"name": name, "status": "failed"}
+            if found is None
+            else {
+                "name": name,
+                "status": found["assay"]["status"],
+                "pretrained": (found.get("config", {}).get("model_args") or {}).get("pretrained"),
+                "results": found["results"],
+                **({"groups": found["groups"]} if found.get("groups") else {}),
+            }
+            for name, found in several.items()
+        ]
+    }
+
+
+def _checkpoint_rows(several: Mapping[str, Results | None]) -> list[CheckpointRow]:
+    made: dict[tuple[str, ScoreKey], CheckpointRow] = {}
+    for found in several.values():
+        if found is None:
+            continue
+        for name, depth in in_order(found):
+            row = found["results"].get(name, {})
+            alias = " " * depth + ("- " if depth else "") + str(row.get("alias", name))
+            for key in metrics_of(row):
+                better: bool | None = found["higher_is_better"].get(name, {}).get(key.metric)
+                arrow = "" if better is None else "↑" if better else "↓"
+                made.setdefault((name, key), (name, alias, key, arrow))
+    return list(made.values())
+
+
+def _checkpoint_row(row: CheckpointRow, several: Mapping[str, Results | None]) -> tuple[str, ...]:
+    name, alias, key, arrow = row
+    return (alias, key.filter, key.metric, arrow, *(_checkpoint_cell(found, name, key) for found in several.values()))
+
+
+def _checkpoint_cell(found: Results | None, name: str, key: ScoreKey) -> str:
+    row = found["results"].get(name, {}) if found is not None else {}
+    value = row.get(row_name(key))
+    if value is None:
+        return NO_VALUE
+    stderr = row.get(stderr_name(key))
+    spread = f" ± {number(stderr)}" if isinstance(stderr, int | float) and stderr == stderr else ""
+    account = found.get("assay", {}) if found is not None else {}
+    known = {**account.get("tasks", {}), **account.get("groups", {})}
+    return number(value) + spread + ("*" if known.get(name, {}).get("incomplete") else "")

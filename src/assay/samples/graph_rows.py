@@ -11,8 +11,7 @@ from assay.config.source import digest
 from assay.config.task import TaskConfig
 from assay.samples.data import columns_of, data_set, find_files
 from assay.samples.joins import joined
-from assay.samples.rows import DataError, Row, Rows, as_rows, digest_file
-from assay.samples.spill import spilled
+from assay.samples.rows import DataError, Row, Rows, as_rows, digest_file, spilled
 
 Transform = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 Opened = tuple[Sequence[Row], str]

@@ -1,23 +1,41 @@
 """Rows from files: json, jsonl, csv, parquet. What can be read row by row is never held as a whole."""
 
 import csv
+import math
+import re
 import sys
+import tempfile
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
-from itertools import zip_longest
+from itertools import count, zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import orjson
 
 from assay.errors import SelfExplanatory
 from assay.records import plain
-from assay.samples.csv_cells import MISSING, names_as_pandas, texts, typed, typed_as_pandas
 from assay.writable import HALF, is_writable
 
 Row = Mapping[str, Any]
+MISSING = frozenset((
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
+    "NULL", "NaN", "None", "n/a", "nan", "null",
+))  # fmt: skip
+"""Cells of a csv file that say there is nothing, as pandas has it."""
+SIGNED, UNSIGNED = (-(2**63), 2**63 - 1), (0, 2**64 - 1)
+"""The whole numbers that a table can hold, in one of two ways."""
+MANY = 1000
+"""Fewer rows than these stay in memory."""
+_PLAIN = re.compile(r"0|-?[1-9][0-9]{0,20}", re.ASCII)
+_WHOLE = re.compile(r"[ \t\n\v\f\r]*[+-]?[0-9]+[ \t\n\v\f\r]*", re.ASCII)
+_FLOAT = re.compile(
+    r"[ \t\n\v\f\r]*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?)[ \t\n\v\f\r]*",
+    re.ASCII | re.IGNORECASE,
+)
 
 
 class DataError(SelfExplanatory, ValueError):
@@ -255,3 +273,172 @@ def digest_file(file: Path) -> str:
     except OSError as error:
         raise DataError(f"{file}: {error.strerror or error}") from error
     return made.hexdigest()
+
+
+def typed(column: Sequence[str], *, as_numbers: bool = False) -> list[Any]:
+    """A column as numbers where all of its cells are such, else as texts.
+
+    Among numbers, what says it is missing is None; among texts only an empty cell is, for `NA` may be a country.
+    `as_numbers`: other files have numbers in this column, so it is one of numbers also where every cell is missing.
+
+    >>> typed(["7", "12", "NA"]), typed(["1", "2.5"]), typed(["007", "12"]), typed(["NA", "ZA", ""])
+    ([7, 12, None], [1, 2.5], ['007', '12'], ['NA', 'ZA', None])
+    """
+    present = [text for text in column if text not in MISSING]
+    if not present and not as_numbers:
+        return texts(column)
+    try:
+        numbers = iter([_number(text) for text in present])
+    except ValueError:
+        return texts(column)
+    return [None if text in MISSING else next(numbers) for text in column]
+
+
+def texts(column: Sequence[str]) -> list[str | None]:
+    """A column as texts, whatever is in it; an empty cell is None."""
+    return [text or None for text in column]
+
+
+def typed_as_pandas(column: Sequence[str]) -> list[Any]:
+    """The same as pandas has it, which lm-eval's and SyGra's data is read with.
+
+    Whole numbers with a gap among them become floats there, and of `007` is left 7.
+
+    >>> typed_as_pandas(["007", "12"]), typed_as_pandas(["7", ""])
+    ([7, 12], [7.0, None])
+    """
+    present = [text for text in column if text not in MISSING]
+    if present and all(map(_WHOLE.fullmatch, present)):
+        try:
+            numbers = [int(text) for text in present]
+        except ValueError:  # more digits than Python converts
+            return _untyped_as_pandas(column)
+        if not _fit(numbers, SIGNED):  # a gap would need floats, which cannot hold them
+            return numbers if len(present) == len(column) and _fit(numbers, UNSIGNED) else list(column)
+        return _read(column, (int,) if len(present) == len(column) else (float,))
+    return _read(column, (_float_of_pandas, _truth))
+
+
+def names_as_pandas(header: Sequence[str]) -> list[str]:
+    """The names of columns, each once: pandas numbers those that it meets again, and those that have none.
+
+    >>> names_as_pandas(["a", "a", "", "b", "a"])
+    ['a', 'a.1', 'Unnamed: 2', 'b', 'a.2']
+    """
+    named = [name or f"Unnamed: {at}" for at, name in enumerate(header)]
+    made: list[str] = []
+    for name in named:
+        free = (f"{name}.{number}" for number in count(1))
+        made.append(next(new for new in free if new not in named and new not in made) if name in made else name)
+    return made
+
+
+def _untyped_as_pandas(column: Sequence[str]) -> list[str | None]:
+    return [None if text in MISSING else text for text in column]
+
+
+def _read(column: Sequence[str], readers: Sequence[Callable[[str], Any]]) -> list[Any]:
+    """The column by the first reader that can read all of its cells; texts where none can."""
+    present = [text for text in column if text not in MISSING]
+    for read in readers if present else ():
+        try:
+            values = iter([read(text) for text in present])
+        except ValueError:
+            continue
+        return [None if text in MISSING else next(values) for text in column]
+    return _untyped_as_pandas(column)
+
+
+def _number(text: str) -> int | float:
+    """The number that is written so, and not otherwise."""
+    if _PLAIN.fullmatch(text):
+        whole = int(text)
+        if _fit([whole], SIGNED) or _fit([whole], UNSIGNED):
+            return whole
+        raise ValueError(text)
+    number = float(text)
+    if repr(number) != text or not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+def _float_of_pandas(text: str) -> float:
+    if _FLOAT.fullmatch(text) is None:
+        raise ValueError(text)
+    return float(text)
+
+
+def _truth(text: str) -> bool:
+    try:
+        return {"true": True, "false": False}[text.lower()]
+    except KeyError:
+        raise ValueError(text) from None
+
+
+def _fit(numbers: Sequence[int], bounds: tuple[int, int]) -> bool:
+    return all(bounds[0] <= number <= bounds[1] for number in numbers)
+
+
+class Spilled(Sequence[Row]):
+    """Rows in a file: one of its own, or one without a name, which is gone with the process."""
+
+    def __init__(self, columns: Sequence[str], path: Path | None = None) -> None:
+        self.columns = tuple(columns)
+        self._file: IO[bytes] = tempfile.TemporaryFile() if path is None else path.open("w+b")  # noqa: SIM115  # lives as long as the rows
+        self._ends = array("q", [0])
+        self._position = 0
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __iter__(self) -> Iterator[Row]:
+        return map(orjson.loads, self.lines())
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        return orjson.loads(self._line(range(len(self))[index]))
+
+    def _line(self, number: int) -> bytes:
+        start, end = self._ends[number], self._ends[number + 1]
+        if self._position != start:  # one after the other, they are read in large pieces
+            self._file.seek(start)
+        self._position = end
+        return self._file.read(end - start)
+
+    def lines(self) -> Iterator[bytes]:
+        """The rows as they were put down."""
+        return (self._line(number) for number in range(len(self)))
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def add(self, line: bytes) -> None:
+        end = self._ends[-1]
+        if self._position != end:
+            self._file.seek(end)
+        self._file.write(line)
+        self._position = end + len(line)
+        self._ends.append(self._position)
+
+
+def spilled(rows: Sequence[Row]) -> Sequence[Row]:
+    """The same rows, on disk where there are many; as they are where one would not come back as it went."""
+    if len(rows) < MANY:
+        return rows
+    made: Spilled | None = None
+    for row in rows:
+        plain = dict(row)
+        try:
+            line = orjson.dumps(plain)
+        except TypeError:
+            return rows
+        if orjson.loads(line) != plain:
+            return rows
+        if made is None:
+            made = Spilled(tuple(plain))
+        made.add(line)
+    return made if made is not None else rows

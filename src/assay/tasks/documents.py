@@ -12,8 +12,7 @@ from assay.errors import Place
 from assay.samples.data import DataSet, Split
 from assay.samples.fewshot import SAMPLERS, Leaks, Pool, Sampler
 from assay.samples.prompt import Examples
-from assay.samples.rows import DataError, as_rows, digest_file
-from assay.samples.spill import spilled
+from assay.samples.rows import DataError, as_rows, digest_file, spilled
 from assay.samples.templates import RenderError
 from assay.tasks.settings import Settings, Shard
 from assay.user_code import place_of, user_code

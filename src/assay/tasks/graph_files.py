@@ -19,8 +19,7 @@ from assay.registry import accepted, parameter_problems
 from assay.runs.durable import put_in_place
 from assay.runs.samples import Kept
 from assay.runs.sinks import write_sink
-from assay.samples.rows import DataError
-from assay.samples.spill import Spilled
+from assay.samples.rows import DataError, Spilled
 from assay.statistics.aggregations import Aggregation
 from assay.tasks.collate import Counts, Found, MetricCollatorPostProcessor
 from assay.tasks.settings import Helpers

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any, TypedDict
 
 from assay.catalog.catalog import Catalog
-from assay.catalog.entries import Entry
 from assay.catalog.examine import GROUP_KEYS, is_graph
-from assay.catalog.nodes import GroupNode, Node, TaskNode
+from assay.catalog.expand import GroupNode, Node, TaskNode
+from assay.catalog.index import Entry
 from assay.catalog.roots import IncludePath
 from assay.catalog.selection import Spec
 from assay.config.decode import decode

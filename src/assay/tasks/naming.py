@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
-from assay.catalog.nodes import GroupNode, Node
+from assay.catalog.expand import GroupNode, Node
 
 ALIASES = ("task_alias", "group_alias")
 """Keys that change how a thing is shown, not what it is."""

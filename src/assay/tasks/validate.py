@@ -10,7 +10,7 @@ from typing import Any
 
 from assay.catalog.catalog import Catalog
 from assay.catalog.functions import check_function, functions_in, module_file, written_signature
-from assay.catalog.installed import broken_plugins
+from assay.catalog.roots import broken_plugins
 from assay.config.fields import Fields
 from assay.config.format import FormatConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable

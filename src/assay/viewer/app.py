@@ -1,6 +1,7 @@
 """The web application: an address for every view, each answered with a page that was made here."""
 
 import re
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import uvicorn
 from anyio.to_thread import current_default_thread_limiter
 from markupsafe import Markup, escape
 from starlette.applications import Starlette
@@ -21,10 +23,7 @@ import assay
 from assay.errors import AssayError
 from assay.report.plots import STYLE, Interval, interval_bar
 from assay.runs.run import Number
-from assay.viewer.asking import Condition, address, read_wish
-from assay.viewer.compare_page import compare_page
-from assay.viewer.comparisons import Comparisons
-from assay.viewer.flips_page import flips_page
+from assay.viewer.compare_page import Comparisons, compare_page, flips_page
 from assay.viewer.graph_page import graph_view
 from assay.viewer.guard import Guard, names_for
 from assay.viewer.library import Library
@@ -40,6 +39,7 @@ from assay.viewer.pages import (
     task_address,
     task_page,
 )
+from assay.viewer.query import Condition, address, read_wish
 from assay.viewer.samples import Database
 
 STATIC = Path(__file__).parent / "static"
@@ -213,3 +213,9 @@ def duration(seconds: float | None) -> str:
 
 def when(created: float | None) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if created else ""
+
+
+def serve(app: Guard, listening: socket.socket) -> None:
+    """Serve pages until interrupted."""
+    quiet = {"log_level": "warning", "access_log": False, "server_header": False, "date_header": False}
+    uvicorn.Server(uvicorn.Config(app, lifespan="on", **quiet)).run(sockets=[listening])  # type: ignore[arg-type]

@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from assay.report.document import part
 from assay.report.plots import Bin, Calibrated, Interval
-from assay.report.slices import part
 from assay.viewer.sample_page import loads
 from assay.viewer.samples import SOURCE, Samples, quoted
 

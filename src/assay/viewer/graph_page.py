@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
-from assay.report.drawing import draw_graph, graph_parts
+from assay.report.plots import draw_graph, graph_parts
 from assay.report.reading import RunReading
 from assay.viewer.pages import NotThere
 from assay.viewer.samples import SOURCE, Database, Samples

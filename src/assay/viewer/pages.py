@@ -12,11 +12,10 @@ from assay.report.reading import Head, Line, RunReading, worst_tasks
 from assay.runs.redact import redacted_text
 from assay.runs.rows import Row
 from assay.tasks.audit import KINDS
-from assay.viewer.asking import OPERATORS, SHOWS, Wish, address, read_wish
 from assay.viewer.distributions import PARTS, calibrated, score_bins, slices_by, value_count
 from assay.viewer.library import Library
-from assay.viewer.sample_page import choices_of, sample_view, shown, target_of
-from assay.viewer.sample_scores import own_numbers
+from assay.viewer.query import OPERATORS, SHOWS, Wish, address, read_wish
+from assay.viewer.sample_page import choices_of, own_numbers, sample_view, shown, target_of
 from assay.viewer.samples import Database, Found, Samples, score_columns
 
 Page = dict[str, Any]

@@ -3,8 +3,9 @@
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 import orjson
@@ -12,8 +13,27 @@ import orjson
 from assay.config.row_names import row_key, row_name
 from assay.runs.redact import redacted, redacted_text
 from assay.runs.rows import RequestRow, Row
-from assay.viewer.differing import Piece, aligned
-from assay.viewer.sample_scores import UnitResult, own_number, unit_results
+
+LONG = 4000
+"""Words of a text that are compared; what is behind them is shown as it is."""
+LARGEST = 1e300
+"""What is beyond it, or no number at all, is not shown as one."""
+
+
+class Piece(NamedTuple):
+    """A part of a text, and whether the other text has it, too."""
+
+    text: str
+    is_shared: bool
+
+
+class UnitResult(NamedTuple):
+    """What a unit metric says of the outcome of a graph: what it should have been, and what it is."""
+
+    metric: str
+    is_correct: bool
+    golden: Any
+    predicted: Any
 
 
 class Choice(NamedTuple):
@@ -348,3 +368,78 @@ def shown(value: Any, *, indent: bool = False) -> str:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else 0, default=str).decode()
     except TypeError:
         return json.dumps(value, indent=2 if indent else None, default=str)
+
+
+def aligned(before: str, after: str) -> tuple[list[Piece], list[Piece]]:
+    """Both texts in pieces: words that stand in both, in the same order, are shared.
+
+    >>> aligned("a b c", "a x c")[1]
+    [Piece(text='a ', is_shared=True), Piece(text='x', is_shared=False), Piece(text=' c', is_shared=True)]
+    """
+    one, two = _words(before), _words(after)
+    first, second = one[:LONG], two[:LONG]
+    steps = SequenceMatcher(None, first, second, autojunk=False).get_opcodes() if len(first) * len(second) < 10**6 else [
+        ("replace", 0, len(first), 0, len(second))
+    ]  # fmt: skip
+    left = [Piece("".join(first[a:b]), kind == "equal") for kind, a, b, _, _ in steps if b > a]
+    right = [Piece("".join(second[a:b]), kind == "equal") for kind, _, _, a, b in steps if b > a]
+    return [*left, *_rest(one)], [*right, *_rest(two)]
+
+
+def _rest(words: list[str]) -> Iterator[Piece]:
+    if len(words) > LONG:
+        yield Piece("".join(words[LONG:]), True)
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\s+|\w+|[^\w\s]", text)
+
+
+def own_number(metric: str, value: Any) -> float | None:
+    """The number of a sample; None where there is none to be had of it alone.
+
+    >>> own_number("acc", 1.0), own_number("brier_score", [0, [0.75, 0.25]]), own_number("byte_perplexity", [0.0, 9])
+    (1.0, 0.125, 1.0)
+    """
+    if isinstance(value, bool | int | float):
+        return float(value) if abs(value) < LARGEST else None
+    if not isinstance(value, list) or len(value) != 2:
+        return None
+    first, second = value
+    if metric == "brier_score" and isinstance(first, int) and isinstance(second, list):
+        shares = [float(share) for share in second] if _are_numbers(second) else []
+        return math.fsum((share - (place == first)) ** 2 for place, share in enumerate(shares)) if shares else None
+    if metric not in ("word_perplexity", "byte_perplexity", "bits_per_byte") or not _are_numbers(value) or second <= 0:
+        return None
+    nats = -float(first) / float(second)
+    if metric == "bits_per_byte":
+        return nats / math.log(2)
+    return math.exp(nats) if nats < math.log(LARGEST) else None
+
+
+def own_numbers(scores: Mapping[str, Any], names: Sequence[str]) -> list[float | None]:
+    """The numbers of a sample under these names: metric and filter."""
+    return [own_number(row_key(name).metric, scores.get(name)) for name in names]
+
+
+def _are_numbers(several: Sequence[Any]) -> bool:
+    return all(isinstance(each, int | float) and not isinstance(each, bool) and abs(each) < LARGEST for each in several)
+
+
+def unit_results(answers: Any) -> list[UnitResult]:
+    """What unit metrics wrote into the outcomes of a graph."""
+    outcomes = [each for left in answers.values() for each in left] if isinstance(answers, Mapping) else []
+    return [
+        UnitResult(
+            name.removesuffix("_result"), told["correct"] is True, _plain(told["golden"]), _plain(told["predicted"])
+        )
+        for outcome in outcomes
+        if isinstance(outcome, Mapping)
+        for name, told in outcome.items()
+        if isinstance(told, Mapping) and {"correct", "golden", "predicted"} <= set(told)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """What a mapping of one key holds: the key says nothing."""
+    return next(iter(value.values())) if isinstance(value, Mapping) and len(value) == 1 else value

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from assay.config.source import digest
 from assay.runs.rows import Row
 from assay.runs.stored import SampleFile
-from assay.viewer.asking import PAGE, Condition, Wish
+from assay.viewer.query import PAGE, Condition, Wish
 from assay.viewer.sample_page import loads
 
 MEMORY = "128MB"
