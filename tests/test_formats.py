@@ -258,10 +258,10 @@ def test_examples_with_fields_of_their_own_are_in_the_format_too(manage: Manage)
 @pytest.mark.parametrize(
     ("formats", "at", "what", "fix"),
     [
-        ("mcaq", "10:10", "no format is called 'mcaq'", "did you mean 'mcqa'?"),
-        ("{type: mcaq}", "10:17", "no format is called 'mcaq'", "did you mean 'mcqa'?"),
+        ("mcaq", "10:10", "no format named 'mcaq'", "did you mean 'mcqa'?"),
+        ("{type: mcaq}", "10:17", "no format named 'mcaq'", "did you mean 'mcqa'?"),
         ("{type: mcqa, question_prefx: x}", "10:23", "unknown key 'question_prefx'", "did you mean 'question_prefix'?"),
-        ("{mine: {question_prefix: x}}", "10:17", "no format is called 'mine'", "say with `type`"),
+        ("{mine: {question_prefix: x}}", "10:17", "no format named 'mine'", "say with `type`"),
         ("{type: mcqa, output_type: chat}", "10:36", "output_type cannot be 'chat'", ""),
         ("5", "10:10", "formats must be text or a mapping", ""),
     ],

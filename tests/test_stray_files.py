@@ -166,7 +166,7 @@ ODD_TASKS: dict[str, tuple[str, str]] = {
         "doc_to_target: a\nmetric_list: [{metric: exact_match, regexes_to_ignore: [[a]]}]\n",
         "is not a regular expression",
     ),
-    "a list for a format": (TASK + "    formats: {exam: {type: [mcqa]}}\n", "no format is called ['mcqa']"),
+    "a list for a format": (TASK + "    formats: {exam: {type: [mcqa]}}\n", "no format named ['mcqa']"),
 }
 
 

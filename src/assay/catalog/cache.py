@@ -1,4 +1,4 @@
-"""What can be made again and is kept meanwhile: files whose head says what they are good for. No pickle, no locks."""
+"""Files that can be rebuilt, cached with a header that tells whether they are still valid. No pickle, no locks."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ FOLDER_VARIABLE = "ASSAY_CACHE_DIR"
 
 
 def cache_folder() -> Path:
-    """Where assay keeps what it can make again: $ASSAY_CACHE_DIR, else the system's place for caches."""
+    """The cache folder: $ASSAY_CACHE_DIR, else the system's cache directory."""
     chosen = os.environ.get(FOLDER_VARIABLE)
     if chosen:
         return Path(chosen).expanduser()
@@ -19,17 +19,17 @@ def cache_folder() -> Path:
     return user_cache_path("assay", appauthor=False)
 
 
-def recall(name: str, stamp: str) -> bytes | None:
-    """What was kept under a name, if it is whole and its stamp is still this one."""
+def read_cached(name: str, stamp: str) -> bytes | None:
+    """Read a cached file; None where it is damaged or its stamp has changed."""
     try:
         head, _, body = (cache_folder() / "catalog" / name).read_bytes().partition(b"\n")
     except OSError:
         return None
-    return body if head == _head(body, stamp) else None
+    return body if head == _header(body, stamp) else None
 
 
-def keep(name: str, stamp: str, body: bytes) -> None:
-    """Keep something, in one move: another process sees what was there before or what is there now, never a half."""
+def write_cached(name: str, stamp: str, body: bytes) -> None:
+    """Write a cached file atomically: another process sees the old or the new content, never a part."""
     from tempfile import mkstemp
 
     target = cache_folder() / "catalog" / name
@@ -38,7 +38,7 @@ def keep(name: str, stamp: str, body: bytes) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = mkstemp(dir=target.parent, prefix=name)
         with os.fdopen(handle, "wb") as file:
-            file.write(_head(body, stamp) + b"\n" + body)
+            file.write(_header(body, stamp) + b"\n" + body)
         Path(temporary).replace(target)
     except OSError:
         # No room or no permission: the next process makes it again. That costs a little time, and loses nothing.
@@ -47,8 +47,8 @@ def keep(name: str, stamp: str, body: bytes) -> None:
                 Path(temporary).unlink()
 
 
-def stamp_of(*folders: str) -> str:
-    """A text that changes when something in these folders is added, removed or written; or, of a file, when it is."""
+def stamp_files(*folders: str) -> str:
+    """Return a text that changes when one of these files is written, or an entry of these folders added or removed."""
     seen = []
     for folder in folders:
         try:
@@ -59,5 +59,5 @@ def stamp_of(*folders: str) -> str:
     return digest(repr(seen).encode())
 
 
-def _head(body: bytes, stamp: str) -> bytes:
+def _header(body: bytes, stamp: str) -> bytes:
     return f"assay catalog {stamp} {digest(body)}".encode()

@@ -1,4 +1,6 @@
-"""Which folders hold tasks: those bundled with assay, lm_eval's, those of plug-ins, and the user's own."""
+"""Task folders: those bundled with assay, of lm_eval, of plug-ins, and the user's. No package is imported to find
+them.
+"""
 
 import json
 import os
@@ -9,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.catalog.cache import keep, recall, stamp_of
+from assay.catalog.cache import read_cached, stamp_files, write_cached
 from assay.errors import ConfigError, Place, Problem
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ IncludePath = str | Path | Sequence[str | Path] | None
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A folder that is searched. A lenient one is read as lm-eval would: its slips are told, not refused."""
+    """A searched folder. In a lenient one, mistakes that lm-eval accepts are warnings."""
 
     path: str
     origin: str
@@ -29,12 +31,12 @@ class Root:
     deep: bool = True
 
     def is_lenient(self, file: str) -> bool:
-        """Whether a file of this root is read as lm-eval would."""
+        """Whether a file of this root is read with lm-eval's leniency."""
         return self.lenient or is_lm_eval(file)
 
 
 PLUGIN_GROUP = "assay.tasks"
-NAME = "installed.json"
+CACHE_NAME = "installed.json"
 
 
 def all_roots(include_path: IncludePath, *, include_defaults: bool, lenient: bool) -> list[Root]:
@@ -44,7 +46,7 @@ def all_roots(include_path: IncludePath, *, include_defaults: bool, lenient: boo
 
 
 def default_roots() -> Iterator[Root]:
-    """What is there without asking: what is bundled, then what installed packages bring."""
+    """The default folders: bundled tasks, then those of installed packages."""
     yield Root(str(Path(__file__).resolve().parent.parent / "bundled"), "bundled")
     for origin, folder in installed_folders():
         if folder:
@@ -52,7 +54,7 @@ def default_roots() -> Iterator[Root]:
 
 
 def included_roots(include_path: IncludePath, *, lenient: bool) -> Iterator[Root]:
-    """The user's folders, in their order; one that does not exist is an error, never skipped."""
+    """The user's folders, in order; a missing one is an error, never skipped."""
     for written in split_paths(include_path):
         try:
             folder = Path(written).expanduser().resolve()
@@ -66,22 +68,22 @@ def included_roots(include_path: IncludePath, *, lenient: bool) -> Iterator[Root
         except (OSError, ValueError, RuntimeError) as error:
             what = f"{written!r} cannot be opened: {error}"
         if not what and not os.access(folder, os.R_OK | os.X_OK):
-            what = f"the folder {written!r} may not be read"
+            what = f"the folder {written!r} is not readable"
         if what:
             raise ConfigError([Problem(Place("include_path"), what, "give the folder that holds the task files")])
         yield Root(str(folder), "include_path", lenient=lenient)
 
 
 def split_paths(include_path: IncludePath) -> list[str]:
-    """One or several paths, each perhaps several joined by the system's path separator."""
+    """Split paths joined by the system's path separator."""
     if include_path is None:
         return []
-    several = [include_path] if isinstance(include_path, str | Path) else list(include_path)
-    return [part for path in several for part in str(path).split(os.pathsep) if part]
+    paths = [include_path] if isinstance(include_path, str | Path) else list(include_path)
+    return [part for path in paths for part in str(path).split(os.pathsep) if part]
 
 
 def is_lm_eval(path: str) -> bool:
-    """Whether a file or folder is, or lies within, lm_eval's task folder.
+    """Whether a file or folder is inside lm_eval's task folder.
 
     >>> is_lm_eval("/site-packages/lm_eval/tasks/mmlu"), is_lm_eval("/home/me/tasks")
     (True, False)
@@ -90,20 +92,20 @@ def is_lm_eval(path: str) -> bool:
 
 
 def installed_folders() -> list[tuple[str, str]]:
-    """The folders, each with what brings it; empty where that names none that exists.
+    """The folders of installed packages, each with its package; empty text where the folder does not exist.
 
-    Remembered until something is installed or removed.
+    Cached until a package is installed or removed.
     """
-    stamp = stamp_of(__file__, *sys.path)
-    body = recall(NAME, stamp)
+    stamp = stamp_files(__file__, *sys.path)
+    body = read_cached(CACHE_NAME, stamp)
     if body is not None:
         return [(origin, folder) for origin, folder in json.loads(body)]
-    found = list(_search())
-    keep(NAME, stamp, json.dumps(found).encode())
-    return found
+    folders = list(_find_installed())
+    write_cached(CACHE_NAME, stamp, json.dumps(folders).encode())
+    return folders
 
 
-def _search() -> Iterator[tuple[str, str]]:
+def _find_installed() -> Iterator[tuple[str, str]]:
     from importlib.metadata import entry_points  # 20 ms: only when something may have changed
 
     lm_eval = lm_eval_tasks()
@@ -127,12 +129,12 @@ def lm_eval_tasks() -> Path | None:
 def plugin_folder(plugin: "EntryPoint") -> str:
     """The folder that a plug-in names as `package.folder`; empty where there is none."""
     package, *parts = plugin.module.split(".")
-    found = next((folder for folder in _package_folders(package, *parts) if folder.is_dir()), None)
-    return str(found.resolve()) if found is not None else ""
+    existing = next((folder for folder in _package_folders(package, *parts) if folder.is_dir()), None)
+    return str(existing.resolve()) if existing is not None else ""
 
 
 def broken_plugins() -> list[Problem]:
-    """The plug-ins whose folder does not exist. They bring nothing, and stop nothing."""
+    """The plug-ins whose folder does not exist. They are reported and skipped."""
     what, fix = "this plug-in names a folder of tasks that does not exist", "reinstall or uninstall it"
     return [Problem(Place(origin), what, fix) for origin, folder in installed_folders() if not folder]
 

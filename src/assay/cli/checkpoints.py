@@ -9,7 +9,7 @@ from assay.cli.output import plain, say, tell
 from assay.config.run import RunConfig
 from assay.errors import AssayError
 from assay.evaluation.checkpoints import make_room
-from assay.report.table import checkpoints_json, checkpoints_table, footing
+from assay.report.table import checkpoints_json, checkpoints_table, table_footing
 
 CANNOT = 2
 Evaluate = Callable[[RunConfig], Mapping[str, Any]]
@@ -31,7 +31,7 @@ def run_checkpoints(
         make_room()
     say(checkpoints_table(found))
     for name, results in found.items():
-        for line in footing(results) if results is not None else ["could not be evaluated"]:
+        for line in table_footing(results) if results is not None else ["could not be evaluated"]:
             tell(f"{name}: {line}")
     if output is not None:
         file = Path(output) / "checkpoints.json"

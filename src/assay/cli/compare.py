@@ -6,15 +6,15 @@ from pathlib import Path
 from assay.cli.output import say, say_json, tell
 from assay.comparison.compare import Comparison, compare
 from assay.report.comparison_text import (
-    as_csv,
-    as_mapping,
     attribution_lines,
+    comparison_csv,
+    comparison_json,
+    comparison_summary,
     comparison_table,
     flip_lines,
     gate_line,
-    summary,
 )
-from assay.report.plots import drawn, forest_text
+from assay.report.plots import difference_intervals, forest_text
 
 EXIT = {None: 0, "pass": 0, "fail": 1, "inconclusive": 4}
 
@@ -85,11 +85,11 @@ def run(options: argparse.Namespace) -> int:
         power=options.power,
     )
     if options.summary:
-        say(summary(found))
+        say(comparison_summary(found))
     elif options.format == "json":
-        say_json(as_mapping(found))
+        say_json(comparison_json(found))
     elif options.format == "csv":
-        say(as_csv(found).rstrip("\n"))
+        say(comparison_csv(found).rstrip("\n"))
     else:
         _show(found, plain=options.format == "md", plot=options.plot)
     return EXIT[found.decision]
@@ -98,15 +98,15 @@ def run(options: argparse.Namespace) -> int:
 def _show(found: Comparison, *, plain: bool, plot: bool) -> None:
     say(comparison_table(found))
     for number, each in enumerate(found.runs[1:] if plot else (), 1):
-        say(f"\n{each.label} less {found.runs[0].label}\n{forest_text(drawn(found, number))}")
+        say(f"\n{each.label} minus {found.runs[0].label}\n{forest_text(difference_intervals(found, number))}")
     if found.flips:
         say("\n" + "\n".join(flip_lines(found.flips)))
     if not plain:
         say("\n" + "\n".join(attribution_lines(found)))
     if found.verdicts:
         say("\n" + "\n".join(map(gate_line, found.verdicts)))
-        say("\n" + summary(found))
+        say("\n" + comparison_summary(found))
     elif plain:
-        say("\n" + summary(found))
+        say("\n" + comparison_summary(found))
     for note in found.notes:
         tell(f"note: {note}")

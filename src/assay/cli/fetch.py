@@ -9,7 +9,7 @@ import orjson
 from assay.cli.options import add_catalog_options, task_manager
 from assay.cli.output import say, tell
 from assay.config.task import TaskConfig
-from assay.samples.data import READERS, data_set
+from assay.samples.data import FILE_READERS, data_set
 from assay.samples.rows import DataError
 
 HERE = ("/", "./", "../", "~")
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
         config = task.config
         key = (config.dataset_path, config.dataset_name)
         path = config.dataset_path
-        if key in done or path is None or path in READERS or path.startswith(HERE):
+        if key in done or path is None or path in FILE_READERS or path.startswith(HERE):
             continue
         done.add(key)
         try:

@@ -11,7 +11,7 @@ from assay.comparison.planning import Aim, Planned, Unknown, planned_from_runs, 
 from assay.config.row_names import row_key
 from assay.errors import ConfigError, Place, Problem
 from assay.records import ScoreKey
-from assay.report.table import markdown
+from assay.report.table import markdown_table
 
 HEADER = ("Tasks", "Metric", "n", "needed", "enough", "found with all", "repeats of all")
 NONE = "none would do"
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     if options.format == "json":
         say_json({"aim": asdict(aim), "rows": [{**asdict(each), "enough": each.is_enough} for each in found]})
     else:
-        say(markdown(HEADER, [_cells(each) for each in found]))
+        say(markdown_table(HEADER, [_cells(each) for each in found]))
         for line in _said(options, aim, found):
             say(line)
     return 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from assay.cli.output import say
 from assay.report.document import ReportOptions
-from assay.report.write import FILE_TYPES, named, report_text, write_report
+from assay.report.write import FILE_TYPES, format_of_file, report_text, write_report
 
 
 def define(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def _count(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     path = options.output_path
-    name = options.format or (named(Path(path)) if path is not None else "html")
+    name = options.format or (format_of_file(Path(path)) if path is not None else "html")
     wanted = ReportOptions(
         tasks=options.tasks,
         samples=options.samples,

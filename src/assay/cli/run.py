@@ -24,7 +24,7 @@ from assay.evaluation.checkpoints import checkpoint_runs
 from assay.evaluation.models import OF_MODEL
 from assay.evaluation.options import run_config, task_manager
 from assay.models.load import backend, parameters
-from assay.report.table import footing, heading
+from assay.report.table import table_footing, table_heading
 from assay.runs.redact import redacted_command
 
 EXIT = {"complete": 0, "incomplete": 1, "partial": 3}
@@ -181,11 +181,11 @@ def _worst(codes: Sequence[int]) -> int:
 
 
 def _show(results: Mapping[str, Any], config: RunConfig, depth: int | None) -> None:
-    say(heading(results))
+    say(table_heading(results))
     say_tables(results, depth)
     if config.show_config:
         say(json.dumps(results["configs"], indent=2, default=str, ensure_ascii=False))
-    for line in footing(results):
+    for line in table_footing(results):
         tell(line)
 
 

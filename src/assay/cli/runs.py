@@ -10,8 +10,8 @@ from typing import Any
 
 from assay.cli.output import say, say_columns, say_tables
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.report.reading import RunReading
-from assay.report.table import heading
+from assay.report.reading import RunSummary
+from assay.report.table import table_heading
 from assay.runs.folder import MANIFEST, RunError, no_run
 from assay.runs.lease import Lease
 from assay.runs.placing import RUNS_DIR
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(folder: Path) -> int:
-    readings = [RunReading(path, path.name) for path in runs_in(folder)]
+    readings = [RunSummary(path, path.name) for path in runs_in(folder)]
     if not readings:
         say(f"no runs in {folder}; `assay run` puts them there")
         return 0
@@ -74,7 +74,7 @@ def _show(path: Path) -> int:
     if opened.status == RUNNING or not opened.results:
         say(f"{path}: {opened.status}; no results yet")
         return 0
-    say(heading(opened.results))
+    say(table_heading(opened.results))
     say_tables(opened.results)
     return 0
 

@@ -8,7 +8,7 @@ from assay.cli.output import counted, say, say_tables, tell
 from assay.cli.run import EXIT
 from assay.evaluation.changes import NAME, Number
 from assay.evaluation.score import Scored, ScoreOptions, score
-from assay.report.table import footing, markdown
+from assay.report.table import markdown_table, table_footing
 from assay.runs.redact import redacted_command
 
 SHOWN = 10
@@ -74,7 +74,7 @@ def _show(scored: Scored) -> None:
     say("\n" + _numbers(scored.numbers))
     for line in _samples(scored):
         say(line)
-    for line in [*scored.remarks, *footing(scored.results)]:
+    for line in [*scored.remarks, *table_footing(scored.results)]:
         tell(line)
     say(f"\nscored: {scored.folder.resolve()}")
 
@@ -87,7 +87,7 @@ def _numbers(several: Sequence[Number]) -> str:
         if each.before != each.after or each.changed
     ]
     return (
-        markdown(("Task or group", "Metric", "Before", "After", "Difference", "changed"), rows)
+        markdown_table(("Task or group", "Metric", "Before", "After", "Difference", "changed"), rows)
         if rows
         else "no number changed"
     )

@@ -12,7 +12,7 @@ from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Function
 from assay.samples.rows import DataError
-from assay.samples.templates import RenderError, TemplateSlip
+from assay.samples.templates import InvalidTemplate, RenderError
 from assay.tasks import Task
 from assay.tasks.graph import ReadGraph, prepare_graph
 from assay.tasks.graph_rescore import prepare_graph_scoring
@@ -96,6 +96,6 @@ def _bound(task: Task, settings: Settings, helper: HelperCode, read: ReadGraph) 
         made.refuse_media()
         with preserved_random():
             made.check_first()
-    except TemplateSlip as error:
+    except InvalidTemplate as error:
         raise placed(task, error.reason) from error
     return made

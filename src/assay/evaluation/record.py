@@ -21,7 +21,7 @@ from assay.registry import is_plugin_file
 from assay.runs.folder import environment, git_state
 from assay.runs.origin import signed
 from assay.runs.redact import redacted
-from assay.samples.rows import digest_file
+from assay.samples.rows import file_digest
 from assay.tasks import TaskManager
 from assay.tasks.runnable import Runnable
 
@@ -39,7 +39,7 @@ def spec(
     """All that the results of a run depend on."""
     options = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in NOT_SPEC}
     given = {key: redacted(value, key) for key, value in options.items() if value is not None}
-    code = digest("\n".join(sorted(digest_file(file) for file in helpers)).encode())
+    code = digest("\n".join(sorted(file_digest(file) for file in helpers)).encode())
     named = {task.task.name: task_digest(task) for task in tasks}
     roles = {role: model.identity for role, model in models.items() if role != UNDER_TEST}
     who = {"model": models[UNDER_TEST].identity, **({"roles": roles} if roles else {})}
@@ -85,7 +85,7 @@ def remembered(config: RunConfig, manager: TaskManager) -> dict[str, Any]:
 
 def helper_digests(files: Iterable[Path]) -> dict[str, str]:
     """Files of helper code, each with a name for its content."""
-    return {str(file): digest_file(file) for file in sorted(files)}
+    return {str(file): file_digest(file) for file in sorted(files)}
 
 
 def _named(task: object, folders: Sequence[str]) -> object:

@@ -1,4 +1,6 @@
-"""The table of results: lm-eval's layout, with the number of documents and of failures beside each value."""
+"""Tables of results in lm-eval's layout, with n and failures beside each value; checkpoints side by side; safe texts
+for cells.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,34 +12,34 @@ from assay.runs.results import coverage, troubles
 from assay.runs.tree import in_order
 
 HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")
-NAMES = ("name", "alias", "sample_len", "sample_count")
+_UNUSED_NAMES = ("name", "alias", "sample_len", "sample_count")
 
 SETTINGS = ("gen_kwargs", "limit", "sample", "num_fewshot", "repeats", "apply_chat_template", "system_instruction")
 
 Results = Mapping[str, Any]
 NO_VALUE = "–"
 CheckpointRow = tuple[str, str, ScoreKey, str]
-"""Name of a task, what it is shown as, its metric with the filter, and which way is better."""
+"""Name of a task, its alias, its metric with the filter, and the arrow of its direction."""
 _UNSEEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]"
 )
 _MARKS = re.compile(r"([\\`*_\[\]|~$])")
 _REFERENCES = re.compile(r"([@#])(?=\w)")
-LONG = 1200
+MAX_TEXT = 1200
 
 
 def results_table(results: Results, *, groups: bool = False, depth: int | None = None) -> str:
     """The results as a markdown table: groups with their members below them, then the other tasks; or groups alone.
 
-    Below `depth` a tree is not shown: one line says how much is there.
+    Below `depth`, one line gives the number of members.
     """
     rows = list(_rows(results, groups=groups, depth=depth))
     title = ("Groups", *HEADER[1:]) if groups else HEADER
-    return markdown(title, rows) if rows else ""
+    return markdown_table(title, rows) if rows else ""
 
 
-def heading(results: Results) -> str:
-    """The line above the tables: which model, asked how."""
+def table_heading(results: Results) -> str:
+    """The line above the tables: the model and its settings."""
     config = results.get("config", {})
     arguments = ",".join(f"{key}={value}" for key, value in (config.get("model_args") or {}).items())
     parts = [f"{config.get('model')} ({arguments})" if arguments else str(config.get("model"))]
@@ -45,21 +47,21 @@ def heading(results: Results) -> str:
     return ", ".join(parts)
 
 
-def footing(results: Results) -> list[str]:
-    """What must be said below the tables: what it took, what failed, and what could not be run at all."""
+def table_footing(results: Results) -> list[str]:
+    """The lines below the tables: usage, failures, and tasks that could not run."""
     own = results.get("assay", {})
-    return [*_took(own.get("account", {})), *troubles(own)]
+    return [*_usage_lines(own.get("account", {})), *troubles(own)]
 
 
-def _took(account: Mapping[str, Any]) -> list[str]:
-    """What a run took, as a line; with further models, a line for each."""
-    lines = [_spent("requests", account)] if account else []
-    return lines + [_spent(f"  as {role}", spent) for role, spent in account.get("roles", {}).items()]
+def _usage_lines(account: Mapping[str, Any]) -> list[str]:
+    """The usage of a run in a line; with several roles, one line for each."""
+    lines = [_server_usage("requests", account)] if account else []
+    return lines + [_server_usage(f"  as {role}", spent) for role, spent in account.get("roles", {}).items()]
 
 
-def _spent(name: str, spent: Mapping[str, Any]) -> str:
+def _server_usage(name: str, spent: Mapping[str, Any]) -> str:
     if "device_seconds" in spent:
-        return _computed(name, spent)
+        return _local_usage(name, spent)
     tokens, seconds = spent["tokens"], spent.get("seconds", {})
     parts = [f"{name}: {spent['requests']:,} answered" + (f", {spent['failed']:,} failed" if spent["failed"] else "")]
     parts += [f"{spent['retries']:,} asked again"] if spent["retries"] else []
@@ -71,8 +73,8 @@ def _spent(name: str, spent: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _computed(name: str, spent: Mapping[str, Any]) -> str:
-    """What a model on this machine had to do, and what it was spared."""
+def _local_usage(name: str, spent: Mapping[str, Any]) -> str:
+    """Usage of a local model: tokens asked, computed and saved."""
     tokens = spent["tokens"]
     asked, computed = tokens["in"] + tokens["out"], tokens["computed"]
     parts = [f"{name}: {spent['requests']:,} answered" + (f", {spent['failed']:,} failed" if spent["failed"] else "")]
@@ -88,17 +90,17 @@ def _duration(seconds: float) -> str:
 
 
 def _rows(results: Results, *, groups: bool, depth: int | None) -> Iterator[tuple[str, ...]]:
-    shown = results.get("groups", {}) if groups else results["results"]
+    rows = results.get("groups", {}) if groups else results["results"]
     members = results.get("group_subtasks", {})
     for name, level in in_order(results):
-        if name in shown and (depth is None or level <= depth):
-            yield from _task_rows(name, level, shown[name], results)
+        if name in rows and (depth is None or level <= depth):
+            yield from _task_rows(name, level, rows[name], results)
             if level == depth and members.get(name) and not groups:
                 yield (" " * (level + 1) + f"… {len(members[name])} members", *[""] * (len(HEADER) - 1))
 
 
 def _failed(own: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """How many documents failed in a row, with `*` where it is incomplete; of runs before 0.2, in its task."""
+    """The number of failed documents of a row, with `*` where it is incomplete; in runs before 0.2, of its task."""
     counted = row if "failed" in row else own
     return f"{counted['failed']}*" if counted.get("incomplete") else str(counted["failed"])
 
@@ -132,10 +134,10 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
             shots,
             key.metric,
             arrow,
-            number(row.get(written)),
+            format_value(row.get(written)),
             "±",
-            number(stderr),
-            _interval(about.get("interval")),
+            format_value(stderr),
+            _interval_cell(about.get("interval")),
             f"{count} in {covered}" if covered else str(count),
             _failed(own, about) if own else "",
         )
@@ -143,7 +145,7 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
 
 
 def metrics_of(row: Mapping[str, Any]) -> list[ScoreKey]:
-    """The metrics and filters that a task or group has values of, in the order of the table."""
+    """The metrics and filters of a task or group that have values, in table order."""
     return sorted(key for key, _ in rows_of(row))
 
 
@@ -151,21 +153,21 @@ def _setting(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _interval(ends: Sequence[float | None] | None) -> str:
+def _interval_cell(ends: Sequence[float | None] | None) -> str:
     return " … ".join("–" if end is None else f"{end:.3f}" for end in ends) if ends is not None else ""
 
 
-def number(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as tables show it."""
     if value is None or value != value:
         return "–"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {number(each)}" for name, each in value.items())
+        return ", ".join(f"{name} {format_value(each)}" for name, each in value.items())
     return f"{value:.4f}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Rows as a markdown table with columns of even width."""
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows as a markdown table with aligned columns."""
     cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     widths = [max(2, *(len(row[column]) for row in [list(header), *cells])) for column in range(len(header))]
     right = {"Value", "Stderr", "n", "failed", "n-shot", "Version"}
@@ -183,7 +185,7 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def visible(text: str) -> str:
-    r"""The text with what cannot be seen spelt out: it cannot steer a terminal, nor turn the direction of a line.
+    r"""The text with invisible characters escaped: it cannot control a terminal or change the text direction.
 
     >>> visible("a" + chr(0x202E) + "b")
     'a\\u202eb'
@@ -191,18 +193,18 @@ def visible(text: str) -> str:
     return _UNSEEN.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
-def cut(text: str, most: int = LONG) -> str:
-    """A text; of a long one its beginning and its end."""
+def shorten(text: str, most: int = MAX_TEXT) -> str:
+    """The text; of a long one its beginning and end."""
     if len(text) <= most:
         return text
     half = most // 2
     return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters more …]\n{text[-half:]}"
 
 
-def in_markdown(text: str) -> str:
-    r"""A text within a line of markdown: nothing in it is mark-up, HTML, a mention or a new line.
+def markdown_text(text: str) -> str:
+    r"""The text within a line of markdown: markup, HTML, mentions and newlines are escaped.
 
-    >>> in_markdown("a|<b> @you\n*c*")
+    >>> markdown_text("a|<b> @you\n*c*")
     'a\\|&lt;b&gt; @&#8203;you \\*c\\*'
     """
     plain = " ".join(visible(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -210,80 +212,86 @@ def in_markdown(text: str) -> str:
 
 
 def fenced(text: str) -> str:
-    """A text as a block of markdown that nothing in it can end."""
+    """The text as a markdown code block that nothing in it can close."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{visible(text)}\n{fence}"
 
 
-def in_cell(text: str) -> str:
-    """A text in a table that a spreadsheet opens: what begins as a formula does is marked as text."""
+def spreadsheet_text(text: str) -> str:
+    """The text for a CSV cell: what a spreadsheet would read as a formula is marked as text."""
     plain = visible(text)
     return f"'{plain}" if plain[:1] in ("=", "+", "-", "@", "\t", "\r") else plain
 
 
-def decimal(value: float | None, digits: int = 4) -> str:
+def format_decimal(value: float | None, digits: int = 4) -> str:
     """A number, or a dash where there is none."""
     if value is None or value != value:
         return "–"
     return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.4g}"
 
 
-def ends(low: float | None, high: float | None) -> str:
-    return f"{decimal(low, 3)} … {decimal(high, 3)}" if low is not None and high is not None else ""
+def format_interval(low: float | None, high: float | None) -> str:
+    return f"{format_decimal(low, 3)} … {format_decimal(high, 3)}" if low is not None and high is not None else ""
 
 
-def checkpoints_table(several: Mapping[str, Results | None]) -> str:
-    """A row for every metric of every task and group, a column for every checkpoint; a dash where there is no number."""
-    header = ("Tasks", "Filter", "Metric", "", *several)
-    return markdown(header, [_checkpoint_row(row, several) for row in _checkpoint_rows(several)])
+def checkpoints_table(checkpoints: Mapping[str, Results | None]) -> str:
+    """One row per metric of every task and group, one column per checkpoint; a dash where there is no value."""
+    header = ("Tasks", "Filter", "Metric", "", *checkpoints)
+    return markdown_table(header, [_checkpoint_row(row, checkpoints) for row in _checkpoint_rows(checkpoints)])
 
 
-def checkpoints_json(several: Mapping[str, Results | None]) -> dict[str, Any]:
-    """The same for programs: by checkpoint its status and its results."""
+def checkpoints_json(checkpoints: Mapping[str, Results | None]) -> dict[str, Any]:
+    """By checkpoint its status and results, as JSON."""
     return {
         "checkpoints": [
             {"name": name, "status": "failed"}
-            if found is None
+            if results is None
             else {
                 "name": name,
-                "status": found["assay"]["status"],
-                "pretrained": (found.get("config", {}).get("model_args") or {}).get("pretrained"),
-                "results": found["results"],
-                **({"groups": found["groups"]} if found.get("groups") else {}),
+                "status": results["assay"]["status"],
+                "pretrained": (results.get("config", {}).get("model_args") or {}).get("pretrained"),
+                "results": results["results"],
+                **({"groups": results["groups"]} if results.get("groups") else {}),
             }
-            for name, found in several.items()
+            for name, results in checkpoints.items()
         ]
     }
 
 
-def _checkpoint_rows(several: Mapping[str, Results | None]) -> list[CheckpointRow]:
-    made: dict[tuple[str, ScoreKey], CheckpointRow] = {}
-    for found in several.values():
-        if found is None:
+def _checkpoint_rows(checkpoints: Mapping[str, Results | None]) -> list[CheckpointRow]:
+    rows: dict[tuple[str, ScoreKey], CheckpointRow] = {}
+    for results in checkpoints.values():
+        if results is None:
             continue
-        for name, depth in in_order(found):
-            row = found["results"].get(name, {})
+        for name, depth in in_order(results):
+            row = results["results"].get(name, {})
             alias = " " * depth + ("- " if depth else "") + str(row.get("alias", name))
             for key in metrics_of(row):
-                better: bool | None = found["higher_is_better"].get(name, {}).get(key.metric)
+                better: bool | None = results["higher_is_better"].get(name, {}).get(key.metric)
                 arrow = "" if better is None else "↑" if better else "↓"
-                made.setdefault((name, key), (name, alias, key, arrow))
-    return list(made.values())
+                rows.setdefault((name, key), (name, alias, key, arrow))
+    return list(rows.values())
 
 
-def _checkpoint_row(row: CheckpointRow, several: Mapping[str, Results | None]) -> tuple[str, ...]:
+def _checkpoint_row(row: CheckpointRow, checkpoints: Mapping[str, Results | None]) -> tuple[str, ...]:
     name, alias, key, arrow = row
-    return (alias, key.filter, key.metric, arrow, *(_checkpoint_cell(found, name, key) for found in several.values()))
+    return (
+        alias,
+        key.filter,
+        key.metric,
+        arrow,
+        *(_checkpoint_cell(results, name, key) for results in checkpoints.values()),
+    )
 
 
-def _checkpoint_cell(found: Results | None, name: str, key: ScoreKey) -> str:
-    row = found["results"].get(name, {}) if found is not None else {}
+def _checkpoint_cell(results: Results | None, name: str, key: ScoreKey) -> str:
+    row = results["results"].get(name, {}) if results is not None else {}
     value = row.get(row_name(key))
     if value is None:
         return NO_VALUE
     stderr = row.get(stderr_name(key))
-    spread = f" ± {number(stderr)}" if isinstance(stderr, int | float) and stderr == stderr else ""
-    account = found.get("assay", {}) if found is not None else {}
+    spread = f" ± {format_value(stderr)}" if isinstance(stderr, int | float) and stderr == stderr else ""
+    account = results.get("assay", {}) if results is not None else {}
     known = {**account.get("tasks", {}), **account.get("groups", {})}
-    return number(value) + spread + ("*" if known.get(name, {}).get("incomplete") else "")
+    return format_value(value) + spread + ("*" if known.get(name, {}).get("incomplete") else "")

@@ -1,4 +1,4 @@
-"""A report written down: in the format that the name of its file says."""
+"""Reports as HTML, markdown, JSON and CSV; the file name chooses the format."""
 
 import base64
 import csv
@@ -18,13 +18,21 @@ from markupsafe import Markup
 import assay
 from assay.comparison.comparison import Comparison, Row
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.report.document import Document, ReportOptions, RunPart, Shown, Slices, document
+from assay.report.document import ReportOptions, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.plots import STYLE, Interval, forest, interval_bar, slices
-from assay.report.reading import Line
-from assay.report.table import cut, decimal, ends, fenced, in_cell, in_markdown, visible
+from assay.report.reading import ResultLine
+from assay.report.table import (
+    fenced,
+    format_decimal,
+    format_interval,
+    markdown_text,
+    shorten,
+    spreadsheet_text,
+    visible,
+)
 from assay.runs.run import Number
 
-RULES = """\
+PAGE_STYLE = """\
 :root { color-scheme: light dark; --paper: #ffffff; --panel: #f4f5f7; --ink: #1b1f24; --faint: #57606a; --line: #c8ccd2;
   --track: #d9dde3; --spread: #9ec1ea; --accent: #0550ae; --good: #116329; --bad: #b42318; }
 @media (prefers-color-scheme: dark) { :root { --paper: #14171b; --panel: #1e2329; --ink: #e8eaed; --faint: #a9b1ba;
@@ -44,23 +52,23 @@ details { margin: .4rem 0; } summary { cursor: pointer; } dt { color: var(--fain
 .d1 { padding-left: 1.2rem; } .d2 { padding-left: 2.4rem; } .d3 { padding-left: 3.6rem; } .d4 { padding-left: 4.8rem; }
 @media print { details { display: block; } }
 """
-"""The page's own rules: light or dark as the reader's system is."""
-LINES = 400
-"""Characters of a text in a line of a table."""
+"""CSS of the HTML report: light or dark as the reader's system."""
+MAX_CELL_TEXT = 400
+"""Characters of a text in a table row."""
 
 
-def page(document: Document) -> str:
-    """The report as HTML. Whatever a model, a task or a file said stands in it as text."""
-    style = RULES + STYLE
+def as_html(report: RunsReport) -> str:
+    """The report as one HTML page without scripts or external resources. All run content is escaped."""
+    style = PAGE_STYLE + STYLE
     policy = f"default-src 'none'; style-src '{_hash(style)}'; img-src data:; base-uri 'none'; form-action 'none'"
-    made: str = _template().render(
-        document=document,
+    text: str = _template().render(
+        report=report,
         style=Markup(style),  # our own, and what the policy allows
         policy=policy,
-        title=", ".join(part.reading.name for part in document.runs),
+        title=", ".join(part.reading.name for part in report.runs),
         version=assay.__version__,
     )
-    return made
+    return text
 
 
 def _hash(text: str) -> str:
@@ -69,49 +77,56 @@ def _hash(text: str) -> str:
 
 @cache
 def _template() -> Any:
-    made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters |= {
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {
         "safe_text": visible,
-        "cut": lambda text: visible(cut(str(text))),
-        "decimal": decimal,
+        "cut": lambda text: visible(shorten(str(text))),
+        "decimal": format_decimal,
         "json": lambda value: visible(orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2).decode()),
-        "short": lambda value: visible(cut(str(value), LINES)),
+        "short": lambda value: visible(shorten(str(value), MAX_CELL_TEXT)),
     }
-    made.globals |= {"bar": bar, "ends": ends, "depth": depth, "parts": parts, "forest": differences, "arrow": arrow}
-    return made.from_string(files("assay.report").joinpath("page.html.jinja").read_text("utf-8"))
+    environment.globals |= {
+        "bar": share_bar,
+        "ends": format_interval,
+        "depth": depth,
+        "parts": slices_plot,
+        "forest": differences_plot,
+        "arrow": arrow,
+    }
+    return environment.from_string(files("assay.report").joinpath("page.html.jinja").read_text("utf-8"))
 
 
-def bar(number: Number) -> Markup:
-    """The line of a share; other numbers have no scale that all would understand."""
+def share_bar(number: Number) -> Markup:
+    """The bar of a share; other numbers have no common scale."""
     if number.value is None or not number.is_share:
         return Markup("")
     return Markup(interval_bar(Interval(visible(number.metric), number.value, number.low, number.high)))
 
 
-def parts(found: Slices) -> Markup:
-    return Markup(slices([each._replace(name=visible(each.name)) for each in found.parts]))
+def slices_plot(task_slices: Slices) -> Markup:
+    return Markup(slices([interval._replace(name=visible(interval.name)) for interval in task_slices.parts]))
 
 
-def differences(comparison: Comparison, run: int) -> Markup:
-    """The differences of all tasks and groups to the first run, on their first metric of which more is better."""
+def differences_plot(comparison: Comparison, run: int) -> Markup:
+    """The differences of all tasks and groups to the first run, on their first higher-is-better metric."""
     rows = [
         Interval(visible(row.alias or row.name), row.difference, row.interval[0], row.interval[1], f"n {row.n:,}")
-        for row in first_rows(comparison, run)
+        for row in first_metric_rows(comparison, run)
         if row.difference is not None and row.interval is not None
     ]
     return Markup(forest(rows)) if rows else Markup("")
 
 
-def first_rows(comparison: Comparison, run: int) -> Sequence[Any]:
-    """One row for each task and group: of its first metric of which more is better."""
-    found: dict[str, Any] = {}
+def first_metric_rows(comparison: Comparison, run: int) -> Sequence[Any]:
+    """One row per task and group: its first higher-is-better metric."""
+    by_name: dict[str, Any] = {}
     for row in comparison.rows:
         if row.run == run and row.higher_is_better is not False:
-            found.setdefault(row.name, row)
-    return list(found.values())
+            by_name.setdefault(row.name, row)
+    return list(by_name.values())
 
 
-def depth(line: Line) -> int:
+def depth(line: ResultLine) -> int:
     return min(line.depth, 4)
 
 
@@ -123,43 +138,43 @@ COLUMNS = (
     "run", "model", "kind", "path", "name", "metric", "filter", "value", "stderr", "low", "high", "n", "failed",
     "difference", "difference_low", "difference_high", "p", "incomplete",
 )  # fmt: skip
-SHOWN = 600
+MAX_MARKDOWN_TEXT = 600
 """Characters of a text in a pull request."""
 
 
-def as_markdown(document: Document) -> str:
-    """The report for a pull request: tables, and what went worst folded away."""
-    blocks = [f"> **{in_markdown(note)}**" for note in document.notes]
-    if document.comparison is not None:
-        blocks += _comparison(document.comparison)
-    for part in document.runs:
+def as_markdown(report: RunsReport) -> str:
+    """The report for a pull request: tables, with the worst samples folded."""
+    blocks = [f"> **{markdown_text(note)}**" for note in report.notes]
+    if report.comparison is not None:
+        blocks += _comparison(report.comparison)
+    for part in report.runs:
         blocks += _run(part)
     return "\n\n".join(blocks) + "\n"
 
 
-def as_json(document: Document) -> str:
-    """The report for a program."""
-    made = {
-        "runs": [_described(part) for part in document.runs],
-        "comparison": asdict(document.comparison) if document.comparison is not None else None,
-        "notes": list(document.notes),
+def as_json(report: RunsReport) -> str:
+    """The report as JSON."""
+    content = {
+        "runs": [_run_json(part) for part in report.runs],
+        "comparison": asdict(report.comparison) if report.comparison is not None else None,
+        "notes": list(report.notes),
     }
-    return orjson.dumps(made, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode() + "\n"
+    return orjson.dumps(content, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode() + "\n"
 
 
-def as_csv(document: Document) -> str:
-    """Every number of every run, a row each; of runs after the first with the difference to it."""
+def as_csv(report: RunsReport) -> str:
+    """Every result of every run, one row each; of later runs with the difference to the first."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     compared = (
-        {(row.run, row.name, row.metric, row.filter): row for row in document.comparison.rows}
-        if document.comparison
+        {(row.run, row.name, row.metric, row.filter): row for row in report.comparison.rows}
+        if report.comparison
         else {}
     )
-    for number, part in enumerate(document.runs):
-        for line, found in _numbers(part.reading.lines):
-            row = compared.get((number, line.name, found.metric, found.filter))
+    for run, part in enumerate(report.runs):
+        for line, number in _line_numbers(part.reading.lines):
+            row = compared.get((run, line.name, number.metric, number.filter))
             about = (
                 part.reading.name,
                 part.reading.model,
@@ -167,21 +182,21 @@ def as_csv(document: Document) -> str:
                 "/".join(line.path),
                 line.name,
             )
-            told = (
-                found.value,
-                found.stderr,
-                found.low,
-                found.high,
-                found.n,
-                "" if line.is_group else _failed(line, found),
+            numbers = (
+                number.value,
+                number.stderr,
+                number.low,
+                number.high,
+                number.n,
+                "" if line.is_group else _failed_count(line, number),
             )
-            texts = [in_cell(each) for each in (*about, found.metric, found.filter)]
+            texts = [spreadsheet_text(text) for text in (*about, number.metric, number.filter)]
             mark = (line.coverage or "incomplete") if line.incomplete else ""
-            writer.writerow([*texts, *told, *_difference(row), mark])
+            writer.writerow([*texts, *numbers, *_difference(row), mark])
     return out.getvalue()
 
 
-def _failed(line: Line, number: Number) -> int:
+def _failed_count(line: ResultLine, number: Number) -> int:
     return line.failed if number.failed is None else number.failed
 
 
@@ -191,51 +206,53 @@ def _difference(row: Row | None) -> tuple[Any, ...]:
     return (row.difference, *(row.interval or (None, None)), row.p)
 
 
-def _numbers(lines: Sequence[Line]) -> Iterator[tuple[Line, Number]]:
+def _line_numbers(lines: Sequence[ResultLine]) -> Iterator[tuple[ResultLine, Number]]:
     return ((line, number) for line in lines for number in line.numbers)
 
 
 def _comparison(comparison: Comparison) -> Iterator[str]:
     first = comparison.runs[0]
     for number, run in enumerate(comparison.runs[1:], 1):
-        yield f"## {in_markdown(run.label)} against {in_markdown(first.label)}"
+        yield f"## {markdown_text(run.label)} against {markdown_text(first.label)}"
         header = (
             "",
             "Task or group",
             "Metric",
-            in_markdown(first.label),
-            in_markdown(run.label),
+            markdown_text(first.label),
+            markdown_text(run.label),
             "Difference",
             f"{comparison.level * 100:g} %",
             "p",
             "p (Holm), tasks",
             "n",
         )
-        rows = [_compared(row) for row in comparison.rows if row.run == number]
+        rows = [_comparison_row(row) for row in comparison.rows if row.run == number]
         yield _table(header, rows)
-        for found in comparison.attributions:
-            if found.run == number and found.first:
-                told = "; ".join(f"{each.stage}: {each.what}" for each in found.differences[:8])
-                yield f"The runs begin to differ at **{found.first}** ({in_markdown(told)})."
-    yield from (f"_{in_markdown(note)}_" for note in comparison.notes)
+        for attribution in comparison.attributions:
+            if attribution.run == number and attribution.first:
+                differences = "; ".join(
+                    f"{difference.stage}: {difference.what}" for difference in attribution.differences[:8]
+                )
+                yield f"First difference: **{attribution.first}** ({markdown_text(differences)})."
+    yield from (f"_{markdown_text(note)}_" for note in comparison.notes)
 
 
-def _compared(row: Row) -> tuple[str, ...]:
+def _comparison_row(row: Row) -> tuple[str, ...]:
     mark = {"better": "🟢", "worse": "🔴", "differs": "🔵"}.get(row.verdict, "")
     difference = "–" if row.difference is None else f"{row.difference:+.4f}"
     interval = f"{row.interval[0]:+.3f} … {row.interval[1]:+.3f}" if row.interval is not None else ""
-    corrected = decimal(row.p_holm, 3) if row.kind == "task" else ""
+    corrected = format_decimal(row.p_holm, 3) if row.kind == "task" else ""
     name = _indented(row.alias or row.name, row.depth)
-    metric = in_markdown(row.metric + ("" if row.filter == "none" else f" ({row.filter})"))
+    metric = markdown_text(row.metric + ("" if row.filter == "none" else f" ({row.filter})"))
     return (
         mark,
         name,
         metric,
-        decimal(row.a),
-        decimal(row.b),
+        format_decimal(row.a),
+        format_decimal(row.b),
         difference,
         interval,
-        decimal(row.p, 3),
+        format_decimal(row.p, 3),
         corrected,
         str(row.n),
     )
@@ -243,19 +260,20 @@ def _compared(row: Row) -> tuple[str, ...]:
 
 def _run(part: RunPart) -> Iterator[str]:
     reading = part.reading
-    yield f"## {in_markdown(reading.name)}"
+    yield f"## {markdown_text(reading.name)}"
     about = f"{reading.model}, {reading.status}, {reading.head.n:,} documents, {reading.head.failed:,} failed"
-    yield in_markdown(about)
+    yield markdown_text(about)
     yield _table(("Task or group", "Metric", "Value", "95 %", "n", "failed"), [*_rows(reading.lines)])
     counts = [f"{kind} {count:,}" for kind, count in reading.audit.items() if count]
-    yield in_markdown("What deserves a look: " + (", ".join(counts) if counts else "nothing"))
-    yield from (f"- {in_markdown(cut(line, SHOWN))}" for line in reading.troubles)
-    for found in part.slices:
+    yield markdown_text("Audit: " + (", ".join(counts) if counts else "nothing"))
+    yield from (f"- {markdown_text(shorten(line, MAX_MARKDOWN_TEXT))}" for line in reading.troubles)
+    for task_slices in part.slices:
         rows = [
-            (in_markdown(each.name), decimal(each.value), ends(each.low, each.high), each.note) for each in found.parts
+            (markdown_text(each.name), format_decimal(each.value), format_interval(each.low, each.high), each.note)
+            for each in task_slices.parts
         ]
-        yield f"{in_markdown(found.task)} by {in_markdown(found.column)}:\n\n" + _table(
-            (in_markdown(found.column), "Value", "95 %", "n"), rows
+        yield f"{markdown_text(task_slices.task)} by {markdown_text(task_slices.column)}:\n\n" + _table(
+            (markdown_text(task_slices.column), "Value", "95 %", "n"), rows
         )
     if part.worst:
         yield "<details><summary>Worst samples</summary>"
@@ -263,13 +281,13 @@ def _run(part: RunPart) -> Iterator[str]:
         yield "</details>"
 
 
-def _rows(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
+def _rows(lines: Sequence[ResultLine]) -> Iterator[tuple[str, ...]]:
     for line in lines:
         name = _indented(line.alias, line.depth)
         if not line.numbers:
             yield (name, "", "", "", line.coverage, line.failures)
         for number in line.numbers:
-            metric = in_markdown(number.metric + ("" if number.filter == "none" else f" ({number.filter})"))
+            metric = markdown_text(number.metric + ("" if number.filter == "none" else f" ({number.filter})"))
             arrow = (
                 {True: " ↑", False: " ↓"}.get(number.higher_is_better, "")
                 if number.higher_is_better is not None
@@ -278,8 +296,8 @@ def _rows(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
             yield (
                 name,
                 metric + arrow,
-                decimal(number.value),
-                ends(number.low, number.high),
+                format_decimal(number.value),
+                format_interval(number.low, number.high),
                 line.count(number),
                 line.failures_in(number),
             )
@@ -287,26 +305,26 @@ def _rows(lines: Sequence[Line]) -> Iterator[tuple[str, ...]]:
 
 
 def _indented(text: str, depth: int) -> str:
-    """A name at its place in a tree: what markdown does not take away."""
-    return "&nbsp;&nbsp;" * depth + in_markdown(text)
+    """A name indented by its depth in the tree; markdown would drop spaces."""
+    return "&nbsp;&nbsp;" * depth + markdown_text(text)
 
 
-def _sample(shown: Shown) -> str:
-    marks = f" ({', '.join(shown.audit)})" if shown.audit else ""
-    parts = [("asked", shown.question), ("answered", shown.said), ("right", shown.target)]
-    if shown.left and shown.left != shown.said:
-        parts.insert(2, ("left by the filter", shown.left))
-    told = "\n\n".join(f"{name}:\n{fenced(cut(text, SHOWN))}" for name, text in parts)
-    return f"**{in_markdown(shown.task)}, document {shown.doc_id}**{in_markdown(marks)}\n\n{told}"
+def _sample(sample: WorstSample) -> str:
+    marks = f" ({', '.join(sample.audit)})" if sample.audit else ""
+    fields = [("prompt", sample.question), ("response", sample.said), ("target", sample.target)]
+    if sample.left and sample.left != sample.said:
+        fields.insert(2, ("filtered answer", sample.left))
+    texts = "\n\n".join(f"{name}:\n{fenced(shorten(text, MAX_MARKDOWN_TEXT))}" for name, text in fields)
+    return f"**{markdown_text(sample.task)}, document {sample.doc_id}**{markdown_text(marks)}\n\n{texts}"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of cells that are markdown already."""
+    """A table whose cells are markdown already."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def _described(part: RunPart) -> Mapping[str, Any]:
+def _run_json(part: RunPart) -> Mapping[str, Any]:
     reading = part.reading
     return {
         "name": reading.name,
@@ -314,7 +332,7 @@ def _described(part: RunPart) -> Mapping[str, Any]:
         "status": reading.status,
         "audit": reading.audit,
         "troubles": reading.troubles,
-        "lines": [_line(line) for line in reading.lines],
+        "lines": [_line_json(line) for line in reading.lines],
         "slices": [
             {
                 "task": each.task,
@@ -329,43 +347,46 @@ def _described(part: RunPart) -> Mapping[str, Any]:
     }
 
 
-NUMBER = (
+NUMBER_FIELDS = (
     "metric", "filter", "value", "stderr", "low", "high", "n", "higher_is_better", "reason", "several", "bounds",
 )  # fmt: skip
 
 
-def _line(line: Line) -> dict[str, Any]:
-    numbers = [{name: getattr(each, name) for name in NUMBER} for each in line.numbers]
+def _line_json(line: ResultLine) -> dict[str, Any]:
+    numbers = [{name: getattr(each, name) for name in NUMBER_FIELDS} for each in line.numbers]
     return {**asdict(replace(line, numbers=())), "name": line.name, "numbers": numbers}
 
 
-FILE_TYPES: Mapping[str, Callable[[Document], str]] = {"html": page, "md": as_markdown, "json": as_json, "csv": as_csv}
+FILE_TYPES: Mapping[str, Callable[[RunsReport], str]] = {
+    "html": as_html,
+    "md": as_markdown,
+    "json": as_json,
+    "csv": as_csv,
+}
 
 
 def report_text(runs: Sequence[str | Path], format: str = "html", options: ReportOptions | None = None) -> str:
-    """A report of runs as a text: `html`, `md`, `json` or `csv`."""
+    """Render a report of runs as text: `html`, `md`, `json` or `csv`."""
     if format not in FILE_TYPES:
-        raise ConfigError(
-            [Problem(Place("format"), f"no format is called {format!r}", did_you_mean(format, FILE_TYPES))]
-        )
-    return FILE_TYPES[format](document(runs, options))
+        raise ConfigError([Problem(Place("format"), f"no format named {format!r}", did_you_mean(format, FILE_TYPES))])
+    return FILE_TYPES[format](build_report(runs, options))
 
 
 def write_report(
     runs: Sequence[str | Path], path: str | Path, *, format: str | None = None, options: ReportOptions | None = None
 ) -> Path:
-    """Write a report of runs; the name of the file says the format where nothing else does, and is a page if it says none."""
+    """Write a report of runs; without `format` the file name decides, and html is the default."""
     target = Path(path)
-    text = report_text(runs, format or named(target), options)
+    text = report_text(runs, format or format_of_file(target), options)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
     return target
 
 
-def named(path: Path) -> str:
-    """The format that the name of a file says: a page where it says none."""
+def format_of_file(path: Path) -> str:
+    """The format of a file name: html where it has no suffix."""
     ending = path.suffix.lower().removeprefix(".")
     if ending and ending not in FILE_TYPES:
-        what, fix = f"a report is never a .{ending}", f"end its name in .{', .'.join(FILE_TYPES)}, or say --format"
+        what, fix = f"unsupported report format '.{ending}'", f"use .{', .'.join(FILE_TYPES)}, or give --format"
         raise ConfigError([Problem(Place(str(path)), what, fix)])
     return ending or "html"

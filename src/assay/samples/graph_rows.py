@@ -11,7 +11,7 @@ from assay.config.source import digest
 from assay.config.task import TaskConfig
 from assay.samples.data import columns_of, data_set, find_files
 from assay.samples.joins import joined
-from assay.samples.rows import DataError, Row, Rows, as_rows, digest_file, spilled
+from assay.samples.rows import DataError, Row, Rows, as_rows, file_digest, spill_rows
 
 Transform = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 Opened = tuple[Sequence[Row], str]
@@ -42,7 +42,7 @@ def graph_rows(
     name = digest("\n".join(name for _, name in changed).encode())
     rows = changed[0][0]
     if len(config.source) > 1:
-        rows = spilled(joined(config.source, [list(each) for each, _ in changed]))
+        rows = spill_rows(joined(config.source, [list(each) for each, _ in changed]))
     return Numbered(rows, config.id_column), name
 
 
@@ -97,7 +97,7 @@ def _opened(source: SourceConfig, folder: str | None, data_dir: str | None, like
             raise DataError("data_config.source: a source of the type disk needs file_path")
         files = _files(source.file_path, folder, data_dir)
         options = {"encoding": source.encoding} if source.encoding else {}
-        return Rows(files, options, like_pandas=like_pandas), " ".join(digest_file(file) for file in files)
+        return Rows(files, options, like_pandas=like_pandas), " ".join(file_digest(file) for file in files)
     if not source.repo_id:
         raise DataError("data_config.source: a source of the type hf needs repo_id")
     token = {"token": source.token} if source.token else {}
@@ -106,8 +106,8 @@ def _opened(source: SourceConfig, folder: str | None, data_dir: str | None, like
     splits = [source.split] if isinstance(source.split, str) else list(source.split)
     parts = [found.split(split) for split in splits]
     files = [file for part in parts for file in getattr(part, "files", ())]
-    name = " ".join([found.name, *splits, *map(digest_file, files)])
-    return (parts[0] if len(parts) == 1 else spilled(list(chain(*parts)))), name
+    name = " ".join([found.name, *splits, *map(file_digest, files)])
+    return (parts[0] if len(parts) == 1 else spill_rows(list(chain(*parts)))), name
 
 
 def _files(written: str, folder: str | None, data_dir: str | None) -> list[Path]:
@@ -130,4 +130,4 @@ def _changed(rows: Sequence[Row], changes: Sequence[Transform], source: SourceCo
     if source.fields is not None:
         wanted = {*source.fields, "id"}
         made = [{key: value for key, value in row.items() if key in wanted} for row in made]
-    return spilled(made)
+    return spill_rows(made)

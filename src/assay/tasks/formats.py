@@ -8,7 +8,7 @@ from assay.catalog.catalog import Catalog
 from assay.config.fields import Fields
 from assay.config.format import FormatConfig
 from assay.errors import ConfigError, Problem
-from assay.samples.formats import FORMATS, from_mapping
+from assay.samples.formats import FORMATS, format_from_mapping
 
 
 class KnownFormats:
@@ -53,6 +53,6 @@ class KnownFormats:
             self.broken[name] = [Problem(fields.place("type"), what, "correct that one")]
             return
         try:
-            self.whole[name] = replace(from_mapping(fields, self.whole, default="mcqa"), format=name)
+            self.whole[name] = replace(format_from_mapping(fields, self.whole, default="mcqa"), format=name)
         except ConfigError as error:
             self.broken[name] = list(error.problems)

@@ -19,7 +19,7 @@ from assay.registry import accepted, parameter_problems
 from assay.runs.durable import put_in_place
 from assay.runs.samples import Kept
 from assay.runs.sinks import write_sink
-from assay.samples.rows import DataError, Spilled
+from assay.samples.rows import DataError, SpilledRows
 from assay.statistics.aggregations import Aggregation
 from assay.tasks.collate import Counts, Found, MetricCollatorPostProcessor
 from assay.tasks.settings import Helpers
@@ -96,7 +96,7 @@ class GraphFiles:
         form = self.form or ("json" if self.asked <= MANY else "jsonl")
         stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.gmtime(self.created))
         self.name = f"{self.label}output_{stamp}.{form}"
-        self.records = Spilled((), self._part("records") if self.folder is not None else None)
+        self.records = SpilledRows((), self._part("records") if self.folder is not None else None)
 
     def _part(self, name: str) -> Path:
         assert self.folder is not None

@@ -8,8 +8,8 @@ from typing import Any, TypedDict
 
 from assay.catalog.catalog import Catalog
 from assay.catalog.examine import GROUP_KEYS, is_graph
-from assay.catalog.expand import GroupNode, Node, TaskNode
-from assay.catalog.index import Entry
+from assay.catalog.expand import CatalogNode, GroupNode, TaskNode
+from assay.catalog.index import CatalogEntry
 from assay.catalog.roots import IncludePath
 from assay.catalog.selection import Spec
 from assay.config.decode import decode
@@ -20,7 +20,7 @@ from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem, uncheckable
 from assay.groups import Group, StandardGroup
 from assay.groups.group import group_type
-from assay.samples.formats import choose, formatted
+from assay.samples.formats import apply_format, choose_format
 from assay.tasks.formats import KnownFormats
 from assay.tasks.naming import Meaning, meanings
 from assay.tasks.spelling import misspelt
@@ -106,7 +106,7 @@ class TaskManager:
         overrides: Mapping[str, Mapping[str, object]] | None = None,
     ) -> Loaded:
         """Load what is asked for, or raise a ConfigError with everything that is wrong with it."""
-        single = isinstance(specs, str | Mapping | Entry | Task | Group | os.PathLike)
+        single = isinstance(specs, str | Mapping | CatalogEntry | Task | Group | os.PathLike)
         several: list[Any] = [specs] if single else list(specs)  # type: ignore[arg-type]
         objects = [spec for spec in several if isinstance(spec, Task | Group)]
         wanted = [spec for spec in several if not isinstance(spec, Task | Group)]
@@ -161,7 +161,7 @@ class _Builder:
         self.problems = problems
         self.built: dict[int, Task | Group[Task] | None] = {}
 
-    def build(self, node: Node) -> Task | Group[Task] | None:
+    def build(self, node: CatalogNode) -> Task | Group[Task] | None:
         meaning = self.meanings[id(node)]
         if id(meaning) not in self.built:
             self.built[id(meaning)] = None
@@ -199,8 +199,10 @@ class _Builder:
         asked = node.chosen_format or node.written_format
         if asked in self.manager.broken_formats and asked not in self.manager.formats:
             raise ConfigError(self.manager.broken_formats[str(asked)])
-        chosen = choose(node.fields, asked, self.manager.formats, node.format_place)
-        change = formatted(config, chosen, any_output="output_type" not in node.fields) if chosen is not None else None
+        chosen = choose_format(node.fields, asked, self.manager.formats, node.format_place)
+        change = (
+            apply_format(config, chosen, any_output="output_type" not in node.fields) if chosen is not None else None
+        )
         task = Task(self._with_metadata(change.config if change else config), name=meaning.key, fields=node.fields)
         task.notes = change.notes if change else ()
         task.alias = _alias(meaning, "task_alias") or (

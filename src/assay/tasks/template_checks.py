@@ -6,7 +6,7 @@ from functools import cache
 from assay.config.fields import Fields
 from assay.config.task import TaskConfig
 from assay.errors import Place, Problem
-from assay.samples.templates import RenderError, TemplateSlip, template
+from assay.samples.templates import InvalidTemplate, RenderError, template
 from assay.tasks.task import Task
 
 TEMPLATES = ("description", "doc_to_text", "doc_to_target", "doc_to_choice", "gen_prefix")
@@ -61,6 +61,6 @@ def template_error(text: str) -> str | None:
     """What keeps a text from being a template."""
     try:
         template(text)
-    except TemplateSlip as error:
+    except InvalidTemplate as error:
         return error.reason
     return None

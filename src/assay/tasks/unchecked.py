@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from assay.catalog.functions import written_signature
+from assay.catalog.functions import static_signature
 from assay.config.task import FilterConfig, MetricConfig, ScorerConfig, TaskConfig
 from assay.records import Function
 from assay.registry import Accepted, accepted
@@ -49,7 +49,7 @@ def _scorer(written: str | Function | ScorerConfig | None) -> Iterator[tuple[str
 
 def _accepts(kind: str, name: str | Function) -> list[Accepted]:
     if isinstance(name, Function):
-        written = written_signature(name)
+        written = static_signature(name)
         return [] if written is None else [accepted(_With(written.signature))]
     if kind == "metric":
         return [accepted(function) for function in METRICS[name].functions.values()] if name in METRICS else []
