@@ -425,7 +425,7 @@ def test_a_tag_in_a_mapping_is_refused_with_how_to_select_it(spec: object, manag
 
 @pytest.mark.parametrize("member", ["z*", "tag:nothing", "tag:z*", "nothing"])
 def test_a_member_that_nothing_is_called_is_refused(member: str, manage: Manage) -> None:
-    with pytest.raises(ConfigError, match="is called"):
+    with pytest.raises(ConfigError, match="named"):
         manage(WORLD).load([{"group": "e", "task": [member]}])
 
 

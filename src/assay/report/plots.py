@@ -26,6 +26,7 @@ svg.plot .way { stroke: var(--faint); stroke-width: 1.25; fill: none; }
 svg.plot .tip { fill: var(--faint); }
 """
 """CSS of pages with plots; the colors are variables of the page."""
+GraphConfig = Mapping[str, Any]
 START, END = "START", "END"
 NODE_WIDTH, NODE_HEIGHT, COLUMN_GAP, ROW_GAP = 190, 44, 34, 46
 """Size of a node, and the space between nodes."""
@@ -270,7 +271,7 @@ class DrawnEdge(NamedTuple):
     label: str = ""
 
 
-def graph_nodes_and_edges(graph: Mapping[str, Any]) -> tuple[list[DrawnNode], list[DrawnEdge]]:
+def graph_nodes_and_edges(graph: GraphConfig) -> tuple[list[DrawnNode], list[DrawnEdge]]:
     """Nodes and edges of a graph, from its file or the results of a run."""
     written = graph.get("nodes")
     nodes = [

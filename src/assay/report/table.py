@@ -17,6 +17,8 @@ _UNUSED_NAMES = ("name", "alias", "sample_len", "sample_count")
 SETTINGS = ("gen_kwargs", "limit", "sample", "num_fewshot", "repeats", "apply_chat_template", "system_instruction")
 
 Results = Mapping[str, Any]
+"""Results of a run as results.json has them, or a part of them."""
+Usage = Mapping[str, Any]
 NO_VALUE = "–"
 CheckpointRow = tuple[str, str, ScoreKey, str]
 """Name of a task, its alias, its metric with the filter, and the arrow of its direction."""
@@ -53,13 +55,13 @@ def table_footing(results: Results) -> list[str]:
     return [*_usage_lines(own.get("account", {})), *troubles(own)]
 
 
-def _usage_lines(account: Mapping[str, Any]) -> list[str]:
+def _usage_lines(account: Usage) -> list[str]:
     """The usage of a run in a line; with several roles, one line for each."""
     lines = [_server_usage("requests", account)] if account else []
     return lines + [_server_usage(f"  as {role}", spent) for role, spent in account.get("roles", {}).items()]
 
 
-def _server_usage(name: str, spent: Mapping[str, Any]) -> str:
+def _server_usage(name: str, spent: Usage) -> str:
     if "device_seconds" in spent:
         return _local_usage(name, spent)
     tokens, seconds = spent["tokens"], spent.get("seconds", {})
@@ -73,7 +75,7 @@ def _server_usage(name: str, spent: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _local_usage(name: str, spent: Mapping[str, Any]) -> str:
+def _local_usage(name: str, spent: Usage) -> str:
     """Usage of a local model: tokens asked, computed and saved."""
     tokens = spent["tokens"]
     asked, computed = tokens["in"] + tokens["out"], tokens["computed"]
@@ -99,13 +101,13 @@ def _rows(results: Results, *, groups: bool, depth: int | None) -> Iterator[tupl
                 yield (" " * (level + 1) + f"… {len(members[name])} members", *[""] * (len(HEADER) - 1))
 
 
-def _failed(own: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+def _failed(own: Results, row: Results) -> str:
     """The number of failed documents of a row, with `*` where it is incomplete; in runs before 0.2, of its task."""
     counted = row if "failed" in row else own
     return f"{counted['failed']}*" if counted.get("incomplete") else str(counted["failed"])
 
 
-def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) -> Iterator[tuple[str, ...]]:
+def _task_rows(name: str, depth: int, row: Results, results: Results) -> Iterator[tuple[str, ...]]:
     alias = " " * depth + ("- " if depth else "") + str(row.get("alias", name))
     version = str(results.get("versions", {}).get(name, "N/A"))
     shots = str(results.get("n-shot", {}).get(name, ""))
@@ -144,7 +146,7 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
         alias = version = ""
 
 
-def metrics_of(row: Mapping[str, Any]) -> list[ScoreKey]:
+def metrics_of(row: Results) -> list[ScoreKey]:
     """The metrics and filters of a task or group that have values, in table order."""
     return sorted(key for key, _ in rows_of(row))
 

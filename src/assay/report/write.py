@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 import assay
@@ -76,7 +76,7 @@ def _hash(text: str) -> str:
 
 
 @cache
-def _template() -> Any:
+def _template() -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
         "safe_text": visible,
@@ -117,9 +117,9 @@ def differences_plot(comparison: Comparison, run: int) -> Markup:
     return Markup(forest(rows)) if rows else Markup("")
 
 
-def first_metric_rows(comparison: Comparison, run: int) -> Sequence[Any]:
+def first_metric_rows(comparison: Comparison, run: int) -> Sequence[Row]:
     """One row per task and group: its first higher-is-better metric."""
-    by_name: dict[str, Any] = {}
+    by_name: dict[str, Row] = {}
     for row in comparison.rows:
         if row.run == run and row.higher_is_better is not False:
             by_name.setdefault(row.name, row)
@@ -200,7 +200,7 @@ def _failed_count(line: ResultLine, number: Number) -> int:
     return line.failed if number.failed is None else number.failed
 
 
-def _difference(row: Row | None) -> tuple[Any, ...]:
+def _difference(row: Row | None) -> tuple[float | None, ...]:
     if row is None:
         return (None, None, None, None)
     return (row.difference, *(row.interval or (None, None)), row.p)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from assay.config.task import TaskConfig
 from assay.errors import installing
-from assay.samples.rows import DataError, Row, Rows, as_rows
+from assay.samples.rows import DataError, ReaderOptions, Row, Rows, as_rows
 from assay.user_code import place_of, user_code
 
 FILE_READERS = ("json", "csv", "parquet", "text")
@@ -90,7 +90,7 @@ def _locate(config: TaskConfig, folder: str | None, data_dir: str | None, as_tab
     return _from_hub(path, config.dataset_name, kwargs, data_dir)
 
 
-def _from_folder(name: str, folder: Path, kwargs: Mapping[str, Any], as_table: bool) -> DataSet:
+def _from_folder(name: str, folder: Path, kwargs: ReaderOptions, as_table: bool) -> DataSet:
     def available() -> list[str]:
         return sorted({file.stem for file in folder.iterdir() if file.suffix in SUFFIXES})
 
@@ -103,7 +103,7 @@ def _from_folder(name: str, folder: Path, kwargs: Mapping[str, Any], as_table: b
     return DataSet(name, open_split, available)
 
 
-def _from_run(kwargs: Mapping[str, Any], folder: str | None, read_run: ReadRun | None) -> DataSet:
+def _from_run(kwargs: ReaderOptions, folder: str | None, read_run: ReadRun | None) -> DataSet:
     """The samples of an earlier run: each document with its answers and scores."""
     if read_run is None or not kwargs.get("run"):
         raise DataError("dataset_path 'assay' needs the folder of a run: dataset_kwargs: {run: FOLDER}")
@@ -120,7 +120,7 @@ def _from_run(kwargs: Mapping[str, Any], folder: str | None, read_run: ReadRun |
 
 
 def _from_files(
-    reader: str, kwargs: Mapping[str, Any], folder: str | None, data_dir: str | None, as_table: bool
+    reader: str, kwargs: ReaderOptions, folder: str | None, data_dir: str | None, as_table: bool
 ) -> DataSet:
     written = kwargs.get("data_files") or kwargs.get("data_file")
     if not written:
@@ -190,7 +190,7 @@ def _from_function(config: TaskConfig) -> DataSet:
     return DataSet(f"function {getattr(function, '__name__', 'custom_dataset')}", open_split, lambda: list(splits()))
 
 
-def _from_hub(path: str, name: str | None, kwargs: Mapping[str, Any], data_dir: str | None) -> DataSet:
+def _from_hub(path: str, name: str | None, kwargs: ReaderOptions, data_dir: str | None) -> DataSet:
     """A data set of the hub, through the `datasets` library (extra `hub`), which respects HF_HUB_OFFLINE."""
     full_name = f"{path}/{name or 'default'}"
     options = {key: value for key, value in kwargs.items() if key != "trust_remote_code"}
@@ -210,7 +210,7 @@ def _from_hub(path: str, name: str | None, kwargs: Mapping[str, Any], data_dir: 
 
 
 def _load_from_hub(
-    path: str, name: str | None, options: Mapping[str, Any], full_name: str, data_dir: str | None
+    path: str, name: str | None, options: ReaderOptions, full_name: str, data_dir: str | None
 ) -> Mapping[str, Split]:
     looked = f", and {Path(data_dir, full_name)} does not exist" if data_dir is not None else ""
     try:

@@ -2,20 +2,24 @@
 
 import ast
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from assay.records import plain
+from assay.records import Function, plain
 from assay.samples.templates import RenderError, Row, template
 from assay.user_code import place_of, user_code
 from assay.writable import HALF, is_writable
 
-FieldFunction = Callable[[Row], Any]
+FieldValue = Any
+"""The value of a prompt field: a text, a number, or a list, whatever the data or a user's function has."""
+FieldSpec = str | int | float | Sequence[Any] | Mapping[str, Any] | Function | Callable[..., Any] | None
+"""A prompt field as a task writes it: a column, a template, a constant, or a function."""
+FieldFunction = Callable[[Row], FieldValue]
 _LITERAL_ERRORS = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
 """Errors of reading a text as a Python literal."""
 
 
-def text_field(spec: object, columns: Collection[str], *, has_choices: bool) -> FieldFunction:
+def text_field(spec: FieldSpec, columns: Collection[str], *, has_choices: bool) -> FieldFunction:
     """The question: a column, a rendered text (a number where choices are numbered), or a function's value."""
     if callable(spec):
         return function_field("doc_to_text", spec)
@@ -24,7 +28,7 @@ def text_field(spec: object, columns: Collection[str], *, has_choices: bool) -> 
     return lambda row: spec  # noqa: ARG005  # a constant
 
 
-def target_field(spec: object, columns: Collection[str], *, has_choices: bool) -> FieldFunction:
+def target_field(spec: FieldSpec, columns: Collection[str], *, has_choices: bool) -> FieldFunction:
     """The target, by the rules of the question; a rendered `[...]` is a list of targets."""
     if callable(spec):
         return function_field("doc_to_target", spec)
@@ -34,13 +38,13 @@ def target_field(spec: object, columns: Collection[str], *, has_choices: bool) -
     return lambda row: constant  # noqa: ARG005
 
 
-def choice_field(spec: object, columns: Collection[str]) -> FieldFunction:
+def choice_field(spec: FieldSpec, columns: Collection[str]) -> FieldFunction:
     """The choices: a column, a list, the values of a mapping, or a rendered list."""
     if callable(spec):
         return function_field("doc_to_choice", spec)
     if isinstance(spec, str):
         return _column_value(spec) if spec in columns else _list_value(spec)
-    listed = list(spec.values()) if isinstance(spec, Mapping) else list(spec)  # type: ignore[call-overload]
+    listed = list(spec.values()) if isinstance(spec, Mapping) else list(spec)  # type: ignore[arg-type]
     return lambda row: listed  # noqa: ARG005
 
 
@@ -49,7 +53,7 @@ def function_field(purpose: str, function: Callable[..., Any]) -> FieldFunction:
     place = place_of(purpose, function)
     guard = user_code(place, RenderError)
 
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: FieldValue) -> FieldValue:
         with guard:
             value = plain(function(*arguments))
         if not is_writable(value):
@@ -69,7 +73,7 @@ def plain_field(spec: str | None, columns: Collection[str] | None = None) -> Cal
     return _column_value(spec) if spec in columns else render
 
 
-def required_columns(spec: object, columns: Collection[str], value: FieldFunction) -> FieldFunction:
+def required_columns(spec: FieldSpec, columns: Collection[str], value: FieldFunction) -> FieldFunction:
     """Like `value`, but a document without a value in the column is an error instead of the text "None"."""
     if not isinstance(spec, str):
         return value
@@ -77,7 +81,7 @@ def required_columns(spec: object, columns: Collection[str], value: FieldFunctio
     if not names:
         return value
 
-    def checked(row: Row) -> Any:
+    def checked(row: Row) -> FieldValue:
         for name in names:
             if row.get(name) is None:
                 raise RenderError(f"the document has no value in the column {name!r}")
@@ -90,7 +94,7 @@ _PLAIN_VARIABLE = re.compile(r"\{\{-?\s*(\w+)\s*-?\}\}")
 
 
 def _column_value(name: str) -> FieldFunction:
-    def value(row: Row) -> Any:
+    def value(row: Row) -> FieldValue:
         try:
             return row[name]
         except KeyError:
@@ -102,7 +106,7 @@ def _column_value(name: str) -> FieldFunction:
 def _number_or_text(spec: str) -> FieldFunction:
     render = template(spec)
 
-    def value(row: Row) -> Any:
+    def value(row: Row) -> FieldValue:
         text = render(row)
         return _choice_index(text) if text.isdigit() else text
 
@@ -112,7 +116,7 @@ def _number_or_text(spec: str) -> FieldFunction:
 def _target_value(spec: str, *, has_choices: bool) -> FieldFunction:
     render = template(spec)
 
-    def value(row: Row) -> Any:
+    def value(row: Row) -> FieldValue:
         text = render(row)
         if has_choices and text.isdigit():
             return _choice_index(text)
@@ -129,7 +133,7 @@ def _target_value(spec: str, *, has_choices: bool) -> FieldFunction:
 def _list_value(spec: str) -> FieldFunction:
     render = template(spec)
 
-    def value(row: Row) -> Any:
+    def value(row: Row) -> FieldValue:
         text = render(row)
         try:
             return ast.literal_eval(text)

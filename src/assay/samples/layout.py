@@ -19,6 +19,8 @@ VARIABLES = ("_num_choices", "_choice_labels", "_choice_list_and", "_choice_list
 """Variables for the texts of a format; all of them describe choices."""
 
 Choices = str | Function | Mapping[str, object] | tuple[object, ...] | None
+Constants = tuple[object, ...]
+"""The choices of a task that are the same for every document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class PromptParts:
     target: TemplateExpression
     choices: str | None
     original_choices: Choices
-    listed: tuple[object, ...] | None
+    listed: Constants | None
     derived: Mapping[str, Function]
 
 
@@ -120,7 +122,7 @@ def prompt_layout(parts: PromptParts, format: FormatConfig, place: Place) -> Pro
     return PromptLayout(_question_template(parts, format), _target_template(parts, format), choice, parts.derived)
 
 
-def _constant_choices(choices: Choices) -> tuple[object, ...] | None:
+def _constant_choices(choices: Choices) -> Constants | None:
     if isinstance(choices, Mapping):
         return tuple(choices.values())
     if isinstance(choices, str) and choices.strip().startswith("[") and "{" not in choices:
@@ -172,7 +174,7 @@ def _question_template(parts: PromptParts, format: FormatConfig) -> str:
     return _set_variables(text, parts, format) + text
 
 
-def _are_labels(listed: tuple[object, ...] | None, format: FormatConfig) -> bool:
+def _are_labels(listed: Constants | None, format: FormatConfig) -> bool:
     """Whether the choices are plain letters, so that the question itself must explain them."""
     return listed is not None and format.choice_labels == "letters" and list(listed) == list(ALPHABET[: len(listed)])
 

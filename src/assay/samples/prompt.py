@@ -9,6 +9,7 @@ from assay.records import Message, Prompt, Turn
 from assay.samples.fewshot import Pool, Sampler
 from assay.samples.fields import (
     FieldFunction,
+    FieldValue,
     choice_field,
     function_field,
     plain_field,
@@ -103,13 +104,13 @@ class Prompter:
     _prefixes: dict[tuple[Any, ...], str] = field(init=False)
     _choose: Sampler | None = field(init=False)
 
-    def text(self, row: Row) -> Any:
+    def text(self, row: Row) -> FieldValue:
         return self._own.text(self._derived(row))
 
-    def target(self, row: Row) -> Any:
+    def target(self, row: Row) -> FieldValue:
         return self._own.target(self._derived(row))
 
-    def choices(self, row: Row) -> Any:
+    def choices(self, row: Row) -> FieldValue:
         return self._own.choice(self._derived(row)) if self._own.choice is not None else None
 
     def gen_prefix(self, row: Row) -> str | None:
@@ -143,7 +144,7 @@ class Prompter:
             contexts, start = self._contexts(before, turns, prefix)
         return Question(contexts, start, choices, target, dropped)
 
-    def _drawn(self, row: Row) -> tuple[Any, Any, str | None, Sequence[Any], list[list[Turn]]]:
+    def _drawn(self, row: Row) -> tuple[FieldValue, FieldValue, str | None, Sequence[FieldValue], list[list[Turn]]]:
         """Target, choices, prefix, questions and preceding turns of a document, in lm-eval's order of drawing."""
         full = self._derived(row)
         target, choices = self._own.target(full), self._own.choice(full) if self._own.choice is not None else None
@@ -250,7 +251,7 @@ def _fewshot_fields(config: TaskConfig) -> FewshotConfig:
     return FewshotConfig(**own)
 
 
-def _answer_text(answer: Any, choices: Sequence[str] | None) -> str | None:
+def _answer_text(answer: FieldValue, choices: Sequence[str] | None) -> str | None:
     """The text of an example's answer: for an index the choice, for several targets the first."""
     if choices and isinstance(answer, int):
         return choices[answer]

@@ -12,7 +12,7 @@ from functools import cached_property
 from hashlib import blake2b
 from itertools import count, zip_longest
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, overload
 
 import orjson
 
@@ -21,6 +21,12 @@ from assay.records import plain
 from assay.writable import HALF, is_writable
 
 Row = Mapping[str, Any]
+FreshRow = dict[str, Any]
+"""A document that was just read and is not shared yet."""
+ReaderOptions = Mapping[str, Any]
+"""Options of a file reader, as `dataset_kwargs` has them."""
+Cell = str | int | float | bool | None
+"""The value of a csv cell."""
 MISSING = frozenset((
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
     "NULL", "NaN", "None", "n/a", "nan", "null",
@@ -67,7 +73,7 @@ class FileOptions(NamedTuple):
     columns are text or numbers because they are so in other files.
     """
 
-    options: Mapping[str, Any]
+    options: ReaderOptions
     like_pandas: bool = False
     as_text: frozenset[str] = frozenset()
     as_numbers: frozenset[str] = frozenset()
@@ -83,7 +89,7 @@ class Rows(Sequence[Row]):
     def __init__(
         self,
         files: Sequence[Path],
-        options: Mapping[str, Any] | None = None,
+        options: ReaderOptions | None = None,
         *,
         as_table: bool = False,
         like_pandas: bool = False,
@@ -103,7 +109,11 @@ class Rows(Sequence[Row]):
     def __len__(self) -> int:
         return self._survey.size
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
         return self._all[index]
 
     @property
@@ -128,7 +138,7 @@ class Rows(Sequence[Row]):
                     kinds[name] = {type(value)}
         return TableSurvey(count, tuple(kinds), tuple(name for name, of in kinds.items() if {int, float} <= of))
 
-    def _read(self) -> Iterator[dict[str, Any]]:
+    def _read(self) -> Iterator[FreshRow]:
         for file in self.files:
             yield from read_file(file, self._agreed)
 
@@ -156,7 +166,7 @@ class TableSurvey(NamedTuple):
     widened: tuple[str, ...]
 
 
-def read_file(file: Path, reading: FileOptions) -> Iterator[dict[str, Any]]:
+def read_file(file: Path, reading: FileOptions) -> Iterator[FreshRow]:
     """The documents of one file, by its suffix. Every problem with it is a DataError."""
     reader = {".jsonl": _jsonl, ".json": _json, ".csv": _csv, ".tsv": _csv, ".parquet": _parquet}.get(file.suffix)
     if reader is None:
@@ -171,7 +181,7 @@ def read_file(file: Path, reading: FileOptions) -> Iterator[dict[str, Any]]:
         ) from error
 
 
-def _jsonl(file: Path, reading: FileOptions) -> Iterator[dict[str, Any]]:  # noqa: ARG001  # the shape of a reader
+def _jsonl(file: Path, reading: FileOptions) -> Iterator[FreshRow]:  # noqa: ARG001  # the shape of a reader
     loads = orjson.loads
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
@@ -188,7 +198,7 @@ def _jsonl(file: Path, reading: FileOptions) -> Iterator[dict[str, Any]]:  # noq
             yield row
 
 
-def _json(file: Path, reading: FileOptions) -> Iterator[dict[str, Any]]:
+def _json(file: Path, reading: FileOptions) -> Iterator[FreshRow]:
     try:
         whole = orjson.loads(file.read_bytes())
     except orjson.JSONDecodeError:
@@ -213,7 +223,7 @@ def _json(file: Path, reading: FileOptions) -> Iterator[dict[str, Any]]:
     yield from whole
 
 
-def _csv(file: Path, reading: FileOptions) -> Iterator[dict[str, Any]]:
+def _csv(file: Path, reading: FileOptions) -> Iterator[FreshRow]:
     names, lines = _csv_lines(file, reading)
     cells = [list(column) for column in zip_longest(*lines, fillvalue="")] if lines else []
     columns = [_csv_column(name, column, reading) for name, column in zip(names, cells, strict=False)]
@@ -221,7 +231,7 @@ def _csv(file: Path, reading: FileOptions) -> Iterator[dict[str, Any]]:
     yield from (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
 
 
-def _csv_column(name: str, column: Sequence[str], reading: FileOptions) -> list[Any]:
+def _csv_column(name: str, column: Sequence[str], reading: FileOptions) -> Sequence[Cell]:
     if reading.like_pandas:
         return csv_values_as_pandas(column)
     return csv_texts(column) if name in reading.as_text else csv_values(column, as_numbers=name in reading.as_numbers)
@@ -256,7 +266,7 @@ def _csv_lines(file: Path, reading: FileOptions) -> tuple[Sequence[str], list[li
     return names, lines
 
 
-def _parquet(file: Path, reading: FileOptions) -> Iterator[dict[str, Any]]:  # noqa: ARG001
+def _parquet(file: Path, reading: FileOptions) -> Iterator[FreshRow]:  # noqa: ARG001
     from pyarrow import ArrowException, parquet
 
     try:
@@ -279,7 +289,7 @@ def file_digest(file: Path) -> str:
     return hasher.hexdigest()
 
 
-def csv_values(column: Sequence[str], *, as_numbers: bool = False) -> list[Any]:
+def csv_values(column: Sequence[str], *, as_numbers: bool = False) -> Sequence[Cell]:
     """A column as numbers where all cells are numbers, else as texts.
 
     Cells like `007`, `1.50`, `1e3` or `true` keep their column text: printed again, the value would be another text,
@@ -305,7 +315,7 @@ def csv_texts(column: Sequence[str]) -> list[str | None]:
     return [text or None for text in column]
 
 
-def csv_values_as_pandas(column: Sequence[str]) -> list[Any]:
+def csv_values_as_pandas(column: Sequence[str]) -> Sequence[Cell]:
     """The column as pandas parses it, which lm-eval's and SyGra's data is read with.
 
     Integers with a missing value become floats, and `007` becomes 7.
@@ -343,7 +353,7 @@ def _untyped_as_pandas(column: Sequence[str]) -> list[str | None]:
     return [None if text in MISSING else text for text in column]
 
 
-def _first_readable(column: Sequence[str], readers: Sequence[Callable[[str], Any]]) -> list[Any]:
+def _first_readable(column: Sequence[str], readers: Sequence[Callable[[str], Cell]]) -> Sequence[Cell]:
     """The column by the first reader that can read all of its cells; texts where none can."""
     present = [text for text in column if text not in MISSING]
     for read in readers if present else ():
@@ -400,10 +410,15 @@ class SpilledRows(Sequence[Row]):
     def __iter__(self) -> Iterator[Row]:
         return map(orjson.loads, self.lines())
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
-        return orjson.loads(self._line(range(len(self))[index]))
+        row: Row = orjson.loads(self._line(range(len(self))[index]))
+        return row
 
     def _line(self, number: int) -> bytes:
         start, end = self._ends[number], self._ends[number + 1]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from starlette.datastructures import QueryParams
 
@@ -18,7 +18,7 @@ from assay.report.plots import difference_intervals, forest
 from assay.runs.links import refuse_strays
 from assay.runs.versions import NAME as SCORED
 from assay.viewer.library import RunLibrary, run_stamp
-from assay.viewer.pages import PageNotFound, find_run, find_task
+from assay.viewer.pages import Page, PageNotFound, find_run, find_task
 from assay.viewer.query import url_for
 from assay.viewer.sample_page import DiffPart, diff_parts
 
@@ -79,14 +79,14 @@ def _refuse_links(paths: Sequence[Path]) -> None:
             refuse_strays(path.parent.parent)
 
 
-def compare_page(library: RunLibrary, comparisons: ComparisonCache, query: QueryParams) -> dict[str, Any]:
+def compare_page(library: RunLibrary, comparisons: ComparisonCache, query: QueryParams) -> Page:
     """Compare the named runs with the first; with fewer than two, list the runs to choose from."""
     runs = [find_run(library, name) for name in list(dict.fromkeys(query.getlist("run")))[:MAX_RUNS]]
     if query.get("baseline") == "oldest":
         runs.sort(key=lambda run: run.head.created or 0.0)
     names = [run.name for run in runs]
     different = query.get("different_prompts") == "1"
-    page: dict[str, Any] = {"names": names, "heads": [run.head for run in library.runs()], "comparison": None, "problem": "",
+    page: Page = {"names": names, "heads": [run.head for run in library.runs()], "comparison": None, "problem": "",
                             "different": different, "live": "",
                             "has_other_prompts": False, "is_itself": len(query.getlist("run")) > len(names) == 1}  # fmt: skip
     if len(runs) < 2:
@@ -174,7 +174,7 @@ def flips_url(names: tuple[str, str], task: str, *, different_prompts: bool, doc
     return url_for("flips", runs, task=task, doc=doc, different_prompts="1" if different_prompts else None)
 
 
-def flips_page(library: RunLibrary, comparisons: ComparisonCache, query: QueryParams) -> dict[str, Any]:
+def flips_page(library: RunLibrary, comparisons: ComparisonCache, query: QueryParams) -> Page:
     """The flipped samples of a task in two runs; with `doc`, that one with both answers side by side."""
     names = query.getlist("run")[:2]
     if len(names) < 2:

@@ -27,7 +27,7 @@ def score_bins(samples: Samples) -> list[Bin]:
     width = (high - low) / MAX_BINS
     which = f"least(cast(floor(({name} - ?) / ?) as integer), {MAX_BINS - 1})"
     query = f"select {which}, count(*) from {SOURCE} where isfinite({name}) group by 1"
-    counts = dict(samples.database.rows(query, [low, width, samples.file]))
+    counts: dict[int, int] = dict(samples.database.rows(query, [low, width, samples.file]))
     return [Bin(low + at * width, low + (at + 1) * width, counts.get(at, 0)) for at in range(MAX_BINS)]
 
 

@@ -15,7 +15,7 @@ from assay.tasks.audit import KINDS
 from assay.viewer.distributions import MAX_SLICES, calibration_points, score_bins, slice_intervals, value_count
 from assay.viewer.library import RunLibrary
 from assay.viewer.query import OPERATORS, SHOWS, SampleQuery, read_query, url_for
-from assay.viewer.sample_page import as_text, choice_views, sample_scores, sample_view, target_of
+from assay.viewer.sample_page import TaskSettings, as_text, choice_views, sample_scores, sample_view, target_of
 from assay.viewer.samples import Database, Samples, SamplesPage, score_columns
 
 Page = dict[str, Any]
@@ -179,7 +179,7 @@ def _slices_plot(parts: Sequence[Interval]) -> str:
     return slices(parts) if inside else slices(parts, start=min(ends), end=max(ends))
 
 
-def _filterable(samples: Samples, columns: Sequence[str], config: Mapping[str, Any]) -> list[str]:
+def _filterable(samples: Samples, columns: Sequence[str], config: TaskSettings) -> list[str]:
     """The columns that samples can be filtered by."""
     written = config.get("filter_list")
     filters = (

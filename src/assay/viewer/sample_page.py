@@ -14,6 +14,10 @@ from assay.config.row_names import row_key, row_name
 from assay.runs.redact import redacted, redacted_text
 from assay.runs.rows import RequestRow, Row
 
+TaskSettings = Mapping[str, Any]
+StoredReply = Mapping[str, Any]
+StoredAnswers = Mapping[str, Sequence[Any]]
+StoredScores = Mapping[str, Any]
 MAX_WORDS = 4000
 """Words of a text that are compared; the rest is shown as it is."""
 MAX_SCORE = 1e300
@@ -163,7 +167,7 @@ class SampleView:
         return f"{verdict}: the filtered answer is {_brief(left)}, expected {_brief(repr(self.target))}."
 
 
-def sample_view(row: Row, config: Mapping[str, Any], better: Mapping[str, bool | None]) -> SampleView:
+def sample_view(row: Row, config: TaskSettings, better: Mapping[str, bool | None]) -> SampleView:
     """Build the view of a stored sample."""
     requests, responses, replies = row.requests, row.responses, row.replies or ()
     own = sum(map(len, responses))
@@ -205,7 +209,7 @@ def parse_json(text: str | None, otherwise: Any) -> Any:
     return otherwise
 
 
-def _split_examples(row: Row, config: Mapping[str, Any]) -> tuple[list[str], str]:
+def _split_examples(row: Row, config: TaskSettings) -> tuple[list[str], str]:
     """Split a prompt into examples and question, at blank lines of the shared prefix.
 
     Examples that differ per document are part of the prompt: they are split only where their number is certain.
@@ -238,7 +242,7 @@ def _response_view(text: str, reply: Any) -> ResponseView:
     return ResponseView(text, str(about.get("reasoning") or ""), " · ".join(parts))
 
 
-def _filtered(answers: Mapping[str, Any], config: Mapping[str, Any]) -> list[tuple[str, list[str], list[str]]]:
+def _filtered(answers: StoredAnswers, config: TaskSettings) -> list[tuple[str, list[str], list[str]]]:
     """By filter: its steps in words, and the filtered answers."""
     written = config.get("filter_list")
     steps = (
@@ -256,14 +260,14 @@ def _filtered(answers: Mapping[str, Any], config: Mapping[str, Any]) -> list[tup
     ]
 
 
-def _step(step: Mapping[str, Any]) -> str:
+def _step(step: TaskSettings) -> str:
     rest = {key: value for key, value in step.items() if key != "function"}
     return str(step.get("function")) + (
         f"({', '.join(f'{key}={as_text(value)}' for key, value in rest.items())})" if rest else ""
     )
 
 
-def _scores(scores: Mapping[str, Any], better: Mapping[str, bool | None]) -> list[tuple[str, str, str, bool | None]]:
+def _scores(scores: StoredScores, better: Mapping[str, bool | None]) -> list[tuple[str, str, str, bool | None]]:
     """Metric, filter, value, and whether it is 0 or less in a higher-is-better metric (None where that is unknown)."""
     views = []
     for written, value in scores.items():
@@ -314,7 +318,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def _trace(
-    trace: Any, requests: Sequence[RequestRow], texts: Sequence[str], replies: Sequence[Any], row: Row
+    trace: Any, requests: Sequence[RequestRow], texts: Sequence[str], replies: Sequence[StoredReply], row: Row
 ) -> list[Step]:
     """The visited nodes in order, each with its prompts and responses."""
     steps = []
@@ -355,12 +359,12 @@ def _stored_columns(row: Row) -> dict[str, str]:
     }
 
 
-def _request_fields(request: RequestRow) -> dict[str, Any]:
+def _request_fields(request: RequestRow) -> StoredReply:
     fields = request._replace(params=parse_json(request.params, None))._asdict()
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _redacted_reply(reply: Mapping[str, Any]) -> Mapping[str, Any]:
+def _redacted_reply(reply: StoredReply) -> StoredReply:
     """A stored response whose failure reason is redacted: it may quote the API key."""
     return {**reply, "failed": redacted_text(reply["failed"])} if "failed" in reply else reply
 
@@ -422,12 +426,12 @@ def sample_score(metric: str, value: Any) -> float | None:
     return math.exp(nats) if nats < math.log(MAX_SCORE) else None
 
 
-def sample_scores(scores: Mapping[str, Any], names: Sequence[str]) -> list[float | None]:
+def sample_scores(scores: StoredScores, names: Sequence[str]) -> list[float | None]:
     """The scores of a sample under these names (metric and filter)."""
     return [sample_score(row_key(name).metric, scores.get(name)) for name in names]
 
 
-def _all_finite(values: Sequence[Any]) -> bool:
+def _all_finite(values: Sequence[float]) -> bool:
     return all(
         isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MAX_SCORE for value in values
     )

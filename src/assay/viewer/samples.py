@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -26,6 +26,8 @@ TEXTS = {
     "target": "contains({lower}(target), ?)",
 }  # fmt: skip
 """The columns searched for a text, with their conditions: prompt, responses, target."""
+SqlValue = str | int | float | None
+DatabaseRow = tuple[Any, ...]
 REMEMBERED = 12
 """Cached lists of samples and derived values: turning a page does not search again."""
 T = TypeVar("T")
@@ -39,7 +41,7 @@ class Database:
 
         self._made = Path(tempfile.mkdtemp(prefix="assay-view-"))
         weakref.finalize(self, shutil.rmtree, self._made, ignore_errors=True)
-        self._remembered: dict[object, Any] = {}
+        self._remembered: dict[Hashable, Any] = {}
         self._lock = threading.Lock()
         self._connection = duckdb.connect(":memory:", config={"threads": "2", "memory_limit": MEMORY})
         for setting in (
@@ -52,19 +54,19 @@ class Database:
         ):
             self._connection.execute(f"set {setting}")
 
-    def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def rows(self, query: str, parameters: Sequence[SqlValue] = ()) -> list[DatabaseRow]:
         """Run a query; user input is always a parameter, never part of the SQL."""
         with self._connection.cursor() as cursor:
-            rows: list[tuple[Any, ...]] = cursor.execute(query, list(parameters)).fetchall()
+            rows: list[DatabaseRow] = cursor.execute(query, list(parameters)).fetchall()
             return rows
 
-    def numbers(self, query: str, parameters: Sequence[Any]) -> Any:
+    def numbers(self, query: str, parameters: Sequence[SqlValue]) -> Any:
         """Return the first column of a query as an array."""
         with self._connection.cursor() as cursor:
             [column] = cursor.execute(query, list(parameters)).fetchnumpy().values()
             return column.astype("int32")
 
-    def remember(self, key: object, make: Callable[[], T]) -> T:
+    def remember(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the value cached under this key, or compute it."""
         with self._lock:
             known = self._remembered.pop(key, None)
@@ -176,7 +178,7 @@ class Samples:
         parameters = [self.file, *values]
         return self.remember((query, *parameters), lambda: [self.database.numbers(query, parameters)])[0]
 
-    def remember(self, key: object, make: Callable[[], T]) -> T:
+    def remember(self, key: Hashable, make: Callable[[], T]) -> T:
         """Cache a value computed from this file until the file changes."""
         return self.database.remember((self.path, self.path.stat().st_mtime_ns, key), make)
 
@@ -189,10 +191,10 @@ class Samples:
         ascending = (self.is_more_better if column == self.metric else True) is not sample_query.descending
         return f"{quoted(column)} {'asc' if ascending else 'desc'} nulls last, file_row_number"
 
-    def _where(self, sample_query: SampleQuery) -> tuple[str, list[Any]]:
+    def _where(self, sample_query: SampleQuery) -> tuple[str, list[SqlValue]]:
         """The where clause of a query, and its parameters."""
         parts: list[str] = []
-        values: list[Any] = []
+        values: list[SqlValue] = []
         if sample_query.text:
             text = sample_query.text.lower()
             lower = "lower" if text != text.upper() else ""  # signs have no case
@@ -216,7 +218,7 @@ class Samples:
         """Above 0, as in `assay samples --wrong`; for lower-is-better metrics, 0 or less."""
         return f"{quoted(self.metric)} > 0" if self.is_more_better else f"{quoted(self.metric)} <= 0"
 
-    def _condition(self, condition: Condition) -> tuple[str, list[Any]]:
+    def _condition(self, condition: Condition) -> tuple[str, list[SqlValue]]:
         term, own = self.term(condition.column)
         value = condition.value
         match condition.operator:
@@ -232,7 +234,7 @@ class Samples:
                 same = f"(cast({term} as varchar) = ? or try_cast({term} as double) = try_cast(? as double))"
                 return (same if sign == "=" else f"not coalesce({same}, false)"), [*own, value, *own, value]
 
-    def term(self, column: str) -> tuple[str, list[Any]]:
+    def term(self, column: str) -> tuple[str, list[SqlValue]]:
         """A column as an SQL expression, with its parameters."""
         kind, _, name = column.partition(".")
         if kind == "doc":
