@@ -106,7 +106,7 @@ def test_every_entry_of_a_table_of_formats_is_checked(manage: Manage) -> None:
     assert len(said) == 3
     assert "no format named 'nosuch'" in said[0]
     assert "not a valid template" in said[1]
-    assert "no labels are called 'roman'" in said[2]
+    assert "no labels named 'roman'" in said[2]
 
 
 def test_a_circle_of_groups_is_told_when_a_folder_is_asked_for(write: Write) -> None:
@@ -169,7 +169,7 @@ def test_a_format_with_metrics_of_its_own_uses_them_and_says_so(manage: Manage) 
         "tasks"
     ]["t"]
     assert [metric.name for metric in task.config.metric_list or ()] == ["acc_norm"]
-    assert "gives way to that of format" in task.notes[0]
+    assert "is replaced by that of format" in task.notes[0]
 
 
 def test_a_plug_in_without_its_folder_stops_nothing(tmp_path: Path, run_assay: Run) -> None:

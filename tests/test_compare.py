@@ -18,7 +18,7 @@ from assay.comparison.comparison import ComparedRow, Comparison
 from assay.comparison.pairing import _by_content
 from assay.errors import AssayError
 from assay.evaluation.score import ScoreOptions, score
-from assay.report.comparison_text import summary
+from assay.report.comparison_text import comparison_summary
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
 from small_runs import choose, generate
 
@@ -262,7 +262,7 @@ def test_where_nobody_says_which_way_is_better_a_difference_is_only_that(tmp_pat
     runs = [make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [0] * 10), ("b", [1] * 10))]
     found = compare(runs)
     assert (row(found).higher_is_better, row(found).verdict) == (None, "differs")
-    assert "0 better, 0 worse, 1 different, 0 not told apart" in summary(found)
+    assert "0 better, 0 worse, 1 different, 0 unclear" in comparison_summary(found)
 
 
 def test_rows_are_chosen_by_task_group_and_metric(tmp_path: Path) -> None:

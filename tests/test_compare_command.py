@@ -17,7 +17,7 @@ from assay.comparison.comparison import ComparedRow, ComparedRun, Comparison
 from assay.comparison.gates import parse_gate
 from assay.errors import AssayError
 from assay.models import Scripted
-from assay.report.comparison_text import as_csv, gate_line, summary
+from assay.report.comparison_text import comparison_csv, comparison_summary, gate_line
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
 from small_runs import SEVERAL
 
@@ -149,12 +149,12 @@ def test_the_summary_has_eight_lines_at_most(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", tasks)
     scores = [{name: [number] * 6 for name in tasks} for number in (1, 0)]
     made = [make_run(folder, tmp_path / name, each) for name, each in zip("ab", scores, strict=True)]
-    text = summary(compare(made, gates=["*/x > -0.5pp", "x > -100pp"]))
+    text = comparison_summary(compare(made, gates=["*/x > -0.5pp", "x > -100pp"]))
     assert len(text.splitlines()) <= 8
     assert text.startswith("FAIL: b against a\n✗ */x > -0.5pp: t -100.00pp")
     assert "6 worse" in text
     assert "further gates" in text
-    assert "differs first in: model" in text
+    assert "first difference: model" in text
 
 
 def test_the_table_shows_both_numbers_their_difference_and_why(
@@ -164,7 +164,7 @@ def test_the_table_shows_both_numbers_their_difference_and_why(
     said = capsys.readouterr().out
     assert "|0.6000|0.9000|+0.3000|" in said
     assert "|30/0/70 " in said
-    assert "b: differs first in: model" in said
+    assert "b: first difference: model" in said
     assert "better t · document 60 · x 0 → 1" in said
 
 
@@ -190,7 +190,7 @@ def test_csv_has_a_line_for_every_row(runs: list[str], capsys: pytest.CaptureFix
 def test_csv_marks_names_that_a_spreadsheet_would_compute(tmp_path: Path) -> None:
     row = ComparedRow("task", "=HYPERLINK(1)", "+a", "-m", "@f", 1, 0, True, 2, 0.5, 0.25, -0.25)
     runs = [ComparedRun(Path(name), name, "m", "complete") for name in ("=a", "b")]
-    [found] = csv.DictReader(io.StringIO(as_csv(Comparison(runs, [row]))))
+    [found] = csv.DictReader(io.StringIO(comparison_csv(Comparison(runs, [row]))))
     told = [found[name] for name in ("run_a", "name", "alias", "metric", "filter", "difference")]
     assert told == ["'=a", "'=HYPERLINK(1)", "'+a", "'-m", "'@f", "-0.25"]
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import assay
 from assay.models import Scripted
-from assay.samples.csv_cells import MISSING, names_as_pandas, typed, typed_as_pandas
+from assay.samples.rows import MISSING, column_names_as_pandas, csv_values, csv_values_as_pandas
 from conftest import Write
 from graph_world import write_graph
 
@@ -117,13 +117,13 @@ CELLS = st.one_of(
 def test_under_compat_every_csv_column_is_read_as_pandas_reads_it(cells: list[str]) -> None:
     read = pd.read_csv(io.StringIO(a_table(*cells)))["c"]
     expected = [None if pd.isna(value) else value for value in read.tolist()]
-    assert typed_as_pandas(cells) == expected
-    assert list(map(type, typed_as_pandas(cells))) == list(map(type, expected))
+    assert csv_values_as_pandas(cells) == expected
+    assert list(map(type, csv_values_as_pandas(cells))) == list(map(type, expected))
 
 
 @given(st.lists(st.one_of(CELLS, st.text(max_size=5)), min_size=1, max_size=5))
 def test_every_number_of_a_csv_column_prints_as_what_is_written(cells: list[str]) -> None:
-    for cell, value in zip(cells, typed(cells), strict=True):
+    for cell, value in zip(cells, csv_values(cells), strict=True):
         if value is None:
             assert cell in MISSING
         else:
@@ -166,14 +166,14 @@ def test_a_right_choice_in_a_table_is_the_text_that_is_written(choices: str, cel
 
 def test_a_table_with_two_columns_of_one_name_is_refused_and_is_as_pandas_has_it_under_compat(write: Write) -> None:
     folder = write({"t.yaml": TASK % "d.csv"})
-    with pytest.raises(assay.ConfigError, match=r"d\.csv: two columns are called 'c' — give each column a name"):
+    with pytest.raises(assay.ConfigError, match=r"d\.csv: two columns are named 'c' — give each column a name"):
         column(folder, "c,k,c\n1,k,2\n")
     assert column(folder, "c,k,c\n1,k,2\n", compat="lm-eval") == [1]
 
 
 @pytest.mark.parametrize("header", ["a,a", "a,a,a.1", "a,a.1,a,a", "a,,a,", "b,a,b"])
 def test_under_compat_columns_are_called_as_pandas_calls_them(header: str) -> None:
-    assert names_as_pandas(header.split(",")) == list(pd.read_csv(io.StringIO(header + "\n")).columns)
+    assert column_names_as_pandas(header.split(",")) == list(pd.read_csv(io.StringIO(header + "\n")).columns)
 
 
 def test_a_zip_code_in_a_table_is_asked_and_scored_as_written(write: Write) -> None:

@@ -50,7 +50,7 @@ GROUP_TYPOS = [
     ("a default for members", "group: g\ntask: [t]\nnum_fewshots: 3\n", "3:1", "num_fewshots", "num_fewshot"),
     ("an aggregate's key", "group: g\ntask: [t]\naggregate_metric_list:\n  - metric: acc\n    wieght_by_size: true\n", "5:5", "wieght_by_size", "weight_by_size"),
     ("an aggregate's truth", "group: g\ntask: [t]\naggregate_metric_list: [{metric: acc, weight_by_size: truez}]\n", "3:55", "must be true or false", ""),
-    ("a member's name", "group: g\ntask:\n  - anatomi\n", "3:5", "no task, group or tag is called 'anatomi'", "anatomy"),
+    ("a member's name", "group: g\ntask:\n  - anatomi\n", "3:5", "no task, group or tag named 'anatomi'", "anatomy"),
     ("a member's override", "group: g\ntask:\n  - task: anatomy\n    num_fewshto: 3\n", "4:5", "num_fewshto", "num_fewshot"),
     ("a member's override's type", "group: g\ntask:\n  - task: anatomy\n    num_fewshot: many\n", "4:18", "must be a whole number", ""),
     ("a member without a name", "group: g\ntask:\n  - tsak: anatomy\n", "3:5", "a member needs `task` or `group`", "tsak"),

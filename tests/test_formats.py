@@ -262,12 +262,7 @@ def test_examples_with_fields_of_their_own_are_in_the_format_too(manage: Manage)
         ("{type: mcaq}", "10:17", "no format named 'mcaq'", "did you mean 'mcqa'?"),
         ("{type: mcqa, question_prefx: x}", "10:23", "unknown key 'question_prefx'", "did you mean 'question_prefix'?"),
         ("{mine: {question_prefix: x}}", "10:17", "no format named 'mine'", "say with `type`"),
-        (
-            "{type: mcqa, output_type: chat}",
-            "10:36",
-            "output_type must be one of generate_until, loglikelihood, loglikelihood_rolling, multiple_choice, got 'chat'",
-            "",
-        ),
+        ("{type: mcqa, output_type: chat}", "10:36", "output_type cannot be 'chat'", ""),
         ("5", "10:10", "formats must be text or a mapping", ""),
     ],
 )

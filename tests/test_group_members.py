@@ -130,7 +130,7 @@ def test_a_member_with_a_condition_counts_where_it_holds(params: float, value: f
 def test_a_condition_that_cannot_be_used_is_refused_with_its_place(condition: str, tmp_path: Path) -> None:
     conditional(tmp_path, condition)
     asked: list[str] = []
-    with pytest.raises(ConfigError, match=r"group_file.yaml:4:\d+: this condition cannot be used"):
+    with pytest.raises(ConfigError, match=r"group_file.yaml:4:\d+: invalid condition"):
         run(tmp_path, noting(asked), "g")
     assert asked == []
 

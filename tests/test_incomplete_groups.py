@@ -15,10 +15,9 @@ from assay.comparison.compare import compare
 from assay.exchange.exporters import export_parquet, tracked_metrics
 from assay.exchange.lm_eval import export_lm_eval
 from assay.models import Scripted
-from assay.report.document import document
-from assay.report.page import page
-from assay.report.plain import as_csv, as_markdown
-from assay.report.table import footing, results_table
+from assay.report.document import build_report
+from assay.report.table import results_table, table_footing
+from assay.report.write import as_csv, as_html, as_markdown
 from assay.runs.run import finished_run
 from compared_world import write_tasks
 from viewer_world import fetched, serving
@@ -71,7 +70,7 @@ def test_a_lenient_group_of_which_a_task_could_not_be_run_has_no_number(tmp_path
     assert (own["tasks"], own["scored_tasks"], own["not_run"]) == (3, 2, ["v"])
     assert own["rows"]["x,none"]["value"] is None
     assert "2 of 3 tasks" in own["rows"]["x,none"]["reason"]
-    assert any(line.startswith("g: x,none: no number: 2 of 3 tasks") for line in footing(found))
+    assert any(line.startswith("g: x,none: no number: 2 of 3 tasks") for line in table_footing(found))
     assert written["results"]["t"]["x,none"] == 0.5
 
 
@@ -88,7 +87,7 @@ def test_groups_around_and_between_are_marked_too(tmp_path: Path, compat: str | 
     assert table_row(found, "inner")[6:11:4] == ["–", "0 in 0 of 1 tasks"]
     assert table_row(found, "plain")[6:12:4] == ["", "0 of 2 tasks"]
     assert table_row(found, "plain")[11] == "0*"
-    assert any(line == "incomplete: plain: 0 of 2 tasks (not run: v, w)" for line in footing(found))
+    assert any(line == "incomplete: plain: 0 of 2 tasks (not run: v, w)" for line in table_footing(found))
 
 
 @pytest.mark.parametrize("compat", LENIENT)
@@ -137,7 +136,7 @@ def test_a_member_with_some_failed_documents_leaves_a_number_that_is_marked(tmp_
     found = evaluated(folder, scores, compat=compat)
     row = table_row(found, "g")
     assert (row[6], row[10], row[11]) == (f"{8 / 11:.4f}", "11 in 1 of 3 tasks incomplete", "1*")
-    assert "incomplete: g: 1 of 3 tasks incomplete (incomplete: v)" in footing(found)
+    assert "incomplete: g: 1 of 3 tasks incomplete (incomplete: v)" in table_footing(found)
     assert found["assay"]["groups"]["g"]["incomplete"] is True
 
 
@@ -216,12 +215,12 @@ def lacking(tmp_path: Path) -> Path:
 
 
 def test_reports_mark_what_a_group_lacks(lacking: Path) -> None:
-    made = document([lacking])
+    made = build_report([lacking])
     text = as_markdown(made)
     assert "| g | x ↑ | – |  | 8 in 2 of 3 tasks | 0* |" in text
     assert "7 in 1 of 2 tasks incomplete | 1* |" in text
-    assert "8 in 2 of 3 tasks" in page(made)
-    assert "7 in 1 of 2 tasks incomplete" in page(made)
+    assert "8 in 2 of 3 tasks" in as_html(made)
+    assert "7 in 1 of 2 tasks incomplete" in as_html(made)
     rows = {row["name"]: row for row in csv.DictReader(io.StringIO(as_csv(made)))}
     assert (rows["g"]["value"], rows["g"]["incomplete"]) == ("", "2 of 3 tasks")
     assert rows["partly"]["incomplete"] == "1 of 2 tasks incomplete"

@@ -125,7 +125,7 @@ def test_a_change_behind_an_unchanged_stamp_is_noticed_when_the_task_is_used(wri
     assert manager.load("t")["tasks"]["t"].config.num_fewshot == 7
     path.write_text(a_task("u", num_fewshot="7"), encoding="utf-8")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    with pytest.raises(ConfigError, match="no task, group or tag is called 't'"):
+    with pytest.raises(ConfigError, match="no task, group or tag named 't'"):
         TaskManager(include_path=folder, include_defaults=False).load("t")
     assert names(folder) == ["u"]
 

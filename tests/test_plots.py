@@ -6,19 +6,25 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.report.drawing import END, START, Node, Way, draw_graph, graph_parts, layers_of
 from assay.report.plots import (
+    END,
+    START,
     STYLE,
     Bin,
-    Calibrated,
+    CalibrationPoint,
+    DrawnEdge,
+    DrawnNode,
     Interval,
     bar_text,
     calibration,
+    draw_graph,
     forest,
     forest_text,
+    graph_nodes_and_edges,
     histogram,
     histogram_text,
     interval_bar,
+    layers_of,
     slices,
 )
 
@@ -49,7 +55,7 @@ def test_a_difference_that_does_not_touch_zero_stands_out() -> None:
 
 
 def test_calibration_draws_a_dot_for_every_bin() -> None:
-    root = ElementTree.fromstring(calibration([Calibrated(0.5, 1.0, 4), Calibrated(1.0, 0.0, 1)], size=220))
+    root = ElementTree.fromstring(calibration([CalibrationPoint(0.5, 1.0, 4), CalibrationPoint(1.0, 0.0, 1)], size=220))
     dots = [(each.get("cx"), each.get("cy")) for each in root.iter("circle")]
     assert dots == [("124.0", "6.0"), ("214.0", "196.0")]  # 34 + 180 × 0.5, top; right end, floor
 
@@ -62,7 +68,7 @@ def test_every_plot_is_well_formed_and_stays_within_its_frame(name: str, value: 
         interval_bar(rows[0]),
         slices(rows),
         forest(rows),
-        draw_graph([Node(name), Node(END)], [Way(START, name), Way(name, END)]),
+        draw_graph([DrawnNode(name), DrawnNode(END)], [DrawnEdge(START, name), DrawnEdge(name, END)]),
     ):
         root = ElementTree.fromstring(drawn)
         width = float(root.get("width") or 0)
@@ -78,26 +84,37 @@ def test_the_text_of_a_bar_has_its_width_and_one_mark(value: float, width: int) 
 
 def test_names_and_labels_are_text_and_never_markup() -> None:
     rows = [Interval(HOSTILE, 0.5, 0.4, 0.6, HOSTILE)]
-    graph = draw_graph([Node(START), Node(HOSTILE, HOSTILE, HOSTILE), Node(END)], [Way(START, HOSTILE, HOSTILE)])
+    graph = draw_graph(
+        [DrawnNode(START), DrawnNode(HOSTILE, HOSTILE, HOSTILE), DrawnNode(END)], [DrawnEdge(START, HOSTILE, HOSTILE)]
+    )
     for drawn in (interval_bar(rows[0]), slices(rows), forest(rows), histogram([Bin(0, 1, 1)], label=HOSTILE), graph):
         assert "<script" not in drawn
         ElementTree.fromstring(drawn)
 
 
 def test_nothing_is_styled_in_place_so_that_a_page_may_forbid_it() -> None:
-    drawn = slices([Interval("a", 0.5, 0.4, 0.6)]) + draw_graph(*graph_parts({"nodes": {"a": {}}, "edges": []}))
+    drawn = slices([Interval("a", 0.5, 0.4, 0.6)]) + draw_graph(
+        *graph_nodes_and_edges({"nodes": {"a": {}}, "edges": []})
+    )
     assert "style=" not in drawn
     classes = set(re.findall(r'class="([\w ]+)"', drawn))
     assert all(f".{name}" in STYLE for several in classes for name in several.split() if name != "graph")
 
 
 def test_a_graph_is_layered_by_the_longest_way_and_ways_back_do_not_count() -> None:
-    ways = [Way(START, "a"), Way("a", "b"), Way("a", "c"), Way("b", "c"), Way("c", "a", "again"), Way("c", END, "done")]
+    ways = [
+        DrawnEdge(START, "a"),
+        DrawnEdge("a", "b"),
+        DrawnEdge("a", "c"),
+        DrawnEdge("b", "c"),
+        DrawnEdge("c", "a", "again"),
+        DrawnEdge("c", END, "done"),
+    ]
     assert layers_of([START, "a", "b", "c", END], ways) == [[START], ["a"], ["b"], ["c"], [END]]
 
 
 def test_conditions_become_ways_with_what_they_say() -> None:
     edges = [{"from": "START", "to": "a"}, {"from": "a", "condition": "x", "path_map": {"yes": "END", "no": "a"}}]
-    nodes, ways = graph_parts({"nodes": {"a": {"node_type": "llm"}}, "edges": edges})
-    assert nodes == [Node(START), Node("a", "llm"), Node(END)]
-    assert ways == [Way(START, "a"), Way("a", END, "yes"), Way("a", "a", "no")]
+    nodes, ways = graph_nodes_and_edges({"nodes": {"a": {"node_type": "llm"}}, "edges": edges})
+    assert nodes == [DrawnNode(START), DrawnNode("a", "llm"), DrawnNode(END)]
+    assert ways == [DrawnEdge(START, "a"), DrawnEdge("a", END, "yes"), DrawnEdge("a", "a", "no")]

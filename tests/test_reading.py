@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.report.reading import RunReading, worst_tasks
+from assay.report.reading import RunSummary, worst_tasks
 from assay.runs.lease import progress
 from assay.runs.run import find_runs
 from run_world import Asked, run
@@ -50,7 +50,7 @@ def written(folder: Path, results: object = RESULTS, **manifest: object) -> Path
 
 
 def test_the_tree_is_read_as_rows_with_their_way(tmp_path: Path) -> None:
-    run = RunReading(written(tmp_path / "one"))
+    run = RunSummary(written(tmp_path / "one"))
     assert [(line.path, line.is_group) for line in run.lines] == [
         (("g",), True), (("g", "a"), False), (("g", "b"), False), (("c",), False),
     ]  # fmt: skip
@@ -62,7 +62,7 @@ def test_the_tree_is_read_as_rows_with_their_way(tmp_path: Path) -> None:
 
 
 def test_the_head_has_what_a_list_of_runs_shows(tmp_path: Path) -> None:
-    head = RunReading(written(tmp_path / "one", created=5.0, status="incomplete")).head
+    head = RunSummary(written(tmp_path / "one", created=5.0, status="incomplete")).head
     assert (head.name, head.model, head.tasks, head.status) == ("one", "openai m", ["g", "c"], "incomplete")
     assert head.headline is not None
     assert (head.headline.value, head.headline.low, head.headline_of) == (0.5, 0.3, "The group")
@@ -70,7 +70,7 @@ def test_the_head_has_what_a_list_of_runs_shows(tmp_path: Path) -> None:
 
 
 def test_worst_tasks_are_shares_of_which_more_is_better(tmp_path: Path) -> None:
-    run = RunReading(written(tmp_path / "one"))
+    run = RunSummary(written(tmp_path / "one"))
     assert [line.name for line in worst_tasks(run.lines)] == ["a", "c"]
 
 
@@ -89,22 +89,22 @@ def test_a_run_that_goes_on_tells_how_far_it_is(tmp_path: Path) -> None:
     (folder / "results.json").unlink()
     lock = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "documents": {"a": 3}}
     (folder / "run.lock").write_text(json.dumps(lock))
-    run = RunReading(folder)
+    run = RunSummary(folder)
     assert (run.head.status, run.head.done, run.head.expected) == ("running", 3, 10)
     assert [(line.name, line.done, line.documents) for line in run.lines] == [("a", 3, 8), ("b", 0, 2)]
 
 
 def test_a_run_whose_process_is_gone_has_stopped(tmp_path: Path) -> None:
     folder = written(tmp_path / "one", status="running")
-    assert RunReading(folder).status == "stopped"
+    assert RunSummary(folder).status == "stopped"
     (folder / "run.lock").write_text(json.dumps({"host": "elsewhere", "pid": 1, "time": time.time() - 600}))
-    assert RunReading(folder).status == "stopped"
+    assert RunSummary(folder).status == "stopped"
 
 
 def test_secrets_that_somebody_wrote_into_a_run_are_not_read_out(tmp_path: Path) -> None:
     told = {"command": ["assay", "--model_args", "api_key=sk-verysecret"], "environment": {"token": "hf_verysecret"}}
     configs = {"a": {"metadata": {"auth_token": "verysecret"}}}
-    run = RunReading(written(tmp_path / "one", {**RESULTS, "configs": configs}, status="complete", **told))
+    run = RunSummary(written(tmp_path / "one", {**RESULTS, "configs": configs}, status="complete", **told))
     assert "verysecret" not in repr((run.provenance, run.model, run.head, run.config("a")))
 
 
@@ -112,7 +112,7 @@ def test_secrets_that_somebody_wrote_into_a_run_are_not_read_out(tmp_path: Path)
 def test_a_damaged_run_is_listed_as_unreadable(tmp_path: Path, content: bytes) -> None:
     folder = written(tmp_path / "one")
     (folder / "results.json").write_bytes(content)
-    run = RunReading(folder)
+    run = RunSummary(folder)
     assert run.head.status == "unreadable"
     assert run.lines == []
 

@@ -19,10 +19,9 @@ import run_world
 from assay import simple_evaluate
 from assay.errors import AssayError
 from assay.models import Scripted
-from assay.report.document import ReportOptions, document
-from assay.report.page import RULES, page
-from assay.report.plain import as_csv, as_json, as_markdown
-from assay.report.texts import cut, fenced, in_cell, in_markdown, visible
+from assay.report.document import ReportOptions, build_report
+from assay.report.table import fenced, markdown_text, shorten, spreadsheet_text, visible
+from assay.report.write import PAGE_STYLE, as_csv, as_html, as_json, as_markdown
 from conftest import Write
 from exchange_world import HARM, INSPECT, run_harm, write_harm
 from run_world import ACC, EXACT_MATCH, Asked
@@ -79,7 +78,7 @@ def assert_alone(text: str) -> Page:
 
 def test_a_page_tells_the_numbers_and_needs_nothing_else(tasks: Path, output: Path) -> None:
     run_world.run(Asked(failing={"3*3="}), tasks, output)
-    found = assert_alone(page(document([output])))
+    found = assert_alone(as_html(build_report([output])))
     assert f"{ACC:.4f}" in found.text
     assert "1 failed" in found.text and "no answer to 3*3=" in found.text
     assert sum(tag == "svg" for tag, _ in found.tags) >= 2
@@ -94,7 +93,7 @@ def harm(tmp_path: Path) -> Path:
 
 def test_nothing_hostile_leaves_its_place_in_a_page(harm: Path) -> None:
     wanted = ReportOptions(samples=len(HARM), columns=["kind", "q"])
-    found = assert_alone(page(document([harm], wanted)))
+    found = assert_alone(as_html(build_report([harm], wanted)))
     for text in HARM:
         assert visible(text) in found.text, "it is told, as text"
 
@@ -102,9 +101,9 @@ def test_nothing_hostile_leaves_its_place_in_a_page(harm: Path) -> None:
 def test_nothing_hostile_leaves_its_place_when_runs_are_compared(harm: Path, tmp_path: Path) -> None:
     folder = write_harm(tmp_path / "tasks")
     run_harm(folder, tmp_path / "b", right=True)
-    made = document([harm, tmp_path / "b"])
+    made = build_report([harm, tmp_path / "b"])
     assert made.comparison is not None and len(made.comparison.flips) == 5
-    assert_alone(page(made))
+    assert_alone(as_html(made))
 
 
 def outside_of_fences(text: str) -> str:
@@ -122,7 +121,7 @@ def outside_of_fences(text: str) -> str:
 
 
 def test_nothing_hostile_leaves_its_place_in_markdown(harm: Path) -> None:
-    text = as_markdown(document([harm], ReportOptions(samples=len(HARM), columns=["kind"])))
+    text = as_markdown(build_report([harm], ReportOptions(samples=len(HARM), columns=["kind"])))
     left = outside_of_fences(text)
     assert set(re.findall(r"</?\w+", left)) == {"<details", "<summary", "</summary", "</details"}
     assert not re.search(r"(?<!\\)\]\(|@\w|(?<!&)#\d", left)
@@ -132,12 +131,12 @@ def test_nothing_hostile_leaves_its_place_in_markdown(harm: Path) -> None:
 
 
 def test_a_spreadsheet_finds_no_formula(harm: Path) -> None:
-    rows = list(csv.DictReader(io.StringIO(as_csv(document([harm])))))
+    rows = list(csv.DictReader(io.StringIO(as_csv(build_report([harm])))))
     assert [row["name"] for row in rows] == ["harm"]
     assert not any(
         value[:1] in "=+@" for row in rows for key, value in row.items() if key in ("run", "model", "name") and value
     )
-    assert in_cell('=HYPERLINK("x")') == '\'=HYPERLINK("x")'
+    assert spreadsheet_text('=HYPERLINK("x")') == '\'=HYPERLINK("x")'
 
 
 @given(st.text())
@@ -145,14 +144,14 @@ def test_no_text_ends_its_fence_or_becomes_mark_up(text: str) -> None:
     fence, *inside, end = fenced(text).split("\n")
     assert end == fence.removesuffix("text")
     assert not any(line.strip().startswith(end) for line in inside)
-    inline = in_markdown(text)
+    inline = markdown_text(text)
     assert "<" not in inline and "\n" not in inline and not re.search(r"@\w", inline)
     assert re.sub(r"\\.", "", inline).count("|") == 0
 
 
 @given(st.text(min_size=1), st.integers(2, 50))
 def test_a_text_that_is_cut_keeps_its_beginning_and_its_end(text: str, most: int) -> None:
-    found = cut(text, most)
+    found = shorten(text, most)
     assert (
         found == text
         if len(text) <= most
@@ -185,7 +184,7 @@ def levels(write: Write, tmp_path: Path) -> Path:
 
 
 def test_a_number_is_told_for_each_value_of_a_column_of_few(levels: Path) -> None:
-    [found] = document([levels]).runs[0].slices
+    [found] = build_report([levels]).runs[0].slices
     assert (found.task, found.column) == ("levels", "level")
     assert [(part.name, part.value, part.note) for part in found.parts] == [
         ("hard", 0.2, "n 10"),
@@ -195,15 +194,15 @@ def test_a_number_is_told_for_each_value_of_a_column_of_few(levels: Path) -> Non
     assert low == pytest.approx(0.0533, abs=1e-4) and high == pytest.approx(
         0.5262, abs=1e-4
     )  # Wilson's, of a fifth of 9
-    [asked] = document([levels], ReportOptions(columns=["number"])).runs[0].slices
+    [asked] = build_report([levels], ReportOptions(columns=["number"])).runs[0].slices
     assert len(asked.parts) == 10
 
 
 def test_the_worst_samples_are_shown_with_what_was_said_and_right(levels: Path) -> None:
-    shown = document([levels], ReportOptions(samples=3)).runs[0].worst
+    shown = build_report([levels], ReportOptions(samples=3)).runs[0].worst
     assert [each.doc_id for each in shown] == [8, 9, 12]
     assert (shown[0].question, shown[0].said, shown[0].target) == ("easy 8", "no, to easy 8", "yes")
-    assert document([levels], ReportOptions(samples=0)).runs[0].worst == []
+    assert build_report([levels], ReportOptions(samples=0)).runs[0].worst == []
 
 
 def test_several_runs_are_compared_with_the_first(tasks: Path, output: Path, tmp_path: Path) -> None:
@@ -213,8 +212,8 @@ def test_several_runs_are_compared_with_the_first(tasks: Path, output: Path, tmp
     )
     options = {"include_path": str(tasks), "include_defaults": False, "output_path": str(tmp_path / "b")}
     simple_evaluate(model, tasks=["sums", "colours"], **options)
-    made = document([output, tmp_path / "b"])
-    assert_alone(page(made))
+    made = build_report([output, tmp_path / "b"])
+    assert_alone(as_html(made))
     rows = list(csv.DictReader(io.StringIO(as_csv(made))))
     [row] = [row for row in rows if (row["run"], row["name"]) == ("b", "sums")]
     assert float(row["difference"]) == pytest.approx(0 - EXACT_MATCH)
@@ -231,37 +230,37 @@ def test_p_of_groups_does_not_stand_among_those_that_are_corrected(tmp_path: Pat
     right, wrong = [1.0] * 8, [0.0] * 8
     a = compared_world.make_run(folder, tmp_path / "a", {"t": right, "u": right}, tasks=["both"])
     b = compared_world.make_run(folder, tmp_path / "b", {"t": wrong, "u": right}, tasks=["both"])
-    made = document([a, b])
+    made = build_report([a, b])
     cells = {
         row[1].replace("&nbsp;", ""): (row[7], row[8])
         for line in as_markdown(made).splitlines()
         if len(row := [each.strip() for each in line.strip("|").split("|")]) == 10 and row[2] == "x"
     }
     assert cells == {"both": ("0.004", ""), "t": ("0.004", "0.008"), "u": ("1.000", "1.000")}  # mid-p: 2 · 2⁻⁸ / 2
-    assert "8 / 0 / 0" not in page(made)
-    assert "0 / 8 / 0" in page(made)  # better, worse, same
-    assert "p (Holm), tasks" in page(made)
+    assert "8 / 0 / 0" not in as_html(made)
+    assert "0 / 8 / 0" in as_html(made)  # better, worse, same
+    assert "p (Holm), tasks" in as_html(made)
 
 
 def test_runs_that_cannot_be_compared_are_told_with_why(levels: Path, tasks: Path, output: Path) -> None:
     run_world.run(Asked(), tasks, output)
-    made = document([levels, output])
+    made = build_report([levels, output])
     assert made.comparison is None
     assert made.notes and made.notes[0].startswith("not compared: ")
-    assert made.notes[0] in assert_alone(page(made)).text
+    assert made.notes[0] in assert_alone(as_html(made)).text
 
 
 def test_an_imported_run_has_a_report(tmp_path: Path) -> None:
     from assay.exchange.importers import import_runs
 
     import_runs([INSPECT / "sums.eval"], tmp_path / "run")
-    found = assert_alone(page(document([tmp_path / "run"], ReportOptions(columns=["level"]))))
+    found = assert_alone(as_html(build_report([tmp_path / "run"], ReportOptions(columns=["level"]))))
     assert "0.6667" in found.text and "It is 54" in found.text
 
 
 def test_a_folder_without_a_finished_run_has_no_report(tmp_path: Path) -> None:
     with pytest.raises(AssayError, match="the folder holds no run"):
-        document([tmp_path])
+        build_report([tmp_path])
 
 
 def luminance(colour: str) -> float:
@@ -273,7 +272,9 @@ def luminance(colour: str) -> float:
 
 def test_texts_are_readable_in_light_and_in_dark() -> None:
     """WCAG AA: 4.5 to 1 for every colour of text on both grounds."""
-    both = [dict(re.findall(r"--(\w+): (#\w{6})", block)) for block in re.findall(r":root \{(.*?)\}", RULES, re.DOTALL)]
+    both = [
+        dict(re.findall(r"--(\w+): (#\w{6})", block)) for block in re.findall(r":root \{(.*?)\}", PAGE_STYLE, re.DOTALL)
+    ]
     assert len(both) == 2
     for colours in both:
         for ground in ("paper", "panel"):

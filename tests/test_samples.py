@@ -123,7 +123,7 @@ def test_without_compat_numbers_stay_as_they_are_written_and_nothing_is_no_text(
         tasks=["t"], include_path=str(write({"t.yaml": yaml, "d.jsonl": content})), include_defaults=False,
     )  # fmt: skip
     assert found["results"]["t"]["exact_match,none"] == 1.0
-    assert found["assay"]["tasks"]["t"]["reasons"] == {"the row has nothing in the column 'a'": 2}
+    assert found["assay"]["tasks"]["t"]["reasons"] == {"the document has no value in the column 'a'": 2}
 
 
 FILE_LISTS = [

@@ -116,7 +116,7 @@ def test_what_is_not_found_is_refused_with_the_five_nearest_names(manage: Manage
     with pytest.raises(ConfigError) as error:
         manage(files).load("anatmy_3")
     [problem] = error.value.problems
-    assert problem.what == "no task, group or tag is called 'anatmy_3'"
+    assert problem.what == "no task, group or tag named 'anatmy_3'"
     assert problem.fix.startswith("did you mean anatomy_3, anatomy_")
     assert len(problem.fix.split(",")) == 5
 
@@ -367,7 +367,7 @@ def test_a_mapping_may_include_the_members_of_its_group(manage: Manage, tmp_path
 
 
 def test_a_registered_group_that_is_misspelt_in_a_mapping_is_refused_with_the_nearest_name(manage: Manage) -> None:
-    with pytest.raises(ConfigError, match=r"no task, group or tag is called 'nly' — did you mean nli.* under `task:`"):
+    with pytest.raises(ConfigError, match=r"no task, group or tag named 'nly' — did you mean nli.* under `task:`"):
         manage(WORLD).load([{"group": "nly", "num_fewshot": 2}])
 
 
@@ -406,7 +406,7 @@ def test_a_group_that_conditions_leave_without_a_member_is_refused_with_the_cond
     text = "group: e\ntask:\n  - {task: a, if: 'metadata.x > 1'}\n"
     files = {**WORLD, "e.yaml": text, "f.yaml": text.replace("e\n", "f\n", 1) + "  - b\n"}
     manager = manage(files, facts={"metadata": {"x": 1}})
-    with pytest.raises(ConfigError, match=r"e\.yaml:3:3: .*without a member: a: if metadata.x > 1: not so"):
+    with pytest.raises(ConfigError, match=r"e\.yaml:3:3: .*without a member: a: if metadata.x > 1 is false"):
         manager.load("e")
     assert keys(manager, "f") == ["b"]
     assert keys(manage(files, facts={"metadata": {"x": 2}}), "e") == ["a"]
@@ -425,7 +425,7 @@ def test_a_tag_in_a_mapping_is_refused_with_how_to_select_it(spec: object, manag
 
 @pytest.mark.parametrize("member", ["z*", "tag:nothing", "tag:z*", "nothing"])
 def test_a_member_that_nothing_is_called_is_refused(member: str, manage: Manage) -> None:
-    with pytest.raises(ConfigError, match="is called"):
+    with pytest.raises(ConfigError, match="named"):
         manage(WORLD).load([{"group": "e", "task": [member]}])
 
 

@@ -14,7 +14,7 @@ from assay.models.load import load_model
 from assay.models.local.embedded import BUNDLED, Embedded
 from assay.models.servers.likelihoods import NO_OFFSETS
 from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, Rolling
-from assay.report.verification_text import verification_text
+from assay.report.comparison_text import verification_text
 from serving import TRUTH, Servers
 
 REQUESTS: list[Request] = [

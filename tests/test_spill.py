@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.models import Scripted
-from assay.samples.spill import MANY, Spilled, spilled
+from assay.samples.rows import SPILL_FROM, SpilledRows, spill_rows
 from small_runs import run, write_task
 
 VALUES = st.recursive(
@@ -21,25 +21,25 @@ VALUES = st.recursive(
 
 @given(st.lists(st.dictionaries(st.text(max_size=3), VALUES, min_size=1, max_size=3), min_size=1, max_size=20))
 def test_rows_come_back_as_they_went(some: list[dict[str, Any]]) -> None:
-    rows = [some[number % len(some)] for number in range(MANY)]
-    kept = spilled(rows)
-    assert isinstance(kept, Spilled)
+    rows = [some[number % len(some)] for number in range(SPILL_FROM)]
+    kept = spill_rows(rows)
+    assert isinstance(kept, SpilledRows)
     assert list(kept) == rows
     assert (kept[0], kept[-1], kept[3:5]) == (rows[0], rows[-1], rows[3:5])
-    assert len(kept) == MANY
+    assert len(kept) == SPILL_FROM
 
 
 def test_rows_that_would_not_come_back_stay_as_they_are() -> None:
     for value in ((1, 2), math.nan, {1: "a"}, object(), {"a"}, 2**70):
-        rows = [{"q": "x"}] * (MANY - 1) + [{"q": value}]
-        assert spilled(rows) is rows
-    few = [{"q": "x"}] * (MANY - 1)
-    assert spilled(few) is few
+        rows = [{"q": "x"}] * (SPILL_FROM - 1) + [{"q": value}]
+        assert spill_rows(rows) is rows
+    few = [{"q": "x"}] * (SPILL_FROM - 1)
+    assert spill_rows(few) is few
 
 
 def test_many_rows_that_a_function_made_are_evaluated_as_it_made_them(tmp_path: Path) -> None:
     (tmp_path / "utils.py").write_text("def double(rows):\n    return rows.map(lambda row: {'q': row['q'] * 2})\n")
-    rows = [{"q": f"{number} ", "gold": "a"} for number in range(MANY + 5)]
+    rows = [{"q": f"{number} ", "gold": "a"} for number in range(SPILL_FROM + 5)]
     yaml = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nprocess_docs: !function utils.double\n"
     write_task(tmp_path, rows, yaml)
     found = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "a"))

@@ -30,7 +30,7 @@ from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
 from assay.models import Scripted
 from assay.models.local.embedded import BUNDLED
-from assay.report.verification_text import verification_json, verification_text
+from assay.report.comparison_text import verification_json, verification_text
 from run_world import COLOURS, REQUESTS, SUMS, Asked, journal
 from serving import TRUTH, Servers
 

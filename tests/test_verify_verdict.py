@@ -24,7 +24,7 @@ from assay.comparison.verification import (
 from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
 from assay.models import Scripted
-from assay.report.verification_text import verification_text
+from assay.report.comparison_text import verification_text
 from assay.statistics.paired import Drift
 
 FLOAT32, BFLOAT16 = PRECISIONS["float32"], PRECISIONS["bfloat16"]

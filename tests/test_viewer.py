@@ -29,18 +29,24 @@ from assay.comparison.comparison import Flip
 from assay.models import Scripted
 from assay.records import FilterScores, Generate, Sample
 from assay.report.document import ReportOptions as Asked
-from assay.report.document import document
+from assay.report.document import build_report
 from assay.runs.folder import write_json
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
-from assay.viewer.asking import OPERATORS, Condition, Wish, read_wish
-from assay.viewer.differing import aligned
-from assay.viewer.distributions import calibrated, confidence, score_bins, slices_by
-from assay.viewer.flips_page import in_turn
-from assay.viewer.graph_page import Visited, _visited
-from assay.viewer.guard import HEADERS, Guard, is_loopback, names_for
-from assay.viewer.sample_page import SampleView, Step, sample_view
-from assay.viewer.sample_scores import UnitResult, own_number, unit_results
+from assay.viewer.compare_page import round_robin
+from assay.viewer.distributions import calibration_points, confidence, score_bins, slice_intervals
+from assay.viewer.graph_page import NodeVisits, _count_visits
+from assay.viewer.guard import HEADERS, RequestGuard, allowed_hosts, is_loopback
+from assay.viewer.query import OPERATORS, Condition, SampleQuery, read_query
+from assay.viewer.sample_page import (
+    SampleView,
+    Step,
+    UnitMetricView,
+    diff_parts,
+    sample_score,
+    sample_view,
+    unit_results,
+)
 from assay.viewer.samples import Database, Samples
 from graph_world import write_graph
 from viewer_world import COLOURS, HOSTILE, SECRET, SUMS, fetched, serving, write_hostile_run, write_runs
@@ -71,7 +77,7 @@ def the_samples(runs: Path, task: str, metric: str, run: str = "first") -> Sampl
 
 
 def documents(samples: Samples, **wish: Any) -> list[int]:
-    return [row.doc_id for row in samples.page(Wish(**wish)).rows]
+    return [row.doc_id for row in samples.page(SampleQuery(**wish)).rows]
 
 
 def text_of(html: str) -> str:
@@ -98,7 +104,7 @@ def test_runs_are_filtered_by_words_and_sorted_by_columns(address: str) -> None:
     assert re.findall(r'href="/run\?run=([^"]+)"', page) == ["second", "first"]
     _, page, _ = fetched(address, "/", q="scripted quiz", sort="score", desc="1")
     assert re.findall(r'href="/run\?run=([^"]+)"', page) == ["first", "second"]
-    assert "No run has these words" in fetched(address, "/", q="nothing like that")[1]
+    assert "No runs match" in fetched(address, "/", q="nothing like that")[1]
 
 
 def test_a_run_shows_its_tree_and_closes_groups_by_its_address(address: str) -> None:
@@ -151,14 +157,14 @@ def test_samples_are_found_by_text_whatever_its_case_and_wherever_it_stands(sums
     ids=str,
 )
 def test_samples_are_filtered_by_columns(sums: Samples, condition: Condition, expected: list[int]) -> None:
-    found = sums.page(Wish(conditions=(condition,), sort="doc_id"))
+    found = sums.page(SampleQuery(conditions=(condition,), sort="doc_id"))
     assert (found.total, [row.doc_id for row in found.rows]) == (len(expected), expected[:50])
 
 
 def test_pages_follow_each_other_and_end(sums: Samples) -> None:
-    second = sums.page(Wish(page=2, sort="doc_id"))
+    second = sums.page(SampleQuery(page=2, sort="doc_id"))
     assert ([row.doc_id for row in second.rows], second.pages) == (list(range(50, 60)), 2)
-    assert sums.page(Wish(page=10**9)).page == 2
+    assert sums.page(SampleQuery(page=10**9)).page == 2
 
 
 def test_many_row_groups_are_searched_as_a_loop_over_all_samples_would(tmp_path: Path) -> None:
@@ -169,23 +175,23 @@ def test_many_row_groups_are_searched_as_a_loop_over_all_samples_would(tmp_path:
     told = {"level": "3", "subject": "law"}
     conditions = tuple(Condition(f"doc.{name}", "eq", value) for name, value in told.items())
     expected = [k.sample.doc_id for k in every if all(str(k.sample.doc[name]) == value for name, value in told.items())]
-    found = samples.page(Wish(conditions=conditions, sort="doc_id"))
+    found = samples.page(SampleQuery(conditions=conditions, sort="doc_id"))
     assert (found.total, [row.doc_id for row in found.rows]) == (len(expected), expected[:50])
     wrong = [k.sample.doc_id for k in every if not k.failed and not k.scores[0].values["exact_match"]]
-    page = samples.page(Wish(show="wrong", page=20))
+    page = samples.page(SampleQuery(show="wrong", page=20))
     assert (page.total, [row.doc_id for row in page.rows]) == (len(wrong), wrong[950:1000])
     failed = [k.sample.doc_id for k in every if k.failed]
     assert documents(samples, show="failed") == failed
     text = [k.sample.doc_id for k in every if "77 because" in str(k.responses)]
-    assert samples.count(Wish(text="77 BECAUSE")) == len(text) > 0
+    assert samples.count(SampleQuery(text="77 BECAUSE")) == len(text) > 0
 
 
 def test_every_place_of_a_list_knows_its_neighbours(sums: Samples) -> None:
-    wish = Wish(show="wrong")
+    wish = SampleQuery(show="wrong")
     assert sums.around(wish, 0) == [-1, 0, 5]
     assert sums.around(wish, 3) == [10, 15, 20]
     assert sums.around(wish, len(WRONG) - 1) == [50, 55, -1]
-    assert sums.around(Wish(text="17 + 1 ="), 0) == [-1, 17, -1]
+    assert sums.around(SampleQuery(text="17 + 1 ="), 0) == [-1, 17, -1]
 
 
 @given(st.text(max_size=20), st.sampled_from(sorted(OPERATORS)), st.text(max_size=20))
@@ -193,8 +199,10 @@ def test_no_text_in_a_filter_breaks_a_query(text: str, operator: str, value: str
     text = text.encode("utf-8", "replace").decode()
     value = value.encode("utf-8", "replace").decode()
     samples = the_samples_once()
-    samples.page(Wish(text=text, sort=text, audit=value, conditions=(Condition(f"doc.{text}", operator, value),)))
-    samples.page(Wish(conditions=(Condition(text, operator, value),)))
+    samples.page(
+        SampleQuery(text=text, sort=text, audit=value, conditions=(Condition(f"doc.{text}", operator, value),))
+    )
+    samples.page(SampleQuery(conditions=(Condition(text, operator, value),)))
 
 
 KNOWN: list[Samples] = []
@@ -217,28 +225,30 @@ def known(sums: Samples) -> None:
     st.text(max_size=9),
 )
 def test_an_address_says_all_that_is_wanted(text: str, show: str, page: int, column: str, value: str) -> None:
-    wish = Wish(text, show, "empty", (Condition(column, "has", value),), "doc_id", True, page, "level", "acc,none")
-    assert read_wish(QueryParams(wish.parameters)) == wish
+    wish = SampleQuery(
+        text, show, "empty", (Condition(column, "has", value),), "doc_id", True, page, "level", "acc,none"
+    )
+    assert read_query(QueryParams(wish.parameters)) == wish
 
 
 def test_an_address_that_means_nothing_is_taken_as_if_it_said_nothing() -> None:
-    assert read_wish(QueryParams("show=x&page=-3&f=a&f=a~b~c&desc=yes&page=" + "9" * 40)) == Wish()
+    assert read_query(QueryParams("show=x&page=-3&f=a&f=a~b~c&desc=yes&page=" + "9" * 40)) == SampleQuery()
 
 
 def test_scores_are_counted_and_parted_by_a_column(sums: Samples) -> None:
     assert [(each.low, each.size) for each in score_bins(sums)] == [(0.0, 12), (1.0, 48)]
-    parts = slices_by(sums, "level")
+    parts = slice_intervals(sums, "level")
     assert [(part.name, part.value, part.note) for part in parts] == [
         ("0", 0.8, "n 20"),
         ("1", 0.8, "n 20"),
         ("2", 0.8, "n 20"),
     ]
-    assert [part.note for part in slices_by(sums, "a")] == ["n 12"] * 5  # too many values: fifths
-    assert slices_by(sums, "no such column") == []
+    assert [part.note for part in slice_intervals(sums, "a")] == ["n 12"] * 5  # too many values: fifths
+    assert slice_intervals(sums, "no such column") == []
 
 
 def test_calibration_is_by_confidence_how_often_the_likeliest_is_right(runs: Path) -> None:
-    [point] = calibrated(the_samples(runs, "colours", "acc,none"))
+    [point] = calibration_points(the_samples(runs, "colours", "acc,none"))
     assert point.confidence == pytest.approx(0.7310586)  # 1 / (1 + e⁻¹)
     assert (point.accuracy, point.size) == (0.75, COLOURS)
     assert confidence([-math.inf, -1.0], 2, 0) is None
@@ -252,9 +262,9 @@ def test_a_part_of_the_samples_has_one_interval_in_the_viewer_and_in_a_report(tm
     tasks = compared_world.write_tasks(tmp_path / "tasks", dict.fromkeys(scores, kinds))
     compared_world.make_run(tasks, tmp_path / "run", scores)
     reported = {each.task: {part.name: part for part in each.parts} for each in
-                document([tmp_path / "run"], Asked(columns=["kind"])).runs[0].slices}  # fmt: skip
+                build_report([tmp_path / "run"], Asked(columns=["kind"])).runs[0].slices}  # fmt: skip
     for task in scores:
-        shown = {part.name: part for part in slices_by(the_samples(tmp_path, task, "x,none", "run"), "kind")}
+        shown = {part.name: part for part in slice_intervals(the_samples(tmp_path, task, "x,none", "run"), "kind")}
         assert shown.keys() == {"many", "few", "single"}
         for name, part in shown.items():
             assert part.value == pytest.approx(reported[task][name].value)
@@ -277,7 +287,7 @@ def test_a_task_shows_numbers_distribution_slices_and_samples(address: str) -> N
 def test_a_sample_shows_prompt_answer_filters_target_and_why_it_is_wrong(address: str) -> None:
     _, page, _ = fetched(address, "/sample", run="first", task="sums", doc="5", at="1", show="wrong")
     text = text_of(page)
-    assert "Wrong: of the answer '8' is left, '6' is right." in text
+    assert "Wrong: the filtered answer is '8', expected '6'." in text
     assert "2 parts before the question" in text
     assert "100 + 1 = 101" in text
     assert "Filter strict regex(regex_pattern=^ ?([0-9]+)$) → take_first" in text
@@ -293,10 +303,10 @@ def test_a_sentence_says_what_is_wrong_and_what_only_in_part(sums: Samples) -> N
     def why(scores: dict[str, float]) -> str:
         return sample_view(row._replace(scores=scores), {}, {"exact_match": True}).why
 
-    assert why({"exact_match,strict": 0.0}).startswith("Wrong: of the answer '8' is left")
+    assert why({"exact_match,strict": 0.0}).startswith("Wrong: the filtered answer is '8'")
     assert why({"exact_match,strict": 1.0}).startswith("Right: ")
     assert why({"exact_match,strict": 0.0, "exact_match,flexible": 1.0}).startswith(
-        "In part right (exact_match strict 0, exact_match flexible 1): "
+        "Partly right (exact_match strict 0, exact_match flexible 1): "
     )
     assert why({"perplexity,none": 3.0}) == ""
 
@@ -325,7 +335,7 @@ def test_a_wrong_answer_is_marked_against_the_target(sums: Samples) -> None:
 def test_a_choice_has_its_log_likelihoods_and_what_metrics_make_of_them(address: str) -> None:
     _, page, _ = fetched(address, "/sample", run="first", task="colours", doc="0")
     text = text_of(page)
-    assert "Wrong: 'red' is the likeliest, 'green' is right." in text
+    assert "Wrong: 'red' is the likeliest choice, expected 'green'." in text
     assert "right green -2.0000 -0.4000 -0.4000 0.2689" in text  # by 5 characters, 5 bytes; e⁻² / (e⁻¹ + e⁻²)
     assert "chosen red -1.0000 -0.3333 -0.3333 0.7311" in text
     assert "Right: 'green'." in text_of(fetched(address, "/sample", run="first", task="colours", doc="2")[1])
@@ -337,7 +347,7 @@ def test_a_graph_is_drawn_with_what_happened_at_each_node(address: str, runs: Pa
     assert "begin lambda 6 6 0" in text
     assert "verdict lambda 6 6 0" in text
     _, sample, _ = fetched(address, "/sample", run="more/graphs", task="first_steps_graph_tries", doc="0")
-    assert "Way through the graph" in sample
+    assert "Path through the graph" in sample
     assert fetched(address, "/graph", run="first", task="sums")[0] == 404
 
 
@@ -355,11 +365,11 @@ def test_nodes_are_counted_by_the_ways_of_all_records(tmp_path: Path) -> None:
     writer.end()
     writer.place()
     database = Database(tmp_path)
-    known, visited = _visited(Samples(database, database.samples(tmp_path / "t.parquet"), "", True), database)
+    known, visited = _count_visits(Samples(database, database.samples(tmp_path / "t.parquet"), "", True), database)
     assert known == 3
     assert visited == {
-        "a": Visited("a", "", visits=4, records=3, requests=4, failed=1, seconds=1.0),  # 0.5 + 2 × 0.25
-        "b": Visited("b", "", visits=3, records=2, requests=3, failed=0, seconds=1.25),  # 2 × 0.5 + 0.25
+        "a": NodeVisits("a", "", visits=4, records=3, requests=4, failed=1, seconds=1.0),  # 0.5 + 2 × 0.25
+        "b": NodeVisits("b", "", visits=3, records=2, requests=3, failed=0, seconds=1.25),  # 2 × 0.5 + 0.25
     }
 
 
@@ -381,7 +391,7 @@ def test_values_that_json_has_no_word_for_are_shown_filtered_and_parted(tmp_path
             assert fetched(at, "/task", run="odd", task="t", **query)[0] == 200, query
         assert str(2**70) in fetched(at, "/sample", run="odd", task="t", doc="0")[1]
         assert "\\ud800" in fetched(at, "/sample", run="odd", task="t", doc="1")[1]
-        assert "No sample is like this" in fetched(at, "/task", run="odd", task="none")[1]
+        assert "No samples match" in fetched(at, "/task", run="odd", task="none")[1]
 
 
 @pytest.mark.parametrize(
@@ -401,7 +411,7 @@ def test_values_that_json_has_no_word_for_are_shown_filtered_and_parted(tmp_path
     ],
 )
 def test_a_sample_has_a_number_of_its_own(metric: str, value: Any, number: float | None) -> None:
-    assert own_number(metric, value) == (None if number is None else pytest.approx(number))
+    assert sample_score(metric, value) == (None if number is None else pytest.approx(number))
 
 
 def test_a_text_that_is_only_read_has_its_numbers_and_nothing_that_makes_no_sense(tmp_path: Path) -> None:
@@ -410,7 +420,7 @@ def test_a_text_that_is_only_read_has_its_numbers_and_nothing_that_makes_no_sens
     with serving(tmp_path / "runs") as at:
         _, page, _ = fetched(at, "/task", run="read", task="first_steps_stories")
         text = text_of(page)
-        assert "doc question word_perplexity none byte_perplexity none bits_per_byte none look" in text
+        assert "doc question word_perplexity none byte_perplexity none bits_per_byte none audit" in text
         assert "show=wrong" not in page
         sample = text_of(fetched(at, "/sample", run="read", task="first_steps_stories", doc="0")[1])
         assert re.search(
@@ -419,7 +429,7 @@ def test_a_text_that_is_only_read_has_its_numbers_and_nothing_that_makes_no_sens
         )
         assert " Target " not in sample
         worst = text_of(fetched(at, "/run", run="read", view="worst")[1])
-        assert "and so without a place here: stories" in worst
+        assert "of which higher is better: stories" in worst
         facts = fetched(at, "/task", run="read", task="first_steps_facts", slice="question")[1]
         assert "5 more values are not drawn" in facts
         assert "brier_" in facts
@@ -430,13 +440,13 @@ def test_a_text_that_is_only_read_has_its_numbers_and_nothing_that_makes_no_sens
 def test_a_wrong_outcome_of_a_graph_is_told_with_what_is_right() -> None:
     told = {"correct": False, "golden": {"text": "the old kitchen"}, "predicted": {"text": "the kitchen"}}
     found = unit_results({"none": [{"answer": "x", "exact_match_result": told, "other": 3}, "no outcome"]})
-    assert found == [UnitResult("exact_match", False, "the old kitchen", "the kitchen")]
+    assert found == [UnitMetricView("exact_match", False, "the old kitchen", "the kitchen")]
     step = Step("verdict", (), None)
     scores = [("exact_match", "none", "0.0", True)]
     view = SampleView(
         0, {}, (), "", "", (), (), scores, trace=[step], units=[*found, found[0]._replace(metric="fuzzy")]
     )
-    assert view.why == "Wrong: exact_match found 'the kitchen', 'the old kitchen' is right."
+    assert view.why == "Wrong: exact_match found 'the kitchen', expected 'the old kitchen'."
     [(metric, is_there, should)] = view.differences
     assert metric == "exact_match"
     assert "".join(piece.text for piece in is_there) == "the kitchen"
@@ -455,7 +465,7 @@ def test_the_command_of_a_run_can_be_copied_as_a_line(tmp_path: Path) -> None:
 def test_two_runs_are_compared_as_in_the_terminal(address: str) -> None:
     _, page, _ = fetched(address, "/compare?run=first&run=second")
     text = text_of(page)
-    assert "The runs begin to differ at: model" in text
+    assert "First difference between the runs: model" in text
     assert "0.8000 0.6000 -0.2000" in text
     assert " 0 / 12 / 48 60 " in text  # better, worse, same, n
     assert "p by McNemar" in text
@@ -501,7 +511,7 @@ def test_a_comparison_shows_some_flips_of_every_task_and_the_beginnings_of_their
 def test_all_flips_of_a_task_and_one_with_its_whole_answers_have_pages_of_their_own(talkative: str) -> None:
     _, page, _ = fetched(talkative, "/flips?run=a&run=b&task=q3")
     assert page.count('<details class="flip">') == 30
-    [whole, *_] = re.findall(r'<a href="(/flips[^"]*)">the whole answers side by side</a>', page)
+    [whole, *_] = re.findall(r'<a href="(/flips[^"]*)">full answers side by side</a>', page)
     _, page, _ = fetched(talkative, unescape(whole))
     left, right = re.findall(r'<pre class="answer">(.*?)</pre>', page, re.DOTALL)
     assert (len(re.sub("<.*?>", "", left).split()), len(re.sub("<.*?>", "", right).split())) == (301, 301)
@@ -517,7 +527,7 @@ def flip(run: int, task: str, doc_id: int) -> Flip:
 @given(st.lists(st.tuples(st.integers(1, 2), st.sampled_from("abc")), max_size=30), st.integers(0, 12))
 def test_flips_are_taken_from_all_tasks_in_turn(several: list[tuple[int, str]], most: int) -> None:
     flips = [flip(run, task, number) for number, (run, task) in enumerate(several)]
-    taken = in_turn(flips, most)
+    taken = round_robin(flips, most)
     assert len(taken) == min(most, len(flips))
     assert [each.doc_id for each in taken] == sorted(each.doc_id for each in taken)
     for one in set(several):
@@ -536,14 +546,14 @@ def test_other_prompts_are_told_in_a_line_with_the_box_to_tick(tmp_path: Path) -
         text = text_of(fetched(at, "/compare?run=none&run=two")[1])
         assert text.count("num_fewshot 0 → 2") == 1
         assert "the prompts of 4 tasks differ between the runs" in text
-        assert "tick “also where prompts differ”" in text
+        assert "check “compare even where prompts differ”" in text
         assert "--allow_different_prompts" not in text
         assert "num_fewshot=2" in text_of(fetched(at)[1])  # what tells the runs of a model apart
 
 
 @given(st.text(alphabet="ab \n.", max_size=40), st.text(alphabet="ab \n.", max_size=40))
 def test_aligned_texts_are_whole_and_share_the_same_pieces(one: str, two: str) -> None:
-    left, right = aligned(one, two)
+    left, right = diff_parts(one, two)
     assert ("".join(piece.text for piece in left), "".join(piece.text for piece in right)) == (one, two)
     assert [piece.text for piece in left if piece.is_shared] == [piece.text for piece in right if piece.is_shared]
 
@@ -575,7 +585,7 @@ def test_a_graphs_record_that_failed_shows_its_way_and_where_and_why_it_ended(tm
         pages = [fetched(at, "/sample", run="run", task="eval.question_answering.simpleqa", doc=doc)[1] for doc in "01"]
     request, last = map(text_of, pages)
     for text in (request, last):
-        assert "What was asked about a document that failed is not stored" in text
+        assert "The prompts of a failed document are not stored" in text
     assert "first 1 request second 1 request failed: TimeoutError: no answer with api_key=*** Target" in request
     assert "second 1 request bad failed: the node 'bad': KeyError: 'of all things' (code.py:2) Target" in last
     assert SECRET not in pages[0]
@@ -597,7 +607,7 @@ def test_what_does_not_exist_is_told(address: str) -> None:
     for page, query in (("/run", {"run": "x"}), ("/task", {"run": "first", "task": "x"}), ("/nothing", {}),
                         ("/sample", {"run": "first", "task": "sums", "doc": "99999"}), ("/sample", {"run": "first", "task": "sums", "doc": "x"})):  # fmt: skip
         status, text, _ = fetched(address, page, **query)
-        assert (status, "That cannot be shown" in text) == (404, True)
+        assert (status, "This page cannot be shown" in text) == (404, True)
 
 
 def test_a_damaged_file_of_samples_is_told_and_the_server_goes_on(runs: Path, tmp_path: Path) -> None:
@@ -748,15 +758,15 @@ def test_a_name_that_is_not_its_own_is_refused(address: str, host: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "localhost", "LOCALHOST:8777", "[::1]:8777", "[::1]"])
 def test_its_own_names_are_let_in(host: str) -> None:
-    assert Guard(None, names_for("127.0.0.1")).is_ours(host)  # type: ignore[arg-type]
+    assert RequestGuard(None, allowed_hosts("127.0.0.1")).is_ours(host)  # type: ignore[arg-type]
 
 
 def test_a_server_that_is_open_to_others_takes_addresses_and_its_own_name_only() -> None:
-    guard = Guard(None, names_for("0.0.0.0"))  # type: ignore[arg-type]
+    guard = RequestGuard(None, allowed_hosts("0.0.0.0"))  # type: ignore[arg-type]
     assert guard.is_ours("192.168.7.7:8777")
     assert guard.is_ours(f"{socket.gethostname()}:8777")
     assert not guard.is_ours("evil.example:8777")
-    assert not Guard(None, names_for("127.0.0.1")).is_ours("192.168.7.7")  # type: ignore[arg-type]
+    assert not RequestGuard(None, allowed_hosts("127.0.0.1")).is_ours("192.168.7.7")  # type: ignore[arg-type]
 
 
 def test_other_machines_are_let_in_only_when_that_is_said(runs: Path, tmp_path: Path) -> None:

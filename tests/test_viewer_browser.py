@@ -98,7 +98,7 @@ def until(page: playwright.Page, condition: str, seconds: float = 20.0) -> None:
     """Wait until something holds in a page. Playwright's own way needs `eval`, which our pages forbid."""
     deadline = time.monotonic() + seconds
     while not page.evaluate(condition):
-        assert time.monotonic() < deadline, f"it did not come to pass: {condition}"
+        assert time.monotonic() < deadline, f"timed out waiting for: {condition}"
         time.sleep(0.05)
 
 
@@ -139,7 +139,7 @@ def test_from_the_runs_to_a_wrong_sample_by_clicking(open_page: Open) -> None:
     page.get_by_role("link", name="wrong samples").nth(1).click()
     has_rows(page, "samples", WRONG)
     page.locator("#samples tbody tr").nth(1).get_by_role("link").click()
-    playwright.expect(page.locator(".verdict")).to_have_text("Wrong: of the answer '8' is left, '6' is right.")
+    playwright.expect(page.locator(".verdict")).to_have_text("Wrong: the filtered answer is '8', expected '6'.")
     page.get_by_text("2 parts before the question").click()
     playwright.expect(page.locator("details.shots pre").first).to_be_visible()
     assert page.locator("details.shots pre").all_inner_texts() == ["100 + 1 = 101\n\n", "200 + 1 = 201\n\n"]
@@ -148,7 +148,7 @@ def test_from_the_runs_to_a_wrong_sample_by_clicking(open_page: Open) -> None:
 def test_from_the_demo_to_a_wrong_sample_and_why_in_under_a_minute(open_page: Open, tmp_path: Path) -> None:
     """The way that docs/viewing.md describes, on the run that `make demo` makes."""
     words = " ".join((Path(__file__).parent.parent / "docs/viewing.md").read_text().split())
-    lowest, why = ["sequences", "reversing", "opposites"], "Wrong: 'small' is the likeliest, 'false' is right."
+    lowest, why = ["sequences", "reversing", "opposites"], "Wrong: 'small' is the likeliest choice, expected 'false'."
     assert f"the three tasks with the lowest numbers: {', '.join(lowest)}." in words and f"`{why}`" in words
     simple_evaluate("embedded", tasks=["first_steps"], output_path=str(tmp_path / ".demo-run"))
     with serving(tmp_path / ".demo-run") as at:
@@ -215,14 +215,14 @@ def test_runs_that_are_chosen_are_compared_with_their_flips_side_by_side(open_pa
     page = open_page("/?sort=name")
     page.get_by_label("compare first").check()
     page.get_by_label("compare second").check()
-    page.get_by_role("button", name="Compare the chosen runs").click()
+    page.get_by_role("button", name="Compare selected runs").click()
     playwright.expect(page.locator("h1")).to_contain_text("second against first")
     row = page.locator("#differences1 tbody tr", has_text="sums").first
     playwright.expect(row).to_contain_text("-0.2000")
     flip = page.locator("details.flip").first
     flip.locator("summary").click()
     assert (flip.locator("del").inner_text(), flip.locator("ins").inner_text()) == ("2", "4")  # 1 + 1
-    page.get_by_role("link", name="the other way round").click()
+    page.get_by_role("link", name="swap").click()
     playwright.expect(page.locator("#differences1 tbody tr", has_text="sums").first).to_contain_text("+0.2000")
 
 
@@ -265,7 +265,7 @@ def test_keys_lead_through_rows_pages_and_samples(open_page: Open) -> None:
 def test_tables_are_copied_as_markdown_and_as_csv(open_page: Open) -> None:
     page = open_page(named("run", run="first"))
     page.get_by_role("button", name="markdown").click()
-    until(page, "document.querySelector('#said').textContent === 'copied'")
+    until(page, "document.querySelector('#status').textContent === 'copied'")
     lines = page.evaluate("navigator.clipboard.readText()").splitlines()
     assert lines[0].startswith("| Task | Metric | Value | 95 % | n |")
     both = [line for line in lines if line.startswith("| \u00a0\u00a0sums | exact_match ↑")]
@@ -350,13 +350,13 @@ def test_the_older_of_two_chosen_runs_is_the_baseline_also_the_other_way_round_w
     )
     page.get_by_label("compare second").check()
     page.get_by_label("compare first").check()
-    page.get_by_role("button", name="Compare the chosen runs").click()
+    page.get_by_role("button", name="Compare selected runs").click()
     playwright.expect(page.locator("h1")).to_contain_text("second against first")
-    page.get_by_label("also where prompts differ").check()
+    page.get_by_label("compare even where prompts differ").check()
     page.get_by_role("button", name="Compare", exact=True).click()
-    page.get_by_role("link", name="the other way round").click()
+    page.get_by_role("link", name="swap").click()
     playwright.expect(page.locator("h1")).to_contain_text("first against second")
-    playwright.expect(page.get_by_label("also where prompts differ")).to_be_checked()
+    playwright.expect(page.get_by_label("compare even where prompts differ")).to_be_checked()
 
 
 def test_a_run_against_itself_is_told_to_be_that(open_page: Open) -> None:

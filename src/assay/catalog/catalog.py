@@ -1,29 +1,28 @@
-"""The catalog: all roots, their names, and what a request for some of them selects."""
+"""The catalog: all roots, their names, and the selection of tasks and groups from them."""
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
-from assay.catalog.entries import Entry
 from assay.catalog.examine import check_fields
 from assay.catalog.expand import Expander
-from assay.catalog.include import Reader
-from assay.catalog.index import Index, indexed
+from assay.catalog.include import IncludeReader
+from assay.catalog.index import CatalogEntry, Index, index_root
 from assay.catalog.roots import IncludePath, Root, all_roots
-from assay.catalog.selection import Selection, Selector, Spec, split_specs
+from assay.catalog.selection import CatalogSelection, Selector, Spec, split_specs
 from assay.config.fields import Fields
 from assay.errors import Problem
 
 Overrides = Mapping[str, Mapping[str, object]]
-"""Keys and values for what a spec selects, by the spec as it was written."""
+"""Changed keys of the tasks that a spec selects, by the spec as written."""
 
 
 class Catalog:
-    """Every task, group, tag and format that can be named. Nothing of it is executed, and no socket is opened.
+    """Every task, group, tag and format by name. No user code is executed, and no socket is opened.
 
-    The index comes from the cache where files look unchanged. The files of what is selected are read and compared with
-    it by content: one that changed behind an unchanged stamp is noticed then, and the index corrected.
+    The index comes from the cache where files look unchanged. Selected files are read and compared with it by
+    content: one that changed behind an unchanged stamp is noticed then, and the index rebuilt.
     """
 
     def __init__(
@@ -33,11 +32,11 @@ class Catalog:
         self.facts: Mapping[str, object] | None = None
         self._roots = all_roots(include_path, include_defaults=include_defaults, lenient=lenient)
         self._stale: set[str] = set()
-        self._reader = Reader()
+        self._reader = IncludeReader()
 
     @cached_property
     def index(self) -> Index:
-        return Index([(root, indexed(root, stale=self._stale)) for root in self._roots])
+        return Index([(root, index_root(root, stale=self._stale)) for root in self._roots])
 
     @property
     def roots(self) -> tuple[Root, ...]:
@@ -47,26 +46,30 @@ class Catalog:
         return self.index.names(*kinds)
 
     def match(self, patterns: Iterable[str]) -> list[str]:
-        """Every name that one of the patterns matches, sorted; `glob@format` gives names with the format."""
-        wanted = [pattern.partition("@") for pattern in ([patterns] if isinstance(patterns, str) else patterns)]
+        """Every name that matches one of the patterns, sorted; `glob@format` gives names with the format."""
+        parts = [pattern.partition("@") for pattern in ([patterns] if isinstance(patterns, str) else patterns)]
         names = self.names("task", "group", "tag")
-        return sorted({f"{name}{at}{asked}" for base, at, asked in wanted for name in names if fnmatchcase(name, base)})
+        return sorted(
+            {f"{name}{at}{suffix}" for base, at, suffix in parts for name in names if fnmatchcase(name, base)}
+        )
 
-    def select(self, specs: object, overrides: Overrides | None = None, *, thorough: bool = False) -> Selection:
-        """What is asked for, as nodes. A problem is collected, not raised: the caller decides what it stops.
+    def select(self, specs: object, overrides: Overrides | None = None, *, thorough: bool = False) -> CatalogSelection:
+        """Select tasks and groups as nodes. Problems are collected, not raised: the caller decides which are fatal.
 
-        `thorough` looks again at what the index found right, for the sake of its notes.
+        `thorough` checks files again that the index found valid, to collect their notes.
         """
-        wanted = split_specs(specs)
-        selection = self._select(wanted, overrides or {}, thorough)
+        split = split_specs(specs)
+        selection = self._select(split, overrides or {}, thorough)
         if self._stale:
             del self.index
-            selection = self._select(wanted, overrides or {}, thorough)
+            selection = self._select(split, overrides or {}, thorough)
             self._stale = set()
         return selection
 
-    def read(self, entry: Entry, *, thorough: bool = False, index: Index | None = None) -> tuple[Fields, list[Problem]]:
-        """All that a file says, includes merged in, and what is wrong with it."""
+    def read(
+        self, entry: CatalogEntry, *, thorough: bool = False, index: Index | None = None
+    ) -> tuple[Fields, list[Problem]]:
+        """Read a file with its includes, and its problems."""
         index = index or self.index
         merged = self._reader.merged(entry.path, lenient=index.origins[entry.path].is_lenient(entry.path))
         changed = {path for path, digest in merged.files.items() if index.digest_of(path) != digest}
@@ -82,12 +85,12 @@ class Catalog:
             ]
         return merged.fields, problems
 
-    def _select(self, wanted: list[Spec], overrides: Overrides, thorough: bool) -> Selection:
-        self._reader = Reader()
+    def _select(self, specs: list[Spec], overrides: Overrides, thorough: bool) -> CatalogSelection:
+        self._reader = IncludeReader()
         problems: list[Problem] = []
 
         def expander(index: Index) -> Expander:
-            def read(entry: Entry) -> Fields:
+            def read(entry: CatalogEntry) -> Fields:
                 fields, wrong = self.read(entry, thorough=thorough, index=index)
                 problems.extend(wrong)
                 return fields
@@ -99,14 +102,14 @@ class Catalog:
             return expander(index) if index is not self.index else usual
 
         usual = expander(self.index)
-        selection = Selector(usual, beside, overrides).select(wanted)
-        return Selection(selection.nodes, tuple(dict.fromkeys((*problems, *selection.problems))), selection.ways)
+        selection = Selector(usual, beside, overrides).select(specs)
+        return CatalogSelection(selection.nodes, tuple(dict.fromkeys((*problems, *selection.problems))), selection.ways)
 
     def _index_beside(self, path: Path) -> Index:
-        """The index with what lies beside a file, or in a folder, that was asked for by path: there, it wins."""
+        """The index extended by the folder of a file, or by a folder, selected by path: there its names win."""
         folder, meant = (path, None) if path.is_dir() else (path.parent, str(path))
         if any(folder == Path(r.path) or (r.deep and folder.is_relative_to(r.path)) for r in self._roots):
             doubled = any(meant in (clash.first.path, clash.second.path) for clash in self.index.clashes)
             return Index(self.index.parts, meant) if doubled else self.index
         root = Root(str(folder), "tasks", lenient=self.lenient, deep=path.is_dir())
-        return Index([*self.index.parts, (root, indexed(root, stale=self._stale))], meant)
+        return Index([*self.index.parts, (root, index_root(root, stale=self._stale))], meant)

@@ -1,10 +1,10 @@
-"""One file under the glass: what kind of thing it is, what it is called, and everything wrong with it."""
+"""One file of the catalog: its kind, its name, and all of its problems."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from assay.catalog.entries import Entry, Kind
-from assay.catalog.include import Merged, Reader
+from assay.catalog.include import IncludeReader, MergedFile
+from assay.catalog.index import CatalogEntry, Kind
 from assay.config.decode import check, decode
 from assay.config.fields import Fields
 from assay.config.group import GroupConfig
@@ -19,57 +19,57 @@ from assay.user_code import call_user_code
 TASK_KEYS = yaml_keys(TaskConfig)
 GROUP_KEYS = yaml_keys(GroupConfig)
 MEMBER_KEYS = ("include", "if")
-"""What may stand beside the keys of a task or group where it is written as a member."""
-OWN_KEYS = ("dataset_path", "custom_dataset", "class", "doc_to_text", "doc_to_target")
-"""What a task of its own has, and a mere change to another task has not."""
+"""Keys allowed beside those of a task or group in a group's list."""
+DEFINING_KEYS = ("dataset_path", "custom_dataset", "class", "doc_to_text", "doc_to_target")
+"""Keys that define a new task; a mapping without them changes an existing one."""
 
 
-def examine(path: str, reader: Reader, *, lenient: bool) -> tuple[Entry, Merged]:
-    """What the index keeps of a file, and what was read to know it. Nothing in it is executed.
+def examine(path: str, reader: IncludeReader, *, lenient: bool) -> tuple[CatalogEntry, MergedFile]:
+    """Return the index entry of a file, and the files read for it. No user code is executed.
 
-    Whatever a file of some other program says, it is at worst broken: the others are listed.
+    A file of another program is at worst broken: the others are still listed.
     """
     merged = reader.merged(path, lenient=lenient)
     entry = call_user_code("cannot be checked", _entry, path, merged)
     if isinstance(entry, Failed):
         error = str(uncheckable(path, entry.reason))
-        return Entry(kind="broken", name=_stem(path), path=path, error=error), merged
+        return CatalogEntry(kind="broken", name=_file_stem(path), path=path, error=error), merged
     return entry, merged
 
 
-def _entry(path: str, merged: Merged) -> Entry:
+def _entry(path: str, merged: MergedFile) -> CatalogEntry:
     fields = merged.fields
-    found = dict.fromkeys((*merged.problems, *check_fields(fields, path)))
-    serious = [problem for problem in found if problem.serious]
+    problems = dict.fromkeys((*merged.problems, *check_fields(fields, path)))
+    serious = [problem for problem in problems if problem.serious]
     kind, name = kind_of(fields, path), declared_name(fields)
     if serious and kind != "graph" and (not name or name_problem(name)):
-        kind, name = "broken", _stem(path)
+        kind, name = "broken", _file_stem(path)
     more = f" (and {len(serious) - 1} more)" if len(serious) > 1 else ""
-    return Entry(
+    return CatalogEntry(
         kind=kind,
         name=name,
         path=path,
-        tags=tuple(texts(fields.get("tag"))) if kind in ("task", "graph") else (),
+        tags=tuple(strings_in(fields.get("tag"))) if kind in ("task", "graph") else (),
         members=tuple(member_names(fields.get("task"))) if kind == "group" else (),
         output_type=_output_type(fields) if kind in ("task", "graph") else "",
-        error=f"{serious[0]}{more}" if serious else _unsent(fields) if kind == "task" else "",
+        error=f"{serious[0]}{more}" if serious else _unsent_media(fields) if kind == "task" else "",
     )
 
 
-def _stem(path: str) -> str:
+def _file_stem(path: str) -> str:
     return path.rpartition("/")[2].rpartition(".")[0]
 
 
-def _unsent(fields: Fields) -> str:
-    """Why a task that can be read cannot be run, where its keys show it."""
+def _unsent_media(fields: Fields) -> str:
+    """Why a valid task cannot run, where its keys show it."""
     key = unsent_media(fields)
     return str(media_problem(key, fields.place(key))) if key is not None else ""
 
 
 def kind_of(fields: Fields, path: str | None = None) -> Kind:
-    """What a file is, by its keys; the same rule as lm-eval's, and `format`.
+    """The kind of a file by its keys; lm-eval's rule, and `format`.
 
-    A file that has its name only from a file it includes is a template, too; lm-eval takes it for that other task.
+    A file whose name comes only from an include is a template; lm-eval takes it for the included task.
     """
     if "class" in fields or is_legacy_task(fields):
         return "task"
@@ -89,12 +89,12 @@ def _output_type(fields: Fields) -> str:
 
 
 def is_legacy_task(fields: Mapping[str, object]) -> bool:
-    """A task that says `group: x` where today one says `tag: x`, as lm-eval's tasks did until 2024."""
-    return "group" in fields and isinstance(fields.get("task"), str) and any(key in fields for key in OWN_KEYS)
+    """Whether a task has `group: x` instead of `tag: x`, as lm-eval's tasks had until 2024."""
+    return "group" in fields and isinstance(fields.get("task"), str) and any(key in fields for key in DEFINING_KEYS)
 
 
 def declared_name(fields: Fields) -> str:
-    """The name a file gives to what it holds, without a format; empty where it gives none."""
+    """The name that a file declares, without a format; empty where it declares none."""
     kind, key = kind_of(fields), kind_key(fields)
     name = fields.get("task" if kind == "graph" else kind)
     if kind == "graph" and key is not None and name is None:
@@ -103,12 +103,12 @@ def declared_name(fields: Fields) -> str:
 
 
 def check_fields(fields: Fields, path: str | None = None) -> list[Problem]:
-    """Everything wrong with the keys and values of one file, includes merged in."""
-    problems = call_user_code("cannot be checked", _wrong, fields, path)
+    """All problems in the keys and values of one file, includes merged in."""
+    problems = call_user_code("cannot be checked", _find_problems, fields, path)
     return [uncheckable(path or "configuration", problems.reason)] if isinstance(problems, Failed) else problems
 
 
-def _wrong(fields: Fields, path: str | None) -> list[Problem]:
+def _find_problems(fields: Fields, path: str | None) -> list[Problem]:
     problems: list[Problem] = []
     kind, key = kind_of(fields, path), kind_key(fields)
     if key is not None:
@@ -118,7 +118,7 @@ def _wrong(fields: Fields, path: str | None) -> list[Problem]:
     elif kind == "group":
         check_group(fields, problems)
         if path is not None:
-            problems += no_members(fields)
+            problems += empty_group_problems(fields)
     elif kind == "format":
         decode(FormatConfig, fields, problems, known=("include",))
     else:
@@ -132,9 +132,9 @@ def _check_name(fields: Fields, key: str, problems: list[Problem]) -> None:
     name = fields.get(key)  # without one, decoding has said so
     wrong = name_problem(name)
     if not wrong and key != "task" and "@" in str(name):
-        wrong = "contains '@', which is for asking: `name@format`"
+        wrong = "contains '@', which is reserved for `name@format`"
     if not wrong and isinstance(name, str) and name.endswith("@"):
-        wrong = "ends with '@' and names no format"
+        wrong = "ends with '@' but has no format"
     if wrong and isinstance(name, str):
         tolerated = fields.origin(key).lenient and not name_problem(name.replace(" ", "_"))
         what = f"the name {name!r} {wrong}"
@@ -156,24 +156,22 @@ def _check_task(fields: Fields, problems: list[Problem]) -> None:
 
 
 def check_group(fields: Fields, problems: list[Problem]) -> None:
-    """A group's own keys, the defaults it has for its members, and its members."""
+    """Check a group's own keys, its defaults for members, and its members."""
     _check_name(fields, "group", problems)
     check(GroupConfig, fields, problems, known=(*TASK_KEYS, *MEMBER_KEYS))
     check(TaskConfig, fields.without(*GROUP_KEYS, *MEMBER_KEYS), problems, known=GROUP_KEYS)
     if "tag" in fields:
         lenient = fields.origin("tag").lenient
         fix = "put the tag on the tasks; the group is selected by its name"
-        problems.append(
-            Problem(fields.place("tag", key=True), "a group has no effect on tags", fix, serious=not lenient)
-        )
+        problems.append(Problem(fields.place("tag", key=True), "a group cannot have a tag", fix, serious=not lenient))
     for number, member in enumerate(_as_list(fields.get("task"))):
         if isinstance(member, Mapping):
             inner = Fields.of(member, fields.origin("task").within("task", number))
             _check_member(inner, fields, number, problems)
 
 
-def no_members(fields: Fields, members: Sequence[tuple[str, str]] = ()) -> list[Problem]:
-    """What is wrong with a group that has no member: it would be an empty row. Of `members` each comes with why it is left out."""
+def empty_group_problems(fields: Fields, members: Sequence[tuple[str, str]] = ()) -> list[Problem]:
+    """Problems of a group without members. `members` are names with the reason why each is left out."""
     if members and all(reason for _, reason in members):
         what = f"the conditions leave the group {fields['group']!r} without a member: {some([': '.join(m) for m in members])}"
         return [Problem(fields.place("task"), what, "correct a condition, or do not ask for the group")]
@@ -206,7 +204,7 @@ def _check_member(member: Fields, group: Fields, number: int, problems: list[Pro
 
 
 def _check_template(fields: Fields, problems: list[Problem]) -> None:
-    """A file that is neither task nor group serves others; unless it looks like a task whose first word is misspelt."""
+    """Check a file that is neither task nor group: it may be a task with a misspelled first key."""
     for marking in KINDS:
         alike = [key for key in fields if nearest(str(key), [marking])]
         keys = yaml_keys(KINDS[marking].config) if alike else ()
@@ -217,12 +215,12 @@ def _check_template(fields: Fields, problems: list[Problem]) -> None:
     near = [
         key for key in fields if key not in TASK_KEYS and any(nearest(str(key), [kind]) for kind in ("task", "group"))
     ]
-    if near and any(key in fields for key in OWN_KEYS):
+    if near and any(key in fields for key in DEFINING_KEYS):
         problems.append(Problem(fields.place(near[0], key=True), f"unknown key {near[0]!r}", "did you mean 'task'?"))
 
 
 def name_problem(name: object) -> str:
-    """What keeps a text from being the name of a task, group or tag; empty when nothing does.
+    """Why a text cannot name a task, group or tag; empty where it can.
 
     >>> name_problem("mmlu_anatomy"), name_problem("../evil")
     ('', "contains '/'")
@@ -232,20 +230,20 @@ def name_problem(name: object) -> str:
     bare = name.removeprefix("tag:").partition("@")[0] if name.startswith("tag:") else name.partition("@")[0]
     if not bare or len(bare) > 200:
         return "is empty" if not bare else "is longer than 200 characters"
-    odd = _ODD.search(bare)
+    odd = _FORBIDDEN.search(bare)
     if odd:
         return f"contains {odd.group()!r}"
     if bare[0] in ".~-":
         return f"begins with {bare[0]!r}"
-    return "ends like the name of a file" if bare.endswith((".yaml", ".yml")) else ""
+    return "looks like a file name" if bare.endswith((".yaml", ".yml")) else ""
 
 
-_ODD = re.compile(r"::|[\s/\\,*?\[\]\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
-"""What would make a name a path, a pattern or several names, or would not be seen."""
+_FORBIDDEN = re.compile(r"::|[\s/\\,*?\[\]\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+"""Characters that would make a name a path, a pattern or several names, or are invisible."""
 
 
 def member_names(members: object) -> Iterator[str]:
-    """The names that a group's list mentions, inline ones included, without formats."""
+    """The names in a group's list, inline ones included, without formats."""
     for member in _as_list(members):
         if isinstance(member, str):
             yield member.partition("@")[0]
@@ -258,8 +256,8 @@ def member_names(members: object) -> Iterator[str]:
                 yield from member_names(inner)
 
 
-def texts(value: object) -> Iterator[str]:
-    """The texts in one value or a list of them."""
+def strings_in(value: object) -> Iterator[str]:
+    """The strings in one value or a list."""
     return (text for text in _as_list(value) if isinstance(text, str))
 
 

@@ -1,30 +1,113 @@
-"""Names to trees: members, overrides, inline tasks and groups, and the settings that come down to each."""
+"""Names to trees of tasks and groups, each with its inherited settings, before any of them becomes an object."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from assay.catalog.conditions import ConditionError, holds
-from assay.catalog.entries import Entry
-from assay.catalog.examine import GROUP_KEYS, OWN_KEYS, TASK_KEYS, is_legacy_task, no_members
-from assay.catalog.include import NO_FIELDS, Reader
-from assay.catalog.index import Index
-from assay.catalog.nodes import GroupNode, Node, Settings, TaskNode
+from assay.catalog.examine import DEFINING_KEYS, GROUP_KEYS, TASK_KEYS, empty_group_problems, is_legacy_task
+from assay.catalog.include import NO_FIELDS, IncludeReader
+from assay.catalog.index import CatalogEntry, Index
 from assay.config.fields import Fields
 from assay.errors import Place, Problem, nearest
 
 MAX_GROUP_DEPTH = 64
 DEFAULT_KEYS = tuple(key for key in TASK_KEYS if key not in (*GROUP_KEYS, "tag", "task_alias", "class"))
-"""The keys that come down from a group, or from a list that mentions one, to the tasks below."""
+"""The keys that tasks inherit from a group, or from a list that mentions one."""
 OVERRIDE_KEYS = tuple(key for key in TASK_KEYS if key not in ("task", "tag", "class"))
-"""The keys that a list may change of one task."""
+"""The keys of a task that a list may override."""
 
-Trail = tuple[str, ...]
+GroupTrail = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskNode:
+    """A selected task: its fields with all defaults and overrides applied, and its format.
+
+    `chosen_format` was requested outside the file (`task@format`) and is part of the task's name; `pristine` tasks
+    have no settings from outside.
+    """
+
+    name: str
+    fields: Fields
+    registered: bool
+    written_format: str | None = None
+    chosen_format: str | None = None
+    format_place: Place | None = None
+    pristine: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupNode:
+    """A selected group with its members. One node may occur in several places of a selection."""
+
+    name: str
+    fields: Fields
+    registered: bool
+    children: tuple["CatalogNode", ...]
+    chosen_format: str | None = None
+    skipped: tuple[tuple[str, str], ...] = ()
+    """Members whose condition is false, each with the condition."""
+
+
+CatalogNode = TaskNode | GroupNode
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InheritedSettings:
+    """Settings that a task inherits, weakest first; within each kind, the nearest to the task wins.
+
+    `defaults` are keys of its groups, `overrides` those of the lists that mention it, `command` those of the command
+    line. Of formats, the command line's wins, then the nearest.
+    """
+
+    defaults: Fields = field(default_factory=lambda: NO_FIELDS)
+    overrides: Fields = field(default_factory=lambda: NO_FIELDS)
+    command: Fields = field(default_factory=lambda: NO_FIELDS)
+    format: str | None = None
+    commanded_format: str | None = None
+    format_place: Place | None = None
+
+    def over(self, fields: Fields) -> Fields:
+        """A registered task's fields with all of these applied over them."""
+        return fields | self.defaults | self.overrides | self.command
+
+    def around(self, fields: Fields) -> Fields:
+        """An inline task's fields over all of these except the command line's."""
+        return self.defaults | self.overrides | fields | self.command
+
+    def below(self, defaults: Fields) -> "InheritedSettings":
+        """The settings for the members of a group that has `defaults`."""
+        return replace(self, defaults=self.defaults | defaults) if defaults else self
+
+    def overridden(self, overrides: Fields, format: str | None, place: Place) -> "InheritedSettings":
+        """The settings for a member that its list mentions, at `place`, with `overrides` or in a format."""
+        if not overrides and format is None:
+            return self
+        where = place if format is not None and self.commanded_format is None else self.format_place
+        return replace(self, overrides=self.overrides | overrides, format=format or self.format, format_place=where)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.defaults or self.overrides or self.command)
+
+    @property
+    def chosen_format(self) -> str | None:
+        return self.commanded_format or self.format
+
+
+def tasks_below(node: CatalogNode) -> Iterator[TaskNode]:
+    """Every task of a tree, in order, once per occurrence."""
+    if isinstance(node, TaskNode):
+        yield node
+    else:
+        for child in node.children:
+            yield from tasks_below(child)
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    """A name in a list, and what the list says beside it."""
+class MemberReference:
+    """A name in a list, with the keys written beside it."""
 
     name: str
     place: Place
@@ -44,23 +127,23 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """One item of a group's list, not expanded yet: what it is called there, and what makes nodes of it."""
+class ListedMember:
+    """One item of a group's list, not expanded yet."""
 
     name: str
-    expand: Callable[[], list[Node]]
+    expand: Callable[[], list[CatalogNode]]
     skipped: str = ""
-    """Why it is left out, where it is."""
+    """Why it is left out, if it is."""
 
 
 class Expander:
-    """Turns names into nodes. What is wrong goes to `problems`, and the rest is still expanded."""
+    """Expands names into nodes. Problems are collected in `problems`; the rest is still expanded."""
 
     def __init__(
         self,
         index: Index,
-        reader: Reader,
-        read: Callable[[Entry], Fields],
+        reader: IncludeReader,
+        read: Callable[[CatalogEntry], Fields],
         facts: Mapping[str, object] | None = None,
     ) -> None:
         self.index = index
@@ -68,104 +151,114 @@ class Expander:
         self._reader = reader
         self.read = read
         self.facts = facts
-        self._known: dict[tuple[str, Settings], Node | None] = {}
+        self._known: dict[tuple[str, InheritedSettings], CatalogNode | None] = {}
 
-    def named(self, wanted: Reference, settings: Settings, trail: Trail = ()) -> list[Node]:
-        """What a name stands for: a task, a group, or the tasks of a tag."""
-        entry = None if wanted.only_tag else self.index.named.get(wanted.base)
+    def named(
+        self, reference: MemberReference, settings: InheritedSettings, trail: GroupTrail = ()
+    ) -> list[CatalogNode]:
+        """Expand a name: a task, a group, or the tasks of a tag."""
+        entry = None if reference.only_tag else self.index.named.get(reference.base)
         if entry is not None:
-            node = self._of_entry(entry, wanted, settings, trail)
+            node = self._of_entry(entry, reference, settings, trail)
             return [node] if node is not None else []
-        if wanted.base in self.index.tags:
-            below = settings.overridden(wanted.written.only(DEFAULT_KEYS), wanted.format, wanted.place)
-            tagged = [Reference(name, wanted.place) for name in self.index.tags[wanted.base]]
+        if reference.base in self.index.tags:
+            below = settings.overridden(reference.written.only(DEFAULT_KEYS), reference.format, reference.place)
+            tagged = [MemberReference(name, reference.place) for name in self.index.tags[reference.base]]
             return [node for reference in tagged for node in self.named(reference, below, trail)]
-        self._not_found(wanted)
+        self._not_found(reference)
         return []
 
-    def entry(self, entry: Entry, settings: Settings) -> list[Node]:
-        """What one file holds."""
-        node = self._of_entry(entry, Reference(entry.name, Place(entry.path)), settings, ())
+    def entry(self, entry: CatalogEntry, settings: InheritedSettings) -> list[CatalogNode]:
+        """Expand one file."""
+        node = self._of_entry(entry, MemberReference(entry.name, Place(entry.path)), settings, ())
         return [node] if node is not None else []
 
-    def inline(self, fields: Fields, settings: Settings) -> list[Node]:
-        """What a mapping holds that was given in place of a name."""
+    def inline(self, fields: Fields, settings: InheritedSettings) -> list[CatalogNode]:
+        """Expand a mapping given in place of a name."""
         fields = self._with_includes(fields)
         if "group" in fields and "task" not in fields:  # as in a group's list: the registered one, with changes
-            return self.named(Reference(str(fields["group"]), fields.place("group"), fields), settings)
+            return self.named(MemberReference(str(fields["group"]), fields.place("group"), fields), settings)
         if "group" in fields and not is_legacy_task(fields):
             return self._group(str(fields["group"]), fields, settings, (), registered=False)
-        reference = Reference(str(fields["task"]), fields.place("task"), fields)
-        if reference.base in self.index.named and not any(key in fields for key in OWN_KEYS):
+        reference = MemberReference(str(fields["task"]), fields.place("task"), fields)
+        if reference.base in self.index.named and not any(key in fields for key in DEFINING_KEYS):
             return self.named(reference, settings)
         return self._inline_task(reference, "", settings)
 
-    def members(self, fields: Fields, parent: str, settings: Settings, trail: Trail) -> Iterator[Member]:
-        """The members of a group, in their order."""
+    def members(
+        self, fields: Fields, parent: str, settings: InheritedSettings, trail: GroupTrail
+    ) -> Iterator[ListedMember]:
+        """The members of a group, in order."""
         below = settings.below(fields.only(DEFAULT_KEYS))
         listed = fields.get("task")
-        several = listed if isinstance(listed, list | tuple) else [listed] if listed is not None else []
-        for number, item in enumerate(several):
+        items = listed if isinstance(listed, list | tuple) else [listed] if listed is not None else []
+        for number, item in enumerate(items):
             if isinstance(item, str):
-                place = partial(fields.place, "task", *([number] if several is listed else []))
-                yield Member(item, partial(self._listed, item, place, below, trail))
+                place = partial(fields.place, "task", *([number] if items is listed else []))
+                yield ListedMember(item, partial(self._listed, item, place, below, trail))
             elif isinstance(item, Mapping):
                 written = self._with_includes(Fields.of(item, fields.origin("task").within("task", number)))
                 reason = self._left_out(written)
                 if reason:
-                    yield Member(str(written.get("task", written.get("group"))), list, reason)
+                    yield ListedMember(str(written.get("task", written.get("group"))), list, reason)
                 else:
                     yield from self._written(written.without("if"), parent, below, trail)
 
     def _left_out(self, written: Fields) -> str:
-        """Why a member with a condition is left out; nothing where it is not, or nobody has said what is the case."""
+        """Why a member with a condition is left out; empty where it is not, or where there are no facts."""
         if "if" not in written or self.facts is None:
             return ""
         try:
             condition = str(written["if"])
-            return "" if holds(condition, self.facts) else f"if {condition}: not so"
+            return "" if holds(condition, self.facts) else f"if {condition} is false"
         except ConditionError as error:
-            self.problems.append(Problem(written.place("if"), f"this condition cannot be used: {error}", "correct it"))
-            return "its condition cannot be used"
+            self.problems.append(Problem(written.place("if"), f"invalid condition: {error}", "correct it"))
+            return "its condition is invalid"
 
-    def _listed(self, name: str, place: Callable[[], Place], settings: Settings, trail: Trail) -> list[Node]:
+    def _listed(
+        self, name: str, place: Callable[[], Place], settings: InheritedSettings, trail: GroupTrail
+    ) -> list[CatalogNode]:
         # A place is looked up only where something is wrong: a group may list ten thousand names.
         known = name in self.index.named and name not in trail
-        return self.named(Reference(name, Place("?") if known and "@" not in name else place()), settings, trail)
+        return self.named(MemberReference(name, Place("?") if known and "@" not in name else place()), settings, trail)
 
-    def _written(self, written: Fields, parent: str, settings: Settings, trail: Trail) -> Iterator[Member]:
+    def _written(
+        self, written: Fields, parent: str, settings: InheritedSettings, trail: GroupTrail
+    ) -> Iterator[ListedMember]:
         key = "group" if "group" in written else "task"
         if not isinstance(written.get(key), str):
             return  # said when the file was checked
-        reference = Reference(str(written[key]), written.place(key), written)
+        reference = MemberReference(str(written[key]), written.place(key), written)
         if key == "group" and "task" in written:
             name = f"{parent}::{reference.base}"
-            yield Member(reference.base, partial(self._group, name, written, settings, trail, registered=False))
-        elif key == "task" and not self._is_known(reference) and any(own in written for own in OWN_KEYS):
-            yield Member(reference.base, partial(self._inline_task, reference, parent, settings))
+            yield ListedMember(reference.base, partial(self._group, name, written, settings, trail, registered=False))
+        elif key == "task" and not self._is_known(reference) and any(own in written for own in DEFINING_KEYS):
+            yield ListedMember(reference.base, partial(self._inline_task, reference, parent, settings))
         else:
-            yield Member(reference.name, partial(self.named, reference, settings, trail))
+            yield ListedMember(reference.name, partial(self.named, reference, settings, trail))
 
-    def _is_known(self, reference: Reference) -> bool:
+    def _is_known(self, reference: MemberReference) -> bool:
         return reference.base in self.index.named or reference.base in self.index.tags
 
-    def _of_entry(self, entry: Entry, wanted: Reference, settings: Settings, trail: Trail) -> Node | None:
+    def _of_entry(
+        self, entry: CatalogEntry, reference: MemberReference, settings: InheritedSettings, trail: GroupTrail
+    ) -> CatalogNode | None:
         if entry.name in trail:
             loop = " → ".join((*trail[trail.index(entry.name) :], entry.name))
             self.problems.append(
-                Problem(wanted.place, f"groups contain each other in a circle: {loop}", "take one member out")
+                Problem(reference.place, f"groups contain each other in a circle: {loop}", "take one member out")
             )
             return None
         is_group = entry.kind == "group"
-        overrides = wanted.written.only(DEFAULT_KEYS if is_group else OVERRIDE_KEYS)
-        below = settings.overridden(overrides, wanted.format, wanted.place)
+        overrides = reference.written.only(DEFAULT_KEYS if is_group else OVERRIDE_KEYS)
+        below = settings.overridden(overrides, reference.format, reference.place)
         key = (entry.path, below)
         if key not in self._known:
             self._known[key] = self._group_entry(entry, below, trail) if is_group else self._task_entry(entry, below)
         node = self._known[key]
-        return _as_mentioned(node, wanted.written) if isinstance(node, GroupNode) else node
+        return _with_mentioned_keys(node, reference.written) if isinstance(node, GroupNode) else node
 
-    def _task_entry(self, entry: Entry, settings: Settings) -> Node:
+    def _task_entry(self, entry: CatalogEntry, settings: InheritedSettings) -> CatalogNode:
         fields = self.read(entry)
         suffix = str(fields.get("task", "")).partition("@")[2]
         asked = settings.chosen_format
@@ -179,21 +272,23 @@ class Expander:
             pristine=settings.is_empty,
         )
 
-    def _group_entry(self, entry: Entry, settings: Settings, trail: Trail) -> Node | None:
+    def _group_entry(self, entry: CatalogEntry, settings: InheritedSettings, trail: GroupTrail) -> CatalogNode | None:
         return next(iter(self._group(entry.name, self.read(entry), settings, trail, registered=True)), None)
 
-    def _group(self, name: str, fields: Fields, settings: Settings, trail: Trail, *, registered: bool) -> list[Node]:
+    def _group(
+        self, name: str, fields: Fields, settings: InheritedSettings, trail: GroupTrail, *, registered: bool
+    ) -> list[CatalogNode]:
         if len(trail) >= MAX_GROUP_DEPTH:
             what = f"groups are nested more than {MAX_GROUP_DEPTH} deep"
             self.problems.append(Problem(fields.place("group"), what, "flatten them"))
             return []
         members = list(self.members(fields, name, settings, (*trail, name)))
-        self.problems += no_members(fields, [(member.name, member.skipped) for member in members])
+        self.problems += empty_group_problems(fields, [(member.name, member.skipped) for member in members])
         children = [node for member in members for node in member.expand()]
         skipped = tuple((member.name, member.skipped) for member in members if member.skipped)
         return [GroupNode(name, fields, registered, tuple(children), settings.chosen_format, skipped)]
 
-    def _inline_task(self, reference: Reference, parent: str, settings: Settings) -> list[Node]:
+    def _inline_task(self, reference: MemberReference, parent: str, settings: InheritedSettings) -> list[CatalogNode]:
         name = f"{parent}::{reference.base}" if parent else reference.base
         fields = settings.around(reference.written)
         chosen = settings.commanded_format or reference.format or settings.format
@@ -207,26 +302,26 @@ class Expander:
         self.problems += merged.problems
         return merged.fields | written.without("include")
 
-    def _not_found(self, wanted: Reference) -> None:
-        broken = next((entry for entry in self.index.broken if entry.name == wanted.base), None)
+    def _not_found(self, reference: MemberReference) -> None:
+        broken = next((entry for entry in self.index.broken if entry.name == reference.base), None)
         if broken is not None:
             self.problems.append(
-                Problem(wanted.place, f"{wanted.base!r} is broken: {broken.error}", "correct that file")
+                Problem(reference.place, f"{reference.base!r} is broken: {broken.error}", "correct that file")
             )
             return
-        known = self.index.tags if wanted.only_tag else {**self.index.named, **self.index.tags}
-        near = nearest(wanted.base, known, floor=0.3)
+        known = self.index.tags if reference.only_tag else {**self.index.named, **self.index.tags}
+        near = nearest(reference.base, known, floor=0.3)
         fix = "did you mean " + ", ".join(near) + "?" if near else "`assay ls` lists every name"
-        if "group" in wanted.written:
+        if "group" in reference.written:
             fix += "; or list the members of a new group under `task:`"
-        elif wanted.written:
+        elif reference.written:
             fix += "; or give an inline task its dataset_path"
-        what = f"no {'tag' if wanted.only_tag else 'task, group or tag'} is called {wanted.base!r}"
-        self.problems.append(Problem(wanted.place, what, fix))
+        what = f"no {'tag' if reference.only_tag else 'task, group or tag'} named {reference.base!r}"
+        self.problems.append(Problem(reference.place, what, fix))
 
 
-def _as_mentioned(node: GroupNode, written: Fields) -> GroupNode:
-    """A group with the alias, metadata or aggregation that the list mentioning it gives it."""
+def _with_mentioned_keys(node: GroupNode, written: Fields) -> GroupNode:
+    """A group with the alias, metadata or aggregation from the list that mentions it."""
     own = written.only([key for key in GROUP_KEYS if key not in ("group", "task")])
     if "task_alias" in written:
         own = own | Fields({"group_alias": written["task_alias"]}, {"group_alias": written.origin("task_alias")})

@@ -1,4 +1,4 @@
-"""What `!function` names: found without running it, loaded when it is used."""
+"""The functions that `!function` names: checked without executing, loaded when used."""
 
 import ast
 import importlib
@@ -18,7 +18,7 @@ from assay.records import Function
 
 
 def functions_in(value: object) -> Iterator[Function]:
-    """Every function that a value names, however deep."""
+    """Every function in a value, at any depth."""
     if isinstance(value, Function):
         yield value
     elif isinstance(value, Mapping):
@@ -30,7 +30,7 @@ def functions_in(value: object) -> Iterator[Function]:
 
 
 def module_file(function: Function) -> Path:
-    """Where its module lies if it lies beside the YAML file, or elsewhere in the same `lm_eval/tasks` folder."""
+    """The file of its module, beside the YAML file or elsewhere in the same `lm_eval/tasks` folder."""
     parts = function.module.split(".")
     if parts[:2] == ["lm_eval", "tasks"] and "/lm_eval/tasks" in function.folder:
         top = function.folder.rpartition("/lm_eval/tasks")[0]
@@ -39,14 +39,14 @@ def module_file(function: Function) -> Path:
 
 
 def check_function(function: Function) -> Problem | None:
-    """What is wrong with a function's name, found by reading its module and running nothing."""
+    """Return the problem of a function's name, found by parsing its module without executing it."""
     file = module_file(function)
     try:
         is_there = file.is_file()
     except OSError as error:
         return Problem(
             function.place,
-            f"module {function.module[:60]!r} cannot be looked for: {error.strerror}",
+            f"module {function.module[:60]!r} cannot be searched: {error.strerror}",
             "correct its name",
         )
     if not is_there:
@@ -65,7 +65,9 @@ def check_function(function: Function) -> Problem | None:
 
 @cache
 def _names_in(path: str, _changed_at: int) -> frozenset[str] | str | None:
-    """The names a module defines; None where only running it can tell, a text where it cannot be parsed."""
+    """The names that a module defines; None where only executing it can tell, an error text where it cannot be
+    parsed.
+    """
     try:
         with warnings.catch_warnings(action="ignore"):  # of somebody else's code: none of our business
             tree = ast.parse(Path(path).read_bytes())
@@ -92,17 +94,17 @@ def _names_in(path: str, _changed_at: int) -> frozenset[str] | str | None:
     )
 
 
-class Written(NamedTuple):
-    """What the text of a module shows of a function or class."""
+class StaticSignature(NamedTuple):
+    """The signature of a function or class, read from the source of its module."""
 
     signature: inspect.Signature
     is_class: bool
 
 
-def written_signature(function: Function) -> Written | None:
-    """The signature that a function or class has by the text of its module, which is not run; None where that cannot tell.
+def static_signature(function: Function) -> StaticSignature | None:
+    """The signature of a function or class by its source, without executing it; None where that is uncertain.
 
-    Annotations are types where they are plain ones, else anything is taken to fit.
+    Annotations other than plain types accept anything.
     """
     file = module_file(function)
     try:
@@ -112,8 +114,8 @@ def written_signature(function: Function) -> Written | None:
 
 
 @cache
-def _signatures_in(path: str, _changed_at: int) -> dict[str, Written]:
-    """By name, the signatures of what a module defines once at its top and without decorators, which may change them."""
+def _signatures_in(path: str, _changed_at: int) -> dict[str, StaticSignature]:
+    """By name, the signatures of functions and classes defined once, at top level, without decorators."""
     try:
         with warnings.catch_warnings(action="ignore"):
             tree = ast.parse(Path(path).read_bytes())
@@ -122,7 +124,7 @@ def _signatures_in(path: str, _changed_at: int) -> dict[str, Written]:
     stored = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
     defined = [each for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
     names = [each.name for each in defined] + stored
-    found: dict[str, Written] = {}
+    signatures: dict[str, StaticSignature] = {}
     for each in defined:
         is_class = isinstance(each, ast.ClassDef)
         inits = (
@@ -130,29 +132,29 @@ def _signatures_in(path: str, _changed_at: int) -> dict[str, Written]:
         )
         if names.count(each.name) == 1 and not each.decorator_list and len(inits) == 1:
             arguments = inits[0].args  # type: ignore[union-attr]
-            found[each.name] = Written(_signature(arguments, skipped=1 if is_class else 0), is_class)
-    return found
+            signatures[each.name] = StaticSignature(_signature(arguments, skipped=1 if is_class else 0), is_class)
+    return signatures
 
 
 def _signature(arguments: ast.arguments, *, skipped: int) -> inspect.Signature:
     kinds = inspect.Parameter
     plain = [*arguments.posonlyargs, *arguments.args]
     optional = [None] * (len(plain) - len(arguments.defaults)) + list(arguments.defaults)
-    made = [
+    parameters = [
         _parameter(
             each, kinds.POSITIONAL_ONLY if at < len(arguments.posonlyargs) else kinds.POSITIONAL_OR_KEYWORD, default
         )
         for at, (each, default) in enumerate(zip(plain, optional, strict=True))
     ][skipped:]
     if arguments.vararg is not None:
-        made.append(inspect.Parameter(arguments.vararg.arg, kinds.VAR_POSITIONAL))
-    made += [
+        parameters.append(inspect.Parameter(arguments.vararg.arg, kinds.VAR_POSITIONAL))
+    parameters += [
         _parameter(each, kinds.KEYWORD_ONLY, default)
         for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     ]
     if arguments.kwarg is not None:
-        made.append(inspect.Parameter(arguments.kwarg.arg, kinds.VAR_KEYWORD))
-    return inspect.Signature(made)
+        parameters.append(inspect.Parameter(arguments.kwarg.arg, kinds.VAR_KEYWORD))
+    return inspect.Signature(parameters)
 
 
 def _parameter(argument: ast.arg, kind: Any, default: ast.expr | None) -> inspect.Parameter:
@@ -165,7 +167,7 @@ PLAIN_TYPES = {each.__name__: each for each in (bool, int, float, str, list, dic
 
 
 def _plain_type(node: ast.expr) -> Any:
-    """A plain type, or a union of them, that an annotation writes; `Any` for every other."""
+    """The plain type, or union of them, of an annotation; `Any` for every other."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         try:
             node = ast.parse(node.value, mode="eval").body
@@ -179,27 +181,27 @@ def _plain_type(node: ast.expr) -> Any:
 
 
 class FunctionLoader:
-    """Loads helper modules by file, each under a name of its own: two `utils.py` never meet.
+    """Loads helper modules by file, each under a unique name: two `utils.py` never collide.
 
-    A module is loaded once per loader, so a fresh loader means fresh modules.
+    A module is loaded once per loader; a new loader loads it again.
     """
 
     def __init__(self) -> None:
         self._modules: dict[str, ModuleType] = {}
 
     def load(self, function: Function) -> object:
-        """The object a function names. This runs the module."""
+        """Load the object that a function names. This executes the module."""
         problem = check_function(function)
         if problem is not None:
             raise ConfigError([problem])
         file = module_file(function)
         module = self._load_file(file) if file.is_file() else importlib.import_module(function.module)
         try:
-            found: object = getattr(module, function.name)
+            target: object = getattr(module, function.name)
         except AttributeError:
             fix = did_you_mean(function.name, vars(module))
             raise ConfigError([Problem(function.place, f"{module.__name__} has no {function.name!r}", fix)]) from None
-        return found
+        return target
 
     def _load_file(self, file: Path) -> ModuleType:
         path = str(file)

@@ -1,4 +1,4 @@
-"""A file together with all it includes: one set of keys, each with the file it comes from."""
+"""A file merged with its includes: one set of keys, each with the file it comes from."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -10,37 +10,37 @@ from assay.config.source import Source
 from assay.errors import Place, Problem, nearest
 
 MAX_INCLUDES = 250
-"""How long a chain of files that include each other may be."""
+"""Maximum length of a chain of includes."""
 
 NO_FIELDS = Fields({}, {})
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
-    """All that a file says with its includes; `files` are those that were read, by path, with their digests."""
+class MergedFile:
+    """The keys of a file and its includes; `files` are those that were read, by path, with their digests."""
 
     fields: Fields
     files: Mapping[str, str]
     problems: tuple[Problem, ...]
 
 
-class Reader:
-    """Reads files and their includes. What is included is kept: a template serves many tasks."""
+class IncludeReader:
+    """Reads files and their includes. Included files are cached: a template serves many tasks."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Source] = {}
 
-    def merged(self, path: str, *, lenient: bool) -> Merged:
-        """A file with everything it includes; whatever is wrong is in `problems`, and the rest still counts."""
-        reading = _Reading(self, lenient)
+    def merged(self, path: str, *, lenient: bool) -> MergedFile:
+        """Merge a file with its includes; problems are collected in `problems`, and the rest is still merged."""
+        reading = _IncludeWalk(self, lenient)
         fields = reading.file(path, (), None)
-        return Merged(fields, reading.files, tuple(dict.fromkeys(reading.problems)))
+        return MergedFile(fields, reading.files, tuple(dict.fromkeys(reading.problems)))
 
-    def within(self, fields: Fields) -> Merged:
-        """A mapping written inside a file, with the files that its own `include` names."""
-        reading = _Reading(self, fields.origin("include").lenient)
+    def within(self, fields: Fields) -> MergedFile:
+        """Merge a mapping written inside a file with the files that its `include` names."""
+        reading = _IncludeWalk(self, fields.origin("include").lenient)
         merged = reading.mapping(fields, ())
-        return Merged(merged, reading.files, tuple(dict.fromkeys(reading.problems)))
+        return MergedFile(merged, reading.files, tuple(dict.fromkeys(reading.problems)))
 
     def source(self, path: str, *, keep: bool, lenient: bool) -> Source:
         kept = self._kept.get(path)
@@ -53,10 +53,10 @@ class Reader:
         return source
 
 
-class _Reading:
+class _IncludeWalk:
     """One walk through a file and its includes."""
 
-    def __init__(self, reader: Reader, lenient: bool) -> None:
+    def __init__(self, reader: IncludeReader, lenient: bool) -> None:
         self.reader = reader
         self.lenient = lenient
         self.files: dict[str, str] = {}
@@ -77,7 +77,7 @@ class _Reading:
         return self.mapping(Fields.of(values, Origin(source)), (*chain, path))
 
     def mapping(self, fields: Fields, chain: tuple[str, ...]) -> Fields:
-        """The fields, over those of the files they include; later includes win over earlier ones."""
+        """The fields over those of their includes; later includes win over earlier ones."""
         if "include" not in fields:
             return fields
         merged = NO_FIELDS
@@ -92,9 +92,9 @@ class _Reading:
 
     def _includes(self, fields: Fields) -> Iterator[tuple[str | Mapping[str, object], Callable[[], Place]]]:
         include = fields["include"]
-        several = include if isinstance(include, list | tuple) else [include]
-        for number, written in enumerate(several):
-            place = partial(fields.place, "include", *([number] if several is include else []))
+        includes = include if isinstance(include, list | tuple) else [include]
+        for number, written in enumerate(includes):
+            place = partial(fields.place, "include", *([number] if includes is include else []))
             if isinstance(written, str | Mapping):
                 yield written, place
             else:
@@ -109,7 +109,7 @@ class _Reading:
         except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
             self.files[path.replace("\0", "?")] = ""
             place = asked() if asked is not None else Place(path)
-            self.problems.append(_unreadable(path, place, error, included=asked is not None))
+            self.problems.append(_unreadable_problem(path, place, error, included=asked is not None))
             return None
         what, fix = f"more than {MAX_INCLUDES} files include each other in a chain", "flatten the chain"
         if path in chain:
@@ -119,9 +119,9 @@ class _Reading:
         return None
 
 
-def _unreadable(path: str, place: Place, error: OSError | ValueError, *, included: bool) -> Problem:
+def _unreadable_problem(path: str, place: Place, error: OSError | ValueError, *, included: bool) -> Problem:
     if isinstance(error, ValueError):
-        return Problem(place, f"the path {path!r} is none: {error}", "give a path relative to this file")
+        return Problem(place, f"the path {path!r} is invalid: {error}", "give a path relative to this file")
     if not included:
         return Problem(place, f"the file cannot be read: {error.strerror or error}", "check its permissions")
     if not isinstance(error, FileNotFoundError):

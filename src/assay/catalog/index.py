@@ -1,74 +1,279 @@
-"""The names of all roots: what each stands for, and which files had to be read again to know it."""
+"""The index of all roots: their files, names and tags, cached on disk. A damaged cache is rebuilt."""
 
 import gc
+import json
+import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
-from assay.catalog import cache
-from assay.catalog.cache import Snapshot
-from assay.catalog.entries import Entry
+from assay.catalog.cache import read_cached, stamp_files, write_cached
 from assay.catalog.roots import Root
-from assay.catalog.scan import Stamp, is_config, scan, stamps
 from assay.config.fields import Fields
+from assay.config.source import DIGEST_LENGTH, digest
 from assay.errors import Place, Problem
 
+Kind = Literal["task", "group", "format", "template", "broken", "graph"]
+"""A graph is a task; the kind `graph` is for one without a name, which is found by its path."""
 
-def indexed(root: Root, *, stale: Iterable[str] = ()) -> Snapshot:
-    """The snapshot of a root as it is now: from the cache where files are unchanged, else read again.
+
+class CatalogEntry(NamedTuple):
+    """One file of the catalog: enough to list, search and select it; `error` is why it cannot be used.
+
+    A tuple, not a dataclass: fourteen thousand of them are built before a warm `assay ls` prints a line.
+    """
+
+    kind: Kind
+    name: str
+    path: str
+    tags: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    output_type: str = ""
+    error: str = ""
+
+
+Stamp = tuple[int, int]
+"""Size and modification time, by which a change is noticed without reading the file."""
+NOT_A_FILE: Stamp = (-1, 0)
+"""The stamp of a missing or irregular file."""
+_SKIPPED = ("__pycache__", "node_modules")
+
+
+def scan(root: Root) -> dict[str, Stamp]:
+    """Every file of a root whose name ends in yaml or yml, by path, with its stamp.
+
+    Links to folders are followed after all real folders, and only to folders not visited yet: they may form a loop.
+    """
+    files: dict[str, Stamp] = {}
+    visited: list[str] = []
+    waiting, links = [root.path], list[str]()
+    met: set[tuple[int, int]] = set()
+    while waiting or links:
+        if not waiting:
+            met.update(map(_identity, visited))
+            visited, link = [], links.pop()
+            if _identity(link) in met:
+                continue
+            waiting.append(link)
+        folder = waiting.pop()
+        visited.append(folder)
+        inner, linked = _read_folder(folder, files)
+        waiting += inner if root.deep else []
+        links += linked if root.deep else []
+    return files
+
+
+def _read_folder(folder: str, files: dict[str, Stamp]) -> tuple[list[str], list[str]]:
+    """Add the files of one folder to `files`; returns its folders, and its links to folders."""
+    inner: list[str] = []
+    linked: list[str] = []
+    try:
+        # By its handle, not its path: the path of every file would be walked again from the root of the disk.
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return inner, linked  # a folder that is not readable has no tasks for this user; the rest goes on
+    try:
+        with os.scandir(handle) as entries:
+            for entry in entries:
+                name = entry.name
+                if name.endswith(("yaml", "yml")) and not _is_dir(entry):
+                    files[f"{folder}/{name}"] = _stamp(entry)
+                elif name not in _SKIPPED and not name.startswith(".") and _is_dir(entry):
+                    (linked if entry.is_symlink() else inner).append(f"{folder}/{name}")
+    finally:
+        os.close(handle)
+    return inner, linked
+
+
+def _is_dir(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link that leads to itself
+
+
+def _identity(folder: str) -> tuple[int, int]:
+    try:
+        status = os.stat(folder)  # noqa: PTH116  # as below
+    except OSError:
+        return (-1, -1)
+    return (status.st_dev, status.st_ino)
+
+
+def stamps(paths: Iterable[str]) -> dict[str, Stamp]:
+    """The stamps of files outside a root."""
+    return {path: _stamp(path) for path in paths}
+
+
+def is_config(path: str) -> bool:
+    """Whether a file can define a task; others are only included."""
+    return path.endswith((".yaml", ".yml"))
+
+
+def _stamp(file: "os.DirEntry[str] | str") -> Stamp:
+    try:
+        status = os.stat(file) if isinstance(file, str) else file.stat()  # noqa: PTH116  # 14,000 Path objects cost more
+    except OSError:
+        return NOT_A_FILE
+    return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else NOT_A_FILE
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The stored index of one root: its files and their includes elsewhere, with stamps; and the entries.
+
+    `digests` are those of all these files in this order, joined. `made_from` lists for each entry the numbers of its
+    files, unparsed: a listing does not need it.
+    """
+
+    below: Mapping[str, Stamp]
+    elsewhere: Mapping[str, Stamp]
+    entries: Sequence[CatalogEntry]
+    digests: str
+    made_from: bytes
+
+    @cached_property
+    def paths(self) -> list[str]:
+        return [*self.below, *self.elsewhere]
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        return {path: number for number, path in enumerate(self.paths)}
+
+    def digest_of(self, path: str) -> str | None:
+        """The digest of a file when it was read; None for a file that was not."""
+        start = self.number.get(path, -1) * DIGEST_LENGTH
+        return self.digests[start : start + DIGEST_LENGTH].strip() if start >= 0 else None
+
+    def sources(self) -> Iterator[dict[str, str]]:
+        """For each entry, the files it was read from, itself first, with their digests."""
+        for numbers in json.loads(self.made_from):
+            yield {path: self.digest_of(path) or "" for path in map(self.paths.__getitem__, numbers)}
+
+    @classmethod
+    def of(
+        cls,
+        below: Mapping[str, Stamp],
+        elsewhere: Mapping[str, Stamp],
+        entries: Sequence[tuple[CatalogEntry, Mapping[str, str]]],
+    ) -> "Snapshot":
+        """Build a snapshot from entries, each with the files it was read from."""
+        number = {path: index for index, path in enumerate([*below, *elsewhere])}
+        digests = {path: digest for _, files in entries for path, digest in files.items()}
+        joined = "".join(digests.get(path, "").ljust(DIGEST_LENGTH) for path in number)
+        made_from = json.dumps([[number[path] for path in files] for _, files in entries], separators=(",", ":"))
+        return cls(below, elsewhere, tuple(entry for entry, _ in entries), joined, made_from.encode())
+
+
+def load_snapshot(root: Root) -> Snapshot | None:
+    """Load the snapshot of a root; None where there is no valid one."""
+    body = read_cached(_cache_name(root), _code_stamp())
+    if body is None:
+        return None
+    front, digests, made_from = body.split(b"\n")
+    return _unpack(json.loads(front), digests.decode(), made_from, root)
+
+
+def save_snapshot(root: Root, snapshot: Snapshot) -> None:
+    front = json.dumps(_pack(snapshot, root), separators=(",", ":")).encode()
+    write_cached(_cache_name(root), _code_stamp(), b"\n".join([front, snapshot.digests.encode(), snapshot.made_from]))
+
+
+def _cache_name(root: Root) -> str:
+    return digest(json.dumps([root.path, root.lenient, root.deep]).encode()) + ".json"
+
+
+def _code_stamp() -> str:
+    """Changes whenever the code that builds or checks entries changes, so that no index outlives its rules."""
+    here = os.path.dirname(__file__)  # noqa: PTH120  # on the way of every command
+    return stamp_files(*sorted(entry.path for folder in (here, f"{here}/../config") for entry in os.scandir(folder)))
+
+
+def _pack(snapshot: Snapshot, root: Root) -> list[object]:
+    """The snapshot as columns, with paths relative to the root: it loads without a Python loop over files."""
+    kinds, names, paths, *rest = (
+        zip(*snapshot.entries, strict=True) if snapshot.entries else [()] * len(CatalogEntry._fields)
+    )
+    number = {path: index for index, path in enumerate(snapshot.below)}
+    below = [[path[len(root.path) + 1 :] for path in snapshot.below], *_columns(snapshot.below)]
+    elsewhere = [list(snapshot.elsewhere), *_columns(snapshot.elsewhere)]
+    return [below, elsewhere, [kinds, names, [number[path] for path in paths], *rest]]
+
+
+def _unpack(front: list[Any], digests: str, made_from: bytes, root: Root) -> Snapshot:
+    (inner, *below), (outer, *elsewhere), (kinds, names, at, tags, members, *rest) = front
+    paths = list(map(f"{root.path}/".__add__, inner))
+    columns = (kinds, names, map(paths.__getitem__, at), map(tuple, tags), map(tuple, members), *rest)
+    return Snapshot(
+        below=dict(zip(paths, zip(*below, strict=True), strict=True)),
+        elsewhere=dict(zip(outer, zip(*elsewhere, strict=True), strict=True)),
+        entries=tuple(map(CatalogEntry._make, zip(*columns, strict=True))),
+        digests=digests,
+        made_from=made_from,
+    )
+
+
+def _columns(stamps: Mapping[str, Stamp]) -> list[list[int]]:
+    return [[size for size, _ in stamps.values()], [time for _, time in stamps.values()]]
+
+
+def index_root(root: Root, *, stale: Iterable[str] = ()) -> Snapshot:
+    """Return the current snapshot of a root: from the cache where files are unchanged, else read again.
 
     `stale` are files known to have changed although their stamp does not show it.
     """
     with _no_collector():
-        known = cache.load(root)
-        found = scan(root)
+        known = load_snapshot(root)
+        files = scan(root)
     changed = set(stale)
     if known is not None:
-        if not changed and known.below == found and known.elsewhere == stamps(known.elsewhere):
+        if not changed and known.below == files and known.elsewhere == stamps(known.elsewhere):
             return known
-        changed |= _changed(known, found)
-    snapshot = _reread(root, known, found, changed)
-    cache.save(root, snapshot)
+        changed |= _changed(known, files)
+    snapshot = _rebuild(root, known, files, changed)
+    save_snapshot(root, snapshot)
     return snapshot
 
 
-def _changed(known: Snapshot, found: Mapping[str, Stamp]) -> set[str]:
-    """The files that are new, gone or different."""
+def _changed(known: Snapshot, files: Mapping[str, Stamp]) -> set[str]:
+    """The files that are new, removed or changed."""
     before = {**known.below, **known.elsewhere}
-    now = {**stamps(known.elsewhere), **found}
+    now = {**stamps(known.elsewhere), **files}
     return {path for path in before.keys() | now.keys() if before.get(path) != now.get(path)}
 
 
-def _reread(root: Root, known: Snapshot | None, found: Mapping[str, Stamp], changed: set[str]) -> Snapshot:
-    """The snapshot after a change: what was made from files that changed is made again, the rest is kept."""
+def _rebuild(root: Root, known: Snapshot | None, files_below: Mapping[str, Stamp], changed: set[str]) -> Snapshot:
+    """Build the snapshot after a change: entries of changed files are built again, the rest is kept."""
     # What judges files is not loaded where the cache answers.
     from assay.catalog.examine import examine
-    from assay.catalog.include import Reader
+    from assay.catalog.include import IncludeReader
 
     kept = _unchanged(known, changed) if known is not None else {}
-    reader = Reader()
-    made: list[tuple[Entry, Mapping[str, str]]] = []
+    reader = IncludeReader()
+    entries: list[tuple[CatalogEntry, Mapping[str, str]]] = []
     with _no_collector():
-        for path in sorted(path for path in found if is_config(path)):
+        for path in sorted(path for path in files_below if is_config(path)):
             if path in kept:
-                made.append(kept[path])
+                entries.append(kept[path])
             else:
                 entry, merged = examine(path, reader, lenient=root.is_lenient(path))
-                made.append((entry, merged.files))
-    elsewhere = stamps({path for _, files in made for path in files if path not in found})
-    return Snapshot.of(found, elsewhere, made)
+                entries.append((entry, merged.files))
+    elsewhere = stamps({path for _, files in entries for path in files if path not in files_below})
+    return Snapshot.of(files_below, elsewhere, entries)
 
 
-def _unchanged(known: Snapshot, changed: set[str]) -> dict[str, tuple[Entry, Mapping[str, str]]]:
-    """The entries whose files are all as they were, by path, each with those files."""
+def _unchanged(known: Snapshot, changed: set[str]) -> dict[str, tuple[CatalogEntry, Mapping[str, str]]]:
+    """The entries whose files are all unchanged, by path, each with those files."""
     pairs = zip(known.entries, known.sources(), strict=True)
     return {entry.path: (entry, files) for entry, files in pairs if changed.isdisjoint(files)}
 
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """An index is many small objects that stay: nothing for a collector but walks over all of them."""
+    """Pause the garbage collector: an index is many small objects that stay alive."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -79,15 +284,15 @@ def _no_collector() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Clash:
-    """Two files of one root that claim one name; the first is meant, as in lm-eval."""
+class NameClash:
+    """Two files of one root with the same name; the first counts, as in lm-eval."""
 
-    first: Entry
-    second: Entry
+    first: CatalogEntry
+    second: CatalogEntry
     lenient: bool
 
     def problem(self, fields: Fields | None = None) -> Problem:
-        """What to say of it; `fields` of the second file give the exact place."""
+        """Return the problem; `fields` of the second file give the exact place."""
         what = f"{self.second.kind} {self.second.name!r} is also defined in {self.first.path}"
         fix = "the first one counts, as in lm-eval" if self.lenient else "rename one of them"
         here = (
@@ -102,21 +307,21 @@ class Clash:
 class Index:
     """All names of all roots. Within a root the first file with a name counts, across roots the last root.
 
-    `meant` is a file that was asked for by its path: its names are its own, whoever else has them.
+    `meant` is a file selected by its path: its names win over all others.
     """
 
     def __init__(self, parts: Sequence[tuple[Root, Snapshot]], meant: str | None = None) -> None:
         self.parts = parts
         self._meant = meant
-        self.named: dict[str, Entry] = {}
-        self.formats: dict[str, Entry] = {}
-        self.broken: list[Entry] = []
-        self.clashes: list[Clash] = []
+        self.named: dict[str, CatalogEntry] = {}
+        self.formats: dict[str, CatalogEntry] = {}
+        self.broken: list[CatalogEntry] = []
+        self.clashes: list[NameClash] = []
         for root, snapshot in parts:
             self._add(root, snapshot)
 
     def _add(self, root: Root, snapshot: Snapshot) -> None:
-        own: dict[tuple[bool, str], Entry] = {}
+        own: dict[tuple[bool, str], CatalogEntry] = {}
         for entry in snapshot.entries:
             if entry.kind == "broken":
                 self.broken.append(entry)
@@ -125,53 +330,53 @@ class Index:
                 if first is not entry and self._meant in (first.path, entry.path):
                     own[entry.kind == "format", entry.name] = first if first.path == self._meant else entry
                 elif first is not entry:
-                    self.clashes.append(Clash(first, entry, root.is_lenient(entry.path)))
+                    self.clashes.append(NameClash(first, entry, root.is_lenient(entry.path)))
         for (is_format, name), entry in own.items():
             (self.formats if is_format else self.named)[name] = entry
 
     @cached_property
     def tags(self) -> dict[str, list[str]]:
-        """The tasks that carry each tag, sorted."""
-        found: dict[str, list[str]] = {}
+        """The tasks of each tag, sorted."""
+        by_tag: dict[str, list[str]] = {}
         for entry in self.named.values():
             for tag in entry.tags:
-                found.setdefault(tag, []).append(entry.name)
-        return {tag: sorted(set(names)) for tag, names in found.items()}
+                by_tag.setdefault(tag, []).append(entry.name)
+        return {tag: sorted(set(names)) for tag, names in by_tag.items()}
 
     @cached_property
     def parents(self) -> dict[str, list[str]]:
         """The groups whose lists mention each name, sorted."""
-        found: dict[str, list[str]] = {}
+        by_member: dict[str, list[str]] = {}
         for entry in self.named.values():
             for member in dict.fromkeys(entry.members):
-                found.setdefault(member, []).append(entry.name)
-        return {name: sorted(groups) for name, groups in found.items()}
+                by_member.setdefault(member, []).append(entry.name)
+        return {name: sorted(groups) for name, groups in by_member.items()}
 
     def groups_of(self, name: str) -> list[str]:
-        """The groups that list a name, or a tag that it carries, sorted."""
+        """The groups that list a name, or one of its tags, sorted."""
         entry = self.named.get(name)
         mentioned = (name, *(entry.tags if entry is not None else ()))
         return sorted({group for each in mentioned for group in self.parents.get(each, [])})
 
     @cached_property
     def origins(self) -> dict[str, Root]:
-        """The root each file was found in."""
+        """The root of each file."""
         return {entry.path: root for root, snapshot in self.parts for entry in snapshot.entries}
 
-    def entries(self) -> Iterator[Entry]:
-        """Every file of every root, whatever it holds."""
+    def entries(self) -> Iterator[CatalogEntry]:
+        """Every file of every root, of any kind."""
         return (entry for _, snapshot in self.parts for entry in snapshot.entries)
 
     def names(self, *kinds: str) -> list[str]:
-        """The names of these kinds (task, group, tag), sorted; a tag called like a task or group is left out."""
-        wanted = {name for name, entry in self.named.items() if entry.kind in kinds}
+        """The names of these kinds (task, group, tag), sorted; a tag with the name of a task or group is left out."""
+        chosen = {name for name, entry in self.named.items() if entry.kind in kinds}
         if "tag" in kinds:
-            wanted |= self.tags.keys() - self.named.keys()
-        return sorted(wanted)
+            chosen |= self.tags.keys() - self.named.keys()
+        return sorted(chosen)
 
     def digest_of(self, path: str) -> str | None:
-        """The digest that a file had when it was indexed."""
-        return next((found for _, part in self.parts if (found := part.digest_of(path)) is not None), None)
+        """The digest of a file when it was indexed."""
+        return next((known for _, part in self.parts if (known := part.digest_of(path)) is not None), None)
 
     @cached_property
     def included(self) -> set[str]:

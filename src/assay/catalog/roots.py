@@ -1,19 +1,29 @@
-"""Which folders hold tasks: those bundled with assay, lm_eval's, those of plug-ins, and the user's own."""
+"""Task folders: those bundled with assay, of lm_eval, of plug-ins, and the user's. No package is imported to find
+them.
+"""
 
+import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from assay.catalog.installed import installed_folders
+from assay.catalog.cache import read_cached, stamp_files, write_cached
 from assay.errors import ConfigError, Place, Problem
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 
 IncludePath = str | Path | Sequence[str | Path] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A folder that is searched. A lenient one is read as lm-eval would: its slips are told, not refused."""
+    """A searched folder. In a lenient one, mistakes that lm-eval accepts are warnings."""
 
     path: str
     origin: str
@@ -21,8 +31,12 @@ class Root:
     deep: bool = True
 
     def is_lenient(self, file: str) -> bool:
-        """Whether a file of this root is read as lm-eval would."""
+        """Whether a file of this root is read with lm-eval's leniency."""
         return self.lenient or is_lm_eval(file)
+
+
+PLUGIN_GROUP = "assay.tasks"
+CACHE_NAME = "installed.json"
 
 
 def all_roots(include_path: IncludePath, *, include_defaults: bool, lenient: bool) -> list[Root]:
@@ -32,7 +46,7 @@ def all_roots(include_path: IncludePath, *, include_defaults: bool, lenient: boo
 
 
 def default_roots() -> Iterator[Root]:
-    """What is there without asking: what is bundled, then what installed packages bring."""
+    """The default folders: bundled tasks, then those of installed packages."""
     yield Root(str(Path(__file__).resolve().parent.parent / "bundled"), "bundled")
     for origin, folder in installed_folders():
         if folder:
@@ -40,7 +54,7 @@ def default_roots() -> Iterator[Root]:
 
 
 def included_roots(include_path: IncludePath, *, lenient: bool) -> Iterator[Root]:
-    """The user's folders, in their order; one that does not exist is an error, never skipped."""
+    """The user's folders, in order; a missing one is an error, never skipped."""
     for written in split_paths(include_path):
         try:
             folder = Path(written).expanduser().resolve()
@@ -54,24 +68,78 @@ def included_roots(include_path: IncludePath, *, lenient: bool) -> Iterator[Root
         except (OSError, ValueError, RuntimeError) as error:
             what = f"{written!r} cannot be opened: {error}"
         if not what and not os.access(folder, os.R_OK | os.X_OK):
-            what = f"the folder {written!r} may not be read"
+            what = f"the folder {written!r} is not readable"
         if what:
             raise ConfigError([Problem(Place("include_path"), what, "give the folder that holds the task files")])
         yield Root(str(folder), "include_path", lenient=lenient)
 
 
 def split_paths(include_path: IncludePath) -> list[str]:
-    """One or several paths, each perhaps several joined by the system's path separator."""
+    """Split paths joined by the system's path separator."""
     if include_path is None:
         return []
-    several = [include_path] if isinstance(include_path, str | Path) else list(include_path)
-    return [part for path in several for part in str(path).split(os.pathsep) if part]
+    paths = [include_path] if isinstance(include_path, str | Path) else list(include_path)
+    return [part for path in paths for part in str(path).split(os.pathsep) if part]
 
 
 def is_lm_eval(path: str) -> bool:
-    """Whether a file or folder is, or lies within, lm_eval's task folder.
+    """Whether a file or folder is inside lm_eval's task folder.
 
     >>> is_lm_eval("/site-packages/lm_eval/tasks/mmlu"), is_lm_eval("/home/me/tasks")
     (True, False)
     """
     return "/lm_eval/tasks/" in path.replace(os.sep, "/") + "/"
+
+
+def installed_folders() -> list[tuple[str, str]]:
+    """The folders of installed packages, each with its package; empty text where the folder does not exist.
+
+    Cached until a package is installed or removed.
+    """
+    stamp = stamp_files(__file__, *sys.path)
+    body = read_cached(CACHE_NAME, stamp)
+    if body is not None:
+        return [(origin, folder) for origin, folder in json.loads(body)]
+    folders = list(_find_installed())
+    write_cached(CACHE_NAME, stamp, json.dumps(folders).encode())
+    return folders
+
+
+def _find_installed() -> Iterator[tuple[str, str]]:
+    from importlib.metadata import entry_points  # 20 ms: only when something may have changed
+
+    lm_eval = lm_eval_tasks()
+    if lm_eval is not None:
+        yield "lm_eval", str(lm_eval)
+    for plugin in sorted(entry_points(group=PLUGIN_GROUP), key=lambda plugin: plugin.name):
+        yield f"plugin {plugin.name}", plugin_folder(plugin)
+
+
+def lm_eval_tasks() -> Path | None:
+    """The task folder of an installed lm_eval, found through its metadata."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        folder = Path(str(distribution("lm_eval").locate_file("lm_eval/tasks")))
+    except PackageNotFoundError:
+        return None
+    return next((path.resolve() for path in (folder, *_package_folders("lm_eval", "tasks")) if path.is_dir()), None)
+
+
+def plugin_folder(plugin: "EntryPoint") -> str:
+    """The folder that a plug-in names as `package.folder`; empty where there is none."""
+    package, *parts = plugin.module.split(".")
+    existing = next((folder for folder in _package_folders(package, *parts) if folder.is_dir()), None)
+    return str(existing.resolve()) if existing is not None else ""
+
+
+def broken_plugins() -> list[Problem]:
+    """The plug-ins whose folder does not exist. They are reported and skipped."""
+    what, fix = "this plug-in names a folder of tasks that does not exist", "reinstall or uninstall it"
+    return [Problem(Place(origin), what, fix) for origin, folder in installed_folders() if not folder]
+
+
+def _package_folders(package: str, *parts: str) -> Iterator[Path]:
+    spec = find_spec(package)  # of a top-level name: looks, and runs nothing
+    for location in (spec.submodule_search_locations if spec else None) or []:
+        yield Path(location, *parts)

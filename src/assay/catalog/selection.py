@@ -1,4 +1,4 @@
-"""What the user asks for — names, globs, tags, `a::b` paths, `task@format`, files, folders — to nodes."""
+"""Selection of tasks and groups: names, globs, tags, `a::b` paths, `task@format`, files and folders to nodes."""
 
 import glob
 import os
@@ -8,57 +8,58 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from assay.catalog.entries import Entry
 from assay.catalog.examine import check_fields
-from assay.catalog.expand import Expander, Reference
+from assay.catalog.expand import CatalogNode, Expander, GroupNode, InheritedSettings, MemberReference
 from assay.catalog.graphs import graph_file
 from assay.catalog.include import NO_FIELDS
-from assay.catalog.nodes import GroupNode, Node, Settings
+from assay.catalog.index import CatalogEntry
 from assay.config.fields import Fields, Origin
 from assay.errors import Place, Problem, nearest
 
-Spec = str | Mapping[str, object] | Entry
-"""One thing asked for: a name of any form, a whole configuration, or a file of the index."""
+Spec = str | Mapping[str, object] | CatalogEntry
+"""One requested item: a name of any form, a configuration, or an entry of the index."""
 
-TASKS = Place("tasks")
+TASKS_PLACE = Place("tasks")
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """What was selected, in order, and everything that was wrong on the way.
+class CatalogSelection:
+    """The selected nodes in order, and all problems.
 
-    `ways` says, by the id of a node, through which group it was asked for: `a::b` came by `a`.
+    `ways` gives, by the id of a node, the group it was requested through: `a` for `a::b`.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[CatalogNode, ...]
     problems: tuple[Problem, ...]
     ways: Mapping[int, str] = field(default_factory=dict)
 
 
 def split_specs(specs: object) -> list[Spec]:
-    """The single things asked for: texts are split at commas and spaces, unless the whole text is a path that exists.
+    """Split requested names at commas and spaces, unless the whole text is an existing path.
 
     >>> split_specs(["a, b", "c d"])
     ['a', 'b', 'c', 'd']
     """
-    several = [specs] if isinstance(specs, str | Mapping | Entry | os.PathLike) else specs
-    if not isinstance(several, Iterable):
+    listed = [specs] if isinstance(specs, str | Mapping | CatalogEntry | os.PathLike) else specs
+    if not isinstance(listed, Iterable):
         raise TypeError(f"tasks must be names, paths or configurations, not {type(specs).__name__}")
-    found: list[Spec] = []
-    for spec in several:
+    split: list[Spec] = []
+    for spec in listed:
         if isinstance(spec, os.PathLike):
-            found.append(f"{os.fspath(spec)}" if os.sep in os.fspath(spec) else f".{os.sep}{os.fspath(spec)}")
+            split.append(f"{os.fspath(spec)}" if os.sep in os.fspath(spec) else f".{os.sep}{os.fspath(spec)}")
         elif isinstance(spec, str):
-            found += [spec] if looks_like_path(spec) and _exists(spec) else [p for p in re.split(r"[,\s]+", spec) if p]
-        elif isinstance(spec, Mapping | Entry):
-            found.append(spec)
+            split += (
+                [spec] if looks_like_path(spec) and _path_exists(spec) else [p for p in re.split(r"[,\s]+", spec) if p]
+            )
+        elif isinstance(spec, Mapping | CatalogEntry):
+            split.append(spec)
         else:
             raise TypeError(f"tasks must be names, paths or configurations, not {type(spec).__name__}")
-    return found
+    return split
 
 
 def looks_like_path(spec: str) -> bool:
-    """Whether a text means a file or folder. A bare word never does, so nothing depends on the working directory.
+    """Whether a text is a file or folder. A bare word never is, so nothing depends on the working directory.
 
     >>> looks_like_path("mmlu"), looks_like_path("./mmlu"), looks_like_path("my.yaml"), looks_like_path(".")
     (False, True, True, True)
@@ -67,7 +68,7 @@ def looks_like_path(spec: str) -> bool:
     return os.sep in spec or "/" in spec or is_file or spec.startswith("~") or spec in (".", "..")
 
 
-def _exists(spec: str) -> bool:
+def _path_exists(spec: str) -> bool:
     try:
         return Path(spec).expanduser().exists()
     except (OSError, ValueError, RuntimeError):
@@ -75,18 +76,18 @@ def _exists(spec: str) -> bool:
 
 
 def paths_of(spec: str) -> list[Path]:
-    """The files and folders a path means; a pattern may mean several. What cannot be a path raises OSError."""
+    """The files and folders of a path or pattern. An invalid path raises OSError."""
     try:
         path = Path(spec).expanduser()
         if path.exists() or not glob.has_magic(spec):
             return [path.resolve()]
-        return [Path(found).resolve() for found in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207
+        return [Path(match).resolve() for match in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207
     except (ValueError, RuntimeError) as error:
         raise OSError(str(error)) from error
 
 
 class Selector:
-    """Selects from one state of the catalog. `beside` gives an expander that also knows what lies beside a path."""
+    """Selects from one state of the catalog. `beside` gives an expander that also knows the files beside a path."""
 
     def __init__(
         self, expander: Expander, beside: Callable[[Path], Expander], overrides: Mapping[str, Mapping[str, object]]
@@ -99,17 +100,17 @@ class Selector:
         self._overrides = overrides
         self._unused = set(overrides)
 
-    def select(self, specs: Iterable[Spec]) -> Selection:
+    def select(self, specs: Iterable[Spec]) -> CatalogSelection:
         nodes = [node for spec in specs for node in self._spec(spec)]
         for name in sorted(self._unused):
-            self.problems.append(Problem(Place("overrides"), f"{name!r} was not asked for", "name what is loaded"))
-        return Selection(tuple(nodes), tuple(dict.fromkeys(self.problems)), self.ways)
+            self.problems.append(Problem(Place("overrides"), f"{name!r} is not selected", "use a selected name"))
+        return CatalogSelection(tuple(nodes), tuple(dict.fromkeys(self.problems)), self.ways)
 
-    def _spec(self, spec: Spec) -> list[Node]:
+    def _spec(self, spec: Spec) -> list[CatalogNode]:
         if isinstance(spec, str):
             return self._text(spec)
-        if isinstance(spec, Entry):
-            return self.expander.entry(spec, Settings())
+        if isinstance(spec, CatalogEntry):
+            return self.expander.entry(spec, InheritedSettings())
         fields = Fields.of(dict(spec), Origin("configuration"))
         wrong = check_fields(fields)
         self.problems += wrong
@@ -118,15 +119,15 @@ class Selector:
                 fix = "write 'tag:NAME' for the tasks of a tag" if "tag" in fields else "give it a name"
                 self.problems.append(Problem(Place("configuration"), "needs `task` or `group`", fix))
             return []
-        return self.expander.inline(fields, Settings())
+        return self.expander.inline(fields, InheritedSettings())
 
-    def _text(self, spec: str) -> list[Node]:
+    def _text(self, spec: str) -> list[CatalogNode]:
         base, at, asked = spec.partition("@")
         if at and (not asked or "::" in asked):
             fix = "write the format last: `group::task@format`" if asked else "write `name@format`, or the name alone"
-            self.problems.append(Problem(TASKS, f"{spec!r} has no format after '@'", fix))
+            self.problems.append(Problem(TASKS_PLACE, f"{spec!r} has no format after '@'", fix))
             return []
-        settings = Settings(command=self._command(spec), commanded_format=asked or None)
+        settings = InheritedSettings(command=self._command(spec), commanded_format=asked or None)
         graph = self._graph(base)
         if graph is not None:
             return self._file_or_folder(graph, settings)
@@ -137,8 +138,8 @@ class Selector:
         return self._name(base, settings)
 
     def _graph(self, base: str) -> Path | None:
-        """The graph file that SyGra's way of naming tasks means, where nothing else is called so."""
-        if base in self.index.named or base in self.index.tags or (looks_like_path(base) and _exists(base)):
+        """The graph file that a SyGra task name means, where nothing else has that name."""
+        if base in self.index.named or base in self.index.tags or (looks_like_path(base) and _path_exists(base)):
             return None
         return graph_file(base, [root.path for root, _ in self.index.parts if root.origin == "include_path"])
 
@@ -149,64 +150,66 @@ class Selector:
         fields = Fields.of(self._overrides[spec], Origin(f"overrides[{spec!r}]"))
         return fields.without("task", "group")
 
-    def _name(self, name: str, settings: Settings) -> list[Node]:
+    def _name(self, name: str, settings: InheritedSettings) -> list[CatalogNode]:
         if not glob.has_magic(name):
-            return self.expander.named(Reference(name, TASKS), settings)
-        found = self.matching(name)
-        if not found:
+            return self.expander.named(MemberReference(name, TASKS_PLACE), settings)
+        names = self.matching(name)
+        if not names:
             self._nothing(f"no name matches {name!r}", name.strip("*?"), self.index.names("task", "group", "tag"))
-        return [node for each in found for node in self.expander.named(Reference(each, TASKS), settings)]
+        return [node for each in names for node in self.expander.named(MemberReference(each, TASKS_PLACE), settings)]
 
     def matching(self, pattern: str) -> list[str]:
-        """The names that a pattern matches, sorted; `tag:` patterns match tags alone."""
+        """The names that match a pattern, sorted; `tag:` patterns match tags only."""
         if pattern.startswith("tag:"):
             return [f"tag:{tag}" for tag in sorted(self.index.tags) if fnmatchcase(tag, pattern.removeprefix("tag:"))]
         return [name for name in self.index.names("task", "group", "tag") if fnmatchcase(name, pattern)]
 
-    def _descend(self, steps: list[str], settings: Settings) -> list[Node]:
-        """What a path through groups leads to. A step may also skip levels: `mmlu::mmlu_anatomy` finds it below a subgroup."""
+    def _descend(self, steps: list[str], settings: InheritedSettings) -> list[CatalogNode]:
+        """Select a path through groups. A step may skip levels: `mmlu::mmlu_anatomy` also matches below a subgroup."""
         starts = self._name(steps[0], settings)
         is_tag = steps[0].startswith("tag:") or (steps[0] not in self.index.named and steps[0] in self.index.tags)
         if is_tag:
             return self._below(starts, steps[1:], steps[0])
-        found: list[Node] = []
+        nodes: list[CatalogNode] = []
         for start in starts:
             if isinstance(start, GroupNode):
-                found += self._below(start.children, steps[1:], start.name, quiet=len(starts) > 1)
+                nodes += self._below(start.children, steps[1:], start.name, quiet=len(starts) > 1)
             elif not glob.has_magic(steps[0]):
                 self.problems.append(
-                    Problem(TASKS, f"{steps[0]!r} is a task, not a group", f"ask for {steps[0]!r} alone")
+                    Problem(TASKS_PLACE, f"{steps[0]!r} is a task, not a group", f"ask for {steps[0]!r} alone")
                 )
                 return []
-        if len(starts) > 1 and not found:
-            self._nothing(f"nothing below {steps[0]!r} is called {'::'.join(steps[1:])!r}", steps[1], [])
-        return list({id(node): node for node in found}.values())
+        if len(starts) > 1 and not nodes:
+            self._nothing(f"no member below {steps[0]!r} is named {'::'.join(steps[1:])!r}", steps[1], [])
+        return list({id(node): node for node in nodes}.values())
 
-    def _below(self, nodes: Iterable[Node], steps: list[str], parent: str, *, quiet: bool = False) -> list[Node]:
+    def _below(
+        self, nodes: Iterable[CatalogNode], steps: list[str], parent: str, *, quiet: bool = False
+    ) -> list[CatalogNode]:
         there = list(nodes)
-        matched = _called(there, steps[0])
+        matched = _matching_nodes(there, steps[0])
         if not matched and not quiet:
-            names = dict.fromkeys(node.name.rpartition("::")[2] for node in _everything(there))
+            names = dict.fromkeys(node.name.rpartition("::")[2] for node in _breadth_first(there))
             self._nothing(
                 f"{parent!r} has no member {steps[0]!r}", steps[0], names, f"`assay show {parent}` draws its members"
             )
-        found: list[Node] = []
+        selected: list[CatalogNode] = []
         for node in matched:
             if len(steps) == 1:
                 self.ways.setdefault(id(node), parent)
-                found.append(node)
+                selected.append(node)
             elif isinstance(node, GroupNode):
-                found += self._below(node.children, steps[1:], node.name, quiet=quiet or len(matched) > 1)
+                selected += self._below(node.children, steps[1:], node.name, quiet=quiet or len(matched) > 1)
             else:
                 self.problems.append(
-                    Problem(TASKS, f"{node.name!r} is a task and has no members", "end the path there")
+                    Problem(TASKS_PLACE, f"{node.name!r} is a task and has no members", "end the path there")
                 )
-        if len(steps) > 1 and len(matched) > 1 and not found and not quiet:
-            self._nothing(f"nothing below {parent!r} is called {'::'.join(steps)!r}", steps[-1], [])
-        return found
+        if len(steps) > 1 and len(matched) > 1 and not selected and not quiet:
+            self._nothing(f"no member below {parent!r} is named {'::'.join(steps)!r}", steps[-1], [])
+        return selected
 
-    def _path(self, written: str, settings: Settings) -> list[Node]:
-        """What files and folders hold; a pattern may mean several."""
+    def _path(self, written: str, settings: InheritedSettings) -> list[CatalogNode]:
+        """Select the tasks of files and folders; a pattern may match several."""
         try:
             paths = paths_of(written)
             nodes = [node for path in paths for node in self._file_or_folder(path, settings)]
@@ -219,13 +222,13 @@ class Selector:
             self.problems.append(Problem(Place(written), "no file matches this pattern", "check the path"))
         return nodes
 
-    def _file_or_folder(self, path: Path, settings: Settings) -> list[Node]:
+    def _file_or_folder(self, path: Path, settings: InheritedSettings) -> list[CatalogNode]:
         if not path.exists():
             self.problems.append(Problem(Place(str(path)), "there is no such file", "check the path"))
             return []
         expander = self._beside(path)
         if path.is_dir():
-            chosen = list(_tops([e for e in expander.index.entries() if Path(e.path).is_relative_to(path)]))
+            chosen = list(_top_entries([e for e in expander.index.entries() if Path(e.path).is_relative_to(path)]))
         else:
             chosen = [entry for entry in expander.index.entries() if entry.path == str(path)]
         for entry in chosen:
@@ -244,11 +247,11 @@ class Selector:
         self, what: str, name: str, known: Iterable[str], otherwise: str = "`assay ls` lists every name"
     ) -> None:
         near = nearest(name, known, floor=0.3)
-        self.problems.append(Problem(TASKS, what, "did you mean " + ", ".join(near) + "?" if near else otherwise))
+        self.problems.append(Problem(TASKS_PLACE, what, "did you mean " + ", ".join(near) + "?" if near else otherwise))
 
 
-def _tops(entries: list[Entry]) -> Iterator[Entry]:
-    """The entries that no group among them contains; and of groups that contain each other in a circle, all."""
+def _top_entries(entries: list[CatalogEntry]) -> Iterator[CatalogEntry]:
+    """The entries that no group among them contains; and all groups of a cycle."""
     named = {entry.name: entry for entry in entries if entry.kind in ("task", "group")}
     members = {name for entry in named.values() for name in entry.members}
     tops = [
@@ -267,17 +270,17 @@ def _tops(entries: list[Entry]) -> Iterator[Entry]:
     yield from (entry for name, entry in named.items() if name not in reached)
 
 
-def _called(nodes: list[Node], pattern: str) -> list[Node]:
-    """The nodes a step of a path means: members of that name; else those deeper down; `name#2` is the second of them."""
+def _matching_nodes(nodes: list[CatalogNode], pattern: str) -> list[CatalogNode]:
+    """The nodes that match a step of a path: members of that name, else deeper ones; `name#2` is the second."""
     name, _, number = pattern.partition("#")
-    matched = [node for node in nodes if _is_called(node.name, name)]
+    matched = [node for node in nodes if _matches(node.name, name)]
     if not matched:
-        matched = [node for node in _everything(nodes) if _is_called(node.name, name)]
+        matched = [node for node in _breadth_first(nodes) if _matches(node.name, name)]
     unique = list({id(node): node for node in matched}.values())
     return unique[int(number) - 1 : int(number)] if number.isdigit() else unique
 
 
-def _everything(nodes: Iterable[Node]) -> Iterator[Node]:
+def _breadth_first(nodes: Iterable[CatalogNode]) -> Iterator[CatalogNode]:
     """Nodes and all below them, level by level."""
     level, seen = list(nodes), set[int]()
     while level:
@@ -287,6 +290,6 @@ def _everything(nodes: Iterable[Node]) -> Iterator[Node]:
         level = [child for node in new if isinstance(node, GroupNode) for child in node.children]
 
 
-def _is_called(name: str, pattern: str) -> bool:
-    """Whether a node is what a step of a path says: by its full name, or by the last part of it."""
+def _matches(name: str, pattern: str) -> bool:
+    """Whether a node matches a step of a path, by its full name or the last part of it."""
     return fnmatchcase(name, pattern) or fnmatchcase(name.rpartition("::")[2], pattern)

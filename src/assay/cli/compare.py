@@ -14,17 +14,17 @@ from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
 from assay.report.comparison_text import (
-    as_csv,
-    as_mapping,
     attribution_lines,
+    comparison_csv,
+    comparison_json,
+    comparison_summary,
     comparison_table,
     flip_lines,
     gate_line,
-    summary,
+    verification_json,
+    verification_text,
 )
-from assay.report.drawn import drawn
-from assay.report.plots import forest_text
-from assay.report.verification_text import verification_json, verification_text
+from assay.report.plots import difference_intervals, forest_text
 
 EXIT = {None: 0, "pass": 0, "fail": 1, "inconclusive": 4}
 RUN_OPTIONS = {
@@ -104,11 +104,11 @@ def run_compare(options: argparse.Namespace) -> int:
         power=options.power,
     )
     if options.summary:
-        echo(summary(comparison))
+        echo(comparison_summary(comparison))
     elif options.format == "json":
-        echo_json(as_mapping(comparison))
+        echo_json(comparison_json(comparison))
     elif options.format == "csv":
-        echo(as_csv(comparison).rstrip("\n"))
+        echo(comparison_csv(comparison).rstrip("\n"))
     else:
         _show(comparison, plain=options.format == "md", plot=options.plot)
     return EXIT[comparison.decision]
@@ -117,16 +117,18 @@ def run_compare(options: argparse.Namespace) -> int:
 def _show(comparison: Comparison, *, plain: bool, plot: bool) -> None:
     echo(comparison_table(comparison))
     for number, each in enumerate(comparison.runs[1:] if plot else (), 1):
-        echo(f"\n{each.label} minus {comparison.runs[0].label}\n{forest_text(drawn(comparison, number))}")
+        echo(
+            f"\n{each.label} minus {comparison.runs[0].label}\n{forest_text(difference_intervals(comparison, number))}"
+        )
     if comparison.flips:
         echo("\n" + "\n".join(flip_lines(comparison.flips)))
     if not plain:
         echo("\n" + "\n".join(attribution_lines(comparison)))
     if comparison.verdicts:
         echo("\n" + "\n".join(map(gate_line, comparison.verdicts)))
-        echo("\n" + summary(comparison))
+        echo("\n" + comparison_summary(comparison))
     elif plain:
-        echo("\n" + summary(comparison))
+        echo("\n" + comparison_summary(comparison))
     for note in comparison.notes:
         echo_err(f"note: {note}")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from assay.catalog.index import Index, indexed
+from assay.catalog.index import Index, index_root
 from assay.catalog.roots import all_roots
 from assay.cli.flags import add_catalog_options, task_manager
 from assay.cli.output import counted, echo_columns, echo_err, echo_json, is_terminal, printable, write_lines
@@ -87,7 +87,7 @@ def _report_broken(names: list[str]) -> None:
 def _index(options: argparse.Namespace) -> Index:
     lenient = options.compat == "lm-eval"
     roots = all_roots(options.include_path, include_defaults=options.include_defaults is None, lenient=lenient)
-    return Index([(root, indexed(root)) for root in roots])
+    return Index([(root, index_root(root)) for root in roots])
 
 
 def _catalog_rows(index: Index, kinds: Iterable[str]) -> list[ListedName]:

@@ -98,11 +98,11 @@ def echo_tables(results: Mapping[str, Any], depth: int | None = None) -> None:
 
 def echo_results(results: Mapping[str, Any], folder: Path) -> int:
     """Print the tables and the folder of a run that was made without a model; returns the exit code of its status."""
-    from assay.report.table import footing, heading
+    from assay.report.table import table_footing, table_heading
 
-    echo(heading(results))
+    echo(table_heading(results))
     echo_tables(results)
-    for line in footing(results):
+    for line in table_footing(results):
         echo_err(line)
     echo(f"\nrun: {folder.resolve()}")
     return EXIT.get(results.get("assay", {}).get("status", ""), EXIT["incomplete"])

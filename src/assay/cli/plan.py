@@ -11,7 +11,7 @@ from assay.comparison.planning import Aim, Planned, Unknown, planned_from_runs, 
 from assay.config.row_names import row_key
 from assay.errors import ConfigError, Place, Problem
 from assay.records import ScoreKey
-from assay.report.table import markdown
+from assay.report.table import markdown_table
 
 HEADER = ("Tasks", "Metric", "n", "needed", "enough", "detectable", "repeats needed")
 NONE = "no number suffices"
@@ -59,7 +59,7 @@ def run_plan(options: argparse.Namespace) -> int:
     if options.format == "json":
         echo_json({"aim": asdict(aim), "rows": [{**asdict(each), "enough": each.is_enough} for each in rows]})
     else:
-        echo(markdown(HEADER, [_cells(each) for each in rows]))
+        echo(markdown_table(HEADER, [_cells(each) for each in rows]))
         for line in _assumptions(options, aim, rows):
             echo(line)
     return 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from assay.cli.flags import parse_count
 from assay.cli.output import echo
 from assay.report.document import ReportOptions
-from assay.report.write import FILE_TYPES, named, report_text, write_report
+from assay.report.write import FILE_TYPES, format_of_file, report_text, write_report
 
 
 def define_report(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def define_report(parser: argparse.ArgumentParser) -> None:
 
 def run_report(options: argparse.Namespace) -> int:
     path = options.output_path
-    name = options.format or (named(Path(path)) if path is not None else "html")
+    name = options.format or (format_of_file(Path(path)) if path is not None else "html")
     report_options = ReportOptions(
         tasks=options.tasks,
         samples=options.samples,

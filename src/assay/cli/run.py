@@ -23,8 +23,7 @@ from assay.evaluation.options import checkpoint_runs, run_config, task_manager
 from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.writing import Evaluation, OutputOptions
 from assay.models.load import backend, parameters
-from assay.report.checkpoints import checkpoints_json, checkpoints_table
-from assay.report.table import footing, heading
+from assay.report.table import checkpoints_json, checkpoints_table, table_footing, table_heading
 from assay.runs.redaction import redacted_command
 
 CANNOT, INTERRUPTED = 2, 130
@@ -110,7 +109,7 @@ def run_checkpoints(
         _free_memory()
     echo(checkpoints_table(results))
     for name, result in results.items():
-        for line in footing(result) if result is not None else ["could not be evaluated"]:
+        for line in table_footing(result) if result is not None else ["could not be evaluated"]:
             echo_err(f"{name}: {line}")
     if output is not None:
         file = Path(output) / "checkpoints.json"
@@ -123,11 +122,11 @@ def run_checkpoints(
 
 
 def _show(results: Mapping[str, Any], config: RunConfig, depth: int | None) -> None:
-    echo(heading(results))
+    echo(table_heading(results))
     echo_tables(results, depth)
     if config.show_config:
         echo(json.dumps(results["configs"], indent=2, default=str, ensure_ascii=False))
-    for line in footing(results):
+    for line in table_footing(results):
         echo_err(line)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from assay.cli.output import echo, echo_columns, echo_tables
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.report.reading import RunReading
-from assay.report.table import heading
+from assay.report.reading import RunSummary
+from assay.report.table import table_heading
 from assay.runs.cache import FILE, Cache
 from assay.runs.folder import MANIFEST, RunError, no_run
 from assay.runs.lease import Lease
@@ -52,7 +52,7 @@ def run_runs(options: argparse.Namespace) -> int:
 
 
 def _list(folder: Path) -> int:
-    readings = [RunReading(path, path.name) for path in runs_in(folder)]
+    readings = [RunSummary(path, path.name) for path in runs_in(folder)]
     if not readings:
         echo(f"no runs in {folder}; `assay run` puts them there")
         return 0
@@ -60,7 +60,7 @@ def _list(folder: Path) -> int:
     return 0
 
 
-def _row(reading: RunReading) -> tuple[str, ...]:
+def _row(reading: RunSummary) -> tuple[str, ...]:
     head = reading.head
     started = time.strftime("%Y-%m-%d %H:%M", time.localtime(head.created)) if head.created else ""
     tasks = head.tasks[0] + (f" and {len(head.tasks) - 1} more" if len(head.tasks) > 1 else "") if head.tasks else ""
@@ -74,7 +74,7 @@ def _show(path: Path) -> int:
     if opened.status == RUNNING or not opened.results:
         echo(f"{path}: {opened.status}; no results yet")
         return 0
-    echo(heading(opened.results))
+    echo(table_heading(opened.results))
     echo_tables(opened.results)
     return 0
 

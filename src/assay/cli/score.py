@@ -9,7 +9,7 @@ from assay.cli.flags import add_option
 from assay.cli.output import counted, echo, echo_err, echo_results, echo_tables, exit_code
 from assay.evaluation.merge import merge
 from assay.evaluation.score import CHANGES, Rescored, RowChange, ScoreOptions, score
-from assay.report.table import footing, markdown
+from assay.report.table import markdown_table, table_footing
 from assay.runs.redaction import redacted_command
 
 SHOWN = 10
@@ -68,7 +68,7 @@ def _show(scored: Rescored) -> None:
     echo("\n" + _numbers(scored.numbers))
     for line in _samples(scored):
         echo(line)
-    for line in [*scored.remarks, *footing(scored.results)]:
+    for line in [*scored.remarks, *table_footing(scored.results)]:
         echo_err(line)
     echo(f"\nscored: {scored.folder.resolve()}")
 
@@ -81,7 +81,7 @@ def _numbers(numbers: Sequence[RowChange]) -> str:
         if each.before != each.after or each.changed
     ]
     return (
-        markdown(("Task or group", "Metric", "Before", "After", "Difference", "changed"), rows)
+        markdown_table(("Task or group", "Metric", "Before", "After", "Difference", "changed"), rows)
         if rows
         else "no number changed"
     )

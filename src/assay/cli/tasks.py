@@ -16,7 +16,7 @@ from assay.compat.modules import HelperCode, seen_dotted
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.plugins import plugin_problems
-from assay.samples.data import READERS, data_set
+from assay.samples.data import FILE_READERS, data_set
 from assay.samples.rows import DataError
 from assay.tasks.validate import validate
 
@@ -183,7 +183,7 @@ def run_fetch(options: argparse.Namespace) -> int:
         config = task.config
         key = (config.dataset_path, config.dataset_name)
         path = config.dataset_path
-        if key in done or path is None or path in READERS or path.startswith(HERE):
+        if key in done or path is None or path in FILE_READERS or path.startswith(HERE):
             continue
         done.add(key)
         try:

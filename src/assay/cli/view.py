@@ -35,8 +35,7 @@ def define_view(parser: argparse.ArgumentParser) -> None:
 def run_view(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     _check(folder, options.host, options.allow_remote)
-    from assay.viewer.app import make_app
-    from assay.viewer.serve import serve
+    from assay.viewer.app import make_app, serve
 
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     with socket.socket(family) as listening:

@@ -10,7 +10,7 @@ from typing import Any
 from assay.config.fields import Fields, Origin
 from assay.config.task import TaskConfig
 from assay.samples.data import data_set
-from assay.samples.fewshot import Leaks, Sampler, default_sampler
+from assay.samples.fewshot import LeakPolicy, Sampler, default_sampler
 from assay.samples.rows import DataError, plain_rows
 from assay.scoring.loop import ScoringLoop
 from assay.tasks.documents import read_run
@@ -217,7 +217,7 @@ class Task:
     ) -> Any:  # fmt: skip
         """Description, examples and question, each written right behind the other."""
         if num_fewshot and self._choose is None:
-            leaks = Leaks(one_more=not self.has_training_docs(), always=not self._is_like_lm_eval)
+            leaks = LeakPolicy(one_more=not self.has_training_docs(), always=not self._is_like_lm_eval)
             self._choose = default_sampler(self._pool, self._seed, leaks)
         shots = [self._pool[index] for index in self._choose(doc, num_fewshot)] if self._choose and num_fewshot else []
         before = [f"{self.doc_to_text(shot)}{self.doc_to_target(shot)}\n\n" for shot in shots]

@@ -98,7 +98,7 @@ class OutputFile:
         return TaskFacts(size, size)
 
     def record(self, name: str) -> Mapping[str, Any]:  # noqa: ARG002  # there is one
-        return self._rows[0]  # type: ignore[no-any-return]
+        return self._rows[0]
 
     def samples(self, task: Runnable) -> Iterator[ReplayedSample]:  # noqa: ARG002  # there is one
         for number, record in enumerate(self._rows):

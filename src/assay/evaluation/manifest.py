@@ -19,7 +19,7 @@ from assay.registry import is_plugin_file
 from assay.runs.folder import environment, git_state
 from assay.runs.redaction import redacted
 from assay.runs.signature import with_signature
-from assay.samples.rows import digest_file
+from assay.samples.rows import file_digest
 from assay.tasks import TaskManager
 from assay.tasks.runnable import Runnable
 
@@ -29,7 +29,7 @@ def spec(
 ) -> ManifestJSON:
     """Everything that the results of a run depend on."""
     stated = {key: redacted(value, key) for key, value in identity_of(config).items() if value is not None}
-    code = digest("\n".join(sorted(digest_file(file) for file in helpers)).encode())
+    code = digest("\n".join(sorted(file_digest(file) for file in helpers)).encode())
     digests = {task.task.name: task_digest(task) for task in tasks}
     roles = {role: model.identity for role, model in models.items() if role != UNDER_TEST}
     identities = {"model": models[UNDER_TEST].identity, **({"roles": roles} if roles else {})}
@@ -75,7 +75,7 @@ def remembered(config: RunConfig, manager: TaskManager) -> ManifestJSON:
 
 def helper_digests(files: Iterable[Path]) -> dict[str, str]:
     """Files of helper code, each with the digest of its content."""
-    return {str(file): digest_file(file) for file in sorted(files)}
+    return {str(file): file_digest(file) for file in sorted(files)}
 
 
 def _task_spec(task: object, folders: Sequence[str]) -> object:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from assay.catalog.installed import installed_folders
+from assay.catalog.roots import installed_folders
 from assay.compat.class_task import ClassTask
 from assay.compat.modules import HelperCode
 from assay.config.arguments import parse_arguments
@@ -20,7 +20,7 @@ from assay.records import Function
 from assay.registry import load_plugins
 from assay.samples.prompt import Chat
 from assay.samples.rows import DataError
-from assay.samples.templates import RenderError, TemplateSlip
+from assay.samples.templates import InvalidTemplate, RenderError
 from assay.scoring.scorer import Scorer
 from assay.tasks import Task, TaskManager
 from assay.tasks.documents import parse_shard
@@ -203,6 +203,6 @@ def _bind(task: Task, settings: Settings, code: HelperCode, find: FindDefinition
         class_task.refuse_media()
         with preserved_random():
             class_task.check_first()
-    except TemplateSlip as error:
+    except InvalidTemplate as error:
         raise placed(task, error.reason) from error
     return class_task

@@ -21,8 +21,7 @@ from assay.records import Estimate, Failed, Outcome, ScoreKey
 from assay.registry import accepted, parameter_problems
 from assay.runs.files import replace_file, write_sink
 from assay.runs.samples.records import SampleRecord
-from assay.samples.rows import DataError
-from assay.samples.spill import Spilled
+from assay.samples.rows import DataError, SpilledRows
 from assay.statistics.aggregations import Aggregation
 from assay.tasks.settings import Helpers
 from assay.user_code import call_user_code, place_of, user_code
@@ -230,7 +229,7 @@ class GraphFiles:
         form = self.form or ("json" if self.asked <= MANY else "jsonl")
         stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.gmtime(self.created))
         self.name = f"{self.label}output_{stamp}.{form}"
-        self.records = Spilled((), self._part("records") if self.folder is not None else None)
+        self.records = SpilledRows((), self._part("records") if self.folder is not None else None)
 
     def _part(self, name: str) -> Path:
         assert self.folder is not None

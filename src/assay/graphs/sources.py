@@ -15,8 +15,7 @@ from assay.graphs.reading import GraphFile
 from assay.graphs.spec import DataConfig, JSONObject, Record, SampledColumn, SourceConfig, Value
 from assay.graphs.transforms import TRANSFORMS, DataTransform
 from assay.samples.data import Split, columns_of, data_set, find_files
-from assay.samples.rows import DataError, Row, Rows, as_rows, digest_file
-from assay.samples.spill import spilled
+from assay.samples.rows import DataError, Row, Rows, as_rows, file_digest, spill_rows
 from assay.tasks.settings import Helpers, Settings
 from assay.user_code import place_of, user_code
 
@@ -49,7 +48,7 @@ def graph_rows(
     name = digest("\n".join(name for _, name in changed).encode())
     rows = changed[0][0]
     if len(config.source) > 1:
-        rows = spilled(joined(config.source, [list(each) for each, _ in changed]))
+        rows = spill_rows(joined(config.source, [list(each) for each, _ in changed]))
     return Numbered(rows, config.id_column), name
 
 
@@ -104,7 +103,7 @@ def _opened(source: SourceConfig, folder: str | None, data_dir: str | None, like
             raise DataError("data_config.source: a source of the type disk needs file_path")
         files = _files(source.file_path, folder, data_dir)
         options = {"encoding": source.encoding} if source.encoding else {}
-        return Rows(files, options, like_pandas=like_pandas), " ".join(digest_file(file) for file in files)
+        return Rows(files, options, like_pandas=like_pandas), " ".join(file_digest(file) for file in files)
     if not source.repo_id:
         raise DataError("data_config.source: a source of the type hf needs repo_id")
     token = {"token": source.token} if source.token else {}
@@ -113,8 +112,8 @@ def _opened(source: SourceConfig, folder: str | None, data_dir: str | None, like
     splits = [source.split] if isinstance(source.split, str) else list(source.split)
     parts = [data.split(split) for split in splits]
     files = [file for part in parts for file in getattr(part, "files", ())]
-    name = " ".join([data.name, *splits, *map(digest_file, files)])
-    return (parts[0] if len(parts) == 1 else spilled(list(chain(*parts)))), name
+    name = " ".join([data.name, *splits, *map(file_digest, files)])
+    return (parts[0] if len(parts) == 1 else spill_rows(list(chain(*parts)))), name
 
 
 def _files(written: str, folder: str | None, data_dir: str | None) -> list[Path]:
@@ -137,7 +136,7 @@ def _changed(rows: Sequence[Row], changes: Sequence[Transform], source: SourceCo
     if source.fields is not None:
         columns = {*source.fields, "id"}
         changed = [{key: value for key, value in row.items() if key in columns} for row in changed]
-    return spilled(changed)
+    return spill_rows(changed)
 
 
 def joined(sources: Sequence[SourceConfig], tables: Sequence[Sequence[Value]]) -> list[JSONObject]:

@@ -1,37 +1,64 @@
-"""A comparison for people and programs: a table, eight lines for a chat message, JSON, CSV."""
+"""Comparisons and backend verifications as text: tables, a summary of eight lines, JSON, CSV."""
 
 import csv
 import io
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
 from assay.comparison.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
+from assay.comparison.verification import (
+    DIFFER,
+    DRIFTS,
+    EDGES,
+    NOTHING,
+    POSITIONS,
+    SAME,
+    Divergence,
+    Verification,
+    VerificationRow,
+    Where,
+    counts_by_kind,
+    histogram,
+    spread,
+)
 from assay.errors import some
-from assay.report.table import markdown
-from assay.report.texts import in_cell
+from assay.report.table import markdown_table, spreadsheet_text
 
 HEADER = ("Tasks", "Filter", "Metric", "", "a", "b", "b − a", "interval", "p", "p (Holm)", "test", "better/worse/same", "n",
           "detectable", "b is")  # fmt: skip
-SAYS = {"pass": "PASS", "fail": "FAIL", "inconclusive": "INCONCLUSIVE"}
-MARKS = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
-LINES = 8
-TOLD = 3
+DECISIONS = {"pass": "PASS", "fail": "FAIL", "inconclusive": "INCONCLUSIVE"}
+DECISION_MARKS = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
+MAX_SUMMARY_LINES = 8
+MAX_GATES = 3
+BAR_WIDTH = 40
+MAX_EXAMPLES = 3
+CONTEXT = 24
+"""Characters shown on either side of where two texts diverge."""
+KIND_NAMES = {"generate": "greedy generations", "sampled": "sampled generations", "loglikelihood": "log-likelihoods",
+           "rolling": "log-likelihoods of whole texts"}  # fmt: skip
+VERDICT_TEXTS = {
+    SAME: "same: every answer is within the tolerance",
+    DRIFTS: "drifts: answers differ, but no score differs by more than chance explains",
+    DIFFER: "differ",
+    NOTHING: "nothing: there is nothing to compare",
+}
 
 
-def comparison_table(found: Comparison) -> str:
-    """The rows as markdown, a table for each run that is compared with the first."""
-    made = []
-    for number, run in enumerate(found.runs[1:], 1):
-        rows = [row for row in found.rows if row.run == number]
-        title = f"a: {found.runs[0].label} — {found.runs[0].model}\nb: {run.label} — {run.model}"
-        head = [each.replace("interval", f"{found.level:.0%}".replace("%", " %")) for each in HEADER]
-        made.append(f"{title}\n\n{markdown(head, list(_cells(rows)))}")
-    return "\n\n".join(made)
+def comparison_table(comparison: Comparison) -> str:
+    """The rows as markdown, one table for each run compared with the first."""
+    tables = []
+    for number, run in enumerate(comparison.runs[1:], 1):
+        rows = [row for row in comparison.rows if row.run == number]
+        title = f"a: {comparison.runs[0].label} — {comparison.runs[0].model}\nb: {run.label} — {run.model}"
+        head = [each.replace("interval", f"{comparison.level:.0%}".replace("%", " %")) for each in HEADER]
+        tables.append(f"{title}\n\n{markdown_table(head, list(_comparison_cells(rows)))}")
+    return "\n\n".join(tables)
 
 
-def _cells(rows: Sequence[ComparedRow]) -> Iterator[tuple[str, ...]]:
+def _comparison_cells(rows: Sequence[ComparedRow]) -> Iterator[tuple[str, ...]]:
     before = ""
     for row in rows:
         alias = " " * row.depth + ("- " if row.depth else "") + row.alias
@@ -41,62 +68,64 @@ def _cells(rows: Sequence[ComparedRow]) -> Iterator[tuple[str, ...]]:
             row.filter,
             row.metric,
             {True: "↑", False: "↓"}.get(row.higher_is_better, "") if row.higher_is_better is not None else "",
-            number(row.a),
-            number(row.b),
-            signed(row.difference),
-            f"{signed(row.interval[0])} … {signed(row.interval[1])}" if row.interval is not None else row.reason,
-            chance(row.p),
-            chance(row.p_holm),
+            format_score(row.a),
+            format_score(row.b),
+            format_signed(row.difference),
+            f"{format_signed(row.interval[0])} … {format_signed(row.interval[1])}"
+            if row.interval is not None
+            else row.reason,
+            format_p(row.p),
+            format_p(row.p_holm),
             row.test,
             counts,
             f"{row.n}" + (f" in {row.clusters}" if row.clusters else ""),
-            number(row.mde),
+            format_score(row.mde),
             row.verdict if row.verdict != "unknown" else "",
         )
         before = row.name
 
 
-def number(value: float | None) -> str:
+def format_score(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
 
 
-def signed(value: float | None) -> str:
+def format_signed(value: float | None) -> str:
     return "–" if value is None else f"{value:+.4f}"
 
 
-def chance(p: float | None) -> str:
-    """A probability, as far as it means anything."""
+def format_p(p: float | None) -> str:
+    """A p-value with four digits."""
     return "" if p is None else "<0.0001" if p < 0.0001 else f"{p:.4f}"
 
 
-def attribution_lines(found: Comparison) -> list[str]:
-    """Where each run begins to differ from the first, and in what."""
-    said: list[str] = []
-    for each in found.attributions:
-        name = found.runs[each.run].label
-        if each.first is None:
-            said.append(f"{name}: made with the same data, prompts, sampling, model, filters and scorers")
+def attribution_lines(comparison: Comparison) -> list[str]:
+    """List where each run first differs from the first run, and in what."""
+    lines: list[str] = []
+    for attribution in comparison.attributions:
+        name = comparison.runs[attribution.run].label
+        if attribution.first is None:
+            lines.append(f"{name}: same data, prompts, sampling, model, filters and scorers")
             continue
-        said.append(f"{name}: differs first in: {each.first}")
-        for difference in each.differences:
+        lines.append(f"{name}: first difference: {attribution.first}")
+        for difference in attribution.differences:
             values = f": {difference.a or '–'} → {difference.b or '–'}" if difference.a or difference.b else ""
             tasks = f" ({some(list(difference.tasks))})" if difference.tasks else ""
-            said.append(f"  {difference.stage}: {difference.what}{values}{tasks}")
-    return said
+            lines.append(f"  {difference.stage}: {difference.what}{values}{tasks}")
+    return lines
 
 
 def flip_lines(flips: Sequence[Flip]) -> list[str]:
-    """Documents that changed, each with both answers."""
-    said = []
+    """List flipped documents, each with both answers."""
+    lines = []
     for flip in flips:
         mark = "worse " if flip.is_loss else "better"
-        said += [
+        lines += [
             f"{mark} {flip.task} · document {flip.doc_id} · {flip.metric} {flip.score_a:g} → {flip.score_b:g}",
             f"  a: {_one_line(flip.answer_a)}",
             f"  b: {_one_line(flip.answer_b)}",
             f"  target: {_one_line(flip.target)}",
         ]
-    return said
+    return lines
 
 
 def _one_line(text: str) -> str:
@@ -104,100 +133,307 @@ def _one_line(text: str) -> str:
     return plain if len(plain) <= 160 else plain[:159] + "…"
 
 
-def summary(found: Comparison) -> str:
-    """The whole in eight lines at most, for a chat message."""
-    names = " and ".join(run.label for run in found.runs[1:])
-    verdict = f"{SAYS[found.decision]}: " if found.decision is not None else ""
-    said = [f"{verdict}{names} against {found.runs[0].label}"]
-    said += _gate_lines(found.verdicts)
-    said += [_documents(found.rows), _tasks(found), _differs(found)]
-    if found.notes:
-        more = f" (and {len(found.notes) - 1} more notes)" if len(found.notes) > 1 else ""
-        said.append(f"note: {found.notes[0]}{more}")
-    return "\n".join([line for line in said if line][:LINES])
+def comparison_summary(comparison: Comparison) -> str:
+    """Summarize the comparison in at most eight lines, for a chat message."""
+    names = " and ".join(run.label for run in comparison.runs[1:])
+    verdict = f"{DECISIONS[comparison.decision]}: " if comparison.decision is not None else ""
+    lines = [f"{verdict}{names} against {comparison.runs[0].label}"]
+    lines += _gate_lines(comparison.verdicts)
+    lines += [_headline(comparison.rows), _task_counts(comparison), _attribution_summary(comparison)]
+    if comparison.notes:
+        more = f" (and {len(comparison.notes) - 1} more notes)" if len(comparison.notes) > 1 else ""
+        lines.append(f"note: {comparison.notes[0]}{more}")
+    return "\n".join([line for line in lines if line][:MAX_SUMMARY_LINES])
 
 
 def _gate_lines(verdicts: Sequence[GateVerdict]) -> list[str]:
-    """Those that fail first; of many only so many."""
+    """The gates, failing ones first; at most MAX_GATES of many."""
     order = ("fail", "inconclusive", "pass")
-    ranked = sorted(verdicts, key=lambda each: order.index(each.decision))
-    several = [gate_line(each) for each in ranked[: TOLD if len(ranked) > TOLD + 1 else TOLD + 1]]
-    left = Counter(each.decision for each in ranked[len(several) :])
-    return several + ([f"further gates: {', '.join(f'{n} {what}' for what, n in left.items())}"] if left else [])
+    ranked = sorted(verdicts, key=lambda verdict: order.index(verdict.decision))
+    lines = [gate_line(verdict) for verdict in ranked[: MAX_GATES if len(ranked) > MAX_GATES + 1 else MAX_GATES + 1]]
+    left = Counter(verdict.decision for verdict in ranked[len(lines) :])
+    return lines + ([f"further gates: {', '.join(f'{n} {what}' for what, n in left.items())}"] if left else [])
 
 
 def gate_line(verdict: GateVerdict) -> str:
-    """What a gate says, in a line.
+    """Format the verdict of a gate as one line.
 
-    >>> gate_line(Verdict("acc > -0.5pp", "t", "acc", "none", 1, "pass", 0.01, 0.002, -0.005, unit="pp"))
+    >>> gate_line(GateVerdict("acc > -0.5pp", "t", "acc", "none", 1, "pass", 0.01, 0.002, -0.005, unit="pp"))
     '✓ acc > -0.5pp: t +1.00pp, bound +0.20pp'
     """
 
-    def shown(value: float) -> str:
+    def format_difference(value: float) -> str:
         return f"{value * 100:+.2f}{verdict.unit}" if verdict.unit else f"{value:+.4f}"
 
-    told = [shown(verdict.difference)] if verdict.difference is not None else []
-    bound = [f"bound {shown(verdict.bound)}"] if verdict.bound is not None else []
-    text = ", ".join([*told, *bound, *([verdict.reason] if verdict.reason else [])])
-    return f"{MARKS[verdict.decision]} {verdict.gate}: {verdict.name} {text}"
+    difference = [format_difference(verdict.difference)] if verdict.difference is not None else []
+    bound = [f"bound {format_difference(verdict.bound)}"] if verdict.bound is not None else []
+    text = ", ".join([*difference, *bound, *([verdict.reason] if verdict.reason else [])])
+    return f"{DECISION_MARKS[verdict.decision]} {verdict.gate}: {verdict.name} {text}"
 
 
-def _documents(rows: Sequence[ComparedRow]) -> str:
-    """The headline: the first row, which is the group at the top or the first task."""
+def _headline(rows: Sequence[ComparedRow]) -> str:
+    """The headline: the first row, which is the top group or the first task."""
     if not rows:
         return ""
     row = rows[0]
-    ends = f" [{signed(row.interval[0])}, {signed(row.interval[1])}]" if row.interval is not None else ""
-    p = f", p {chance(row.p)}" if row.p is not None else ""
+    ends = f" [{format_signed(row.interval[0])}, {format_signed(row.interval[1])}]" if row.interval is not None else ""
+    p = f", p {format_p(row.p)}" if row.p is not None else ""
     counts = f"; {row.wins} documents better, {row.losses} worse, {row.ties} same" if row.wins is not None else ""
-    return f"{row.name} {row.metric}: {signed(row.difference)}{ends}{p}{counts}"
+    return f"{row.name} {row.metric}: {format_signed(row.difference)}{ends}{p}{counts}"
 
 
-def _tasks(found: Comparison) -> str:
-    """How many of the tasks' numbers differ, all of them looked at together."""
-    rows = [row for row in found.rows if row.kind == "task" and row.p_holm is not None]
+def _task_counts(comparison: Comparison) -> str:
+    """Count the task metrics that differ, corrected for their number."""
+    rows = [row for row in comparison.rows if row.kind == "task" and row.p_holm is not None]
     counts = Counter(row.verdict for row in rows)
     worse = sorted((r for r in rows if r.verdict == "worse"), key=lambda row: (row.p_holm, -abs(row.difference or 0)))
-    names = list(dict.fromkeys(f"{row.name} {row.metric} {signed(row.difference)}" for row in worse))
+    names = list(dict.fromkeys(f"{row.name} {row.metric} {format_signed(row.difference)}" for row in worse))
     differ = f", {counts['differs']} different" if counts["differs"] else ""
-    told = f"{counts['better']} better, {counts['worse']} worse{differ}, {counts['unclear']} not told apart"
-    return f"tasks' numbers (Holm): {told}" + (f"; worst: {some(names)}" if names else "")
+    summary = f"{counts['better']} better, {counts['worse']} worse{differ}, {counts['unclear']} not summary apart"
+    return f"task metrics (Holm): {summary}" + (f"; worst: {some(names)}" if names else "")
 
 
-def _differs(found: Comparison) -> str:
-    firsts = {each.first or "nothing" for each in found.attributions}
-    told = [f"{each.what}: {each.a} → {each.b}" for each in _first_differences(found.attributions) if each.a or each.b]
-    return f"differs first in: {', '.join(sorted(firsts))}" + (f" ({told[0]})" if told else "")
+def _attribution_summary(comparison: Comparison) -> str:
+    firsts = {difference.first or "nothing" for difference in comparison.attributions}
+    values = [
+        f"{difference.what}: {difference.a} → {difference.b}"
+        for difference in _first_differences(comparison.attributions)
+        if difference.a or difference.b
+    ]
+    return f"first difference: {', '.join(sorted(firsts))}" + (f" ({values[0]})" if values else "")
 
 
-def _first_differences(several: Sequence[Attribution]) -> list[Any]:
-    return [each for one in several for each in one.differences if each.stage == one.first]
+def _first_differences(attributions: Sequence[Attribution]) -> list[Any]:
+    return [
+        difference
+        for attribution in attributions
+        for difference in attribution.differences
+        if difference.stage == attribution.first
+    ]
 
 
-def as_mapping(found: Comparison) -> dict[str, Any]:
-    """The comparison as JSON has it."""
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
+    """The comparison as a JSON object."""
     return {
-        "decision": found.decision,
-        "level": found.level,
-        "power": found.power,
-        "runs": [{**asdict(run), "folder": str(run.folder)} for run in found.runs],
-        "rows": [asdict(row) for row in found.rows],
-        "attributions": [{**asdict(each), "first": each.first} for each in found.attributions],
-        "gates": [asdict(each) for each in found.verdicts],
-        "flips": [asdict(each) for each in found.flips],
-        "notes": list(found.notes),
+        "decision": comparison.decision,
+        "level": comparison.level,
+        "power": comparison.power,
+        "runs": [{**asdict(run), "folder": str(run.folder)} for run in comparison.runs],
+        "rows": [asdict(row) for row in comparison.rows],
+        "attributions": [{**asdict(each), "first": each.first} for each in comparison.attributions],
+        "gates": [asdict(each) for each in comparison.verdicts],
+        "flips": [asdict(each) for each in comparison.flips],
+        "notes": list(comparison.notes),
     }
 
 
-def as_csv(found: Comparison) -> str:
-    """The rows, one a line; an interval in two columns."""
-    names = [each.name for each in fields(ComparedRow) if each.name not in ("interval", "verdict")]
+def comparison_csv(comparison: Comparison) -> str:
+    """The rows as CSV; an interval has two columns."""
+    names = [cell.name for cell in fields(ComparedRow) if cell.name not in ("interval", "verdict")]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["run_a", "run_b", *names, "low", "high", "verdict"])
-    for row in found.rows:
+    for row in comparison.rows:
         ends = row.interval or ("", "")
         own = [getattr(row, name) for name in names]
-        several = [found.runs[0].label, found.runs[row.run].label, *own, *ends, row.verdict]
-        writer.writerow(["" if each is None else in_cell(each) if isinstance(each, str) else each for each in several])
+        cells = [comparison.runs[0].label, comparison.runs[row.run].label, *own, *ends, row.verdict]
+        writer.writerow(
+            ["" if cell is None else spreadsheet_text(cell) if isinstance(cell, str) else cell for cell in cells]
+        )
     return out.getvalue()
+
+
+def verification_text(of: Verification) -> str:
+    """The verification as text."""
+    parts = [
+        _heading(of),
+        _kinds(of),
+        _texts(of),
+        _likelihoods(of),
+        _choices(of),
+        _rows(of.rows),
+        _failures(of),
+        _verdict(of),
+    ]
+    return "\n\n".join("\n".join(part) for part in map(list, parts) if part)
+
+
+def _heading(of: Verification) -> Iterator[str]:
+    yield f"A: {of.of.labels[0]}"
+    yield f"B: {of.of.labels[1]}"
+    yield f"tolerance: {of.tolerance.per_token:g} per token, {of.tolerance.texts:.0%} of greedy texts"
+
+
+def _kinds(of: Verification) -> Iterator[str]:
+    rows = [
+        (KIND_NAMES[kind], str(asked), str(compared), str(left or ""))
+        for kind, asked, compared, left in counts_by_kind(of)
+    ]
+    yield markdown_table(("requests", "asked", "compared", "not comparable"), rows)
+    if of.answers.requests["sampled"]:
+        yield "sampled generations differ by chance: only their scores are compared"
+    for each in of.of.left_out:
+        yield f"not comparable: {each.task}: {each.reason}"
+
+
+def _texts(of: Verification) -> Iterator[str]:
+    divergences, compared = of.answers.divergences, of.answers.compared["generate"]
+    if not compared:
+        return
+    yield f"greedy generations: {compared - len(divergences)} of {compared} are equal"
+    if divergences:
+        by_token = all(each.tokens is not None for each in divergences)
+        yield f"the others diverge after this many {'tokens' if by_token else 'characters'}:"
+        yield from _bars(
+            [each.tokens if each.tokens is not None else each.characters for each in divergences], POSITIONS
+        )
+        for each in sorted(divergences, key=lambda each: each.characters)[:MAX_EXAMPLES]:
+            yield f"  {_location(each.where)}, after {each.characters} characters:"
+            yield f"    A {_excerpt(each, each.a)}"
+            yield f"    B {_excerpt(each, each.b)}"
+
+
+def _likelihoods(of: Verification) -> Iterator[str]:
+    likelihoods = of.answers.likelihoods
+    if not likelihoods:
+        return
+    for name, values in (
+        ("request", [each.difference for each in likelihoods]),
+        ("token", [each.per_token for each in likelihoods]),
+    ):
+        summary = ", ".join(f"{key} {value:.2g}" for key, value in spread(values).items())
+        yield f"log-likelihoods, difference per {name}: {summary}"
+        yield from _bars(values, EDGES)
+    if of.of.count_tokens is None:
+        yield "neither model counts tokens: each difference counts as one token"
+    if of.answers.greedy_changed:
+        yield f"{of.answers.greedy_changed} continuations are greedy for one of the two alone"
+    for each in sorted(likelihoods, key=lambda each: -each.per_token)[:MAX_EXAMPLES]:
+        if each.difference:
+            yield f"  {_location(each.where)}: A {each.a:.6f} B {each.b:.6f} ({each.tokens} tokens)"
+
+
+def _choices(of: Verification) -> Iterator[str]:
+    if of.answers.questions:
+        flips, count = of.answers.flips, of.answers.questions
+        yield f"choices: {len(flips)} of {count} questions ({len(flips) / count:.2%}) have a different likeliest choice"
+        for each in flips[:MAX_EXAMPLES]:
+            yield f"  {each.where.task} document {each.where.doc_id}: A choice {each.a} B choice {each.b}"
+
+
+def _rows(rows: Sequence[VerificationRow]) -> Iterator[str]:
+    if rows:
+        header = ("Task", "Metric", "Filter", "n", "A", "B", "Drift", "95 %", "")
+        yield markdown_table(header, [_row(each) for each in rows])
+
+
+def _row(row: VerificationRow) -> tuple[str, ...]:
+    drift = row.drift
+    ends = f"{drift.interval[0]:+.4f} … {drift.interval[1]:+.4f}" if drift.interval is not None else drift.reason
+    mark = "off" if row.is_off else ""
+    return (row.task, row.metric, row.filter, str(drift.n), *(_score_or_dash(each) for each in (drift.before, drift.after)),
+            "–" if math.isnan(drift.value) else f"{drift.value:+.4f}", ends, mark)  # fmt: skip
+
+
+def _failures(of: Verification) -> Iterator[str]:
+    for side in (0, 1):
+        reasons = Counter(each[side + 1] for each in of.answers.failures if each[side + 1])
+        if reasons:
+            yield f"{'AB'[side]} failed {reasons.total()} requests:"
+            yield from (f"  {count} × {reason}" for reason, count in reasons.most_common(MAX_EXAMPLES))
+    for name, reason in of.of.broken.items():
+        yield f"task {name!r} cannot be run: {reason}"
+    yield from of.of.remarks
+
+
+def _verdict(of: Verification) -> Iterator[str]:
+    is_part = of.of.left_out or of.answers.failures
+    yield f"verdict: {VERDICT_TEXTS[of.verdict]}" + (" (of what can be compared)" if is_part else "")
+    yield from (f"  {reason}" for reason in of.because)
+
+
+def _bars(values: Iterable[float], edges: Sequence[float]) -> Iterator[str]:
+    """A histogram as text, from its first to its last filled bar."""
+    counts = list(zip(histogram(values, edges), (0.0, *edges), strict=False))
+    filled = [number for number, ((_, count), _) in enumerate(counts) if count]
+    most = max((count for (_, count), _ in counts), default=0)
+    for (edge, count), below in counts[filled[0] : filled[-1] + 1] if filled else ():
+        name = "= 0" if edge == 0 else f"> {below:g}" if math.isinf(edge) else f"≤ {edge:g}"
+        yield f"  {name:>8} {'█' * math.ceil(BAR_WIDTH * count / most):{BAR_WIDTH}} {count}"
+
+
+def _location(where: Where) -> str:
+    return f"{where.task} document {where.doc_id} request {where.number}"
+
+
+def _excerpt(of: Divergence, text: str) -> str:
+    start = max(0, of.characters - CONTEXT)
+    end = of.characters + CONTEXT
+    return repr(("…" if start else "") + text[start:end] + ("…" if end < len(text) else ""))
+
+
+def _score_or_dash(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.4f}"
+
+
+def verification_json(of: Verification) -> dict[str, Any]:
+    """The verification as a JSON object."""
+    found = of.answers
+    by_request, by_token = (
+        [each.difference for each in found.likelihoods],
+        [each.per_token for each in found.likelihoods],
+    )
+    return {
+        "verdict": of.verdict,
+        "because": list(of.because),
+        "a": {"model": of.of.labels[0], "identity": of.of.identities[0]},
+        "b": {"model": of.of.labels[1], "identity": of.of.identities[1]},
+        "tolerance": {"per_token": of.tolerance.per_token, "texts": of.tolerance.texts},
+        "requests": {
+            kind: {"asked": asked, "compared": compared, "not_comparable": left}
+            for kind, asked, compared, left in counts_by_kind(of)
+        },
+        "not_comparable": [
+            {"task": each.task, "reason": each.reason, "requests": dict(each.requests)} for each in of.of.left_out
+        ],
+        "texts": {
+            "compared": found.compared["generate"],
+            "equal": found.compared["generate"] - len(found.divergences),
+            "divergences": [{**each._asdict(), "where": each.where._asdict()} for each in found.divergences],
+        },
+        "likelihoods": {
+            "compared": len(found.likelihoods),
+            "counted_tokens": of.of.count_tokens is not None,
+            "greedy_changed": found.greedy_changed,
+            "per_request": {**spread(by_request), "histogram": _histogram_json(by_request)},
+            "per_token": {**spread(by_token), "histogram": _histogram_json(by_token)},
+        },
+        "choices": {
+            "questions": found.questions,
+            "flips": [{**each._asdict(), "where": each.where._asdict()} for each in found.flips],
+        },
+        "scores": [_score_json(row) for row in of.rows],
+        "failures": [{**each._asdict(), "where": each.where._asdict()} for each in found.failures],
+        "broken": dict(of.of.broken),
+        "remarks": list(of.of.remarks),
+    }
+
+
+def _histogram_json(values: Sequence[float]) -> list[dict[str, Any]]:
+    return [{"up_to": edge, "count": count} for edge, count in histogram(values, EDGES)]
+
+
+def _score_json(row: VerificationRow) -> dict[str, Any]:
+    drift = row.drift
+    return {
+        "task": row.task,
+        "metric": row.metric,
+        "filter": row.filter,
+        "n": drift.n,
+        "a": drift.before,
+        "b": drift.after,
+        "drift": drift.value,
+        "interval": list(drift.interval) if drift.interval is not None else None,
+        "reason": drift.reason,
+        "off": row.is_off,
+    }

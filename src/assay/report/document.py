@@ -1,26 +1,38 @@
-"""What a report says of runs: their numbers, parts of their samples, those that went worst, and how the runs compare."""
+"""The content of a report: results of runs, slices, worst samples, and how the runs compare."""
 
 import heapq
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from assay.comparison.compare import answer, compare, target
 from assay.comparison.comparison import Comparison
 from assay.config.row_names import row_name, sample_scores
 from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.records import Estimate, ScoreKey
 from assay.report.plots import Interval
-from assay.report.reading import UNREADABLE, Line, RunReading
-from assay.report.slices import Values, sliced
+from assay.report.reading import UNREADABLE, ResultLine, RunSummary
 from assay.runs.folder import no_run
 from assay.runs.run import RUNNING, ResultRow, Run
 from assay.runs.samples.records import StoredSample
+from assay.statistics.aggregations import mean
+from assay.statistics.estimates import sample_deviation
+from assay.statistics.intervals import interval
+
+MAX_VALUES, MIN_SAMPLES = 12, 5
+"""Default slicing columns have at most so many values, with at least so many samples each."""
+MAX_COLUMN_VALUES = 1000
+"""A column with more values is not a slicing column."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """What a report tells beside the numbers: how many of the worst tasks and samples, and parts by which columns."""
+    """Options of a report: how many of the worst tasks and samples, and the columns to slice by."""
 
     tasks: int = 5
     samples: int = 2
@@ -31,7 +43,7 @@ class ReportOptions:
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """The number of a task for each value of a column of its documents."""
+    """The score of a task for each value of a document column."""
 
     task: str
     column: str
@@ -40,8 +52,8 @@ class Slices:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A sample that went badly: what was asked, answered, left of it and right; its scores, and what deserves a look."""
+class WorstSample:
+    """A sample with a low score: prompt, response, filtered answer, target, scores and audit."""
 
     task: str
     doc_id: int
@@ -58,78 +70,78 @@ class Shown:
 class RunPart:
     """One run of a report."""
 
-    reading: RunReading
+    reading: RunSummary
     slices: Sequence[Slices]
-    worst: Sequence[Shown]
+    worst: Sequence[WorstSample]
 
 
 @dataclass(frozen=True)
-class Document:
-    """A report: runs, and where there are several how each compares with the first, or why that cannot be said."""
+class RunsReport:
+    """A report of runs; with several, each compared with the first, or the reason why they cannot be compared."""
 
     runs: Sequence[RunPart]
     comparison: Comparison | None = None
     notes: Sequence[str] = ()
 
 
-def document(folders: Sequence[str | Path], options: ReportOptions | None = None) -> Document:
-    """What there is to say of these runs."""
+def build_report(folders: Sequence[str | Path], options: ReportOptions | None = None) -> RunsReport:
+    """Build the report of these runs."""
     options = options or ReportOptions()
-    readings = [_read(Path(folder)) for folder in folders]
-    parts = [_part(reading, options) for reading in readings]
+    readings = [_open_run(Path(folder)) for folder in folders]
+    parts = [_run_part(reading, options) for reading in readings]
     if len(readings) < 2:
-        return Document(parts)
+        return RunsReport(parts)
     try:
-        found = compare(
+        comparison = compare(
             [reading.path for reading in readings],
             allow_different_prompts=options.allow_different_prompts,
             flips=options.flips,
         )
     except AssayError as error:
-        return Document(parts, notes=[f"not compared: {problem}" for problem in error.problems])
-    return Document(parts, found)
+        return RunsReport(parts, notes=[f"not compared: {problem}" for problem in error.problems])
+    return RunsReport(parts, comparison)
 
 
-def _read(folder: Path) -> RunReading:
+def _open_run(folder: Path) -> RunSummary:
     if folder.is_file():
         raise ConfigError([no_run(folder)])
-    reading = RunReading(folder)
+    reading = RunSummary(folder)
     if reading.problem:  # a damaged file is told with the place in it
         Run.open(folder).results  # noqa: B018
     if reading.status in (UNREADABLE, RUNNING) or not reading.results:
-        what = "the run is still going on" if reading.status == RUNNING else "the folder holds no run that has ended"
+        what = "the run is still running" if reading.status == RUNNING else "the folder holds no finished run"
         fix = (
-            "wait for its end"
+            "wait until it is finished"
             if reading.status == RUNNING
-            else "name the folder that --output_path gave to `assay run`"
+            else "give the folder that was the --output_path of `assay run`"
         )
         raise ConfigError([Problem(Place(str(folder)), what, fix)])
     return reading
 
 
-def _part(reading: RunReading, options: ReportOptions) -> RunPart:
+def _run_part(reading: RunSummary, options: ReportOptions) -> RunPart:
     lines = {line.name: line for line in reading.lines if not line.is_group and line.main is not None}
     lowest = lowest_tasks(lines.values(), options.tasks)
     slices: list[Slices] = []
-    worst: list[Shown] = []
+    worst: list[WorstSample] = []
     for line in lines.values():
         if line.main is None:
             continue
         number = line.main
-        values = Values(number.key)
-        shown = _Lowest(line, number, options.samples if line in lowest else 0)
+        values = ColumnScores(number.key)
+        samples = _LowestSamples(line, number, options.samples if line in lowest else 0)
         for row in reading.samples(line.name):
             values.add(row)
-            shown.add(row)
-        worst += shown.found()
-        several = sliced(values, number.value, options.columns)
-        slices += [Slices(line.name, column, number.name, parts) for column, parts in several.items()]
+            samples.add(row)
+        worst += samples.found()
+        by_column = slices_of(values, number.value, options.columns)
+        slices += [Slices(line.name, column, number.name, parts) for column, parts in by_column.items()]
     order = {line.name: place for place, line in enumerate(lowest)}
     return RunPart(reading, slices, sorted(worst, key=lambda each: order[each.task]))
 
 
-def lowest_tasks(lines: Iterable[Line], count: int) -> list[Line]:
-    """The tasks with the lowest numbers, of those that lie between 0 and 1 and of which less is not better."""
+def lowest_tasks(lines: Iterable[ResultLine], count: int) -> list[ResultLine]:
+    """The tasks with the lowest scores, among metrics between 0 and 1 of which higher is better."""
     shares = [(line.main.value, line) for line in lines if line.main is not None and _is_share(line.main)]
     return [line for _, line in sorted(shares, key=lambda each: each[0] or 0.0)[:count]]
 
@@ -138,10 +150,10 @@ def _is_share(number: ResultRow) -> bool:
     return number.value is not None and 0 <= number.value <= 1 and number.higher_is_better is not False
 
 
-class _Lowest:
-    """The samples of a task with the lowest values; of equals first those that deserve a look."""
+class _LowestSamples:
+    """The samples of a task with the lowest scores; of equal ones, those with audit flags first."""
 
-    def __init__(self, line: Line, number: ResultRow, count: int) -> None:
+    def __init__(self, line: ResultLine, number: ResultRow, count: int) -> None:
         self._line, self._number, self._count = line, number, count
         self._held: list[tuple[float, int, int, StoredSample]] = []
 
@@ -153,27 +165,90 @@ class _Lowest:
             if len(self._held) > self._count:
                 heapq.heappop(self._held)
 
-    def found(self) -> list[Shown]:
+    def found(self) -> list[WorstSample]:
         ordered: Iterable[tuple[float, int, int, StoredSample]] = sorted(
             self._held, key=lambda each: each[:3], reverse=True
         )
-        return [_shown(self._line.name, row, self._number) for *_, row in ordered]
+        return [_worst_sample(self._line.name, row, self._number) for *_, row in ordered]
 
 
-def _shown(task: str, row: StoredSample, number: ResultRow) -> Shown:
-    texts = [str(each) for several in row.responses for each in several if isinstance(each, str)]
+def _worst_sample(task: str, row: StoredSample, number: ResultRow) -> WorstSample:
+    texts = [str(text) for texts_of_request in row.responses for text in texts_of_request if isinstance(text, str)]
     scores = {row_name(key): value for key, value in sample_scores(row.scores).items()}
     left = answer(row._asdict(), number.filter)
-    said = "\n".join(texts) if texts else left
+    response = "\n".join(texts) if texts else left
     kinds = list(row.audit)
-    return Shown(
+    return WorstSample(
         task,
         row.doc_id,
         row.prompt,
-        said,
+        response,
         left if texts else "",
         target(row._asdict()),
         scores,
         kinds,
         row.failed or "",
     )
+
+
+class ColumnScores:
+    """The scores of a task under one row name, by column and value of the documents."""
+
+    def __init__(self, key: ScoreKey) -> None:
+        self._name = row_name(key)
+        self.columns: dict[str, dict[str, list[float]]] = {}
+        self._dropped: set[str] = set()
+        self._total, self._count = 0.0, 0
+
+    @property
+    def mean(self) -> float:
+        return self._total / self._count if self._count else math.nan
+
+    def add(self, row: StoredSample) -> None:
+        value = row.scores.get(self._name)
+        if not isinstance(value, int | float):
+            return
+        self._total, self._count = self._total + value, self._count + 1
+        doc = orjson.loads(row.doc)
+        for column, cell in doc.items() if isinstance(doc, dict) else ():
+            if column not in self._dropped and isinstance(cell, str | bool | int) and len(str(cell)) <= 80:
+                parts = self.columns.setdefault(str(column), defaultdict(list))
+                parts[str(cell)].append(float(value))
+                if len(parts) > MAX_COLUMN_VALUES:
+                    self._dropped.add(column)
+                    del self.columns[column]
+
+
+def slices_of(
+    values: ColumnScores, number: float | None, columns: Sequence[str] = ()
+) -> Mapping[str, Sequence[Interval]]:
+    """By column its slices, the lowest first. A result that is not the mean over documents has none."""
+    if number is None or not math.isclose(values.mean, number, rel_tol=1e-9, abs_tol=1e-12):
+        return {}
+    chosen = {
+        column: parts
+        for column, parts in values.columns.items()
+        if column in columns or (not columns and _is_slicing_column(parts))
+    }
+    return {
+        column: sorted((_slice(name, own) for name, own in parts.items()), key=lambda each: each.value)
+        for column, parts in chosen.items()
+    }
+
+
+def _is_slicing_column(parts: Mapping[str, Sequence[float]]) -> bool:
+    """Whether a column divides the samples into a few slices of some size."""
+    return 2 <= len(parts) <= MAX_VALUES and all(len(own) >= MIN_SAMPLES for own in parts.values())
+
+
+def _slice(name: str, own: Sequence[float]) -> Interval:
+    deviation = sample_deviation(own) if len(own) > 1 else None
+    return slice_interval(name, mean(own), deviation, len(own), is_rate=set(own) <= {0, 1})
+
+
+def slice_interval(name: str, value: float, deviation: float | None, count: int, *, is_rate: bool) -> Interval:
+    """A slice of the samples: their mean, with the interval of a task made of these samples alone."""
+    error = deviation / math.sqrt(count) if deviation is not None and count > 1 else None
+    ends = interval(Estimate(value, error, count, is_rate=is_rate))
+    low, high = ends if ends is not None else (None, None)
+    return Interval(name, value, low, high, f"n {count:,}")

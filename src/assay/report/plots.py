@@ -1,11 +1,13 @@
-"""Plots as SVG, the same in a report and in the viewer, each with a text form for a terminal.
+"""Plots and graph drawings as SVG, for reports and the viewer, with text forms for a terminal.
 
-Nothing in them is styled in place: colours come from STYLE, so a page may forbid styles of unknown origin.
+Nothing in them is styled inline: colors come from STYLE, so that a page may forbid inline styles.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from assay.comparison.comparison import ComparedRow, Comparison
 
 STYLE = """\
 svg.plot { display: block; max-width: 100%; height: auto; font: 12px system-ui, sans-serif; }
@@ -23,11 +25,15 @@ svg.plot .node.failing { stroke: var(--bad); stroke-width: 2; }
 svg.plot .way { stroke: var(--faint); stroke-width: 1.25; fill: none; }
 svg.plot .tip { fill: var(--faint); }
 """
-"""Rules for a page that has plots; the colours are its own variables."""
+"""CSS of pages with plots; the colors are variables of the page."""
+GraphConfig = Mapping[str, Any]
+START, END = "START", "END"
+NODE_WIDTH, NODE_HEIGHT, COLUMN_GAP, ROW_GAP = 190, 44, 34, 46
+"""Size of a node, and the space between nodes."""
 
 
 class Interval(NamedTuple):
-    """A value with its interval, under a name; `note` is said beside it."""
+    """A value with its interval, under a name; `note` is shown beside it."""
 
     name: str
     value: float
@@ -37,34 +43,36 @@ class Interval(NamedTuple):
 
 
 class Bin(NamedTuple):
-    """How many values lie between two ends."""
+    """The number of values between two bounds."""
 
     low: float
     high: float
     size: int
 
 
-class Calibrated(NamedTuple):
-    """Of so many answers that were given about this confidence, the share that was right."""
+class CalibrationPoint(NamedTuple):
+    """The accuracy of `size` answers of about this confidence."""
 
     confidence: float
     accuracy: float
     size: int
 
 
-def interval_bar(shown: Interval, *, start: float = 0.0, end: float = 1.0, width: int = 140) -> str:
-    """A line for one number: where it lies between two ends, and how sure that is."""
+def interval_bar(interval: Interval, *, start: float = 0.0, end: float = 1.0, width: int = 140) -> str:
+    """A bar for one number: its place between two bounds, with its interval."""
     at = _scale(start, end, 3, width - 3)
-    low, high = (shown.low, shown.high) if shown.low is not None and shown.high is not None else (None, None)
+    low, high = (
+        (interval.low, interval.high) if interval.low is not None and interval.high is not None else (None, None)
+    )
     parts = [f'<rect class="track" x="0" y="7" width="{width}" height="2"/>']
     if low is not None and high is not None:
         parts.append(_rect("spread", at(low), 4, max(at(high) - at(low), 1.0), 8))
-    parts.append(_rect("mark", at(shown.value) - 1.5, 2, 3, 12))
-    return _svg(width, 16, f"{shown.name} {said(shown)}".strip(), parts, "plot inline")
+    parts.append(_rect("mark", at(interval.value) - 1.5, 2, 3, 12))
+    return _svg(width, 16, f"{interval.name} {interval_text(interval)}".strip(), parts, "plot inline")
 
 
 def histogram(bins: Sequence[Bin], *, width: int = 360, height: int = 120, label: str = "scores") -> str:
-    """How values are distributed: a bar for every bin, with its count when pointed at."""
+    """The distribution of values: a bar per bin, with its count as a tooltip."""
     if not bins:
         return ""
     most = max(each.size for each in bins) or 1
@@ -72,19 +80,19 @@ def histogram(bins: Sequence[Bin], *, width: int = 360, height: int = 120, label
     parts = []
     for number, each in enumerate(bins):
         tall = each.size / most * (floor - 14)
-        told = f"{_plain(each.low)} … {_plain(each.high)}: {each.size:,}"
+        label_text = f"{_four_digits(each.low)} … {_four_digits(each.high)}: {each.size:,}"
         bar = _rect("mark", number * step + 1, floor - tall, max(step - 2, 1.0), tall)
-        parts.append(f"<g><title>{escape(told)}</title>{bar}</g>")
+        parts.append(f"<g><title>{escape(label_text)}</title>{bar}</g>")
         if each.size and len(bins) <= 12:
             parts.append(_text(number * step + step / 2, floor - tall - 3, f"{each.size:,}", "middle", "faint"))
     parts.append(f'<path class="rule" d="M0 {floor}H{width}"/>')
-    parts.append(_text(0, height - 4, _plain(bins[0].low), "start"))
-    parts.append(_text(width, height - 4, _plain(bins[-1].high), "end"))
+    parts.append(_text(0, height - 4, _four_digits(bins[0].low), "start"))
+    parts.append(_text(width, height - 4, _four_digits(bins[-1].high), "end"))
     return _svg(width, height, f"{label}: {histogram_text(bins)}", parts)
 
 
-def calibration(points: Sequence[Calibrated], *, size: int = 220) -> str:
-    """Confidence against the share that was right: on the diagonal a model knows what it knows."""
+def calibration(points: Sequence[CalibrationPoint], *, size: int = 220) -> str:
+    """Confidence against accuracy; a calibrated model is on the diagonal."""
     left, floor = 34, size - 24
     across, up = _scale(0, 1, left, size - 6), _scale(0, 1, floor, 6)
     most = max((each.size for each in points), default=1)
@@ -94,9 +102,9 @@ def calibration(points: Sequence[Calibrated], *, size: int = 220) -> str:
     ]
     for each in points:
         radius = 2 + 5 * (each.size / most) ** 0.5
-        told = f"confidence {each.confidence:.2f}: {each.accuracy:.2f} right of {each.size:,}"
+        label_text = f"confidence {each.confidence:.2f}: {each.accuracy:.2f} right of {each.size:,}"
         dot = f'<circle class="mark" cx="{across(each.confidence):.1f}" cy="{up(each.accuracy):.1f}" r="{radius:.1f}"/>'
-        parts.append(f"<g><title>{told}</title>{dot}</g>")
+        parts.append(f"<g><title>{label_text}</title>{dot}</g>")
     parts += [_text(left, size - 8, "0"), _text(size - 6, size - 8, "1 confidence", "end")]
     parts += [_text(left - 4, floor, "0", "end"), _text(left - 4, 16, "1", "end")]
     parts.append(_text(left + 6, 16, "right", "start", "faint"))
@@ -104,12 +112,12 @@ def calibration(points: Sequence[Calibrated], *, size: int = 220) -> str:
 
 
 def slices(rows: Sequence[Interval], *, start: float = 0.0, end: float = 1.0, width: int = 560) -> str:
-    """A line for each part of the samples: its name, its value with its interval, and what is to be said of it."""
+    """One line per slice: its name, its value with interval, and its note."""
     return _rows(rows, start, end, width, middle=None)
 
 
 def forest(rows: Sequence[Interval], *, width: int = 560) -> str:
-    """Differences with their intervals around nothing: those that do not touch it stand out."""
+    """Differences with their intervals around zero; those that exclude it are colored."""
     reach = max((abs(end) for row in rows for end in (row.value, row.low, row.high) if end is not None), default=1.0)
     return _rows(rows, -(reach or 1.0), reach or 1.0, width, middle=0.0)
 
@@ -126,21 +134,23 @@ def _rows(rows: Sequence[Interval], start: float, end: float, width: int, middle
         kind = "mark"
         if middle is not None and (low > middle or high < middle):
             kind = "better" if low > middle else "worse"
-        told = f"{row.name}: {said(row)} {row.note}".strip()
-        value = f"{row.value:+.4f}" if middle is not None else _digits(row.value)
-        drawn = [
+        label_text = f"{row.name}: {interval_text(row)} {row.note}".strip()
+        value = f"{row.value:+.4f}" if middle is not None else _table_number(row.value)
+        shapes = [
             _text(names, top + 14, _short(row.name, names // 7), "end"),
             _rect("track", at(start), top + 9, at(end) - at(start), 2) if middle is None else "",
             _rect("spread", at(low), top + 6, max(at(high) - at(low), 1.0), 8),
             _rect(kind, at(row.value) - 1.5, top + 3, 3, 14),
             _text(width - notes + 8, top + 14, _short(f"{value}  {row.note}".rstrip(), 22), "start"),
         ]
-        parts.append(f"<g><title>{escape(told)}</title>{''.join(drawn)}</g>")
-    return _svg(width, max(len(rows) * 20, 20), "; ".join(f"{row.name} {said(row)}" for row in rows[:20]), parts)
+        parts.append(f"<g><title>{escape(label_text)}</title>{''.join(shapes)}</g>")
+    return _svg(
+        width, max(len(rows) * 20, 20), "; ".join(f"{row.name} {interval_text(row)}" for row in rows[:20]), parts
+    )
 
 
-def bar_text(shown: Interval, *, start: float = 0.0, end: float = 1.0, width: int = 24) -> str:
-    """The line of a number for a terminal.
+def bar_text(interval: Interval, *, start: float = 0.0, end: float = 1.0, width: int = 24) -> str:
+    """The bar of a number for a terminal.
 
     >>> bar_text(Interval("acc", 0.5, 0.25, 0.75), width=9)
     '··──●──··'
@@ -151,15 +161,15 @@ def bar_text(shown: Interval, *, start: float = 0.0, end: float = 1.0, width: in
         return min(max(round(at(value)), 0), width - 1)
 
     cells = ["·"] * width
-    if shown.low is not None and shown.high is not None:
-        for cell in range(place(shown.low), place(shown.high) + 1):
+    if interval.low is not None and interval.high is not None:
+        for cell in range(place(interval.low), place(interval.high) + 1):
             cells[cell] = "─"
-    cells[place(shown.value)] = "●"
+    cells[place(interval.value)] = "●"
     return "".join(cells)
 
 
 def histogram_text(bins: Sequence[Bin]) -> str:
-    """Bars of eight heights, one for every bin.
+    """Bars of eight heights, one per bin.
 
     >>> histogram_text([Bin(0, 0.5, 1), Bin(0.5, 1, 8)])
     '▁█'
@@ -168,13 +178,13 @@ def histogram_text(bins: Sequence[Bin]) -> str:
     return "".join(" ▁▂▃▄▅▆▇█"[-(-each.size * 8 // most) if most else 0] for each in bins)
 
 
-def calibration_text(points: Iterable[Calibrated]) -> str:
-    """Confidence and share that was right, of every bin."""
+def calibration_text(points: Iterable[CalibrationPoint]) -> str:
+    """Confidence and accuracy of every bin."""
     return ", ".join(f"{each.confidence:.2f}→{each.accuracy:.2f} ({each.size})" for each in points)
 
 
 def forest_text(rows: Sequence[Interval], *, width: int = 41) -> str:
-    """Differences for a terminal, a line each, nothing in the middle.
+    """Differences for a terminal, one line each, with zero in the middle.
 
     >>> print(forest_text([Interval("sums", 0.5, 0.25, 0.75)], width=9))
     sums  ····│──●─  0.5
@@ -186,22 +196,26 @@ def forest_text(rows: Sequence[Interval], *, width: int = 41) -> str:
         cells = list(bar_text(row, start=-(reach or 1.0), end=reach or 1.0, width=width))
         if cells[width // 2] == "·":
             cells[width // 2] = "│"
-        lines.append(f"{row.name.ljust(wide)}  {''.join(cells)}  {_plain(row.value)}  {row.note}".rstrip())
+        lines.append(f"{row.name.ljust(wide)}  {''.join(cells)}  {_four_digits(row.value)}  {row.note}".rstrip())
     return "\n".join(lines)
 
 
-def said(shown: Interval) -> str:
-    """A number with its interval in words.
+def interval_text(interval: Interval) -> str:
+    """A number with its interval as text.
 
-    >>> said(Interval("acc", 0.5, 0.25, 0.75))
+    >>> interval_text(Interval("acc", 0.5, 0.25, 0.75))
     '0.5 (0.25 … 0.75)'
     """
-    ends = f" ({_plain(shown.low)} … {_plain(shown.high)})" if shown.low is not None and shown.high is not None else ""
-    return f"{_plain(shown.value)}{ends}"
+    ends = (
+        f" ({_four_digits(interval.low)} … {_four_digits(interval.high)})"
+        if interval.low is not None and interval.high is not None
+        else ""
+    )
+    return f"{_four_digits(interval.value)}{ends}"
 
 
 class _scale:  # noqa: N801  # used as a function
-    """Where a value lies between two places; what is beyond them stands at the edge."""
+    """Maps a value to a coordinate; values beyond the bounds are drawn at the edge."""
 
     def __init__(self, start: float, end: float, first: float, last: float) -> None:
         self.start, self.end, self.first, self.last = start, end, first, last
@@ -226,15 +240,174 @@ def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") 
     return f'<text{named} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def _plain(value: float) -> str:
-    """A number as short as it can be said with four digits."""
+def _four_digits(value: float) -> str:
+    """A number with four significant digits."""
     return f"{value:.4g}"
 
 
-def _digits(value: float) -> str:
-    """A number with the digits that tables have."""
+def _table_number(value: float) -> str:
+    """A number with the digits of the tables."""
     return f"{value:.4f}" if abs(value) < 1000 else f"{value:,.1f}"
 
 
 def _short(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+class DrawnNode(NamedTuple):
+    """A node of the drawing: its type, visits and failures."""
+
+    name: str
+    about: str = ""
+    note: str = ""
+    failed: int = 0
+
+
+class DrawnEdge(NamedTuple):
+    """An edge from one node to another; `label` is the condition's value."""
+
+    source: str
+    target: str
+    label: str = ""
+
+
+def graph_nodes_and_edges(graph: GraphConfig) -> tuple[list[DrawnNode], list[DrawnEdge]]:
+    """Nodes and edges of a graph, from its file or the results of a run."""
+    written = graph.get("nodes")
+    nodes = [
+        DrawnNode(str(name), _kind(about)) for name, about in (written if isinstance(written, Mapping) else {}).items()
+    ]
+    edges: list[DrawnEdge] = []
+    for edge in graph.get("edges") or ():
+        source = _node_name(edge.get("from"))
+        edges += [DrawnEdge(source, _node_name(each)) for each in _as_list(edge.get("to"))]
+        edges += [
+            DrawnEdge(source, _node_name(target), str(label)) for label, target in (edge.get("path_map") or {}).items()
+        ]
+    return [DrawnNode(START), *nodes, DrawnNode(END)], edges
+
+
+def draw_graph(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge]) -> str:
+    """The graph as SVG. Edges that lead back run beside the nodes."""
+    layers = layers_of([node.name for node in nodes], edges)
+    widest = max(len(layer) for layer in layers)
+    width = widest * (NODE_WIDTH + COLUMN_GAP) + 4 * COLUMN_GAP
+    height = len(layers) * (NODE_HEIGHT + ROW_GAP) - ROW_GAP + 8
+    places = {
+        name: (
+            (width - len(layer) * (NODE_WIDTH + COLUMN_GAP) + COLUMN_GAP) / 2 + at * (NODE_WIDTH + COLUMN_GAP),
+            4 + row * (NODE_HEIGHT + ROW_GAP),
+        )
+        for row, layer in enumerate(layers)
+        for at, name in enumerate(layer)
+    }
+    shapes = [_edge(edge, places) for edge in edges if edge.source in places and edge.target in places]
+    shapes += [_node(node, *places[node.name]) for node in nodes if node.name in places]
+    arrow = (
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path class="tip" d="M0 0L8 4L0 8Z"/></marker></defs>'
+    )
+    label = "; ".join(f"{edge.source} → {edge.target}" for edge in edges)
+    opened = f'<svg class="plot graph" role="img" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    return f'{opened} aria-label="{escape(label)}">{arrow}{"".join(shapes)}</svg>'
+
+
+def layers_of(names: Sequence[str], edges: Sequence[DrawnEdge]) -> list[list[str]]:
+    """Nodes by their longest distance from START, ignoring edges that lead back; END last."""
+    onward: dict[str, list[str]] = {name: [] for name in names}
+    for edge in edges:
+        if edge.source in onward and edge.target in onward and edge.target not in onward[edge.source]:
+            onward[edge.source].append(edge.target)
+    depth = {START: 0} if START in onward else {}
+    order = {name: number for number, name in enumerate(_forward_order(onward))}
+    for name in order:
+        for target in onward[name]:
+            if order[target] > order[name]:
+                depth[target] = max(depth.get(target, 0), depth.get(name, 0) + 1)
+    last = max((level for name, level in depth.items() if name != END), default=0)
+    depth |= {name: last for name in names if name not in depth}
+    depth |= {END: last + 1} if END in onward else {}
+    layers: list[list[str]] = [[] for _ in range(last + 2)]
+    for name in names:
+        layers[depth[name]].append(name)
+    return [layer for layer in layers if layer]
+
+
+def _forward_order(onward: Mapping[str, Sequence[str]]) -> list[str]:
+    """Nodes in topological order, ignoring edges that lead back."""
+    order: list[str] = []
+    stack = [(START, 0)] if START in onward else []
+    seen = {START}
+    while stack:
+        name, at = stack.pop()
+        targets = onward[name]
+        if at < len(targets):
+            stack.append((name, at + 1))
+            if targets[at] not in seen:
+                seen.add(targets[at])
+                stack.append((targets[at], 0))
+        else:
+            order.append(name)
+    return order[::-1]
+
+
+def _node(node: DrawnNode, x: float, y: float) -> str:
+    failing = " failing" if node.failed else ""
+    round_ends = 20 if node.name in (START, END) else 5
+    lines = [f'<text x="{x + NODE_WIDTH / 2}" y="{y + (18 if node.about or node.note else 27)}" text-anchor="middle">'
+             f"{escape(node.name[:26])}</text>"]  # fmt: skip
+    subtitle = " · ".join(part for part in (node.about, node.note) if part)
+    if subtitle:
+        lines.append(
+            f'<text class="faint" x="{x + NODE_WIDTH / 2}" y="{y + 35}" text-anchor="middle">{escape(subtitle[:32])}</text>'
+        )
+    box = f'<rect class="node{failing}" x="{x}" y="{y}" rx="{round_ends}" width="{NODE_WIDTH}" height="{NODE_HEIGHT}"/>'
+    return f"<g><title>{escape(f'{node.name} {subtitle}'.strip())}</title>{box}{''.join(lines)}</g>"
+
+
+def _edge(edge: DrawnEdge, places: Mapping[str, tuple[float, float]]) -> str:
+    (x, y), (to_x, to_y) = places[edge.source], places[edge.target]
+    if to_y > y:
+        begin, finish = (x + NODE_WIDTH / 2, y + NODE_HEIGHT), (to_x + NODE_WIDTH / 2, to_y - 2)
+        bend = (to_y - y - NODE_HEIGHT) / 2
+        path = f"M{begin[0]} {begin[1]}C{begin[0]} {begin[1] + bend} {finish[0]} {finish[1] - bend} {finish[0]} {finish[1]}"
+        at = (begin[0] + (finish[0] - begin[0]) * 0.3 + 6, begin[1] + 16)
+    else:
+        begin, finish = (x + NODE_WIDTH, y + NODE_HEIGHT / 2 + 6), (to_x + NODE_WIDTH + 2, to_y + NODE_HEIGHT / 2 - 6)
+        side = max(begin[0], finish[0]) + COLUMN_GAP
+        path = f"M{begin[0]} {begin[1]}C{side} {begin[1]} {side} {finish[1]} {finish[0]} {finish[1]}"
+        at = (max(begin[0], finish[0]) + COLUMN_GAP * 0.75 + 4, (begin[1] + finish[1]) / 2)
+    label = f'<text class="faint" x="{at[0]}" y="{at[1]}">{escape(edge.label[:24])}</text>' if edge.label else ""
+    return f'<path class="way" marker-end="url(#tip)" d="{path}"/>{label}'
+
+
+def _kind(about: Any) -> str:
+    return str(about.get("node_type", "")) if isinstance(about, Mapping) else ""
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list) else [] if value is None else [value]
+
+
+def _node_name(name: Any) -> str:
+    return {"__start__": START, "__end__": END}.get(str(name), str(name))
+
+
+def difference_intervals(comparison: Comparison, run: int) -> list[Interval]:
+    """The differences of a run to the first, of rates of which higher is better, with their intervals."""
+    return [_difference(row) for row in comparison.rows if row.run == run and _is_rate_difference(row)]
+
+
+def _is_rate_difference(row: ComparedRow) -> bool:
+    shares = all(value is not None and 0 <= value <= 1 for value in (row.a, row.b))
+    return shares and row.interval is not None and row.higher_is_better is not False
+
+
+def _difference(row: ComparedRow) -> Interval:
+    low, high = row.interval or (None, None)
+    name = f"{row.alias} {row.metric}" + (f" {row.filter}" if row.filter != "none" else "")
+    return Interval(name, row.difference or 0.0, low, high, _p_value(row.p))
+
+
+def _p_value(value: float | None) -> str:
+    return "" if value is None else "p < 0.001" if value < 0.001 else f"p {value:.3f}"

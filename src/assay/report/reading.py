@@ -1,6 +1,6 @@
-"""What a page or a report tells of a run: its head, its tree of numbers as rows, audit counts, what it took and comes from.
+"""A run as pages and reports show it: headline, tree of results, audit counts, usage and provenance.
 
-Everything is read from the folder of the run; of a run that is still going on, as much as is there.
+Everything is read from the run folder; of a run in progress, as much as is written.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,16 +15,16 @@ from assay.runs.folder import LINK_OUTSIDE, RunError
 from assay.runs.redaction import redacted
 from assay.runs.results import coverage, failure_lines, result_paths
 from assay.runs.run import RUNNING, ResultRow, Run, mapping, number
-from assay.runs.samples.reader import StoredSample
+from assay.runs.samples.records import StoredSample
 from assay.tasks.audit import KINDS
 
 UNREADABLE = "unreadable"
-NOTHING = "there is neither manifest nor results"
+NO_RUN = "there is neither manifest nor results"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A task or group where it stands in the tree; `path` is the way to it, itself last."""
+class ResultLine:
+    """A task or group at its place in the tree; `path` leads to it, itself last."""
 
     path: tuple[str, ...]
     alias: str
@@ -36,10 +36,10 @@ class Line:
     failed: int = 0
     incomplete: bool = False
     coverage: str = ""
-    """Of a group of which not all was scored: how much was."""
+    """For an incomplete group: how much of it was scored."""
     audit: Mapping[str, int] | None = None
     done: int | None = None
-    """Of a run that is going on: how many documents have their answer."""
+    """For a run in progress: the number of answered documents."""
 
     @property
     def name(self) -> str:
@@ -51,26 +51,26 @@ class Line:
 
     @property
     def failures(self) -> str:
-        """How many documents failed, with `*` where the row is incomplete; nothing of a group that is complete."""
+        """The number of failed documents, with `*` where the row is incomplete; empty for a complete group."""
         return "" if self.is_group and not self.incomplete else f"{self.failed:,}{'*' if self.incomplete else ''}"
 
     def failures_in(self, number: ResultRow) -> str:
-        """The same of one row."""
+        """The same for one row."""
         return replace(self, failed=number.failed, incomplete=number.is_incomplete).failures
 
     def count(self, number: ResultRow) -> str:
-        """How many documents a number is of; of an incomplete group also in how many tasks."""
+        """The number of documents of a result; for an incomplete group also the number of tasks."""
         return f"{number.n:,} in {self.coverage}" if self.coverage else f"{number.n:,}"
 
     @property
     def main(self) -> ResultRow | None:
-        """The number that stands for it: the first that has a value and of which more is better, else the first."""
+        """The main result: the first higher-is-better metric with a value, else the first with a value."""
         known = [each for each in self.numbers if each.value is not None]
         return next((each for each in known if each.higher_is_better), known[0] if known else None)
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RunHeadline:
     """A run in one line of a list."""
 
     name: str
@@ -93,7 +93,7 @@ class Head:
 
     @property
     def headline_n(self) -> int:
-        """How many samples the headline is of; without one, how many there are."""
+        """The number of samples of the headline; without one, of the run."""
         return self.headline.n if self.headline is not None else self.n
 
     @property
@@ -101,12 +101,12 @@ class Head:
         return self.status == RUNNING
 
 
-class RunReading:
-    """A run as pages and reports show it; `results` are empty while it is going on, and where there is a `problem` with it."""
+class RunSummary:
+    """A run for pages and reports; `results` are empty while it is running, and where it has a `problem`."""
 
     def __init__(self, path: Path, name: str = "", *, follow_links: bool = True, problem: str = "") -> None:
         self.path, self.name = path, name or path.resolve().name
-        self.run, self.problem = _opened(path, follow_links) if not problem else (Run(path, {}, {}), problem)
+        self.run, self.problem = _open(path, follow_links) if not problem else (Run(path, {}, {}), problem)
         self.status = UNREADABLE if self.problem else self.run.status
         self.manifest = self.run.manifest
         self.results: Mapping[str, Any] = {} if self.status == RUNNING else self.run.results
@@ -115,7 +115,7 @@ class RunReading:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """How many documents each task is asked about, as the manifest has it."""
+        """The number of documents of each task, from the manifest."""
         known = mapping(self.manifest.get("tasks"))
         return {task: int(mapping(about).get("size") or 0) for task, about in known.items()}
 
@@ -125,23 +125,23 @@ class RunReading:
         return self.run.tasks
 
     @cached_property
-    def lines(self) -> list[Line]:
-        """Groups with their members below them, then what is in no group."""
+    def lines(self) -> list[ResultLine]:
+        """Groups with their members below them, then ungrouped tasks."""
         if not self.results:
             return [
-                Line((task,), task, False, (), None, "", size, done=self.done.get(task, 0))
+                ResultLine((task,), task, False, (), None, "", size, done=self.done.get(task, 0))
                 for task, size in self.sizes.items()
             ]
         return [self._line(path) for path in result_paths(self.results)]
 
-    def line(self, name: str) -> Line | None:
-        """Where a task or group first stands."""
+    def line(self, name: str) -> ResultLine | None:
+        """The first line of a task or group."""
         return next((each for each in self.lines if each.name == name), None)
 
-    def _line(self, path: tuple[str, ...]) -> Line:
+    def _line(self, path: tuple[str, ...]) -> ResultLine:
         name, results, own = path[-1], self.results, self.run.summary(path[-1])
         shots = mapping(results.get("n-shot")).get(name)
-        return Line(
+        return ResultLine(
             path,
             self.run.alias(name).lstrip(" -"),
             name in self.run.members,
@@ -152,28 +152,28 @@ class RunReading:
             int(own.get("failed") or 0),
             bool(own.get("incomplete")),
             coverage(mapping(mapping(self.account.get("groups")).get(name))),
-            {kind: mapping(told).get("count", 0) for kind, told in mapping(own.get("audit")).items()},
+            {kind: mapping(counts).get("count", 0) for kind, counts in mapping(own.get("audit")).items()},
         )
 
     @cached_property
     def audit(self) -> dict[str, int]:
-        """How many samples of all tasks deserve a look, by kind."""
-        told = [mapping(mapping(each).get("audit")) for each in mapping(self.account.get("tasks")).values()]
-        return {kind: sum(mapping(each.get(kind)).get("count", 0) for each in told) for kind in KINDS}
+        """The number of samples with each audit flag, over all tasks."""
+        audits = [mapping(mapping(counts).get("audit")) for counts in mapping(self.account.get("tasks")).values()]
+        return {kind: sum(mapping(counts.get(kind)).get("count", 0) for counts in audits) for kind in KINDS}
 
     @cached_property
-    def troubles(self) -> list[str]:
-        """What went wrong, a line each."""
+    def remarks(self) -> list[str]:
+        """The problems of the run, one line each."""
         return failure_lines(self.account) if self.account.get("tasks") is not None else []
 
     @cached_property
-    def head(self) -> Head:
+    def head(self) -> RunHeadline:
         headline, of = self._headline()
         manifest, results = self.manifest, self.results
         spent = number(self.run.usage.get("cost")) if results else None
         took = results.get("total_evaluation_time_seconds")
         begun = number(manifest.get("created")) or number(results.get("date"))
-        return Head(
+        return RunHeadline(
             self.name,
             self.path,
             self.model,
@@ -194,13 +194,13 @@ class RunReading:
 
     @cached_property
     def settings(self) -> dict[str, str]:
-        """What was asked for beside model and tasks, that tells one run of a model from another; without secrets."""
-        given = {**mapping(self.results.get("config")), **mapping(self.manifest.get("options"))}
-        told = redacted({key: given[key] for key in SETTINGS if given.get(key) not in (None, False, "", [], {})})
-        return {key: text if len(text := str(value)) <= 60 else f"{text[:60]}…" for key, value in told.items()}
+        """The settings, besides model and tasks, that distinguish runs of a model; redacted."""
+        options = {**mapping(self.results.get("config")), **mapping(self.manifest.get("options"))}
+        visible = redacted({key: options[key] for key in SETTINGS if options.get(key) not in (None, False, "", [], {})})
+        return {key: text if len(text := str(value)) <= 60 else f"{text[:60]}…" for key, value in visible.items()}
 
     def _headline(self) -> tuple[ResultRow | None, str]:
-        """The number of the first line that has one."""
+        """The main result of the first line that has one."""
         for line in self.lines:
             if line.main is not None:
                 return line.main, line.alias
@@ -208,62 +208,64 @@ class RunReading:
 
     @cached_property
     def model(self) -> str:
-        """The model under test, with what tells it from others of its kind."""
+        """The model under test, with the argument that identifies it."""
         config = mapping(self.results.get("config"))
         noted = mapping(self.manifest.get("model"))
         name = str(config.get("model") or noted.get("name") or "?")
         args = mapping(redacted(config.get("model_args") or noted.get("args") or {}))
-        told = [args[key] for key in ("pretrained", "model", "path") if args.get(key)]
-        return f"{name} {told[0]}" if told else name
+        identifying = [args[key] for key in ("pretrained", "model", "path") if args.get(key)]
+        return f"{name} {identifying[0]}" if identifying else name
 
     @cached_property
     def provenance(self) -> dict[str, Any]:
-        """What the run comes from, without secrets: command, spec, environment, identity of models, times."""
-        wanted = ("command", "model", "roles", "spec", "options", "environment", "helper_files", "requests", "reason")
-        noted = {key: self.manifest[key] for key in wanted if key in self.manifest}
-        return dict(redacted(noted))
+        """The provenance, redacted: command, spec, environment, model fingerprints, times."""
+        keys = ("command", "model", "roles", "spec", "options", "environment", "helper_files", "requests", "reason")
+        entries = {key: self.manifest[key] for key in keys if key in self.manifest}
+        return dict(redacted(entries))
 
     def config(self, task: str) -> dict[str, Any]:
-        """The settings of a task, without secrets."""
+        """The settings of a task, redacted."""
         return dict(redacted(self.run.config(task), texts=False))
 
     def source(self, task: str) -> str:
-        """A name for the documents of a task: of one source and number is one document. Empty where none is noted."""
+        """Identifies the documents of a task: equal source and number mean the same document. Empty where it is
+        unknown.
+        """
         return self.run.source(task)
 
     def graph(self, task: str) -> Mapping[str, Any]:
-        """Nodes and edges of a task that is a graph; nothing for others."""
+        """Nodes and edges of a graph task; empty for others."""
         return mapping(self.config(task).get("graph_config"))
 
     def sample_path(self, task: str) -> Path | None:
-        """The Parquet file with the samples of a task, where it is whole."""
+        """The Parquet file with the samples of a task, where it is complete."""
         return self.run.sample_path(task) if task in self.tasks else None
 
     def samples(self, task: str) -> Iterator[StoredSample]:
-        """The samples of a task as they are written, one row group in memory at a time."""
+        """The stored samples of a task, one row group in memory at a time."""
         file = self.run.sample_file(task) if task in self.tasks else None
         return file.rows() if file is not None else iter(())
 
 
-def _opened(path: Path, follow_links: bool) -> tuple[Run, str]:
-    """A run with its results read, and what is wrong with it: that is the problem of this run, and no other's."""
+def _open(path: Path, follow_links: bool) -> tuple[Run, str]:
+    """Open a run and read its results; returns it with its problem, which concerns this run only."""
     try:
         run = Run.open(path, follow_links=follow_links)
         run.results  # noqa: B018  # read here, where a damaged file is told
     except RunError as error:
-        return Run(path, {}, {}), "; ".join(_told(path, each) for each in error.problems)
+        return Run(path, {}, {}), "; ".join(_problem_text(path, each) for each in error.problems)
     return run, ""
 
 
-def _told(path: Path, problem: Problem) -> str:
+def _problem_text(path: Path, problem: Problem) -> str:
     file = Path(problem.place.file)
     if problem.what == LINK_OUTSIDE:
         return f"{file.relative_to(path)} {problem.what}"
-    return NOTHING if file == path else f"{file.name}: {problem.what}"
+    return NO_RUN if file == path else f"{file.name}: {problem.what}"
 
 
-def worst_tasks(lines: Sequence[Line], count: int = 5) -> list[Line]:
-    """The tasks with the lowest shares, the lowest first; those of which less is better tell nothing here."""
-    found = {line.name: line for line in lines if not line.is_group and line.main is not None}
-    shares = [line for line in found.values() if line.main and line.main.is_share and line.main.higher_is_better]
+def worst_tasks(lines: Sequence[ResultLine], count: int = 5) -> list[ResultLine]:
+    """The tasks with the lowest shares, the lowest first; lower-is-better metrics are left out."""
+    by_name = {line.name: line for line in lines if not line.is_group and line.main is not None}
+    shares = [line for line in by_name.values() if line.main and line.main.is_share and line.main.higher_is_better]
     return sorted(shares, key=lambda line: (line.main.value or 0.0) if line.main else 0.0)[:count]

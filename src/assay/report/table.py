@@ -1,5 +1,8 @@
-"""The table of results: lm-eval's layout, with the number of documents and of failures beside each value."""
+"""Tables of results in lm-eval's layout, with n and failures beside each value; checkpoints side by side; safe texts
+for cells.
+"""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,25 +11,36 @@ from assay.records import ScoreKey
 from assay.runs.results import coverage, failure_lines, names_with_depth
 
 HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")
-NAMES = ("name", "alias", "sample_len", "sample_count")
+_UNUSED_NAMES = ("name", "alias", "sample_len", "sample_count")
 
 SETTINGS = ("gen_kwargs", "limit", "sample", "num_fewshot", "repeats", "apply_chat_template", "system_instruction")
 
 Results = Mapping[str, Any]
+"""Results of a run as results.json has them, or a part of them."""
+Usage = Mapping[str, Any]
+NO_VALUE = "–"
+CheckpointRow = tuple[str, str, ScoreKey, str]
+"""Name of a task, its alias, its metric with the filter, and the arrow of its direction."""
+_UNSEEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]"
+)
+_MARKS = re.compile(r"([\\`*_\[\]|~$])")
+_REFERENCES = re.compile(r"([@#])(?=\w)")
+MAX_TEXT = 1200
 
 
 def results_table(results: Results, *, groups: bool = False, depth: int | None = None) -> str:
     """The results as a markdown table: groups with their members below them, then the other tasks; or groups alone.
 
-    Below `depth` a tree is not shown: one line says how much is there.
+    Below `depth`, one line gives the number of members.
     """
     rows = list(_rows(results, groups=groups, depth=depth))
     title = ("Groups", *HEADER[1:]) if groups else HEADER
-    return markdown(title, rows) if rows else ""
+    return markdown_table(title, rows) if rows else ""
 
 
-def heading(results: Results) -> str:
-    """The line above the tables: which model, asked how."""
+def table_heading(results: Results) -> str:
+    """The line above the tables: the model and its settings."""
     config = results.get("config", {})
     arguments = ",".join(f"{key}={value}" for key, value in (config.get("model_args") or {}).items())
     parts = [f"{config.get('model')} ({arguments})" if arguments else str(config.get("model"))]
@@ -34,21 +48,21 @@ def heading(results: Results) -> str:
     return ", ".join(parts)
 
 
-def footing(results: Results) -> list[str]:
-    """What must be said below the tables: what it took, what failed, and what could not be run at all."""
+def table_footing(results: Results) -> list[str]:
+    """The lines below the tables: usage, failures, and tasks that could not run."""
     own = results.get("assay", {})
-    return [*_took(own.get("account", {})), *failure_lines(own)]
+    return [*_usage_lines(own.get("account", {})), *failure_lines(own)]
 
 
-def _took(account: Mapping[str, Any]) -> list[str]:
-    """What a run took, as a line; with further models, a line for each."""
-    lines = [_spent("requests", account)] if account else []
-    return lines + [_spent(f"  as {role}", spent) for role, spent in account.get("roles", {}).items()]
+def _usage_lines(account: Usage) -> list[str]:
+    """The usage of a run in a line; with several roles, one line for each."""
+    lines = [_server_usage("requests", account)] if account else []
+    return lines + [_server_usage(f"  as {role}", spent) for role, spent in account.get("roles", {}).items()]
 
 
-def _spent(name: str, spent: Mapping[str, Any]) -> str:
+def _server_usage(name: str, spent: Usage) -> str:
     if "device_seconds" in spent:
-        return _computed(name, spent)
+        return _local_usage(name, spent)
     tokens, seconds = spent["tokens"], spent.get("seconds", {})
     parts = [f"{name}: {spent['requests']:,} answered" + (f", {spent['failed']:,} failed" if spent["failed"] else "")]
     parts += [f"{spent['retries']:,} asked again"] if spent["retries"] else []
@@ -60,8 +74,8 @@ def _spent(name: str, spent: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _computed(name: str, spent: Mapping[str, Any]) -> str:
-    """What a model on this machine had to do, and what it was spared."""
+def _local_usage(name: str, spent: Usage) -> str:
+    """Usage of a local model: tokens asked, computed and saved."""
     tokens = spent["tokens"]
     asked, computed = tokens["in"] + tokens["out"], tokens["computed"]
     parts = [f"{name}: {spent['requests']:,} answered" + (f", {spent['failed']:,} failed" if spent["failed"] else "")]
@@ -77,22 +91,22 @@ def _duration(seconds: float) -> str:
 
 
 def _rows(results: Results, *, groups: bool, depth: int | None) -> Iterator[tuple[str, ...]]:
-    shown = results.get("groups", {}) if groups else results["results"]
+    rows = results.get("groups", {}) if groups else results["results"]
     members = results.get("group_subtasks", {})
     for name, level in names_with_depth(results):
-        if name in shown and (depth is None or level <= depth):
-            yield from _task_rows(name, level, shown[name], results)
+        if name in rows and (depth is None or level <= depth):
+            yield from _task_rows(name, level, rows[name], results)
             if level == depth and members.get(name) and not groups:
                 yield (" " * (level + 1) + f"… {len(members[name])} members", *[""] * (len(HEADER) - 1))
 
 
-def _failed(own: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """How many documents failed in a row, with `*` where it is incomplete; of runs before 0.2, in its task."""
+def _failed(own: Results, row: Results) -> str:
+    """The number of failed documents of a row, with `*` where it is incomplete; in runs before 0.2, of its task."""
     counted = row if "failed" in row else own
     return f"{counted['failed']}*" if counted.get("incomplete") else str(counted["failed"])
 
 
-def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) -> Iterator[tuple[str, ...]]:
+def _task_rows(name: str, depth: int, row: Results, results: Results) -> Iterator[tuple[str, ...]]:
     alias = " " * depth + ("- " if depth else "") + str(row.get("alias", name))
     version = str(results.get("versions", {}).get(name, "N/A"))
     shots = str(results.get("n-shot", {}).get(name, ""))
@@ -121,18 +135,18 @@ def _task_rows(name: str, depth: int, row: Mapping[str, Any], results: Results) 
             shots,
             key.metric,
             arrow,
-            number(row.get(written)),
+            format_value(row.get(written)),
             "±",
-            number(stderr),
-            _interval(about.get("interval")),
+            format_value(stderr),
+            _interval_cell(about.get("interval")),
             f"{count} in {covered}" if covered else str(count),
             _failed(own, about) if own else "",
         )
         alias = version = ""
 
 
-def metrics_of(row: Mapping[str, Any]) -> list[ScoreKey]:
-    """The metrics and filters that a task or group has values of, in the order of the table."""
+def metrics_of(row: Results) -> list[ScoreKey]:
+    """The metrics and filters of a task or group that have values, in table order."""
     return sorted(key for key, _ in rows_of(row))
 
 
@@ -140,21 +154,21 @@ def _setting(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _interval(ends: Sequence[float | None] | None) -> str:
+def _interval_cell(ends: Sequence[float | None] | None) -> str:
     return " … ".join("–" if end is None else f"{end:.3f}" for end in ends) if ends is not None else ""
 
 
-def number(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as tables show it."""
     if value is None or value != value:
         return "–"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {number(each)}" for name, each in value.items())
+        return ", ".join(f"{name} {format_value(each)}" for name, each in value.items())
     return f"{value:.4f}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Rows as a markdown table with columns of even width."""
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows as a markdown table with aligned columns."""
     cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     widths = [max(2, *(len(row[column]) for row in [list(header), *cells])) for column in range(len(header))]
     right = {"Value", "Stderr", "n", "failed", "n-shot", "Version"}
@@ -169,3 +183,116 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         + "|"
     )
     return "\n".join([line(header), rule, *map(line, cells)])
+
+
+def visible(text: str) -> str:
+    r"""The text with invisible characters escaped: it cannot control a terminal or change the text direction.
+
+    >>> visible("a" + chr(0x202E) + "b")
+    'a\\u202eb'
+    """
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+
+
+def shorten(text: str, most: int = MAX_TEXT) -> str:
+    """The text; of a long one its beginning and end."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters more …]\n{text[-half:]}"
+
+
+def markdown_text(text: str) -> str:
+    r"""The text within a line of markdown: markup, HTML, mentions and newlines are escaped.
+
+    >>> markdown_text("a|<b> @you\n*c*")
+    'a\\|&lt;b&gt; @&#8203;you \\*c\\*'
+    """
+    plain = " ".join(visible(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _REFERENCES.sub(r"\1&#8203;", _MARKS.sub(r"\\\1", plain))
+
+
+def fenced(text: str) -> str:
+    """The text as a markdown code block that nothing in it can close."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{visible(text)}\n{fence}"
+
+
+def spreadsheet_text(text: str) -> str:
+    """The text for a CSV cell: what a spreadsheet would read as a formula is marked as text."""
+    plain = visible(text)
+    return f"'{plain}" if plain[:1] in ("=", "+", "-", "@", "\t", "\r") else plain
+
+
+def format_decimal(value: float | None, digits: int = 4) -> str:
+    """A number, or a dash where there is none."""
+    if value is None or value != value:
+        return "–"
+    return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.4g}"
+
+
+def format_interval(low: float | None, high: float | None) -> str:
+    return f"{format_decimal(low, 3)} … {format_decimal(high, 3)}" if low is not None and high is not None else ""
+
+
+def checkpoints_table(checkpoints: Mapping[str, Results | None]) -> str:
+    """One row per metric of every task and group, one column per checkpoint; a dash where there is no value."""
+    header = ("Tasks", "Filter", "Metric", "", *checkpoints)
+    return markdown_table(header, [_checkpoint_row(row, checkpoints) for row in _checkpoint_rows(checkpoints)])
+
+
+def checkpoints_json(checkpoints: Mapping[str, Results | None]) -> dict[str, Any]:
+    """By checkpoint its status and results, as JSON."""
+    return {
+        "checkpoints": [
+            {"name": name, "status": "failed"}
+            if results is None
+            else {
+                "name": name,
+                "status": results["assay"]["status"],
+                "pretrained": (results.get("config", {}).get("model_args") or {}).get("pretrained"),
+                "results": results["results"],
+                **({"groups": results["groups"]} if results.get("groups") else {}),
+            }
+            for name, results in checkpoints.items()
+        ]
+    }
+
+
+def _checkpoint_rows(checkpoints: Mapping[str, Results | None]) -> list[CheckpointRow]:
+    rows: dict[tuple[str, ScoreKey], CheckpointRow] = {}
+    for results in checkpoints.values():
+        if results is None:
+            continue
+        for name, depth in names_with_depth(results):
+            row = results["results"].get(name, {})
+            alias = " " * depth + ("- " if depth else "") + str(row.get("alias", name))
+            for key in metrics_of(row):
+                better: bool | None = results["higher_is_better"].get(name, {}).get(key.metric)
+                arrow = "" if better is None else "↑" if better else "↓"
+                rows.setdefault((name, key), (name, alias, key, arrow))
+    return list(rows.values())
+
+
+def _checkpoint_row(row: CheckpointRow, checkpoints: Mapping[str, Results | None]) -> tuple[str, ...]:
+    name, alias, key, arrow = row
+    return (
+        alias,
+        key.filter,
+        key.metric,
+        arrow,
+        *(_checkpoint_cell(results, name, key) for results in checkpoints.values()),
+    )
+
+
+def _checkpoint_cell(results: Results | None, name: str, key: ScoreKey) -> str:
+    row = results["results"].get(name, {}) if results is not None else {}
+    value = row.get(row_name(key))
+    if value is None:
+        return NO_VALUE
+    stderr = row.get(stderr_name(key))
+    spread = f" ± {format_value(stderr)}" if isinstance(stderr, int | float) and stderr == stderr else ""
+    account = results.get("assay", {}) if results is not None else {}
+    known = {**account.get("tasks", {}), **account.get("groups", {})}
+    return format_value(value) + spread + ("*" if known.get(name, {}).get("incomplete") else "")

@@ -1,38 +1,392 @@
-"""A report written down: in the format that the name of its file says."""
+"""Reports as HTML, markdown, JSON and CSV; the file name chooses the format."""
 
-from collections.abc import Callable, Mapping, Sequence
+import base64
+import csv
+import hashlib
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+import orjson
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
+
+import assay
+from assay.comparison.comparison import ComparedRow, Comparison
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.report.document import Document, ReportOptions, document
-from assay.report.page import page
-from assay.report.plain import as_csv, as_json, as_markdown
+from assay.report.document import ReportOptions, RunPart, RunsReport, Slices, WorstSample, build_report
+from assay.report.plots import STYLE, Interval, forest, interval_bar, slices
+from assay.report.reading import ResultLine
+from assay.report.table import (
+    fenced,
+    format_decimal,
+    format_interval,
+    markdown_text,
+    shorten,
+    spreadsheet_text,
+    visible,
+)
+from assay.runs.run import ResultRow
 
-FILE_TYPES: Mapping[str, Callable[[Document], str]] = {"html": page, "md": as_markdown, "json": as_json, "csv": as_csv}
+PAGE_STYLE = """\
+:root { color-scheme: light dark; --paper: #ffffff; --panel: #f4f5f7; --ink: #1b1f24; --faint: #57606a; --line: #c8ccd2;
+  --track: #d9dde3; --spread: #9ec1ea; --accent: #0550ae; --good: #116329; --bad: #b42318; }
+@media (prefers-color-scheme: dark) { :root { --paper: #14171b; --panel: #1e2329; --ink: #e8eaed; --faint: #a9b1ba;
+  --line: #3c444d; --track: #333a42; --spread: #2f5d92; --accent: #7ab7ff; --good: #5fd07f; --bad: #ff8f85; } }
+body { margin: 0 auto; max-width: 76rem; padding: 1rem; font: 15px/1.5 system-ui, sans-serif;
+  color: var(--ink); background: var(--paper); }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; border-bottom: 1px solid var(--line); }
+h3 { font-size: 1rem; }
+a { color: var(--accent); } .faint { color: var(--faint); } .bad { color: var(--bad); } .good { color: var(--good); }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: .15rem .7rem .15rem 0; vertical-align: top; } th { color: var(--faint); font-weight: 600; }
+tr.group td { font-weight: 600; } td.n, th.n { text-align: right; } td.n, td.i { white-space: nowrap; }
+td, th { font-size: .87rem; padding-right: .5rem; } th { max-width: 7rem; overflow-wrap: break-word; vertical-align: bottom; }
+ tbody tr:hover { background: var(--panel); }
+pre { background: var(--panel); padding: .6rem .8rem; margin: .2rem 0 .8rem; white-space: pre-wrap; overflow-wrap: anywhere; }
+details { margin: .4rem 0; } summary { cursor: pointer; } dt { color: var(--faint); } dd { margin: 0 0 .3rem 0; }
+.d1 { padding-left: 1.2rem; } .d2 { padding-left: 2.4rem; } .d3 { padding-left: 3.6rem; } .d4 { padding-left: 4.8rem; }
+@media print { details { display: block; } }
+"""
+"""CSS of the HTML report: light or dark as the reader's system."""
+MAX_CELL_TEXT = 400
+"""Characters of a text in a table row."""
+
+
+def as_html(report: RunsReport) -> str:
+    """The report as one HTML page without scripts or external resources. All run content is escaped."""
+    style = PAGE_STYLE + STYLE
+    policy = f"default-src 'none'; style-src '{_hash(style)}'; img-src data:; base-uri 'none'; form-action 'none'"
+    text: str = _template().render(
+        report=report,
+        style=Markup(style),  # our own, and what the policy allows
+        policy=policy,
+        title=", ".join(part.reading.name for part in report.runs),
+        version=assay.__version__,
+    )
+    return text
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {
+        "safe_text": visible,
+        "cut": lambda text: visible(shorten(str(text))),
+        "decimal": format_decimal,
+        "json": lambda value: visible(orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2).decode()),
+        "short": lambda value: visible(shorten(str(value), MAX_CELL_TEXT)),
+    }
+    environment.globals |= {
+        "bar": share_bar,
+        "ends": format_interval,
+        "depth": depth,
+        "parts": slices_plot,
+        "forest": differences_plot,
+        "arrow": arrow,
+    }
+    return environment.from_string(files("assay.report").joinpath("page.html.jinja").read_text("utf-8"))
+
+
+def share_bar(number: ResultRow) -> Markup:
+    """The bar of a share; other numbers have no common scale."""
+    if number.value is None or not number.is_share:
+        return Markup("")
+    return Markup(interval_bar(Interval(visible(number.metric), number.value, number.low, number.high)))
+
+
+def slices_plot(task_slices: Slices) -> Markup:
+    return Markup(slices([interval._replace(name=visible(interval.name)) for interval in task_slices.parts]))
+
+
+def differences_plot(comparison: Comparison, run: int) -> Markup:
+    """The differences of all tasks and groups to the first run, on their first higher-is-better metric."""
+    rows = [
+        Interval(visible(row.alias or row.name), row.difference, row.interval[0], row.interval[1], f"n {row.n:,}")
+        for row in first_metric_rows(comparison, run)
+        if row.difference is not None and row.interval is not None
+    ]
+    return Markup(forest(rows)) if rows else Markup("")
+
+
+def first_metric_rows(comparison: Comparison, run: int) -> Sequence[ComparedRow]:
+    """One row per task and group: its first higher-is-better metric."""
+    by_name: dict[str, ComparedRow] = {}
+    for row in comparison.rows:
+        if row.run == run and row.higher_is_better is not False:
+            by_name.setdefault(row.name, row)
+    return list(by_name.values())
+
+
+def depth(line: ResultLine) -> int:
+    return min(line.depth, 4)
+
+
+def arrow(better: bool | None) -> str:
+    return {True: "↑", False: "↓"}.get(better, "") if better is not None else ""
+
+
+COLUMNS = (
+    "run", "model", "kind", "path", "name", "metric", "filter", "value", "stderr", "low", "high", "n", "failed",
+    "difference", "difference_low", "difference_high", "p", "incomplete",
+)  # fmt: skip
+MAX_MARKDOWN_TEXT = 600
+"""Characters of a text in a pull request."""
+
+
+def as_markdown(report: RunsReport) -> str:
+    """The report for a pull request: tables, with the worst samples folded."""
+    blocks = [f"> **{markdown_text(note)}**" for note in report.notes]
+    if report.comparison is not None:
+        blocks += _comparison(report.comparison)
+    for part in report.runs:
+        blocks += _run(part)
+    return "\n\n".join(blocks) + "\n"
+
+
+def as_json(report: RunsReport) -> str:
+    """The report as JSON."""
+    content = {
+        "runs": [_run_json(part) for part in report.runs],
+        "comparison": asdict(report.comparison) if report.comparison is not None else None,
+        "notes": list(report.notes),
+    }
+    return orjson.dumps(content, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode() + "\n"
+
+
+def as_csv(report: RunsReport) -> str:
+    """Every result of every run, one row each; of later runs with the difference to the first."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    compared = (
+        {(row.run, row.name, row.metric, row.filter): row for row in report.comparison.rows}
+        if report.comparison
+        else {}
+    )
+    for run, part in enumerate(report.runs):
+        for line, number in _line_numbers(part.reading.lines):
+            row = compared.get((run, line.name, number.metric, number.filter))
+            about = (
+                part.reading.name,
+                part.reading.model,
+                "group" if line.is_group else "task",
+                "/".join(line.path),
+                line.name,
+            )
+            numbers = (
+                number.value,
+                number.stderr,
+                number.low,
+                number.high,
+                number.n,
+                "" if line.is_group else _failed_count(line, number),
+            )
+            texts = [spreadsheet_text(text) for text in (*about, number.metric, number.filter)]
+            mark = (line.coverage or "incomplete") if line.incomplete else ""
+            writer.writerow([*texts, *numbers, *_difference(row), mark])
+    return out.getvalue()
+
+
+def _failed_count(line: ResultLine, number: ResultRow) -> int:
+    return line.failed if number.failed is None else number.failed
+
+
+def _difference(row: ComparedRow | None) -> tuple[float | None, ...]:
+    if row is None:
+        return (None, None, None, None)
+    return (row.difference, *(row.interval or (None, None)), row.p)
+
+
+def _line_numbers(lines: Sequence[ResultLine]) -> Iterator[tuple[ResultLine, ResultRow]]:
+    return ((line, number) for line in lines for number in line.numbers)
+
+
+def _comparison(comparison: Comparison) -> Iterator[str]:
+    first = comparison.runs[0]
+    for number, run in enumerate(comparison.runs[1:], 1):
+        yield f"## {markdown_text(run.label)} against {markdown_text(first.label)}"
+        header = (
+            "",
+            "Task or group",
+            "Metric",
+            markdown_text(first.label),
+            markdown_text(run.label),
+            "Difference",
+            f"{comparison.level * 100:g} %",
+            "p",
+            "p (Holm), tasks",
+            "n",
+        )
+        rows = [_comparison_row(row) for row in comparison.rows if row.run == number]
+        yield _table(header, rows)
+        for attribution in comparison.attributions:
+            if attribution.run == number and attribution.first:
+                differences = "; ".join(
+                    f"{difference.stage}: {difference.what}" for difference in attribution.differences[:8]
+                )
+                yield f"First difference: **{attribution.first}** ({markdown_text(differences)})."
+    yield from (f"_{markdown_text(note)}_" for note in comparison.notes)
+
+
+def _comparison_row(row: ComparedRow) -> tuple[str, ...]:
+    mark = {"better": "🟢", "worse": "🔴", "differs": "🔵"}.get(row.verdict, "")
+    difference = "–" if row.difference is None else f"{row.difference:+.4f}"
+    interval = f"{row.interval[0]:+.3f} … {row.interval[1]:+.3f}" if row.interval is not None else ""
+    corrected = format_decimal(row.p_holm, 3) if row.kind == "task" else ""
+    name = _indented(row.alias or row.name, row.depth)
+    metric = markdown_text(row.metric + ("" if row.filter == "none" else f" ({row.filter})"))
+    return (
+        mark,
+        name,
+        metric,
+        format_decimal(row.a),
+        format_decimal(row.b),
+        difference,
+        interval,
+        format_decimal(row.p, 3),
+        corrected,
+        str(row.n),
+    )
+
+
+def _run(part: RunPart) -> Iterator[str]:
+    reading = part.reading
+    yield f"## {markdown_text(reading.name)}"
+    about = f"{reading.model}, {reading.status}, {reading.head.n:,} documents, {reading.head.failed:,} failed"
+    yield markdown_text(about)
+    yield _table(("Task or group", "Metric", "Value", "95 %", "n", "failed"), [*_rows(reading.lines)])
+    counts = [f"{kind} {count:,}" for kind, count in reading.audit.items() if count]
+    yield markdown_text("Audit: " + (", ".join(counts) if counts else "nothing"))
+    yield from (f"- {markdown_text(shorten(line, MAX_MARKDOWN_TEXT))}" for line in reading.remarks)
+    for task_slices in part.slices:
+        rows = [
+            (markdown_text(each.name), format_decimal(each.value), format_interval(each.low, each.high), each.note)
+            for each in task_slices.parts
+        ]
+        yield f"{markdown_text(task_slices.task)} by {markdown_text(task_slices.column)}:\n\n" + _table(
+            (markdown_text(task_slices.column), "Value", "95 %", "n"), rows
+        )
+    if part.worst:
+        yield "<details><summary>Worst samples</summary>"
+        yield from map(_sample, part.worst)
+        yield "</details>"
+
+
+def _rows(lines: Sequence[ResultLine]) -> Iterator[tuple[str, ...]]:
+    for line in lines:
+        name = _indented(line.alias, line.depth)
+        if not line.numbers:
+            yield (name, "", "", "", line.coverage, line.failures)
+        for number in line.numbers:
+            metric = markdown_text(number.metric + ("" if number.filter == "none" else f" ({number.filter})"))
+            arrow = (
+                {True: " ↑", False: " ↓"}.get(number.higher_is_better, "")
+                if number.higher_is_better is not None
+                else ""
+            )
+            yield (
+                name,
+                metric + arrow,
+                format_decimal(number.value),
+                format_interval(number.low, number.high),
+                line.count(number),
+                line.failures_in(number),
+            )
+            name = ""
+
+
+def _indented(text: str, depth: int) -> str:
+    """A name indented by its depth in the tree; markdown would drop spaces."""
+    return "&nbsp;&nbsp;" * depth + markdown_text(text)
+
+
+def _sample(sample: WorstSample) -> str:
+    marks = f" ({', '.join(sample.audit)})" if sample.audit else ""
+    fields = [("prompt", sample.question), ("response", sample.said), ("target", sample.target)]
+    if sample.left and sample.left != sample.said:
+        fields.insert(2, ("filtered answer", sample.left))
+    texts = "\n\n".join(f"{name}:\n{fenced(shorten(text, MAX_MARKDOWN_TEXT))}" for name, text in fields)
+    return f"**{markdown_text(sample.task)}, document {sample.doc_id}**{markdown_text(marks)}\n\n{texts}"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose cells are markdown already."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _run_json(part: RunPart) -> Mapping[str, Any]:
+    reading = part.reading
+    return {
+        "name": reading.name,
+        "model": reading.model,
+        "status": reading.status,
+        "audit": reading.audit,
+        "troubles": reading.remarks,
+        "lines": [_line_json(line) for line in reading.lines],
+        "slices": [
+            {
+                "task": each.task,
+                "column": each.column,
+                "metric": each.metric,
+                "parts": [part._asdict() for part in each.parts],
+            }
+            for each in part.slices
+        ],
+        "worst": [asdict(each) for each in part.worst],
+        "provenance": reading.provenance,
+    }
+
+
+NUMBER_FIELDS = (
+    "metric", "filter", "value", "stderr", "low", "high", "n", "higher_is_better", "reason", "several", "bounds",
+)  # fmt: skip
+
+
+def _line_json(line: ResultLine) -> dict[str, Any]:
+    numbers = [{name: getattr(each, name) for name in NUMBER_FIELDS} for each in line.numbers]
+    return {**asdict(replace(line, numbers=())), "name": line.name, "numbers": numbers}
+
+
+FILE_TYPES: Mapping[str, Callable[[RunsReport], str]] = {
+    "html": as_html,
+    "md": as_markdown,
+    "json": as_json,
+    "csv": as_csv,
+}
 
 
 def report_text(runs: Sequence[str | Path], format: str = "html", options: ReportOptions | None = None) -> str:
-    """A report of runs as a text: `html`, `md`, `json` or `csv`."""
+    """Render a report of runs as text: `html`, `md`, `json` or `csv`."""
     if format not in FILE_TYPES:
         raise ConfigError([Problem(Place("format"), f"no format named {format!r}", did_you_mean(format, FILE_TYPES))])
-    return FILE_TYPES[format](document(runs, options))
+    return FILE_TYPES[format](build_report(runs, options))
 
 
 def write_report(
     runs: Sequence[str | Path], path: str | Path, *, format: str | None = None, options: ReportOptions | None = None
 ) -> Path:
-    """Write a report of runs; the name of the file says the format where nothing else does, and is a page if it says none."""
+    """Write a report of runs; without `format` the file name decides, and html is the default."""
     target = Path(path)
-    text = report_text(runs, format or named(target), options)
+    text = report_text(runs, format or format_of_file(target), options)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
     return target
 
 
-def named(path: Path) -> str:
-    """The format that the name of a file says: a page where it says none."""
+def format_of_file(path: Path) -> str:
+    """The format of a file name: html where it has no suffix."""
     ending = path.suffix.lower().removeprefix(".")
     if ending and ending not in FILE_TYPES:
-        what, fix = f"a report is never a .{ending}", f"end its name in .{', .'.join(FILE_TYPES)}, or say --format"
+        what, fix = f"unsupported report format '.{ending}'", f"use .{', .'.join(FILE_TYPES)}, or give --format"
         raise ConfigError([Problem(Place(str(path)), what, fix)])
     return ending or "html"

@@ -1,4 +1,6 @@
-"""Where a task's data is: a folder on this machine, files its YAML names, a function, or the Hugging Face hub."""
+"""The data set of a task: a local folder, files named in its YAML, a function, an earlier run, or the Hugging Face
+hub.
+"""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,10 +11,10 @@ from typing import Any, Protocol
 
 from assay.config.task import TaskConfig
 from assay.errors import installing
-from assay.samples.rows import DataError, Row, Rows, as_rows
+from assay.samples.rows import DataError, ReaderOptions, Row, Rows, as_rows
 from assay.user_code import place_of, user_code
 
-READERS = ("json", "csv", "parquet", "text")
+FILE_READERS = ("json", "csv", "parquet", "text")
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 
 Split = Sequence[Row]
@@ -20,7 +22,7 @@ Split = Sequence[Row]
 
 @dataclass(slots=True)
 class DataSet:
-    """The splits of a task's data set, each opened when it is asked for."""
+    """The splits of a task's data set, each opened on first use."""
 
     name: str
     open: Callable[[str], Split]
@@ -37,7 +39,7 @@ class DataSet:
 
 
 class EarlierRun(Protocol):
-    """A run whose samples are data."""
+    """A run whose samples are the data set."""
 
     @property
     def splits(self) -> Sequence[str]: ...
@@ -55,31 +57,31 @@ def data_set(
     as_table: bool = False,
     read_run: ReadRun | None = None,
 ) -> DataSet:
-    """The data set of a task. `folder` is where its YAML lies; `data_dir` is looked into first, by data-set name.
+    """Open the data set of a task. `folder` is that of its YAML; `data_dir` is searched first, by data-set name.
 
-    `as_table` gives every column one type, as lm-eval's data library does: whole numbers among others become others.
+    `as_table` gives every column one type, as lm-eval's data library does: integers among floats become floats.
     `read_run` opens an earlier run whose samples are the data.
     """
     try:
         if config.dataset_path == "assay" and not callable(config.custom_dataset):
             return _from_run(dict(config.dataset_kwargs or {}), folder, read_run)
-        return _located(config, folder, data_dir, as_table)
+        return _locate(config, folder, data_dir, as_table)
     except OSError as error:
         raise DataError(f"{error.filename or config.dataset_path}: {error.strerror or error}") from error
 
 
-def _located(config: TaskConfig, folder: str | None, data_dir: str | None, as_table: bool) -> DataSet:
+def _locate(config: TaskConfig, folder: str | None, data_dir: str | None, as_table: bool) -> DataSet:
     if callable(config.custom_dataset):
         return _from_function(config)
     kwargs = dict(config.dataset_kwargs or {})
     path = config.dataset_path
     if not path:
         raise DataError("the task has neither dataset_path nor custom_dataset")
-    if data_dir is not None and path not in READERS:
+    if data_dir is not None and path not in FILE_READERS:
         here = Path(data_dir, path, config.dataset_name or "default")
         if here.is_dir():
             return _from_folder(path, here, kwargs, as_table)
-    if path in READERS:
+    if path in FILE_READERS:
         return _from_files(path, kwargs, folder, data_dir, as_table)
     local = _local_folder(path, folder)
     if local is not None:
@@ -88,7 +90,7 @@ def _located(config: TaskConfig, folder: str | None, data_dir: str | None, as_ta
     return _from_hub(path, config.dataset_name, kwargs, data_dir)
 
 
-def _from_folder(name: str, folder: Path, kwargs: Mapping[str, Any], as_table: bool) -> DataSet:
+def _from_folder(name: str, folder: Path, kwargs: ReaderOptions, as_table: bool) -> DataSet:
     def available() -> list[str]:
         return sorted({file.stem for file in folder.iterdir() if file.suffix in SUFFIXES})
 
@@ -101,8 +103,8 @@ def _from_folder(name: str, folder: Path, kwargs: Mapping[str, Any], as_table: b
     return DataSet(name, open_split, available)
 
 
-def _from_run(kwargs: Mapping[str, Any], folder: str | None, read_run: ReadRun | None) -> DataSet:
-    """The samples of an earlier run: each document with what was answered, and how that scored."""
+def _from_run(kwargs: ReaderOptions, folder: str | None, read_run: ReadRun | None) -> DataSet:
+    """The samples of an earlier run: each document with its answers and scores."""
     if read_run is None or not kwargs.get("run"):
         raise DataError("dataset_path 'assay' needs the folder of a run: dataset_kwargs: {run: FOLDER}")
     where = Path(folder or ".", str(kwargs["run"]))
@@ -118,7 +120,7 @@ def _from_run(kwargs: Mapping[str, Any], folder: str | None, read_run: ReadRun |
 
 
 def _from_files(
-    reader: str, kwargs: Mapping[str, Any], folder: str | None, data_dir: str | None, as_table: bool
+    reader: str, kwargs: ReaderOptions, folder: str | None, data_dir: str | None, as_table: bool
 ) -> DataSet:
     written = kwargs.get("data_files") or kwargs.get("data_file")
     if not written:
@@ -128,15 +130,15 @@ def _from_files(
     def open_split(split: str) -> Split:
         if split not in by_split:
             raise DataError(f"data_files has no split {split!r}; it has: {', '.join(map(str, by_split))}")
-        several = by_split[split]
-        paths = [several] if isinstance(several, str) else list(several)
+        listed = by_split[split]
+        paths = [listed] if isinstance(listed, str) else list(listed)
         return Rows([file for path in paths for file in find_files(path, folder, data_dir)], kwargs, as_table=as_table)
 
     return DataSet(reader, open_split, lambda: [str(split) for split in by_split])
 
 
 def find_files(written: str, folder: str | None, data_dir: str | None) -> list[Path]:
-    """The files a path or pattern means: beside the YAML file first, then from the working directory, as lm-eval does."""
+    """The files of a path or pattern: beside the YAML file first, then in the working directory, as lm-eval does."""
     if written.startswith("hf://datasets/"):
         if data_dir is None:
             raise DataError(
@@ -148,14 +150,14 @@ def find_files(written: str, folder: str | None, data_dir: str | None) -> list[P
     else:
         candidates = [str(Path(start, written)) for start in (folder, ".") if start is not None]
     for candidate in candidates:
-        found = [candidate] if os.path.isfile(candidate) else sorted(glob(candidate, recursive=True))  # noqa: PTH113, PTH207
-        if found:
-            return [Path(file) for file in found]
+        files = [candidate] if os.path.isfile(candidate) else sorted(glob(candidate, recursive=True))  # noqa: PTH113, PTH207
+        if files:
+            return [Path(file) for file in files]
     raise DataError(f"no data file {written!r}; looked for {' and '.join(candidates)}")
 
 
 def _local_folder(path: str, folder: str | None) -> Path | None:
-    """The folder a data-set path means, where it is one of this machine and not a name of the hub."""
+    """The folder of a data-set path, where it is a local one and not a name of the hub."""
     if path.startswith(("/", "./", "../", "~")):
         here = Path(path).expanduser() if path[0] in "/~" else Path(folder or ".", path)
         if not here.is_dir():
@@ -166,19 +168,19 @@ def _local_folder(path: str, folder: str | None) -> Path | None:
 
 
 def _from_function(config: TaskConfig) -> DataSet:
-    """What a function returns: splits by name. lm-eval hands it the metadata and dataset_kwargs; the latter win."""
+    """The splits that a function returns. As in lm-eval, it gets the metadata and dataset_kwargs; the latter win."""
     function: Any = config.custom_dataset
-    made: dict[str, Split] = {}
+    loaded: dict[str, Split] = {}
 
     def splits() -> dict[str, Split]:
-        if not made:
-            given = {**(config.metadata or {}), **(config.dataset_kwargs or {})}
+        if not loaded:
+            arguments = {**(config.metadata or {}), **(config.dataset_kwargs or {})}
             with user_code(place_of("custom_dataset", function), DataError):
-                found = function(**given)
-            if not isinstance(found, Mapping):
-                raise DataError(f"custom_dataset returned {type(found).__name__}, and must return splits by name")
-            made.update(found)
-        return made
+                returned = function(**arguments)
+            if not isinstance(returned, Mapping):
+                raise DataError(f"custom_dataset returned {type(returned).__name__}, and must return splits by name")
+            loaded.update(returned)
+        return loaded
 
     def open_split(split: str) -> Split:
         if split not in splits():
@@ -188,41 +190,41 @@ def _from_function(config: TaskConfig) -> DataSet:
     return DataSet(f"function {getattr(function, '__name__', 'custom_dataset')}", open_split, lambda: list(splits()))
 
 
-def _from_hub(path: str, name: str | None, kwargs: Mapping[str, Any], data_dir: str | None) -> DataSet:
-    """A data set of the hub, through the `datasets` library (extra `hub`), which honours HF_HUB_OFFLINE."""
-    wanted = f"{path}/{name or 'default'}"
+def _from_hub(path: str, name: str | None, kwargs: ReaderOptions, data_dir: str | None) -> DataSet:
+    """A data set of the hub, through the `datasets` library (extra `hub`), which respects HF_HUB_OFFLINE."""
+    full_name = f"{path}/{name or 'default'}"
     options = {key: value for key, value in kwargs.items() if key != "trust_remote_code"}
     loaded: dict[str, Split] = {}
 
     def splits() -> dict[str, Split]:
         if not loaded:
-            loaded.update(_load_from_hub(path, name, options, wanted, data_dir))
+            loaded.update(_load_from_hub(path, name, options, full_name, data_dir))
         return loaded
 
     def open_split(split: str) -> Split:
         if split not in splits():
-            raise DataError(f"{wanted} has no split {split!r}; it has: {', '.join(splits())}")
+            raise DataError(f"{full_name} has no split {split!r}; it has: {', '.join(splits())}")
         return splits()[split]
 
-    return DataSet(wanted, open_split, lambda: list(splits()))
+    return DataSet(full_name, open_split, lambda: list(splits()))
 
 
 def _load_from_hub(
-    path: str, name: str | None, options: Mapping[str, Any], wanted: str, data_dir: str | None
+    path: str, name: str | None, options: ReaderOptions, full_name: str, data_dir: str | None
 ) -> Mapping[str, Split]:
-    looked = f", and {Path(data_dir, wanted)} does not exist" if data_dir is not None else ""
+    looked = f", and {Path(data_dir, full_name)} does not exist" if data_dir is not None else ""
     try:
         import datasets
     except ImportError:
-        fix = f"{installing('hub')}, or put its splits under --data_dir as {wanted}/<split>.jsonl"
-        raise DataError(f"{wanted} is on the Hugging Face hub{looked}: {fix}") from None
-    fix = f"check the name and the network, or put its splits under --data_dir as {wanted}/<split>.jsonl"
-    with user_code(f"{wanted} cannot be loaded from the hub{looked}", lambda reason: DataError(f"{reason} — {fix}")):
-        found: Mapping[str, Split] = datasets.load_dataset(path, name, **options)
-    return found
+        fix = f"{installing('hub')}, or put its splits under --data_dir as {full_name}/<split>.jsonl"
+        raise DataError(f"{full_name} is on the Hugging Face hub{looked}: {fix}") from None
+    fix = f"check the name and the network, or put its splits under --data_dir as {full_name}/<split>.jsonl"
+    with user_code(f"{full_name} cannot be loaded from the hub{looked}", lambda reason: DataError(f"{reason} — {fix}")):
+        splits: Mapping[str, Split] = datasets.load_dataset(path, name, **options)
+    return splits
 
 
 def columns_of(split: Iterable[Row]) -> tuple[str, ...]:
-    """The names of a split's columns."""
+    """The column names of a split."""
     known = getattr(split, "columns", None) or getattr(split, "column_names", None)
     return tuple(known) if known is not None else tuple(next(iter(split), {}))

@@ -1,4 +1,4 @@
-"""Which examples stand before a question. lm-eval's random stream, without its leaks."""
+"""Choice of few-shot examples: lm-eval's random stream, without its leaks."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -12,17 +12,17 @@ Pool = Sequence[Row]
 
 
 class Sampler(Protocol):
-    """Chooses examples for one document after the other, by their numbers in the pool."""
+    """Chooses examples for one document after the other, by their index in the pool."""
 
     def __call__(self, doc: Row, number: int) -> Sequence[int]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Leaks:
-    """What to do about the evaluated document in the pool.
+class LeakPolicy:
+    """Handles the evaluated document when it is in the pool.
 
-    `one_more`: draw one example more than needed, to have a spare (as lm-eval does where few-shot and test split are
-    the same, or both unnamed). `always`: never show a document its own answer, wherever the pool comes from.
+    `one_more`: draw one example more than needed as a spare (as lm-eval does where few-shot and test split are the
+    same, or both unnamed). `always`: never show a document its own answer, whatever the pool.
     """
 
     one_more: bool
@@ -30,10 +30,10 @@ class Leaks:
 
 
 class TooFewExamples(RenderError):
-    """The pool holds fewer examples than are asked for."""
+    """The pool has fewer examples than requested."""
 
 
-def default_sampler(pool: Pool, seed: int | None, leaks: Leaks) -> Sampler:
+def default_sampler(pool: Pool, seed: int | None, leaks: LeakPolicy) -> Sampler:
     """Random examples: one generator for the task, drawn from once per document, in order."""
     generator = random.Random(seed)
 
@@ -49,7 +49,7 @@ def default_sampler(pool: Pool, seed: int | None, leaks: Leaks) -> Sampler:
     return choose
 
 
-def first_n_sampler(pool: Pool, seed: int | None, leaks: Leaks) -> Sampler:  # noqa: ARG001  # nothing is random here
+def first_n_sampler(pool: Pool, seed: int | None, leaks: LeakPolicy) -> Sampler:  # noqa: ARG001  # nothing is random here
     """The first examples of the pool, in order."""
     everything = range(len(pool))
 

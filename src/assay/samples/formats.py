@@ -1,4 +1,4 @@
-"""A format rewrites the prompt fields of a task, and says what is asked of the model."""
+"""Formats: they rewrite the prompt fields of a task and set its output type."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from assay.config.option import yaml_keys
 from assay.config.task import FewshotConfig, FilterConfig, FilterStep, FormatConfig, MetricConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.registry import Table
-from assay.samples.layout import Layout, lay_out, take_apart
+from assay.samples.layout import PromptLayout, prompt_layout, prompt_parts
 
 _GENERATE = FormatConfig(
     format="generate",
@@ -50,12 +50,12 @@ _COT = replace(
 )
 
 
-def _adopted(name: str, thing: object) -> FormatConfig:
+def _as_format(name: str, thing: object) -> FormatConfig:
     """A format, or a function without parameters that returns one."""
-    made = thing() if callable(thing) else thing
-    if not isinstance(made, FormatConfig):
-        raise TypeError(f"format {name!r} must be a FormatConfig, or a function that returns one, got {made!r:.60}")
-    return replace(made, format=name)
+    config = thing() if callable(thing) else thing
+    if not isinstance(config, FormatConfig):
+        raise TypeError(f"format {name!r} must be a FormatConfig, or a function that returns one, got {config!r:.60}")
+    return replace(config, format=name)
 
 
 FORMATS: Table[FormatConfig, FormatConfig] = Table(
@@ -67,23 +67,23 @@ FORMATS: Table[FormatConfig, FormatConfig] = Table(
         "cot": _COT,
     },
     group="assay.formats",
-    adopt=_adopted,
+    adopt=_as_format,
 )
-"""The formats every task can be asked in; YAML files and plug-ins add theirs."""
+"""The built-in formats; YAML files and plug-ins add theirs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Formatted:
-    """A task in a format, and what its user should know of the change."""
+class FormattedTask:
+    """A task in a format, with notes on ignored settings."""
 
     config: TaskConfig
     notes: tuple[str, ...]
 
 
-def formatted(config: TaskConfig, format: FormatConfig, *, any_output: bool = False) -> Formatted:
-    """The task, asked in this format. What the task says about scoring stays as long as it still fits.
+def apply_format(config: TaskConfig, format: FormatConfig, *, any_output: bool = False) -> FormattedTask:
+    """Apply a format to a task. The task's scoring settings stay where they fit the output type.
 
-    `any_output`: the task does not say what is to be asked of the model, so nothing it says can be made for another way.
+    `any_output`: the task names no output type, so its scoring settings always fit.
     """
     place = Place(f"task {config.task!r} in format {format.format!r}")
     fits = any_output or config.output_type == format.output_type
@@ -98,7 +98,7 @@ def formatted(config: TaskConfig, format: FormatConfig, *, any_output: bool = Fa
         doc_to_choice=layout.doc_to_choice,
         doc_to_target=layout.doc_to_target,
         derived={**layout.derived, **(examples.derived if examples else {})},
-        fewshot_config=_examples(config.fewshot_config, examples),
+        fewshot_config=_fewshot_config(config.fewshot_config, examples),
         output_type=format.output_type,
         target_delimiter=format.target_delimiter,
         fewshot_delimiter=format.fewshot_delimiter,
@@ -106,59 +106,61 @@ def formatted(config: TaskConfig, format: FormatConfig, *, any_output: bool = Fa
         scorer=format.scorer if format.scorer is not None else config.scorer,
         metric_list=format.metric_list if format.metric_list is not None else config.metric_list if fits else None,
         filter_list=format.filter_list if format.filter_list is not None else config.filter_list if fits else None,
-        generation_kwargs=_generation(config, format),
+        generation_kwargs=_generation_kwargs(config, format),
     )
-    return Formatted(changed, _notes(config, changed, format))
+    return FormattedTask(changed, _ignored_notes(config, changed, format))
 
 
-def choose(
+def choose_format(
     fields: Fields, asked: str | None, known: Mapping[str, FormatConfig], place: Place | None = None
 ) -> FormatConfig | None:
-    """The format of a task: the one asked for (`task@format`, at `place`), else what its `formats` says, else none.
+    """The format of a task: the requested one (`task@format`, at `place`), else that of its `formats`, else none.
 
-    `formats` is a name, a mapping with `type` and changes, or a table of such by name, whose first entry counts unless
-    another is asked for.
+    `formats` is a name, a mapping with `type` and changes, or a table of those by name, whose first entry is the
+    default.
     """
-    table = table_of(fields)
+    table = formats_table(fields)
     if table is not None and (asked or next(iter(table), None)) in table:
-        return from_table(fields, asked or next(iter(table)), known)
-    said = fields.get("formats")
-    if asked is None and isinstance(said, Mapping) and table is None:
-        return _changed(fields, ("formats",), known)
+        return format_from_table(fields, asked or next(iter(table)), known)
+    written = fields.get("formats")
+    if asked is None and isinstance(written, Mapping) and table is None:
+        return _format_with_changes(fields, ("formats",), known)
     if asked is None:
-        return _known(said, known, fields.place("formats")) if isinstance(said, str) else None
-    return _known(asked, known, place or Place(f"{fields.get('task')}@{asked}"), *(table or {}))
+        return _known_format(written, known, fields.place("formats")) if isinstance(written, str) else None
+    return _known_format(asked, known, place or Place(f"{fields.get('task')}@{asked}"), *(table or {}))
 
 
-def table_of(fields: Fields) -> dict[str, object] | None:
-    """The formats that a task has in a table, by name; None where its `formats` is no table."""
-    said = fields.get("formats")
+def formats_table(fields: Fields) -> dict[str, object] | None:
+    """The task's own formats by name; None where its `formats` is not a table."""
+    written = fields.get("formats")
     return (
-        {str(name): entry for name, entry in said.items()} if isinstance(said, Mapping) and "type" not in said else None
+        {str(name): entry for name, entry in written.items()}
+        if isinstance(written, Mapping) and "type" not in written
+        else None
     )
 
 
-def from_table(fields: Fields, name: str, known: Mapping[str, FormatConfig]) -> FormatConfig:
+def format_from_table(fields: Fields, name: str, known: Mapping[str, FormatConfig]) -> FormatConfig:
     """One format of a task's table."""
-    entry = (table_of(fields) or {}).get(name)
+    entry = (formats_table(fields) or {}).get(name)
     if isinstance(entry, Mapping):
-        return replace(_changed(fields, ("formats", name), known), format=name)
+        return replace(_format_with_changes(fields, ("formats", name), known), format=name)
     place = fields.place("formats", name)
     if entry is not None and not isinstance(entry, str):
         raise ConfigError([Problem(place, f"format {name!r} must be a name or a mapping", "correct the value")])
-    return replace(_known(entry if isinstance(entry, str) else name, known, place), format=name)
+    return replace(_known_format(entry if isinstance(entry, str) else name, known, place), format=name)
 
 
-def _changed(fields: Fields, path: tuple[str, ...], known: Mapping[str, FormatConfig]) -> FormatConfig:
+def _format_with_changes(fields: Fields, path: tuple[str, ...], known: Mapping[str, FormatConfig]) -> FormatConfig:
     written: object = fields[path[0]]
     for step in path[1:]:
         written = next(v for k, v in written.items() if str(k) == step) if isinstance(written, Mapping) else {}
     mapping = dict(written) if isinstance(written, Mapping) else {}
-    return from_mapping(Fields.of(mapping, fields.origin(path[0]).within(*path)), known, default=path[-1])
+    return format_from_mapping(Fields.of(mapping, fields.origin(path[0]).within(*path)), known, default=path[-1])
 
 
-def from_mapping(fields: Fields, known: Mapping[str, FormatConfig], *, default: str) -> FormatConfig:
-    """The format that `type` names, or else `default`, with the changes that stand beside it."""
+def format_from_mapping(fields: Fields, known: Mapping[str, FormatConfig], *, default: str) -> FormatConfig:
+    """The format that `type` names, or else `default`, with the changes written beside it."""
     problems: list[Problem] = []
     changes = decode(FormatConfig, fields, problems, known=("include",))
     base = fields.get("type", default)
@@ -168,7 +170,7 @@ def from_mapping(fields: Fields, known: Mapping[str, FormatConfig], *, default: 
         fix = (
             did_you_mean(str(base), [*known, *FORMATS.names()])
             if "type" in fields
-            else "say with `type` which format it starts from"
+            else "name its base format with `type`"
         )
         problems.append(Problem(place, f"no format named {base!r}", fix))
     if (
@@ -177,14 +179,14 @@ def from_mapping(fields: Fields, known: Mapping[str, FormatConfig], *, default: 
         and changes.choice_labels not in ("letters", "numbers")
     ):
         fix = did_you_mean(changes.choice_labels, ["letters", "numbers"])
-        problems.append(Problem(fields.place("choice_labels"), f"no labels are called {changes.choice_labels!r}", fix))
+        problems.append(Problem(fields.place("choice_labels"), f"no labels named {changes.choice_labels!r}", fix))
     if problems or changes is None:
         raise ConfigError(problems)
-    given = {key: getattr(changes, key) for key in yaml_keys(FormatConfig) if key in fields and key != "type"}
-    return replace(known[str(base)], **given)
+    changed = {key: getattr(changes, key) for key in yaml_keys(FormatConfig) if key in fields and key != "type"}
+    return replace(known[str(base)], **changed)
 
 
-def _known(name: str, known: Mapping[str, FormatConfig], place: Place, *more: str) -> FormatConfig:
+def _known_format(name: str, known: Mapping[str, FormatConfig], place: Place, *more: str) -> FormatConfig:
     if name not in known:
         raise ConfigError(
             [Problem(place, f"no format named {name!r}", did_you_mean(name, [*known, *FORMATS.names(), *more]))]
@@ -192,14 +194,14 @@ def _known(name: str, known: Mapping[str, FormatConfig], place: Place, *more: st
     return known[name]
 
 
-def _layout(config: TaskConfig, format: FormatConfig, place: Place, prefix: str = "") -> Layout:
+def _layout(config: TaskConfig, format: FormatConfig, place: Place, prefix: str = "") -> PromptLayout:
     text = config.doc_to_text if config.doc_to_text is not None else "question"
     target = config.doc_to_target if config.doc_to_target is not None else "answer"
-    return lay_out(take_apart(text, config.doc_to_choice, target, prefix=prefix, place=place), format, place)
+    return prompt_layout(prompt_parts(text, config.doc_to_choice, target, prefix=prefix, place=place), format, place)
 
 
-def _example_layout(config: TaskConfig, format: FormatConfig, place: Place) -> Layout | None:
-    """The layout of few-shot examples, where they have prompt fields of their own."""
+def _example_layout(config: TaskConfig, format: FormatConfig, place: Place) -> PromptLayout | None:
+    """The layout of few-shot examples, where they have their own prompt fields."""
     shots = config.fewshot_config
     own = {
         name: value
@@ -209,7 +211,7 @@ def _example_layout(config: TaskConfig, format: FormatConfig, place: Place) -> L
     return _layout(replace(config, **own), format, place, prefix="_example") if own else None
 
 
-def _examples(shots: FewshotConfig | None, layout: Layout | None) -> FewshotConfig | None:
+def _fewshot_config(shots: FewshotConfig | None, layout: PromptLayout | None) -> FewshotConfig | None:
     if shots is None or layout is None:
         return shots
     return replace(
@@ -217,22 +219,22 @@ def _examples(shots: FewshotConfig | None, layout: Layout | None) -> FewshotConf
     )
 
 
-def _generation(config: TaskConfig, format: FormatConfig) -> Mapping[str, object] | None:
+def _generation_kwargs(config: TaskConfig, format: FormatConfig) -> Mapping[str, object] | None:
     if format.output_type != "generate_until":
         return None
     return {**(format.generation_kwargs or {}), **(config.generation_kwargs or {})} or None
 
 
-def _notes(before: TaskConfig, after: TaskConfig, format: FormatConfig) -> tuple[str, ...]:
-    """What the task said and the format sets aside: never silently."""
+def _ignored_notes(before: TaskConfig, after: TaskConfig, format: FormatConfig) -> tuple[str, ...]:
+    """Notes on the task's settings that the format replaces."""
     lost = [
         key
         for key in ("metric_list", "filter_list")
         if getattr(before, key) and getattr(after, key) != getattr(before, key)
     ]
     why = (
-        f"is made for {before.output_type}; format {format.format!r} asks for {after.output_type} and is scored in its own way"
+        f"is ignored: it is for {before.output_type}, and format {format.format!r} uses {after.output_type}"
         if before.output_type != after.output_type
-        else f"gives way to that of format {format.format!r}"
+        else f"is replaced by that of format {format.format!r}"
     )
     return tuple(f"{key} of {before.task!r} {why}" for key in lost)

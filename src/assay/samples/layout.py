@@ -1,7 +1,7 @@
-"""Question, choices and answer of a format, as templates.
+"""Question, choices and target of a format, as templates.
 
-The result is Jinja source again: a column stays a column, a template is set in as it is, a function is called under a
-name of its own and its value handed in as a variable.
+The result is Jinja source: a column stays a column, a template is inserted as it is, a function is called under a
+unique name and its value passed as a variable.
 """
 
 import ast
@@ -16,14 +16,16 @@ from assay.records import Function
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 VARIABLES = ("_num_choices", "_choice_labels", "_choice_list_and", "_choice_list_or")
-"""What the texts of a format may use; all of them speak of choices."""
+"""Variables for the texts of a format; all of them describe choices."""
 
 Choices = str | Function | Mapping[str, object] | tuple[object, ...] | None
+Constants = tuple[object, ...]
+"""The choices of a task that are the same for every document."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnOrText:
-    """What a text without markup means: the column of that name where a row has it, else itself."""
+    """A text without markup: the column of that name where a document has it, else the text."""
 
     text: str
 
@@ -32,8 +34,8 @@ class ColumnOrText:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """An expression, and what must be set before it can be used."""
+class TemplateExpression:
+    """An expression, and the statement that must precede it."""
 
     expression: str
     setting: str = ""
@@ -44,20 +46,20 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """The pieces of one question. `listed` are the choices where they are the same for every row."""
+class PromptParts:
+    """The parts of one question. `listed` are the choices where they are constant."""
 
     question: str
-    target: Piece
+    target: TemplateExpression
     choices: str | None
     original_choices: Choices
-    listed: tuple[object, ...] | None
+    listed: Constants | None
     derived: Mapping[str, Function]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """The prompt fields a format gives to a task, and the variables that functions must supply."""
+class PromptLayout:
+    """The prompt fields that a format gives to a task, and the variables that functions must supply."""
 
     doc_to_text: str
     doc_to_target: str
@@ -65,8 +67,8 @@ class Layout:
     derived: Mapping[str, Function]
 
 
-def take_apart(text: object, choices: Choices, target: object, *, prefix: str, place: Place) -> Parts:
-    """The pieces of a task's prompt fields; `prefix` keeps the names of its functions apart from others."""
+def prompt_parts(text: object, choices: Choices, target: object, *, prefix: str, place: Place) -> PromptParts:
+    """Split a task's prompt fields into parts; `prefix` keeps the names of its functions unique."""
     derived: dict[str, Function] = {}
 
     def named(value: object, name: str) -> str | None:
@@ -84,19 +86,19 @@ def take_apart(text: object, choices: Choices, target: object, *, prefix: str, p
 
     for value in (text, target):
         if isinstance(value, tuple | list):
-            raise _refusal(
+            raise _config_error(
                 place, "a format takes one question and one answer, not a list of them", "ask without a format"
             )
     question = named(text, "_question")
     answer = named(target, "_target")
-    listed = _listed(choices)
+    listed = _constant_choices(choices)
     if listed is not None:
         expression: str | None = json.dumps(list(listed), ensure_ascii=False)
     else:
         expression = named(choices, "_choices") or _list_expression(choices, place)
-    return Parts(
-        question=_template(text) if question is None else Piece(question).template,
-        target=_piece(target) if answer is None else Piece(answer),
+    return PromptParts(
+        question=_template(text) if question is None else TemplateExpression(question).template,
+        target=_expression(target) if answer is None else TemplateExpression(answer),
         choices=expression,
         original_choices=choices,
         listed=listed,
@@ -104,23 +106,23 @@ def take_apart(text: object, choices: Choices, target: object, *, prefix: str, p
     )
 
 
-def lay_out(parts: Parts, format: FormatConfig, place: Place) -> Layout:
-    """The prompt fields for these pieces in this format."""
+def prompt_layout(parts: PromptParts, format: FormatConfig, place: Place) -> PromptLayout:
+    """Build the prompt fields from these parts in this format."""
     is_choice = format.output_type == "multiple_choice"
     if parts.choices is None:
         if is_choice:
-            raise _refusal(
+            raise _config_error(
                 place, "a multiple-choice format needs doc_to_choice", "add doc_to_choice, or use generate or cot"
             )
-        return Layout(_text(parts, format), parts.target.template, None, parts.derived)
+        return PromptLayout(_question_template(parts, format), parts.target.template, None, parts.derived)
     choice: Choices = None
     if is_choice:
-        labels = "[" + _loop(parts, '"{{ ' + _label(format) + ' }}"', ", ") + "]"
+        labels = "[" + _loop_over_choices(parts, '"{{ ' + _label(format) + ' }}"', ", ") + "]"
         choice = parts.original_choices if format.choice_labels is None else labels
-    return Layout(_text(parts, format), _target(parts, format), choice, parts.derived)
+    return PromptLayout(_question_template(parts, format), _target_template(parts, format), choice, parts.derived)
 
 
-def _listed(choices: Choices) -> tuple[object, ...] | None:
+def _constant_choices(choices: Choices) -> Constants | None:
     if isinstance(choices, Mapping):
         return tuple(choices.values())
     if isinstance(choices, str) and choices.strip().startswith("[") and "{" not in choices:
@@ -130,53 +132,55 @@ def _listed(choices: Choices) -> tuple[object, ...] | None:
 
 def _template(text: object) -> str:
     """A column or a template, as a template."""
-    return Piece(text).template if isinstance(text, str) and text.isidentifier() else str(text)
+    return TemplateExpression(text).template if isinstance(text, str) and text.isidentifier() else str(text)
 
 
 _ONE_EXPRESSION = re.compile(r"\s*\{\{((?:(?!\}\}|\{\{).)*)\}\}\s*", re.DOTALL)
 
 
-def _piece(value: object) -> Piece:
-    """A column, a template, a number or a text, to be used in an expression."""
+def _expression(value: object) -> TemplateExpression:
+    """A column, a template, a number or a text, as an expression."""
     if not isinstance(value, str):
-        return Piece(repr(value))
+        return TemplateExpression(repr(value))
     one = _ONE_EXPRESSION.fullmatch(value)
     if value.isidentifier() or one:
-        return Piece(value if one is None else f"({one.group(1).strip()})")
-    return Piece("_whole", "{% set _whole %}" + value + "{% endset %}")
+        return TemplateExpression(value if one is None else f"({one.group(1).strip()})")
+    return TemplateExpression("_whole", "{% set _whole %}" + value + "{% endset %}")
 
 
 def _list_expression(choices: Choices, place: Place) -> str | None:
     if choices is None:
         return None
-    piece = _piece(choices)
+    piece = _expression(choices)
     if piece.setting:
         fix = "give doc_to_choice as a column, a list, a function or one `{{ expression }}`"
-        raise _refusal(place, "doc_to_choice is a template of several parts, which a format cannot take apart", fix)
+        raise _config_error(
+            place, "doc_to_choice is a template with several expressions, which a format cannot split", fix
+        )
     return piece.expression
 
 
-def _text(parts: Parts, format: FormatConfig) -> str:
-    """The whole question; what speaks of choices is left out where there are none."""
+def _question_template(parts: PromptParts, format: FormatConfig) -> str:
+    """The whole question; texts about choices are left out where there are none."""
 
     def usable(text: str | None) -> str:
         return "" if text is None or (parts.choices is None and any(name in text for name in VARIABLES)) else text
 
     lines = [usable(format.instruction) + (format.question_prefix or "") + parts.question]
     if parts.choices is not None and format.choice_labels is not None and not _are_labels(parts.listed, format):
-        lines.append(_loop(parts, "{{ " + _label(format) + " }}. {{ _choice }}", format.choice_delimiter))
+        lines.append(_loop_over_choices(parts, "{{ " + _label(format) + " }}. {{ _choice }}", format.choice_delimiter))
     lines += [text for text in (usable(format.answer_instruction), usable(format.answer_prompt)) if text]
     text = format.section_separator.join(lines)
-    return _settings(text, parts, format) + text
+    return _set_variables(text, parts, format) + text
 
 
-def _are_labels(listed: tuple[object, ...] | None, format: FormatConfig) -> bool:
-    """Whether the choices are mere letters, so that the question itself must say what they stand for."""
+def _are_labels(listed: Constants | None, format: FormatConfig) -> bool:
+    """Whether the choices are plain letters, so that the question itself must explain them."""
     return listed is not None and format.choice_labels == "letters" and list(listed) == list(ALPHABET[: len(listed)])
 
 
 def _label(format: FormatConfig) -> str:
-    """The expression for the label of the choice that a loop is at; its words where choices have no label."""
+    """The expression for the label of the loop's choice; its text where choices have no label."""
     if format.choice_labels is None:
         return "_choice"
     if format.choice_labels == "numbers":
@@ -187,19 +191,21 @@ def _label(format: FormatConfig) -> str:
 
 
 _LETTERS = f'("{ALPHABET}"[loop.index0 // 26 - 1] if loop.index0 >= 26 else "") ~ "{ALPHABET}"[loop.index0 % 26]'
-"""The letter of the choice that a loop is at; after Z comes AA."""
+"""The letter of the loop's choice; after Z comes AA."""
 
 
-def _loop(parts: Parts, body: str, delimiter: str) -> str:
+def _loop_over_choices(parts: PromptParts, body: str, delimiter: str) -> str:
     between = "{% if not loop.last %}" + delimiter + "{% endif %}"
     return "{% for _choice in " + str(parts.choices) + " %}" + body + between + "{% endfor %}"
 
 
-def _settings(text: str, parts: Parts, format: FormatConfig) -> str:
-    """What must be set before a text that uses some of VARIABLES."""
+def _set_variables(text: str, parts: PromptParts, format: FormatConfig) -> str:
+    """The statements that set the VARIABLES used in a text."""
 
     def joined(last: str) -> str:
-        return _loop(parts, "{{ " + _label(format) + " }}", '{{ "' + last + '" if loop.revindex == 2 else ", " }}')
+        return _loop_over_choices(
+            parts, "{{ " + _label(format) + " }}", '{{ "' + last + '" if loop.revindex == 2 else ", " }}'
+        )
 
     settings = {
         "_num_choices": "{% set _num_choices = " + str(parts.choices) + " | length %}",
@@ -210,11 +216,11 @@ def _settings(text: str, parts: Parts, format: FormatConfig) -> str:
     return "".join(setting for name, setting in settings.items() if name in text)
 
 
-def _target(parts: Parts, format: FormatConfig) -> str:
-    """The index of the right choice; or, to be generated, its label, or its words where choices have no label.
+def _target_template(parts: PromptParts, format: FormatConfig) -> str:
+    """The index of the right choice; for generation its label, or its text where choices have no label.
 
-    A target is an index if it is a number, else one of the choices, else an index in digits, else a label. One that is
-    none of these is an error when it is rendered: never the first choice.
+    A target is an index if it is a number, else one of the choices, else an index in digits, else a label. Any other
+    target is an error when it is rendered, never the first choice.
     """
     labels = _label(format) if format.choice_labels is not None else _LETTERS
     labelled = "{% if (" + labels + ") | string == _t | string %}{% set _n.i = loop.index0 %}{% endif %}"
@@ -237,5 +243,5 @@ def _target(parts: Parts, format: FormatConfig) -> str:
     return head + index + known + "{% for _choice in _c %}" + chosen + "{% endfor %}" + unknown
 
 
-def _refusal(place: Place, what: str, fix: str) -> ConfigError:
+def _config_error(place: Place, what: str, fix: str) -> ConfigError:
     return ConfigError([Problem(place, what, fix)])

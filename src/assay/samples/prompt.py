@@ -1,4 +1,4 @@
-"""A row becomes a prompt: description, examples, question; as text, or through a chat template."""
+"""Prompts of documents: description, examples, question; as text, or through a chat template."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,34 +6,35 @@ from typing import Any, NamedTuple
 
 from assay.config.task import FewshotConfig, TaskConfig
 from assay.records import Message, Prompt, Turn
-from assay.samples.chat import (
-    as_messages,
-    as_single_turn,
-    as_text,
-    example_turns,
-    joined,
-    question_turns,
-)  # fmt: skip
 from assay.samples.fewshot import Pool, Sampler
-from assay.samples.fields import Value, choice_field, function_field, plain_field, present, target_field, text_field
+from assay.samples.fields import (
+    FieldFunction,
+    FieldValue,
+    choice_field,
+    function_field,
+    plain_field,
+    required_columns,
+    target_field,
+    text_field,
+)
 from assay.samples.templates import RenderError, Row
 
-Template = Callable[[tuple[Message, ...], bool], Prompt]
-"""A model's chat template: messages, and whether the model's turn is to be opened. A model behind a server may keep them."""
+ChatTemplate = Callable[[tuple[Message, ...], bool], Prompt]
+"""A model's chat template: messages, and whether to open the model's turn. A server model may keep messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """How a conversation is held, where it is held at all."""
+    """Settings of a conversation, where there is one."""
 
-    template: Template | None = None
+    template: ChatTemplate | None = None
     multiturn: bool = True
     system: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Few-shot examples: how many, from which pool, and what chooses them: `start` begins its random numbers anew."""
+    """Few-shot examples: number, pool and sampler; `start` restarts its random stream."""
 
     number: int = 0
     pool: Pool = ()
@@ -41,33 +42,33 @@ class Examples:
 
 
 class Question(NamedTuple):
-    """What is asked about one row: contexts that share `prefix`, the choices, and the right answer."""
+    """The prompts of one document, which share `prefix`, with its choices and target."""
 
     contexts: Sequence[Prompt]
     prefix: str
     choices: Sequence[str] | None
     target: Any
     dropped: int = 0
-    """How many examples were left out, so that it is not too long."""
+    """The number of examples left out to fit the context."""
 
 
-_DRAWING = ("doc_to_text", "doc_to_target", "doc_to_choice", "gen_prefix")
+_MAY_DRAW = ("doc_to_text", "doc_to_target", "doc_to_choice", "gen_prefix")
 _FIELDS = {"question": "doc_to_text", "choices": "doc_to_choice", "target": "doc_to_target"}
-"""The fields whose functions a format calls under names that end so."""
+"""The prompt fields by the ending of the variable names that a format gives them."""
 
 
 class _Fields(NamedTuple):
-    """The prompt fields as functions: of the evaluated row, or of an example."""
+    """The prompt fields as functions of the evaluated document, or of an example."""
 
-    text: Value
-    target: Value
-    choice: Value | None
+    text: FieldFunction
+    target: FieldFunction
+    choice: FieldFunction | None
     prefix: Callable[[Row], str | None]
 
 
 @dataclass(slots=True)
 class Prompter:
-    """Puts prompts together for one task. `config` has its functions resolved; `columns` are those of the data."""
+    """Builds prompts for one task. `config` has its functions resolved; `columns` are those of the data."""
 
     config: TaskConfig
     columns: Collection[str]
@@ -75,13 +76,13 @@ class Prompter:
     chat: Chat = field(default_factory=Chat)
     multiple_inputs: bool = False
     fits: Callable[[Sequence[Prompt], Sequence[str] | None], bool] | None = None
-    """Whether contexts with their choices are short enough; where it is given, examples are left out until they are."""
+    """Whether contexts with their choices fit; where given, examples are dropped until they do."""
     strict: bool = False
-    """Whether a row that lacks what a text is made of is told; lm-eval writes "None" there."""
+    """Whether a missing value is an error; lm-eval writes "None" there."""
 
     def __post_init__(self) -> None:
         self._own = self._fields(self.config)
-        self._shot = self._fields(_inherited(self.config), own=False)
+        self._shot = self._fields(_fewshot_fields(self.config), own=False)
         self._description = plain_field(self.config.description)
         self._computed = {
             name: function_field(_FIELDS[name.rpartition("_")[2]], function)  # type: ignore[arg-type]  # resolved
@@ -92,24 +93,24 @@ class Prompter:
         self.restart()
 
     def restart(self) -> None:
-        """Choose examples from the beginning again, as for the first document."""
+        """Restart the choice of examples, as for the first document."""
         self._choose = self.examples.start() if self.examples.start is not None else None
 
     _own: _Fields = field(init=False)
     _shot: _Fields = field(init=False)
     _description: Callable[[Row], str | None] = field(init=False)
-    _computed: Mapping[str, Value] = field(init=False)
+    _computed: Mapping[str, FieldFunction] = field(init=False)
     _turns: dict[int, list[Turn]] = field(init=False)
     _prefixes: dict[tuple[Any, ...], str] = field(init=False)
     _choose: Sampler | None = field(init=False)
 
-    def text(self, row: Row) -> Any:
+    def text(self, row: Row) -> FieldValue:
         return self._own.text(self._derived(row))
 
-    def target(self, row: Row) -> Any:
+    def target(self, row: Row) -> FieldValue:
         return self._own.target(self._derived(row))
 
-    def choices(self, row: Row) -> Any:
+    def choices(self, row: Row) -> FieldValue:
         return self._own.choice(self._derived(row)) if self._own.choice is not None else None
 
     def gen_prefix(self, row: Row) -> str | None:
@@ -117,21 +118,21 @@ class Prompter:
 
     @property
     def draws(self) -> bool:
-        """Whether prompts depend on which rows came before: examples are drawn, and functions and templates may draw."""
+        """Whether prompts depend on earlier documents: examples are drawn, and functions and templates may draw."""
         shots = self.config.fewshot_config or FewshotConfig()
-        fields = [getattr(each, key) for each in (self.config, shots) for key in _DRAWING]
+        fields = [getattr(each, key) for each in (self.config, shots) for key in _MAY_DRAW]
         texts = [self.config.description, *fields]
         drawing = any(callable(each) or (isinstance(each, str) and "random" in each) for each in texts)
         return self.examples.number > 0 or bool(self.config.derived) or drawing
 
     def pass_over(self, row: Row) -> None:
-        """Draw for a row that is not asked about what would be drawn for it: then all others are asked as without it."""
+        """Draw for a skipped document as if it were evaluated, so that all others get the same prompts."""
         self._drawn(row)
         if self.multiple_inputs:
             self.text(row)  # the right answer, which is drawn after the question
 
     def question(self, row: Row) -> Question:
-        """The prompt or prompts for a row, with its choices and its target."""
+        """The prompts of a document, with its choices and its target."""
         target, choices, prefix, questions, before = self._drawn(row)
         delimiter = "" if self.multiple_inputs else self.config.target_delimiter
         turns = [question_turns(question, prefix, delimiter) for question in questions]
@@ -143,20 +144,20 @@ class Prompter:
             contexts, start = self._contexts(before, turns, prefix)
         return Question(contexts, start, choices, target, dropped)
 
-    def _drawn(self, row: Row) -> tuple[Any, Any, str | None, Sequence[Any], list[list[Turn]]]:
-        """Target, choices, prefix and questions of a row, and what stands before them; in lm-eval's order of drawing."""
+    def _drawn(self, row: Row) -> tuple[FieldValue, FieldValue, str | None, Sequence[FieldValue], list[list[Turn]]]:
+        """Target, choices, prefix, questions and preceding turns of a document, in lm-eval's order of drawing."""
         full = self._derived(row)
         target, choices = self._own.target(full), self._own.choice(full) if self._own.choice is not None else None
         prefix = self._own.prefix(full)
         questions: Sequence[Any] = choices or [] if self.multiple_inputs else [self._own.text(full)]
         if not all(isinstance(question, str) for question in questions or [None]):
-            raise RenderError(f"doc_to_text must give a text, and gave {questions!r:.80}")
+            raise RenderError(f"doc_to_text must be a text, got {questions!r:.80}")
         return target, choices, prefix, questions, self._before(full)
 
     def _contexts(
         self, before: list[list[Turn]], questions: Sequence[list[Turn]], prefix: str | None
     ) -> tuple[list[Prompt], str]:
-        """The prompt of each question, and the part they share, where that can be told."""
+        """The prompt of each question, and their common prefix where it is known."""
         if self.chat.template is None:
             start = self._joined(before)
             return [start + as_text(turns) for turns in questions], start
@@ -169,16 +170,16 @@ class Prompter:
         return self.chat.template(messages, not prefix)
 
     def _before(self, row: Row) -> list[list[Turn]]:
-        """System message and examples: the parts that stand before the question."""
+        """System message and examples, which precede the question."""
         description = self._description(row) or ""
-        system = joined(self.chat.system, description, self.config.fewshot_delimiter)
+        system = join_texts(self.chat.system, description, self.config.fewshot_delimiter)
         parts = [[Turn("system", system)]] if system else []
         if self.examples.number > 0 and self._choose is not None:
             parts += [self._example(index) for index in self._choose(row, self.examples.number)]
         return parts
 
     def _joined(self, parts: list[list[Turn]]) -> str:
-        """The parts as one text; the same parts give the same text object, which is what lets it be stored once."""
+        """The parts as one text; equal parts give the same text object, so that it is stored once."""
         key = tuple([id(part) if part[0].role != "system" else part[0].content for part in parts])
         known = self._prefixes.get(key)
         if known is None:
@@ -195,13 +196,13 @@ class Prompter:
 
     def _new_example(self, row: Row) -> list[Turn]:
         full = self._derived(row)
-        shot = _inherited(self.config)
+        shot = _fewshot_fields(self.config)
         question, answer = self._shot.text(full), self._shot.target(full)
         choices = self._shot.choice(full) if self._shot.choice is not None else None
         if self.multiple_inputs and choices is not None:
             question, choices = choices[question], None
         if not isinstance(question, str):
-            raise RenderError(f"the question of an example must be a text, and is {question!r:.80}")
+            raise RenderError(f"the question of an example must be a text, got {question!r:.80}")
         prefix = self._shot.prefix(row)
         text = _answer_text(answer, choices)
         return example_turns(question, text, prefix, shot.target_delimiter or "", shot.fewshot_delimiter or "")
@@ -212,9 +213,9 @@ class Prompter:
         text = text_field(config.doc_to_text, self.columns, has_choices=has_choices)
         target = target_field(config.doc_to_target, self.columns, has_choices=has_choices)
         if self.strict:
-            text = present(config.doc_to_text, self.columns, text)
+            text = required_columns(config.doc_to_text, self.columns, text)
             if self.config.process_results is None:
-                target = present(config.doc_to_target, self.columns, target)
+                target = required_columns(config.doc_to_target, self.columns, target)
         return _Fields(
             text=text,
             target=target,
@@ -223,7 +224,7 @@ class Prompter:
         )
 
     def _derived(self, row: Row) -> Row:
-        """The row with the variables that functions compute for the templates of a format."""
+        """The document with the variables that functions compute for a format's templates."""
         if not self._computed:
             return row
         return {**row, **{name: function(row) for name, function in self._computed.items()}}
@@ -233,8 +234,8 @@ def _is_example(part: Sequence[Turn]) -> bool:
     return part[0].role != "system"
 
 
-def _inherited(config: TaskConfig) -> FewshotConfig:
-    """The few-shot settings, with the task's own where they say nothing."""
+def _fewshot_fields(config: TaskConfig) -> FewshotConfig:
+    """The few-shot settings, with the task's own as defaults."""
     shots = config.fewshot_config or FewshotConfig()
     own: Mapping[str, Any] = {
         name: getattr(shots, name) if getattr(shots, name) is not None else getattr(config, name)
@@ -250,8 +251,8 @@ def _inherited(config: TaskConfig) -> FewshotConfig:
     return FewshotConfig(**own)
 
 
-def _answer_text(answer: Any, choices: Sequence[str] | None) -> str | None:
-    """The words of an example's answer: of an index the choice, of several right answers the first."""
+def _answer_text(answer: FieldValue, choices: Sequence[str] | None) -> str | None:
+    """The text of an example's answer: for an index the choice, for several targets the first."""
     if choices and isinstance(answer, int):
         return choices[answer]
     if isinstance(answer, list):
@@ -259,3 +260,53 @@ def _answer_text(answer: Any, choices: Sequence[str] | None) -> str | None:
         if choices and isinstance(answer, int):
             return choices[answer]
     return answer if answer is None or isinstance(answer, str) else str(answer)
+
+
+def join_texts(before: str | None, after: str | None, delimiter: str) -> str:
+    """Both texts, with the delimiter between them unless there is white space or a side is missing.
+
+    >>> join_texts("Be brief.", "Answer:", " "), join_texts("Be brief. ", "Answer:", " "), join_texts(None, "Answer:", " ")
+    ('Be brief. Answer:', 'Be brief. Answer:', 'Answer:')
+    """
+    if not before or not after:
+        return before or after or ""
+    return before + delimiter + after if needs_delimiter(before, after) else before + after
+
+
+def needs_delimiter(before: str, after: str) -> bool:
+    return before != "" and not (before[-1].isspace() or after[:1].isspace())
+
+
+def question_turns(question: str, prefix: str | None, delimiter: str) -> list[Turn]:
+    """The evaluated question, and the prefilled answer where there is one."""
+    if not prefix:
+        return [Turn("user", question)]
+    suffix = delimiter if needs_delimiter(question, prefix) else ""
+    return [Turn("user", question, suffix), Turn("assistant", prefix)]
+
+
+def example_turns(question: str, answer: str | None, prefix: str | None, delimiter: str, end: str) -> list[Turn]:
+    """A few-shot example: a question with its answer, after the prefix where there is one."""
+    if answer is None or answer == "":
+        return question_turns(question, prefix, delimiter)
+    suffix = delimiter if not prefix or needs_delimiter(question, prefix) else ""
+    return [Turn("user", question, suffix), Turn("assistant", join_texts(prefix, answer, " "), end)]
+
+
+def as_text(turns: Sequence[Turn]) -> str:
+    """The conversation as one text."""
+    return "".join([turn.content + turn.suffix for turn in turns])
+
+
+def as_messages(turns: Sequence[Turn]) -> tuple[Message, ...]:
+    """The conversation as messages, one per turn."""
+    return tuple([Message(turn.role, turn.content) for turn in turns])
+
+
+def as_single_turn(turns: Sequence[Turn]) -> tuple[Message, ...]:
+    """The conversation as one user message; only system message and prefilled answer stay separate."""
+    first = [turns[0]] if turns[0].role == "system" else []
+    last = [turns[-1]] if turns[-1].role == "assistant" else []
+    middle = list(turns[len(first) : len(turns) - len(last)])
+    middle[-1] = middle[-1]._replace(suffix="")
+    return as_messages([*first, Turn("user", as_text(middle)), *last])

@@ -1,75 +1,101 @@
-"""Rows from files: json, jsonl, csv, parquet. What can be read row by row is never held as a whole."""
+"""Documents from json, jsonl, csv and parquet files, read one by one; and those of a function, spilled to disk."""
 
 import csv
+import math
+import re
 import sys
+import tempfile
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
-from itertools import zip_longest
+from itertools import count, zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, overload
 
 import orjson
 
 from assay.errors import SelfExplanatory
 from assay.records import plain
-from assay.samples.csv_cells import MISSING, names_as_pandas, texts, typed, typed_as_pandas
 from assay.writable import HALF, is_writable
 
 Row = Mapping[str, Any]
+FreshRow = dict[str, Any]
+"""A document that was just read and is not shared yet."""
+ReaderOptions = Mapping[str, Any]
+"""Options of a file reader, as `dataset_kwargs` has them."""
+Cell = str | int | float | bool | None
+"""The value of a csv cell."""
+MISSING = frozenset((
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
+    "NULL", "NaN", "None", "n/a", "nan", "null",
+))  # fmt: skip
+"""Cells of a csv file that are missing values for pandas."""
+SIGNED, UNSIGNED = (-(2**63), 2**63 - 1), (0, 2**64 - 1)
+"""The integers that a table can hold, in one of two ways."""
+SPILL_FROM = 1000
+"""Fewer documents than these stay in memory."""
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,20}", re.ASCII)
+_PANDAS_INTEGER = re.compile(r"[ \t\n\v\f\r]*[+-]?[0-9]+[ \t\n\v\f\r]*", re.ASCII)
+_PANDAS_FLOAT = re.compile(
+    r"[ \t\n\v\f\r]*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?)[ \t\n\v\f\r]*",
+    re.ASCII | re.IGNORECASE,
+)
 
 
 class DataError(SelfExplanatory, ValueError):
-    """Data that is not there or cannot be read; says which, and what to do."""
+    """Missing or unreadable data; the message says how to fix it."""
 
 
-def as_rows(made: Any, told: str) -> Sequence[Row]:
-    """What a user's function made, as rows; `told` begins the sentence about what cannot be rows."""
-    if isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
-        raise DataError(f"{told} {type(made).__name__}, and must return a list of rows, or a data set")
-    rows = made if hasattr(made, "__len__") and hasattr(made, "__getitem__") else list(made)
+def as_rows(returned: Any, subject: str) -> Sequence[Row]:
+    """The documents that a user's function returned; `subject` begins the error message."""
+    if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable):
+        raise DataError(f"{subject} {type(returned).__name__}, and must return a list of rows, or a data set")
+    rows = returned if hasattr(returned, "__len__") and hasattr(returned, "__getitem__") else list(returned)
     if isinstance(rows, list | tuple):
         odd = next((row for row in rows if not isinstance(row, Mapping)), None)
         if odd is not None:
-            raise DataError(f"{told} a list with {odd!r:.60} in it, and every row must be a mapping")
+            raise DataError(f"{subject} a list with {odd!r:.60} in it, and every row must be a mapping")
         half = next((number for number, row in enumerate(rows) if not is_writable(row)), None)
         if half is not None:
-            raise DataError(f"{told} {HALF} in the row {half}")
+            raise DataError(f"{subject} {HALF} in the row {half}")
     return plain_rows(rows)  # type: ignore[no-any-return]
 
 
 def plain_rows(rows: Any) -> Any:
-    """Rows that a function made, without numbers and texts of numpy's; data sets of libraries have none."""
+    """Documents without numpy's numbers and texts; data sets of libraries have none."""
     return [plain(row) for row in rows] if isinstance(rows, list | tuple) else rows
 
 
-class Reading(NamedTuple):
-    """How files are read: the options that a task gives to its reader; and of csv files whether cells are read as pandas
-    does, and which columns are text, and which numbers, because they are so in other files."""
+class FileOptions(NamedTuple):
+    """How files are read: the task's reader options; and for csv whether cells are parsed as pandas does, and which
+    columns are text or numbers because they are so in other files.
+    """
 
-    options: Mapping[str, Any]
+    options: ReaderOptions
     like_pandas: bool = False
     as_text: frozenset[str] = frozenset()
     as_numbers: frozenset[str] = frozenset()
 
 
 class Rows(Sequence[Row]):
-    """The rows of one split. Reading from the start is cheap; picking one reads up to it, unless all are in memory.
+    """The documents of one split. Iterating streams them; indexing loads all into memory.
 
-    `as_table` gives every column one type, as lm-eval's data library does; `like_pandas` reads csv cells as pandas does.
+    `as_table` gives every column one type, as lm-eval's data library does; `like_pandas` parses csv cells as pandas
+    does.
     """
 
     def __init__(
         self,
         files: Sequence[Path],
-        options: Mapping[str, Any] | None = None,
+        options: ReaderOptions | None = None,
         *,
         as_table: bool = False,
         like_pandas: bool = False,
     ) -> None:
         self.files, self.as_table = files, as_table
-        self._reading = Reading(options or {}, as_table or like_pandas)
+        self._reading = FileOptions(options or {}, as_table or like_pandas)
 
     def __iter__(self) -> Iterator[Row]:
         columns = dict.fromkeys(self.columns)
@@ -83,7 +109,11 @@ class Rows(Sequence[Row]):
     def __len__(self) -> int:
         return self._survey.size
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
         return self._all[index]
 
     @property
@@ -95,8 +125,8 @@ class Rows(Sequence[Row]):
         return list(self)
 
     @cached_property
-    def _survey(self) -> "Survey":
-        """One look at everything before anything is used: a row that cannot be read is found now."""
+    def _survey(self) -> "TableSurvey":
+        """Read everything once before use: an unreadable document is found now."""
         kinds: dict[str, set[type]] = {}
         count = 0
         for row in self._read():
@@ -106,15 +136,15 @@ class Rows(Sequence[Row]):
                     kinds[name].add(type(value))
                 else:
                     kinds[name] = {type(value)}
-        return Survey(count, tuple(kinds), tuple(name for name, of in kinds.items() if {int, float} <= of))
+        return TableSurvey(count, tuple(kinds), tuple(name for name, of in kinds.items() if {int, float} <= of))
 
-    def _read(self) -> Iterator[dict[str, Any]]:
+    def _read(self) -> Iterator[FreshRow]:
         for file in self.files:
             yield from read_file(file, self._agreed)
 
     @cached_property
-    def _agreed(self) -> Reading:
-        """A column of several csv files is text in all where it is text in one, and else numbers where it is so in one."""
+    def _agreed(self) -> FileOptions:
+        """A column of several csv files is text where it is text in one of them, else numbers where it is so in one."""
         tables = [file for file in self.files if file.suffix in (".csv", ".tsv")]
         if len(tables) < 2 or self._reading.like_pandas:
             return self._reading
@@ -128,16 +158,16 @@ class Rows(Sequence[Row]):
         return self._reading._replace(as_text=frozenset(as_text), as_numbers=frozenset(as_numbers - as_text))
 
 
-class Survey(NamedTuple):
-    """What rows have in common: every column that any has; those of whole and other numbers, which a table makes the latter."""
+class TableSurvey(NamedTuple):
+    """Size and columns of a split, and the columns with both integers and floats, which a table makes floats."""
 
     size: int
     columns: tuple[str, ...]
     widened: tuple[str, ...]
 
 
-def read_file(file: Path, reading: Reading) -> Iterator[dict[str, Any]]:
-    """The rows of one file, by its suffix. Whatever is wrong with it is a DataError."""
+def read_file(file: Path, reading: FileOptions) -> Iterator[FreshRow]:
+    """The documents of one file, by its suffix. Every problem with it is a DataError."""
     reader = {".jsonl": _jsonl, ".json": _json, ".csv": _csv, ".tsv": _csv, ".parquet": _parquet}.get(file.suffix)
     if reader is None:
         raise DataError(f"{file}: cannot read files of this kind; use jsonl, json, csv or parquet")
@@ -146,10 +176,12 @@ def read_file(file: Path, reading: Reading) -> Iterator[dict[str, Any]]:
     except OSError as error:
         raise DataError(f"{file}: {error.strerror or error}") from error
     except UnicodeError as error:
-        raise DataError(f"{file}: {error} — write it in UTF-8, or say how it is written: encoding: latin-1") from error
+        raise DataError(
+            f"{file}: {error} — write it in UTF-8, or give its encoding, as in encoding: latin-1"
+        ) from error
 
 
-def _jsonl(file: Path, reading: Reading) -> Iterator[dict[str, Any]]:  # noqa: ARG001  # the shape of a reader
+def _jsonl(file: Path, reading: FileOptions) -> Iterator[FreshRow]:  # noqa: ARG001  # the shape of a reader
     loads = orjson.loads
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
@@ -162,11 +194,11 @@ def _jsonl(file: Path, reading: Reading) -> Iterator[dict[str, Any]]:  # noqa: A
             except orjson.JSONDecodeError as error:
                 raise DataError(f"{file}:{number}: not valid JSON: {error}") from None
             if not isinstance(row, dict):
-                raise DataError(f"{file}:{number}: a row must be an object, and this is {type(row).__name__}")
+                raise DataError(f"{file}:{number}: a row must be an object, got {type(row).__name__}")
             yield row
 
 
-def _json(file: Path, reading: Reading) -> Iterator[dict[str, Any]]:
+def _json(file: Path, reading: FileOptions) -> Iterator[FreshRow]:
     try:
         whole = orjson.loads(file.read_bytes())
     except orjson.JSONDecodeError:
@@ -191,22 +223,22 @@ def _json(file: Path, reading: Reading) -> Iterator[dict[str, Any]]:
     yield from whole
 
 
-def _csv(file: Path, reading: Reading) -> Iterator[dict[str, Any]]:
+def _csv(file: Path, reading: FileOptions) -> Iterator[FreshRow]:
     names, lines = _csv_lines(file, reading)
     cells = [list(column) for column in zip_longest(*lines, fillvalue="")] if lines else []
-    columns = [_cells(name, column, reading) for name, column in zip(names, cells, strict=False)]
+    columns = [_csv_column(name, column, reading) for name, column in zip(names, cells, strict=False)]
     columns += [[None] * len(lines)] * (len(names) - len(columns))
     yield from (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
 
 
-def _cells(name: str, column: Sequence[str], reading: Reading) -> list[Any]:
+def _csv_column(name: str, column: Sequence[str], reading: FileOptions) -> Sequence[Cell]:
     if reading.like_pandas:
-        return typed_as_pandas(column)
-    return texts(column) if name in reading.as_text else typed(column, as_numbers=name in reading.as_numbers)
+        return csv_values_as_pandas(column)
+    return csv_texts(column) if name in reading.as_text else csv_values(column, as_numbers=name in reading.as_numbers)
 
 
-def _csv_lines(file: Path, reading: Reading) -> tuple[Sequence[str], list[list[str]]]:
-    """The names of the columns, and the cells of every line as they are written."""
+def _csv_lines(file: Path, reading: FileOptions) -> tuple[Sequence[str], list[list[str]]]:
+    """The column names, and the cells of every line as text."""
     options = reading.options
     delimiter = options.get("delimiter") or options.get("sep") or ("\t" if file.suffix == ".tsv" else ",")
     csv.field_size_limit(sys.maxsize)  # a cell may hold a book
@@ -222,19 +254,19 @@ def _csv_lines(file: Path, reading: Reading) -> tuple[Sequence[str], list[list[s
     names = options.get("column_names") or options.get("names")
     if not names:
         names, lines = lines[0] if lines else [], lines[1:]
-        names = names_as_pandas(names) if reading.like_pandas else names
+        names = column_names_as_pandas(names) if reading.like_pandas else names
     elif "header" in options and options["header"] is not None:
         lines = lines[1:]
     twice = next((name for name, times in Counter(names).items() if name and times > 1), None)
     if twice is not None:
-        raise DataError(f"{file}: two columns are called {twice!r} — give each column a name of its own")
+        raise DataError(f"{file}: two columns are named {twice!r} — give each column a unique name")
     long = next((number for number, line in enumerate(lines, 1) if len(line) > len(names)), None)
     if long is not None:
         raise DataError(f"{file}: row {long} has more cells than there are columns ({len(names)})")
     return names, lines
 
 
-def _parquet(file: Path, reading: Reading) -> Iterator[dict[str, Any]]:  # noqa: ARG001
+def _parquet(file: Path, reading: FileOptions) -> Iterator[FreshRow]:  # noqa: ARG001
     from pyarrow import ArrowException, parquet
 
     try:
@@ -245,13 +277,189 @@ def _parquet(file: Path, reading: Reading) -> Iterator[dict[str, Any]]:  # noqa:
         raise DataError(f"{file}: not a readable Parquet file: {error} — write it again") from error
 
 
-def digest_file(file: Path) -> str:
-    """A name for the content of a file."""
-    made = blake2b(digest_size=16)
+def file_digest(file: Path) -> str:
+    """The digest of a file's content."""
+    hasher = blake2b(digest_size=16)
     try:
         with file.open("rb") as data:
             while block := data.read(1 << 20):
-                made.update(block)
+                hasher.update(block)
     except OSError as error:
         raise DataError(f"{file}: {error.strerror or error}") from error
-    return made.hexdigest()
+    return hasher.hexdigest()
+
+
+def csv_values(column: Sequence[str], *, as_numbers: bool = False) -> Sequence[Cell]:
+    """A column as numbers where all cells are numbers, else as texts.
+
+    Cells like `007`, `1.50`, `1e3` or `true` keep their column text: printed again, the value would be another text,
+    and so would a prompt or target made of it. In a column of numbers, missing values are None; in a column of texts
+    only an empty cell is, for `NA` may be a country. `as_numbers`: other files have numbers in this column, so it is
+    numeric also where every cell is missing.
+
+    >>> csv_values(["7", "12", "NA"]), csv_values(["1", "2.5"]), csv_values(["007", "12"]), csv_values(["NA", "ZA", ""])
+    ([7, 12, None], [1, 2.5], ['007', '12'], ['NA', 'ZA', None])
+    """
+    present = [text for text in column if text not in MISSING]
+    if not present and not as_numbers:
+        return csv_texts(column)
+    try:
+        numbers = iter([_number(text) for text in present])
+    except ValueError:
+        return csv_texts(column)
+    return [None if text in MISSING else next(numbers) for text in column]
+
+
+def csv_texts(column: Sequence[str]) -> list[str | None]:
+    """A column as texts; an empty cell is None."""
+    return [text or None for text in column]
+
+
+def csv_values_as_pandas(column: Sequence[str]) -> Sequence[Cell]:
+    """The column as pandas parses it, which lm-eval's and SyGra's data is read with.
+
+    Integers with a missing value become floats, and `007` becomes 7.
+
+    >>> csv_values_as_pandas(["007", "12"]), csv_values_as_pandas(["7", ""])
+    ([7, 12], [7.0, None])
+    """
+    present = [text for text in column if text not in MISSING]
+    if present and all(map(_PANDAS_INTEGER.fullmatch, present)):
+        try:
+            numbers = [int(text) for text in present]
+        except ValueError:  # more digits than Python converts
+            return _untyped_as_pandas(column)
+        if not _in_range(numbers, SIGNED):  # a gap would need floats, which cannot hold them
+            return numbers if len(present) == len(column) and _in_range(numbers, UNSIGNED) else list(column)
+        return _first_readable(column, (int,) if len(present) == len(column) else (float,))
+    return _first_readable(column, (_float_of_pandas, _bool_of_pandas))
+
+
+def column_names_as_pandas(header: Sequence[str]) -> list[str]:
+    """Unique column names: pandas numbers repeated and empty ones.
+
+    >>> column_names_as_pandas(["a", "a", "", "b", "a"])
+    ['a', 'a.1', 'Unnamed: 2', 'b', 'a.2']
+    """
+    named = [name or f"Unnamed: {at}" for at, name in enumerate(header)]
+    unique: list[str] = []
+    for name in named:
+        free = (f"{name}.{number}" for number in count(1))
+        unique.append(next(new for new in free if new not in named and new not in unique) if name in unique else name)
+    return unique
+
+
+def _untyped_as_pandas(column: Sequence[str]) -> list[str | None]:
+    return [None if text in MISSING else text for text in column]
+
+
+def _first_readable(column: Sequence[str], readers: Sequence[Callable[[str], Cell]]) -> Sequence[Cell]:
+    """The column by the first reader that can read all of its cells; texts where none can."""
+    present = [text for text in column if text not in MISSING]
+    for read in readers if present else ():
+        try:
+            values = iter([read(text) for text in present])
+        except ValueError:
+            continue
+        return [None if text in MISSING else next(values) for text in column]
+    return _untyped_as_pandas(column)
+
+
+def _number(text: str) -> int | float:
+    """The number whose canonical form is this text."""
+    if _INTEGER.fullmatch(text):
+        whole = int(text)
+        if _in_range([whole], SIGNED) or _in_range([whole], UNSIGNED):
+            return whole
+        raise ValueError(text)
+    number = float(text)
+    if repr(number) != text or not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+def _float_of_pandas(text: str) -> float:
+    if _PANDAS_FLOAT.fullmatch(text) is None:
+        raise ValueError(text)
+    return float(text)
+
+
+def _bool_of_pandas(text: str) -> bool:
+    try:
+        return {"true": True, "false": False}[text.lower()]
+    except KeyError:
+        raise ValueError(text) from None
+
+
+def _in_range(numbers: Sequence[int], bounds: tuple[int, int]) -> bool:
+    return all(bounds[0] <= number <= bounds[1] for number in numbers)
+
+
+class SpilledRows(Sequence[Row]):
+    """Documents in a file: a named one, or a temporary one, which is deleted with the process."""
+
+    def __init__(self, columns: Sequence[str], path: Path | None = None) -> None:
+        self.columns = tuple(columns)
+        self._file: IO[bytes] = tempfile.TemporaryFile() if path is None else path.open("w+b")  # noqa: SIM115  # lives as long as the rows
+        self._ends = array("q", [0])
+        self._position = 0
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __iter__(self) -> Iterator[Row]:
+        return map(orjson.loads, self.lines())
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        row: Row = orjson.loads(self._line(range(len(self))[index]))
+        return row
+
+    def _line(self, number: int) -> bytes:
+        start, end = self._ends[number], self._ends[number + 1]
+        if self._position != start:  # one after the other, they are read in large pieces
+            self._file.seek(start)
+        self._position = end
+        return self._file.read(end - start)
+
+    def lines(self) -> Iterator[bytes]:
+        """The documents as they were written."""
+        return (self._line(number) for number in range(len(self)))
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def add(self, line: bytes) -> None:
+        end = self._ends[-1]
+        if self._position != end:
+            self._file.seek(end)
+        self._file.write(line)
+        self._position = end + len(line)
+        self._ends.append(self._position)
+
+
+def spill_rows(rows: Sequence[Row]) -> Sequence[Row]:
+    """The same documents, on disk where there are many; unchanged where one would not survive JSON."""
+    if len(rows) < SPILL_FROM:
+        return rows
+    spilled: SpilledRows | None = None
+    for row in rows:
+        plain = dict(row)
+        try:
+            line = orjson.dumps(plain)
+        except TypeError:
+            return rows
+        if orjson.loads(line) != plain:
+            return rows
+        if spilled is None:
+            spilled = SpilledRows(tuple(plain))
+        spilled.add(line)
+    return spilled if spilled is not None else rows

@@ -15,20 +15,20 @@ Row = Mapping[str, Any]
 Render = Callable[[Row], str]
 
 
-_UNFILLED = (
+_RENDER_ERRORS = (
     TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error, RecursionError, MemoryError,
 )  # fmt: skip
 
 
-_NO_TEMPLATE = (*_UNFILLED, SyntaxError)
+_COMPILE_ERRORS = (*_RENDER_ERRORS, SyntaxError)
 
 
 class RenderError(SelfExplanatory, ValueError):
-    """A template that a row cannot fill."""
+    """A template that cannot be rendered for a document."""
 
 
-class TemplateSlip(RenderError):
-    """A text with markup that is no template, whatever the row; `reason` is what Jinja says of it."""
+class InvalidTemplate(RenderError):
+    """A text with invalid template syntax; `reason` is Jinja's message."""
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message)
@@ -40,12 +40,12 @@ def regex_replace(text: str, pattern: str, repl: str, count: int = 0) -> str:
 
 
 def letter_choices(choices: Sequence[object], sep: str = "\n", style: str = ". ") -> str:
-    """The choices, each behind its letter (as in lm-eval 0.5)."""
+    """The choices, each with its letter (as in lm-eval 0.5)."""
     return sep.join(f"{chr(65 + number)}{style}{choice}" for number, choice in enumerate(choices))
 
 
 def answer_key_to_index(key: object, labels: Sequence[object] | None = None) -> int:
-    """The index that an answer key stands for: its place among the labels, else among the letters."""
+    """The index of an answer key: its position among the labels, else in the alphabet."""
     return list(labels).index(key) if labels is not None else ord(str(key).strip().upper()) - 65
 
 
@@ -61,34 +61,34 @@ def is_template(text: str) -> bool:
 
 @cache
 def template(text: str) -> Render:
-    """A function that fills a template from a row. What has no markup is itself."""
+    """A function that renders a template for a document. A text without markup is constant."""
     if not is_template(text):
         return lambda row: text  # noqa: ARG005  # the shape of every template
     try:
         compiled = _ENVIRONMENT.from_string(text)
-    except _NO_TEMPLATE as error:
-        raise TemplateSlip(f"{_told(error)} (in the template {_short(text)})", _told(error)) from error
+    except _COMPILE_ERRORS as error:
+        raise InvalidTemplate(f"{_error_text(error)} (in the template {_quote(text)})", _error_text(error)) from error
     root, new_context, usual = compiled.root_render_func, compiled.new_context, dict(compiled.globals)
 
     def render(row: Row) -> str:
         try:
             # shared: Jinja would merge the same globals into every row, at three times the cost of the rendering
-            made = "".join(root(new_context({**usual, **row}, shared=True)))
-        except _UNFILLED as error:
+            rendered = "".join(root(new_context({**usual, **row}, shared=True)))
+        except _RENDER_ERRORS as error:
             what = str(error) or type(error).__name__
-            raise RenderError(f"{what} (in the template {_short(text)})") from error
-        if not is_writable(made):
-            raise RenderError(f"the template {_short(text)} gave {HALF}")
-        return made
+            raise RenderError(f"{what} (in the template {_quote(text)})") from error
+        if not is_writable(rendered):
+            raise RenderError(f"the template {_quote(text)} gave {HALF}")
+        return rendered
 
     return render
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     if isinstance(error, TemplateSyntaxError):
         return f"{error.message} (line {error.lineno} of the template)"
     return str(error) or type(error).__name__
 
 
-def _short(text: str) -> str:
+def _quote(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:79] + "…")

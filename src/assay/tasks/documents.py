@@ -17,10 +17,9 @@ from assay.runs.run import Run
 from assay.runs.samples.records import StoredSample
 from assay.runs.samples.writer import file_name
 from assay.samples.data import DataSet, Split
-from assay.samples.fewshot import SAMPLERS, Leaks, Pool, Sampler
+from assay.samples.fewshot import SAMPLERS, LeakPolicy, Pool, Sampler
 from assay.samples.prompt import Examples
-from assay.samples.rows import DataError, as_rows, digest_file
-from assay.samples.spill import spilled
+from assay.samples.rows import DataError, as_rows, file_digest, spill_rows
 from assay.samples.templates import RenderError
 from assay.tasks.settings import Settings, Shard
 from assay.user_code import place_of, user_code
@@ -39,7 +38,7 @@ class Splits:
         if key not in self._prepared:
             rows = self.data.split(name)
             if process_docs is not None:
-                rows = spilled(self._processed(rows, process_docs, name))
+                rows = spill_rows(self._processed(rows, process_docs, name))
             self._prepared[key] = rows
         return self._prepared[key]
 
@@ -52,7 +51,7 @@ class Splits:
         parts = [self.data.name]
         for name in names or sorted({name for name, _ in self._prepared}):
             files = getattr(self.data.split(name), "files", None)
-            parts += [f"{name} {digest_file(file)}" for file in files] if files is not None else [name]
+            parts += [f"{name} {file_digest(file)}" for file in files] if files is not None else [name]
         return digest("\n".join(parts).encode())
 
 
@@ -156,7 +155,7 @@ def examples(config: TaskConfig, number: int, splits: Splits, settings: Settings
         return Examples()
     if shots.fewshot_indices is not None and not settings.like_lm_eval:  # lm-eval 0.4.13 hands them to no sampler
         pool = _picked(pool, shots.fewshot_indices)
-    leaks = Leaks(one_more=named == config.test_split, always=not settings.like_lm_eval)
+    leaks = LeakPolicy(one_more=named == config.test_split, always=not settings.like_lm_eval)
     return Examples(number, pool, lambda: _sampler(shots.sampler, pool, settings.fewshot_seed, leaks))
 
 
@@ -192,13 +191,13 @@ def _callable(function: object) -> Callable[[Any], Any] | None:
     return function if callable(function) else None
 
 
-def _sampler(sampler: Any, pool: Pool, seed: int | None, leaks: Leaks) -> Sampler:
+def _sampler(sampler: Any, pool: Pool, seed: int | None, leaks: LeakPolicy) -> Sampler:
     if isinstance(sampler, str):
         return SAMPLERS.bind(sampler, {}, Place("fewshot_config.sampler"), pool, seed, leaks)
     return _class_sampler(sampler, pool, seed, leaks)
 
 
-def _class_sampler(kind: Any, pool: Pool, seed: int | None, leaks: Leaks) -> Sampler:
+def _class_sampler(kind: Any, pool: Pool, seed: int | None, leaks: LeakPolicy) -> Sampler:
     """A sampler class of helper code, as lm-eval uses it: made with the pool, seeded, asked for documents."""
     place = place_of("fewshot_config.sampler", kind)
     with user_code(place, DataError):

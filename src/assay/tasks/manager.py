@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any, TypedDict
 
 from assay.catalog.catalog import Catalog
-from assay.catalog.entries import Entry
 from assay.catalog.examine import GROUP_KEYS
+from assay.catalog.expand import CatalogNode, GroupNode, TaskNode
 from assay.catalog.functions import functions_in
-from assay.catalog.nodes import GroupNode, Node, TaskNode
+from assay.catalog.index import CatalogEntry
 from assay.catalog.roots import IncludePath
 from assay.catalog.selection import Spec
 from assay.config.decode import decode
@@ -23,7 +23,7 @@ from assay.config.task import FormatConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
 from assay.groups import Group, StandardGroup
 from assay.groups.group import group_type
-from assay.samples.formats import FORMATS, choose, formatted, from_mapping
+from assay.samples.formats import FORMATS, apply_format, choose_format, format_from_mapping
 from assay.scoring.filters import FILTERS
 from assay.tasks.naming import Meaning, meanings
 from assay.tasks.task import Task
@@ -108,7 +108,7 @@ class TaskManager:
         overrides: Mapping[str, Mapping[str, object]] | None = None,
     ) -> LoadedTasks:
         """Load what is asked for, or raise a ConfigError with everything that is wrong with it."""
-        single = isinstance(specs, str | Mapping | Entry | Task | Group | os.PathLike)
+        single = isinstance(specs, str | Mapping | CatalogEntry | Task | Group | os.PathLike)
         listed: list[Any] = [specs] if single else list(specs)  # type: ignore[arg-type]
         objects = [spec for spec in listed if isinstance(spec, Task | Group)]
         names = [spec for spec in listed if not isinstance(spec, Task | Group)]
@@ -163,7 +163,7 @@ class _Builder:
         self.problems = problems
         self.built: dict[int, Task | Group[Task] | None] = {}
 
-    def build(self, node: Node) -> Task | Group[Task] | None:
+    def build(self, node: CatalogNode) -> Task | Group[Task] | None:
         meaning = self.meanings[id(node)]
         if id(meaning) not in self.built:
             self.built[id(meaning)] = None
@@ -200,8 +200,10 @@ class _Builder:
         asked = node.chosen_format or node.written_format
         if asked in self.manager.broken_formats and asked not in self.manager.formats:
             raise ConfigError(self.manager.broken_formats[str(asked)])
-        chosen = choose(node.fields, asked, self.manager.formats, node.format_place)
-        change = formatted(config, chosen, any_output="output_type" not in node.fields) if chosen is not None else None
+        chosen = choose_format(node.fields, asked, self.manager.formats, node.format_place)
+        change = (
+            apply_format(config, chosen, any_output="output_type" not in node.fields) if chosen is not None else None
+        )
         task = Task(self._with_metadata(change.config if change else config), name=meaning.key, fields=node.fields)
         task.notes = change.notes if change else ()
         task.alias = _alias(meaning, "task_alias") or (
@@ -345,6 +347,6 @@ class KnownFormats:
             self.broken[name] = [Problem(fields.place("type"), what, "correct that one")]
             return
         try:
-            self.whole[name] = replace(from_mapping(fields, self.whole, default="mcqa"), format=name)
+            self.whole[name] = replace(format_from_mapping(fields, self.whole, default="mcqa"), format=name)
         except ConfigError as error:
             self.broken[name] = list(error.problems)

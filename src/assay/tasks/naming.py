@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
-from assay.catalog.nodes import GroupNode, Node
+from assay.catalog.expand import CatalogNode, GroupNode
 
 ALIASES = ("task_alias", "group_alias")
 """Keys that change how a thing is shown, not what it is."""
@@ -20,14 +20,14 @@ class Meaning:
     """Nodes that are the same task or group, wherever they are listed, and the group they were first met in."""
 
     label: str
-    nodes: list[Node]
+    nodes: list[CatalogNode]
     parent: "Meaning | None" = None
     children: "tuple[Meaning, ...]" = field(default=())
     key: str = ""
     way: str = ""
 
 
-def meanings(nodes: Iterable[Node], ways: Mapping[int, str] | None = None) -> dict[int, Meaning]:
+def meanings(nodes: Iterable[CatalogNode], ways: Mapping[int, str] | None = None) -> dict[int, Meaning]:
     """For every node of a selection, by id, what it means. Each meaning has a key that no other has.
 
     `ways` says of nodes that were asked for by a path which group they were reached through.
@@ -54,7 +54,7 @@ class _Finder:
         self.meanings: list[Meaning] = []
         self._by_label: dict[str, list[Meaning]] = {}
 
-    def visit(self, node: Node) -> Meaning:
+    def visit(self, node: CatalogNode) -> Meaning:
         known = self.by_node.get(id(node))
         if known is not None:
             return known
@@ -65,7 +65,7 @@ class _Finder:
         self.by_node[id(node)] = meaning
         return meaning
 
-    def _meaning(self, node: Node, children: tuple[Meaning, ...]) -> Meaning:
+    def _meaning(self, node: CatalogNode, children: tuple[Meaning, ...]) -> Meaning:
         label = f"{node.name}@{node.chosen_format}" if node.chosen_format else node.name
         candidates = self._by_label.setdefault(label, [])
         for meaning in candidates:
@@ -77,7 +77,7 @@ class _Finder:
         return candidates[-1]
 
 
-def _is_same(one: Node, other: Node) -> bool:
+def _is_same(one: CatalogNode, other: CatalogNode) -> bool:
     return type(one) is type(other) and dict(one.fields.without(*ALIASES)) == dict(other.fields.without(*ALIASES))
 
 

@@ -14,7 +14,7 @@ from assay.config.fields import Fields
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem, nearest
 from assay.records import Sample
-from assay.samples.templates import RenderError, TemplateSlip, is_template, template
+from assay.samples.templates import InvalidTemplate, RenderError, is_template, template
 from assay.scoring.results import ResultBuilder
 from assay.tasks.settings import Settings
 from assay.tasks.task import Task
@@ -311,6 +311,6 @@ def template_error(text: str) -> str | None:
     """Return why a text is an invalid template; None for a valid one."""
     try:
         template(text)
-    except TemplateSlip as error:
+    except InvalidTemplate as error:
         return error.reason
     return None

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.catalog.catalog import Catalog
-from assay.catalog.functions import check_function, functions_in, module_file, written_signature
-from assay.catalog.installed import broken_plugins
+from assay.catalog.functions import check_function, functions_in, module_file, static_signature
+from assay.catalog.roots import broken_plugins
 from assay.config.fields import Fields
 from assay.config.task import FilterConfig, FormatConfig, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
@@ -19,9 +19,9 @@ from assay.groups.aggregators import AggregatorFactory
 from assay.groups.results import is_lenient
 from assay.records import Function
 from assay.registry import Accepted, accepted
-from assay.samples.data import READERS, find_files
+from assay.samples.data import FILE_READERS, find_files
 from assay.samples.fewshot import SAMPLERS
-from assay.samples.formats import from_table, table_of
+from assay.samples.formats import format_from_table, formats_table
 from assay.samples.rows import DataError
 from assay.scoring.filters import FILTERS
 from assay.scoring.metrics.table import METRICS
@@ -112,11 +112,11 @@ def _check_aggregators(group: Group[Any]) -> Iterator[Problem]:
 
 def _check_formats(fields: Fields, formats: Mapping[str, FormatConfig]) -> Iterator[Problem]:
     """Every format of a task's table, also those that are not asked for now."""
-    if table_of(fields) is None:
+    if formats_table(fields) is None:
         yield from format_slips(fields)
-    for name in table_of(fields) or {}:
+    for name in formats_table(fields) or {}:
         try:
-            yield from _check_format(from_table(fields, name, formats), fields.place("formats", name))
+            yield from _check_format(format_from_table(fields, name, formats), fields.place("formats", name))
         except ConfigError as error:
             yield from error.problems
 
@@ -137,7 +137,7 @@ def _check_data(task: Task) -> Iterator[Problem]:
         what, fix = f"task {task.name!r} says nothing about its data", "add dataset_path"
         yield Problem(fields.place("task"), what, fix, serious=not lenient)
     files: Any = (config.dataset_kwargs or {}).get("data_files")
-    if config.dataset_path not in READERS or files is None:
+    if config.dataset_path not in FILE_READERS or files is None:
         return
     folder = fields.origin("dataset_kwargs").folder
     for split, written in files.items() if isinstance(files, Mapping) else [("", files)]:
@@ -181,7 +181,7 @@ class _UnloadedFunction:
 
 def _unloaded(function: Function) -> Any:
     """Return a stand-in for a function or class: with its signature, where the text of its module shows it, else with any."""
-    written = written_signature(function)
+    written = static_signature(function)
     if written is not None and not written.is_class:
         return _UnloadedFunction(function.name, written.signature)
     return type(function.name, (_Unloaded,), {} if written is None else {"__signature__": written.signature})
@@ -259,7 +259,7 @@ def _scorer(written: str | Function | ScorerConfig | None) -> Iterator[tuple[str
 
 def _accepts(kind: str, name: str | Function) -> list[Accepted]:
     if isinstance(name, Function):
-        written = written_signature(name)
+        written = static_signature(name)
         return [] if written is None else [accepted(_With(written.signature))]
     if kind == "metric":
         return [accepted(function) for function in METRICS[name].functions.values()] if name in METRICS else []

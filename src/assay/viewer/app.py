@@ -1,6 +1,7 @@
-"""The web application: an address for every view, each answered with a page that was made here."""
+"""The web application: one URL per view, each answered with a rendered page; and the server that runs it."""
 
 import re
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import uvicorn
 from anyio.to_thread import current_default_thread_limiter
 from markupsafe import Markup, escape
 from starlette.applications import Starlette
@@ -21,40 +23,38 @@ import assay
 from assay.errors import AssayError
 from assay.report.plots import STYLE, Interval, interval_bar
 from assay.runs.run import ResultRow
-from assay.viewer.asking import Condition, address, read_wish
-from assay.viewer.compare_page import compare_page
-from assay.viewer.comparisons import Comparisons
-from assay.viewer.flips_page import flips_page
+from assay.viewer.compare_page import ComparisonCache, compare_page, flips_page
 from assay.viewer.graph_page import graph_view
-from assay.viewer.guard import Guard, names_for
-from assay.viewer.library import Library
+from assay.viewer.guard import RequestGuard, allowed_hosts
+from assay.viewer.library import RunLibrary
 from assay.viewer.pages import (
-    NotThere,
     Page,
-    known_run,
-    known_task,
+    PageNotFound,
+    find_run,
+    find_task,
+    open_samples,
     run_page,
     runs_page,
     sample_page,
-    samples_of,
-    task_address,
     task_page,
+    task_url,
 )
+from assay.viewer.query import Condition, read_query, url_for
 from assay.viewer.samples import Database
 
 STATIC = Path(__file__).parent / "static"
-AT_ONCE = 3
-FILES = {"view.css": "text/css", "view.js": "text/javascript", "icon.svg": "image/svg+xml"}
+MAX_THREADS = 3
+STATIC_FILES = {"view.css": "text/css", "view.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
-def make_app(folder: Path, host: str = "127.0.0.1") -> Guard:
-    """The application over a folder of runs, for a server that listens at `host`."""
+def make_app(folder: Path, host: str = "127.0.0.1") -> RequestGuard:
+    """Build the application over a folder of runs, for a server that listens at `host`."""
     from duckdb import Error
 
     viewer = Viewer(folder)
     pages = {"/": viewer.runs, "/run": viewer.run, "/task": viewer.task, "/sample": viewer.sample, "/graph": viewer.graph,
              "/compare": viewer.compare, "/flips": viewer.flips}  # fmt: skip
-    routes = [Route(path, partial(viewer.page, made), methods=["GET"], name=path) for path, made in pages.items()]
+    routes = [Route(path, partial(viewer.page, view), methods=["GET"], name=path) for path, view in pages.items()]
     routes += [
         Route("/filter", viewer.filter, methods=["GET"]),
         Route("/stamp", viewer.stamp, methods=["GET"]),
@@ -64,15 +64,17 @@ def make_app(folder: Path, host: str = "127.0.0.1") -> Guard:
     unreadable = partial(viewer.problem, 500, "the samples cannot be read: ")
     missing, failed = partial(viewer.problem, 404, ""), partial(viewer.problem, 500, "")
     handlers: dict[Any, Callable[..., Response]] = {
-        NotThere: missing, 404: missing, Error: unreadable, AssayError: failed, Exception: viewer.broken,
+        PageNotFound: missing, 404: missing, Error: unreadable, AssayError: failed, Exception: viewer.broken,
     }  # fmt: skip
-    return Guard(Starlette(routes=routes, exception_handlers=handlers, lifespan=few_at_once), names_for(host))
+    return RequestGuard(
+        Starlette(routes=routes, exception_handlers=handlers, lifespan=limit_threads), allowed_hosts(host)
+    )
 
 
 @asynccontextmanager
-async def few_at_once(_: Starlette) -> AsyncIterator[None]:
-    """A few pages are made at a time, the others wait: each may take memory of its own."""
-    current_default_thread_limiter().total_tokens = AT_ONCE
+async def limit_threads(_: Starlette) -> AsyncIterator[None]:
+    """Render few pages at a time: each may need its own memory."""
+    current_default_thread_limiter().total_tokens = MAX_THREADS
     yield
 
 
@@ -80,28 +82,28 @@ class Viewer:
     """The pages over one folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.library = Library(folder)
+        self.library = RunLibrary(folder)
         self.database = Database(folder)
-        self.comparisons = Comparisons()
-        self.templates = environment()
+        self.comparisons = ComparisonCache()
+        self.templates = template_environment()
 
-    def page(self, made: Callable[[QueryParams], tuple[str, Page]], request: Request) -> Response:
-        """A page as HTML."""
-        template, shown = made(request.query_params)
-        return self._html(template, {"path": request.url.path, "live": "", **shown})
+    def page(self, view: Callable[[QueryParams], tuple[str, Page]], request: Request) -> Response:
+        """Render a page as HTML."""
+        template, content = view(request.query_params)
+        return self._html(template, {"path": request.url.path, "live": "", **content})
 
     def problem(self, status: int, before: str, request: Request, error: Exception) -> Response:
-        """A page that says what is wrong."""
-        told = getattr(error, "detail", None) or str(error)
-        return self._html("problem.html", {"path": request.url.path, "live": "", "what": before + told}, status)
+        """Render an error page."""
+        message = getattr(error, "detail", None) or str(error)
+        return self._html("problem.html", {"path": request.url.path, "live": "", "what": before + message}, status)
 
     def broken(self, request: Request, error: Exception) -> Response:
-        """A page for what nobody thought of; the terminal has more."""
-        return self.problem(500, f"the page cannot be made: {type(error).__name__}: ", request, error)
+        """Render the page of an unexpected error; the terminal has the traceback."""
+        return self.problem(500, f"the page cannot be rendered: {type(error).__name__}: ", request, error)
 
-    def _html(self, template: str, shown: Page, status: int = 200) -> Response:
-        text = self.templates.get_template(template).render(folder=self.library.folder, **shown)
-        return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)  # half a character is told by its number
+    def _html(self, template: str, content: Page, status: int = 200) -> Response:
+        text = self.templates.get_template(template).render(folder=self.library.folder, **content)
+        return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)  # a lone surrogate is shown escaped
 
     def runs(self, query: QueryParams) -> tuple[str, Page]:
         return "runs.html", runs_page(self.library, query)
@@ -122,56 +124,57 @@ class Viewer:
         return "flips.html", flips_page(self.library, self.comparisons, query)
 
     def graph(self, query: QueryParams) -> tuple[str, Page]:
-        run = known_run(self.library, query.get("run", ""))
-        task = known_task(run, query.get("task", ""))
-        drawn, visited, known = graph_view(run, task, samples_of(run, task, self.database), self.database)
+        run = find_run(self.library, query.get("run", ""))
+        task = find_task(run, query.get("task", ""))
+        drawing, visits, known = graph_view(run, task, open_samples(run, task, self.database), self.database)
         line = run.line(task)
         return "graph.html", {
             "run": run,
             "task": task,
             "line": line,
-            "drawn": drawn,
-            "visited": visited,
+            "drawing": drawing,
+            "visits": visits,
             "known": known,
         }
 
     def filter(self, request: Request) -> Response:
-        """From the form of a condition, to the address that has it: so every list of samples has one."""
+        """Redirect the filter form to the URL that has the condition, so that every list of samples has a URL."""
         query = request.query_params
-        wish = read_wish(query)
+        sample_query = read_query(query)
         column, operator, value = (query.get(name, "") for name in ("column", "op", "value"))
-        added = read_wish(QueryParams([("f", str(Condition(column, operator, value)))])).conditions
-        wanted = wish.but(conditions=(*wish.conditions, *added))
-        parameters = address("task", wanted.parameters, run=query.get("run"), task=query.get("task"))
-        return RedirectResponse(parameters, 303)
+        added = read_query(QueryParams([("f", str(Condition(column, operator, value)))])).conditions
+        changed = sample_query.replace(conditions=(*sample_query.conditions, *added))
+        return RedirectResponse(url_for("task", changed.parameters, run=query.get("run"), task=query.get("task")), 303)
 
     def stamp(self, request: Request) -> Response:
-        """A word that changes when what is shown does."""
+        """Return a text that changes when the shown runs do."""
         return PlainTextResponse(self.library.stamp(request.query_params.getlist("run")))
 
 
 def static_file(request: Request) -> Response:
-    """One of our own files, by its name: nothing else can be had."""
+    """Serve one of our own files by name; no other file can be requested."""
     name = request.path_params["name"]
-    if name not in FILES:
-        raise NotThere(f"there is no file {name!r:.40}")
-    return FileResponse(STATIC / name, media_type=FILES[name])
+    if name not in STATIC_FILES:
+        raise PageNotFound(f"no file named {name!r:.40}")
+    return FileResponse(STATIC / name, media_type=STATIC_FILES[name])
 
 
-def environment() -> jinja2.Environment:
-    """The templates: whatever stands in a run is text in them, never markup."""
-    made = jinja2.Environment(
+def template_environment() -> jinja2.Environment:
+    """Build the Jinja environment: everything a run holds is text in it, never markup."""
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, trim_blocks=True,
         lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
-    made.filters |= {"number": plain_number, "count": counted, "duration": duration, "when": when, "svg": Markup,
-                     "breakable": breakable}  # fmt: skip
-    made.globals |= {"address": address, "task_address": task_address, "bar": bar, "version": assay.__version__}
-    return made
+    environment.filters |= {
+        "number": format_number, "count": format_count, "duration": format_duration, "when": format_time, "svg": Markup,
+        "breakable": breakable,
+    }  # fmt: skip
+    environment.globals |= {"url_for": url_for, "task_url": task_url, "bar": bar, "version": assay.__version__}
+    return environment
 
 
 def breakable(name: str) -> Markup:
-    """A name that may go on in the next line behind the signs that part its words.
+    """Mark where a long name may break: after underscores, plus signs and slashes.
 
     >>> breakable("exact_match")
     Markup('exact_<wbr>match')
@@ -180,27 +183,27 @@ def breakable(name: str) -> Markup:
 
 
 def bar(number: ResultRow) -> Markup:
-    """The bar of a number; of one that is no share there is none."""
+    """Draw the bar of a number; empty where it is not a share."""
     if not number.is_share or number.value is None:
         return Markup("")
     return Markup(interval_bar(Interval(number.metric, number.value, number.low, number.high)))
 
 
-def plain_number(value: Any) -> str:
-    """A number with four digits behind the point, or a dash."""
-    if value is None or value == "":
+def format_number(value: float | str | None) -> str:
+    """Format a number with four digits, or a dash."""
+    if value is None or isinstance(value, str):
         return "–"
     return f"{value:.4f}" if abs(value) < 1000 else f"{value:,.1f}"
 
 
-def counted(value: Any) -> str:
+def format_count(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-def duration(seconds: float | None) -> str:
-    """A time as people say it.
+def format_duration(seconds: float | None) -> str:
+    """Format a duration for people.
 
-    >>> duration(0.5), duration(75), duration(7300)
+    >>> format_duration(0.5), format_duration(75), format_duration(7300)
     ('0.5 s', '1 min 15 s', '2 h 1 min')
     """
     if seconds is None:
@@ -211,5 +214,11 @@ def duration(seconds: float | None) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def when(created: float | None) -> str:
+def format_time(created: float | None) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if created else ""
+
+
+def serve(app: RequestGuard, listening: socket.socket) -> None:
+    """Serve pages until interrupted."""
+    quiet = {"log_level": "warning", "access_log": False, "server_header": False, "date_header": False}
+    uvicorn.Server(uvicorn.Config(app, lifespan="on", **quiet)).run(sockets=[listening])  # type: ignore[arg-type]

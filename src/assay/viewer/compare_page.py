@@ -1,67 +1,194 @@
-"""The page of a comparison: what `assay compare` says, with flipped samples side by side."""
+"""The pages of a comparison: the table of `assay compare`, and flipped samples with both answers side by side."""
 
+import threading
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
 
 from starlette.datastructures import QueryParams
 
+from assay.comparison.compare import compare
 from assay.comparison.comparison import Comparison, Flip
 from assay.comparison.pairing import OtherPrompts
 from assay.errors import AssayError
-from assay.report.drawn import drawn
-from assay.report.plots import forest
-from assay.viewer.asking import address
-from assay.viewer.comparisons import Comparisons
-from assay.viewer.flips_page import SHOWN, flips_address, in_turn, listed
-from assay.viewer.library import Library
-from assay.viewer.pages import known_run
+from assay.report.plots import difference_intervals, forest
+from assay.runs.folder import SCORED, refuse_links_outside
+from assay.viewer.library import RunLibrary, run_stamp
+from assay.viewer.pages import Page, PageNotFound, find_run, find_task
+from assay.viewer.query import url_for
+from assay.viewer.sample_page import DiffPart, diff_parts
 
-MOST = 6
-"""Runs that are compared at once."""
+MAX_RUNS = 6
+"""Runs compared at once."""
+FLIPS_PER_TASK, FLIPS_OF_ONE_TASK = 5, 30
+"""Flipped samples read in each direction: of every task, and of one task when its page is opened."""
+MAX_CACHED = 8
+CacheKey = tuple[tuple[Path, ...], tuple[object, ...], bool, str]
+MAX_FLIPS = 40
+"""Flipped samples on the page of a comparison, over all tasks."""
+ANSWER_START = 400
+"""Characters of an answer in a list: aligning long answers is slow, and is done for the one that is opened."""
 
 
-def compare_page(library: Library, comparisons: Comparisons, query: QueryParams) -> dict[str, Any]:
-    """The others of the runs that are named against the first; without two of them, which there are to choose from."""
-    runs = [known_run(library, name) for name in list(dict.fromkeys(query.getlist("run")))[:MOST]]
+class ComparisonCache:
+    """Caches comparisons by runs and options. One is computed at a time: two at once would take twice the memory."""
+
+    def __init__(self) -> None:
+        self._known: dict[CacheKey, Comparison] = {}
+        self._lock = threading.Lock()
+
+    def of(self, paths: tuple[Path, ...], *, different_prompts: bool) -> Comparison:
+        """Return the comparison of these runs in their current state."""
+        return self._made(paths, different_prompts, "")
+
+    def of_task(self, paths: tuple[Path, ...], task: str, *, different_prompts: bool) -> Sequence[Flip]:
+        """Return the flipped samples of one task; empty where the runs cannot be compared."""
+        try:
+            return self._made(paths, different_prompts, task).flips
+        except AssayError:
+            return ()
+
+    def _made(self, paths: tuple[Path, ...], different_prompts: bool, task: str) -> Comparison:
+        key = (paths, tuple(map(run_stamp, paths)), different_prompts, task)
+        with self._lock:
+            known = self._known.pop(key, None)
+            if known is None:
+                _refuse_links(paths)
+                known = compare(
+                    paths,
+                    tasks=[task] if task else (),
+                    flips=FLIPS_OF_ONE_TASK if task else FLIPS_PER_TASK,
+                    allow_different_prompts=different_prompts,
+                )
+                known = replace(known, flips=[flip for flip in known.flips if task in ("", flip.task)])
+            while len(self._known) >= MAX_CACHED:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = known
+            return known
+
+
+def _refuse_links(paths: Sequence[Path]) -> None:
+    """Refuse links that lead out of the run folders; a re-scored run also reads the run it belongs to."""
+    for path in paths:
+        refuse_links_outside(path)
+        if path.parent.name == SCORED:
+            refuse_links_outside(path.parent.parent)
+
+
+def compare_page(library: RunLibrary, comparisons: ComparisonCache, query: QueryParams) -> Page:
+    """Compare the named runs with the first; with fewer than two, list the runs to choose from."""
+    runs = [find_run(library, name) for name in list(dict.fromkeys(query.getlist("run")))[:MAX_RUNS]]
     if query.get("baseline") == "oldest":
         runs.sort(key=lambda run: run.head.created or 0.0)
     names = [run.name for run in runs]
     different = query.get("different_prompts") == "1"
-    page: dict[str, Any] = {"names": names, "heads": [run.head for run in library.runs()], "comparison": None, "problem": "",
+    page: Page = {"names": names, "heads": [run.head for run in library.runs()], "comparison": None, "problem": "",
                             "different": different, "live": "",
                             "has_other_prompts": False, "is_itself": len(query.getlist("run")) > len(names) == 1}  # fmt: skip
     if len(runs) < 2:
         return page
     try:
-        found = comparisons.of(tuple(run.path for run in runs), different_prompts=different)
+        comparison = comparisons.of(tuple(run.path for run in runs), different_prompts=different)
     except OtherPrompts as error:
-        return {**page, "problem": "\n".join(f"{each.what}." for each in error.problems), "has_other_prompts": True}
+        return {
+            **page,
+            "problem": "\n".join(f"{problem.what}." for problem in error.problems),
+            "has_other_prompts": True,
+        }
     except AssayError as error:
         return {**page, "problem": "\n".join(str(problem) for problem in error.problems)}
-    plots = {number: forest(drawn(found, number)) for number in range(1, len(runs))}
-    shown = in_turn(found.flips, SHOWN)
+    plots = {number: forest(difference_intervals(comparison, number)) for number in range(1, len(runs))}
+    shown = round_robin(comparison.flips, MAX_FLIPS)
     return {
-        **page, "comparison": found, "plots": plots, "flips": listed(shown, names, different_prompts=different),
-        "more": _more(found, shown, names, different_prompts=different),
-        "swapped": address("compare", [("run", name) for name in (names[1], names[0], *names[2:])],
+        **page, "comparison": comparison, "plots": plots, "flips": list_flips(shown, names, different_prompts=different),
+        "more": _further_flips(comparison, shown, names, different_prompts=different),
+        "swapped": url_for("compare", [("run", name) for name in (names[1], names[0], *names[2:])],
                            different_prompts="1" if different else ""),
     }  # fmt: skip
 
 
-def _more(
-    found: Comparison, shown: Sequence[Flip], names: Sequence[str], *, different_prompts: bool
+def _further_flips(
+    comparison: Comparison, shown: Sequence[Flip], names: Sequence[str], *, different_prompts: bool
 ) -> list[tuple[str, int, str]]:
-    """The tasks of which more samples changed than are shown: how many, and where they stand."""
+    """List the tasks with more flipped samples than are shown: name, number, URL."""
     known = Counter((flip.run, flip.task) for flip in shown)
-    told = {(flip.run, flip.task): (flip.metric, flip.filter) for flip in found.flips}
+    first_metric = {(flip.run, flip.task): (flip.metric, flip.filter) for flip in comparison.flips}
     return [
         (
             row.alias if len(names) == 2 else f"{row.alias} in {names[row.run]}",
-            changed,
-            flips_address((names[0], names[row.run]), row.name, different_prompts=different_prompts),
+            count,
+            flips_url((names[0], names[row.run]), row.name, different_prompts=different_prompts),
         )
-        for row in found.rows
-        if told.get((row.run, row.name)) == (row.metric, row.filter)
-        and (changed := (row.wins or 0) + (row.losses or 0)) > known[row.run, row.name]
+        for row in comparison.rows
+        if first_metric.get((row.run, row.name)) == (row.metric, row.filter)
+        and (count := (row.wins or 0) + (row.losses or 0)) > known[row.run, row.name]
     ]
+
+
+class ListedFlip(NamedTuple):
+    """A flipped sample in a list: the start of both answers as diff parts, and the URL of the full ones."""
+
+    flip: Flip
+    left: Sequence[DiffPart]
+    right: Sequence[DiffPart]
+    is_cut: bool
+    whole: str
+    sample_a: str
+    sample_b: str
+
+
+def list_flips(flips: Sequence[Flip], names: Sequence[str], *, different_prompts: bool) -> list[ListedFlip]:
+    """Prepare flipped samples of runs with these names for a list."""
+    return [_list_flip(flip, (names[0], names[flip.run]), different_prompts=different_prompts) for flip in flips]
+
+
+def _list_flip(flip: Flip, names: tuple[str, str], *, different_prompts: bool) -> ListedFlip:
+    left, right = diff_parts(flip.answer_a[:ANSWER_START], flip.answer_b[:ANSWER_START])
+    return ListedFlip(
+        flip,
+        left,
+        right,
+        max(len(flip.answer_a), len(flip.answer_b)) > ANSWER_START,
+        flips_url(names, flip.task, doc=flip.doc_id, different_prompts=different_prompts),
+        url_for("sample", run=names[0], task=flip.task, doc=flip.doc_id),
+        url_for("sample", run=names[1], task=flip.task, doc=flip.doc_id if flip.doc_id_b is None else flip.doc_id_b),
+    )
+
+
+def round_robin(flips: Sequence[Flip], most: int) -> list[Flip]:
+    """Return at most `most` flips: the first of every task, then the second, and so on; in their original order."""
+    by_task: dict[tuple[int, str], list[int]] = {}
+    for place, flip in enumerate(flips):
+        by_task.setdefault((flip.run, flip.task), []).append(place)
+    turns = [place for turn in zip_longest(*by_task.values()) for place in turn if place is not None]
+    return [flips[place] for place in sorted(turns[:most])]
+
+
+def flips_url(names: tuple[str, str], task: str, *, different_prompts: bool, doc: int | None = None) -> str:
+    """The URL of the flipped samples of a task, or of one of them."""
+    runs = [("run", name) for name in names]
+    return url_for("flips", runs, task=task, doc=doc, different_prompts="1" if different_prompts else None)
+
+
+def flips_page(library: RunLibrary, comparisons: ComparisonCache, query: QueryParams) -> Page:
+    """The flipped samples of a task in two runs; with `doc`, that one with both answers side by side."""
+    names = query.getlist("run")[:2]
+    if len(names) < 2:
+        raise PageNotFound("flipped samples need two runs — name both in the URL")
+    runs = [find_run(library, name) for name in names]
+    task, different = find_task(runs[0], query.get("task", "")), query.get("different_prompts") == "1"
+    task_flips = comparisons.of_task(tuple(run.path for run in runs), task, different_prompts=different)
+    doc = query.get("doc")
+    one = next((flip for flip in task_flips if str(flip.doc_id) == doc), None)
+    if doc is not None and one is None:
+        raise PageNotFound(f"document {doc!r:.40} is not among the largest changes of {task}")
+    pair = (names[0], names[1])
+    return {
+        "names": names, "task": task, "live": "", "one": one, "sides": diff_parts(one.answer_a, one.answer_b) if one else None,
+        "flips": list_flips([one] if one else task_flips, names, different_prompts=different),
+        "back": url_for("compare", [("run", name) for name in names], different_prompts="1" if different else None),
+        "every": flips_url(pair, task, different_prompts=different),
+    }  # fmt: skip

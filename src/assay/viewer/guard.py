@@ -1,4 +1,4 @@
-"""The door of the viewer: only reading, only for the machine it runs on, and pages that can load nothing from elsewhere."""
+"""The guard before the viewer: read-only, for this machine only, and pages that can load nothing from elsewhere."""
 
 import ipaddress
 import socket
@@ -19,8 +19,8 @@ HEADERS = {
     "x-frame-options": "DENY",
     "cache-control": "no-store",
 }
-READING = ("GET", "HEAD")
-LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+METHODS = ("GET", "HEAD")
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def is_loopback(host: str) -> bool:
@@ -37,15 +37,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def names_for(host: str) -> frozenset[str]:
-    """The names that a browser may call the server by: others are somebody's trick with the name of another machine."""
+def allowed_hosts(host: str) -> frozenset[str]:
+    """The host names that a request may use: any other is a DNS rebinding attack."""
     if is_loopback(host):
-        return LOCAL | {host}
-    return LOCAL | {host, socket.gethostname().lower(), socket.getfqdn().lower()}
+        return LOOPBACK_NAMES | {host}
+    return LOOPBACK_NAMES | {host, socket.gethostname().lower(), socket.getfqdn().lower()}
 
 
-class Guard:
-    """Refuses what does not read or calls the server by a name that is not its own; tells browsers what pages may do."""
+class RequestGuard:
+    """Refuses requests that do not read or that use a foreign host name; adds the security headers."""
 
     def __init__(self, app: App, names: frozenset[str]) -> None:
         self.app = app
@@ -57,17 +57,17 @@ class Guard:
             await self.app(scope, receive, send)
         elif scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
-        elif scope["method"] not in READING:
-            await _refuse(send, 405, "this server only shows: GET and HEAD", {"allow": "GET, HEAD"})
+        elif scope["method"] not in METHODS:
+            await _refuse(send, 405, "this server is read-only — use GET or HEAD", {"allow": "GET, HEAD"})
         elif not self.is_ours(dict(scope["headers"]).get(b"host", b"").decode("latin-1")):
-            await _refuse(
-                send, 421, "this server is not called by that name: open it as http://127.0.0.1 or http://localhost"
-            )
+            await _refuse(send, 421, "unknown host name — open this server as http://127.0.0.1 or http://localhost")
         else:
             await self.app(scope, receive, _with_headers(send))
 
     def is_ours(self, host: str) -> bool:
-        """Whether a Host header names this server. Where it is open to others, a plain address does: no name can be turned."""
+        """Whether a Host header names this server. On a server open to others, a plain IP address does: it cannot be
+        rebound.
+        """
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() and not host.endswith("]") else host
         name = name.strip("[]").lower()
         return name in self.names or (self._open and _is_address(name))
@@ -84,8 +84,8 @@ def _is_address(name: str) -> bool:
 def _with_headers(send: Send) -> Send:
     async def sending(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            given = {name for name, _ in message.get("headers", ())}
-            added = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in given]
+            present = {name for name, _ in message.get("headers", ())}
+            added = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in present]
             message = {**message, "headers": [*message.get("headers", ()), *added]}
         await send(message)
 
@@ -93,7 +93,7 @@ def _with_headers(send: Send) -> Send:
 
 
 async def _refuse(send: Send, status: int, why: str, headers: MutableMapping[str, str] | None = None) -> None:
-    told = {**HEADERS, **(headers or {}), "content-type": "text/plain; charset=utf-8"}
-    sending = [(name.encode(), value.encode()) for name, value in told.items()]
-    await send({"type": "http.response.start", "status": status, "headers": sending})
+    every = {**HEADERS, **(headers or {}), "content-type": "text/plain; charset=utf-8"}
+    encoded = [(name.encode(), value.encode()) for name, value in every.items()]
+    await send({"type": "http.response.start", "status": status, "headers": encoded})
     await send({"type": "http.response.body", "body": why.encode() + b"\n"})

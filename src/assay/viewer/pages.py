@@ -1,4 +1,4 @@
-"""What each page shows, gathered from runs and samples; the templates only lay it out."""
+"""The content of each page, gathered from runs and samples; the templates only lay it out."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -8,43 +8,42 @@ from starlette.datastructures import QueryParams
 
 from assay.config.row_names import is_row_name
 from assay.report.plots import Interval, calibration, histogram, slices
-from assay.report.reading import Head, Line, RunReading, worst_tasks
+from assay.report.reading import ResultLine, RunHeadline, RunSummary, worst_tasks
 from assay.runs.redaction import redacted_text
 from assay.runs.samples.records import StoredSample
 from assay.tasks.audit import KINDS
-from assay.viewer.asking import OPERATORS, SHOWS, Wish, address, read_wish
-from assay.viewer.distributions import PARTS, calibrated, score_bins, slices_by, value_count
-from assay.viewer.library import Library
-from assay.viewer.sample_page import choices_of, sample_view, shown, target_of
-from assay.viewer.sample_scores import own_numbers
-from assay.viewer.samples import Database, Found, Samples, score_columns
+from assay.viewer.distributions import MAX_SLICES, calibration_points, score_bins, slice_intervals, value_count
+from assay.viewer.library import RunLibrary
+from assay.viewer.query import OPERATORS, SHOWS, SampleQuery, read_query, url_for
+from assay.viewer.sample_page import TaskSettings, as_text, choice_views, sample_scores, sample_view, target_of
+from assay.viewer.samples import Database, Samples, SamplesPage, score_columns
 
 Page = dict[str, Any]
 SORTS = ("name", "model", "score", "n", "failed", "cost", "seconds", "created")
 
 
-class NotThere(Exception):
-    """What an address names does not exist."""
+class PageNotFound(Exception):
+    """The URL names something that does not exist."""
 
 
-def runs_page(library: Library, query: QueryParams) -> Page:
-    """All runs: filtered by words in name, model or tasks; sorted by a column, the latest first."""
+def runs_page(library: RunLibrary, query: QueryParams) -> Page:
+    """All runs, filtered by words in name, model or tasks, and sorted by a column, the latest first."""
     words = query.get("q", "").lower().split()
     sort = query.get("sort", "created") if query.get("sort", "created") in SORTS else "created"
     descending = query.get("desc", "1" if "sort" not in query else "") == "1"
     every = [run.head for run in library.runs()]
-    heads = [head for head in every if all(word in _words(head) for word in words)]
+    heads = [head for head in every if all(word in _search_text(head) for word in words)]
     heads.sort(key=lambda head: _sort_key(head, sort), reverse=descending)
     live = any(head.is_running for head in heads)
     return {"heads": heads, "count": len(every), "sort": sort, "descending": descending, "q": query.get("q", ""),
-            "live": address("stamp") if live else ""}  # fmt: skip
+            "live": url_for("stamp") if live else ""}  # fmt: skip
 
 
-def _words(head: Head) -> str:
+def _search_text(head: RunHeadline) -> str:
     return " ".join((head.name, head.model, *head.tasks, head.status)).lower()
 
 
-def _sort_key(head: Head, sort: str) -> tuple[bool, Any]:
+def _sort_key(head: RunHeadline, sort: str) -> tuple[bool, Any]:
     value = (
         (head.headline.value if head.headline else None)
         if sort == "score"
@@ -53,12 +52,12 @@ def _sort_key(head: Head, sort: str) -> tuple[bool, Any]:
     return value is not None, value if value is not None else 0
 
 
-def run_page(library: Library, query: QueryParams) -> Page:
-    """One run: its tree of numbers, or its tasks from the worst on; what deserves a look, what it took, where it comes from."""
-    run = known_run(library, query.get("run", ""))
+def run_page(library: RunLibrary, query: QueryParams) -> Page:
+    """One run: its results as a tree or worst first, its audit, usage and provenance."""
+    run = find_run(library, query.get("run", ""))
     closed = {name for text in query.getlist("closed") for name in text.split("|") if name}
     view = query.get("view", "tree") if query.get("view") in ("tree", "worst", "columns") else "tree"
-    lines: Sequence[Line] = run.lines
+    lines: Sequence[ResultLine] = run.lines
     if view == "worst":
         lines = worst_tasks(run.lines, len(run.lines))
     else:
@@ -70,32 +69,32 @@ def run_page(library: Library, query: QueryParams) -> Page:
         "audit": {kind: (count, KINDS[kind]) for kind, count in run.audit.items()},
         "audit_tasks": {kind: [line for line in _tasks(run) if (line.audit or {}).get(kind)] for kind in KINDS},
         "provenance": {key: _provenance(value, is_line=key == "command") for key, value in run.provenance.items()},
-        "account": shown(run.account["account"], indent=True) if run.account.get("account") else "",
-        "closing": _closing(run, closed, query), "has_graph": {line.name for line in _tasks(run) if run.graph(line.name)},
-        "live": address("stamp", run=run.name) if run.head.is_running else "",
+        "usage": as_text(run.account["account"], indent=True) if run.account.get("account") else "",
+        "closing": _fold_links(run, closed, query), "has_graph": {line.name for line in _tasks(run) if run.graph(line.name)},
+        "live": url_for("stamp", run=run.name) if run.head.is_running else "",
     }  # fmt: skip
 
 
 def _provenance(value: Any, *, is_line: bool) -> str:
-    """Something that a run comes from, as text; a command as a line to copy."""
-    return shlex.join(map(str, value)) if is_line and isinstance(value, list) else shown(value, indent=True)
+    """Format a provenance value as text; a command as a line to copy."""
+    return shlex.join(map(str, value)) if is_line and isinstance(value, list) else as_text(value, indent=True)
 
 
-def _without_share(run: RunReading) -> list[Line]:
-    """The tasks that have no place between the worst and the best: none of their numbers is a share of what is right."""
+def _without_share(run: RunSummary) -> list[ResultLine]:
+    """The tasks that cannot be ranked: none of their metrics is a share."""
     placed = {line.name for line in worst_tasks(run.lines, len(run.lines))}
     return [line for line in _tasks(run) if line.name not in placed]
 
 
-def _tasks(run: RunReading) -> list[Line]:
+def _tasks(run: RunSummary) -> list[ResultLine]:
     return list({line.name: line for line in run.lines if not line.is_group}.values())
 
 
-def _closing(run: RunReading, closed: set[str], query: QueryParams) -> dict[str, str]:
-    """For every group the address of the page with it opened or closed."""
+def _fold_links(run: RunSummary, closed: set[str], query: QueryParams) -> dict[str, str]:
+    """By group, the URL of the page with that group opened or closed."""
     rest = [(key, value) for key, value in query.multi_items() if key != "closed"]
     return {
-        line.name: address(
+        line.name: url_for(
             "run", rest, [("closed", "|".join(sorted(closed ^ {line.name})))] if closed ^ {line.name} else []
         )
         for line in run.lines
@@ -103,25 +102,25 @@ def _closing(run: RunReading, closed: set[str], query: QueryParams) -> dict[str,
     }
 
 
-def task_page(library: Library, database: Database, query: QueryParams) -> Page:
-    """One task: its numbers, how its scores are distributed, its samples."""
-    run = known_run(library, query.get("run", ""))
-    task = known_task(run, query.get("task", ""))
-    wish = read_wish(query)
+def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Page:
+    """One task: its results, the distribution of its scores, its samples."""
+    run = find_run(library, query.get("run", ""))
+    task = find_task(run, query.get("task", ""))
+    sample_query = read_query(query)
     base: Page = {
-        "run": run, "task": task, "line": run.line(task), "wish": wish, "shows": SHOWS, "kinds": KINDS,
-        "operators": OPERATORS, "config": shown(run.config(task), indent=True), "has_graph": bool(run.graph(task)),
-        "live": address("stamp", run=run.name) if run.head.is_running else "",
+        "run": run, "task": task, "line": run.line(task), "query": sample_query, "shows": SHOWS, "kinds": KINDS,
+        "operators": OPERATORS, "config": as_text(run.config(task), indent=True), "has_graph": bool(run.graph(task)),
+        "live": url_for("stamp", run=run.name) if run.head.is_running else "",
     }  # fmt: skip
-    samples = samples_of(run, task, database, wish.metric)
+    samples = open_samples(run, task, database, sample_query.metric)
     if samples is None:
-        return {**base, "found": None}
-    columns, found = samples.document_columns(), samples.page(wish)
-    parts = slices_by(samples, wish.slice) if wish.slice else []
+        return {**base, "page": None}
+    columns, page = samples.document_columns(), samples.page(sample_query)
+    parts = slice_intervals(samples, sample_query.slice) if sample_query.slice else []
     return {
         **base,
         "samples": samples,
-        "found": found,
+        "page": page,
         "columns": columns,
         "filterable": _filterable(samples, columns, run.config(task)),
         "histogram": histogram(
@@ -129,39 +128,43 @@ def task_page(library: Library, database: Database, query: QueryParams) -> Page:
             label=f"{samples.metric} of all samples",
         ),
         "calibration": calibration(points)
-        if (points := samples.remember("calibrated", lambda: calibrated(samples)))
+        if (points := samples.remember("calibrated", lambda: calibration_points(samples)))
         else "",
-        "slices": _drawn(parts) if parts else "",
+        "slices": _slices_plot(parts) if parts else "",
         "brief": brief,
-        **_shown_columns(found, samples),
-        "parts_left_out": max(value_count(samples, wish.slice) - PARTS, 0) if len(parts) == PARTS else 0,
-        "no_numbers": [
-            each.value for each in wish.conditions if each.operator in ("lt", "gt") and not _is_number(each.value)
+        **_shown_columns(page, samples),
+        "slices_left_out": max(value_count(samples, sample_query.slice) - MAX_SLICES, 0)
+        if len(parts) == MAX_SLICES
+        else 0,
+        "not_numbers": [
+            each.value
+            for each in sample_query.conditions
+            if each.operator in ("lt", "gt") and not _is_numeric(each.value)
         ],
-        "sample_address": lambda row, position: address(
-            "sample", wish.parameters, run=run.name, task=task, doc=row.doc_id, at=position
+        "sample_url": lambda row, position: url_for(
+            "sample", sample_query.parameters, run=run.name, task=task, doc=row.doc_id, at=position
         ),
     }
 
 
-def _shown_columns(found: Found, samples: Samples) -> Page:
-    """Which columns a list of samples has: what says nothing of any of them is left out."""
-    told = [row.scores for row in found.rows]
+def _shown_columns(page: SamplesPage, samples: Samples) -> Page:
+    """Choose the columns of a list of samples; those empty in every sample are left out."""
+    stored = [row.scores for row in page.rows]
     more = [
         name
-        for name in dict.fromkeys(name for scores in told for name in scores if is_row_name(name))
-        if name not in samples.scores and any(own_numbers(scores, [name]) != [None] for scores in told)
+        for name in dict.fromkeys(name for scores in stored for name in scores if is_row_name(name))
+        if name not in samples.scores and any(sample_scores(scores, [name]) != [None] for scores in stored)
     ]
     return {
         "can_be_wrong": samples.metric in samples.scores,
         "more_scores": more,
-        "more_values": lambda row: own_numbers(row.scores, more),
-        "has_answers": any(row.choices or row.failed or _texts(row) for row in found.rows),
-        "has_targets": any(target_of(row) != row.prompt for row in found.rows),
+        "more_values": lambda row: sample_scores(row.scores, more),
+        "has_answers": any(row.choices or row.failed or _response_texts(row) for row in page.rows),
+        "has_targets": any(target_of(row) != row.prompt for row in page.rows),
     }
 
 
-def _is_number(text: str) -> bool:
+def _is_numeric(text: str) -> bool:
     try:
         float(text)
     except ValueError:
@@ -169,18 +172,18 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _drawn(parts: Sequence[Interval]) -> str:
-    """Parts on a scale that all of them fit on: that of shares, where they are shares."""
+def _slices_plot(parts: Sequence[Interval]) -> str:
+    """Draw slices on one scale: 0 to 1 where they are shares."""
     ends = [end for part in parts for end in (part.value, part.low, part.high) if end is not None]
     inside = all(0 <= end <= 1 for end in ends)
     return slices(parts) if inside else slices(parts, start=min(ends), end=max(ends))
 
 
-def _filterable(samples: Samples, columns: Sequence[str], config: Mapping[str, Any]) -> list[str]:
+def _filterable(samples: Samples, columns: Sequence[str], config: TaskSettings) -> list[str]:
     """The columns that samples can be filtered by."""
     written = config.get("filter_list")
     filters = (
-        [str(each.get("name")) for each in written if isinstance(each, Mapping)]
+        [str(entry.get("name")) for entry in written if isinstance(entry, Mapping)]
         if isinstance(written, list)
         else ["none"]
     )
@@ -190,83 +193,85 @@ def _filterable(samples: Samples, columns: Sequence[str], config: Mapping[str, A
     ]  # fmt: skip
 
 
-def _texts(row: StoredSample) -> list[str]:
-    """The texts that were answered."""
-    return [each for several in row.responses for each in several if isinstance(each, str)]
+def _response_texts(row: StoredSample) -> list[str]:
+    """The response texts of a sample."""
+    return [text for responses in row.responses for text in responses if isinstance(text, str)]
 
 
 def brief(row: StoredSample) -> dict[str, str]:
-    """A sample in one line of a table: question, answer, target, scores by column."""
-    texts = _texts(row)
-    best = "" if texts else next((choice.text for choice in choices_of(row) if choice.is_best), "")
+    """Summarize a sample in one table row: question, answer, target, scores by column."""
+    texts = _response_texts(row)
+    best = "" if texts else next((choice.text for choice in choice_views(row) if choice.is_best), "")
     answers = row.answers
-    filtered = next((shown(each[0]) for each in answers.values() if each), "") if texts else ""
+    filtered = next((as_text(answer[0]) for answer in answers.values() if answer), "") if texts else ""
     return {
-        "question": _ending(row.prompt or ""), "answer": _cut((texts[0] if texts else best).strip()), "filtered": _cut(filtered),
-        "target": _cut(target_of(row)), "failed": _cut(redacted_text(row.failed or "")),
+        "question": _prompt_end(row.prompt or ""), "answer": _shorten((texts[0] if texts else best).strip()),
+        "filtered": _shorten(filtered),
+        "target": _shorten(target_of(row)), "failed": _shorten(redacted_text(row.failed or "")),
     }  # fmt: skip
 
 
-def _cut(text: str, length: int = 120) -> str:
+def _shorten(text: str, length: int = 120) -> str:
     return text if len(text) <= length else text[:length] + "…"
 
 
-def _ending(text: str, length: int = 160) -> str:
-    """The end of a prompt: where the question stands."""
+def _prompt_end(text: str, length: int = 160) -> str:
+    """The end of a prompt, which holds the question."""
     text = text.strip()
     return text if len(text) <= length else "…" + text[-length:]
 
 
-def sample_page(library: Library, database: Database, query: QueryParams) -> Page:
-    """One sample, with the way to those before and behind it in the list it was found in."""
-    run = known_run(library, query.get("run", ""))
-    task = known_task(run, query.get("task", ""))
-    wish, doc, at = read_wish(query), query.get("doc", ""), query.get("at", "")
-    samples = samples_of(run, task, database, wish.metric)
+def sample_page(library: RunLibrary, database: Database, query: QueryParams) -> Page:
+    """One sample, with links to the previous and next sample of its list."""
+    run = find_run(library, query.get("run", ""))
+    task = find_task(run, query.get("task", ""))
+    sample_query, doc, at = read_query(query), query.get("doc", ""), query.get("at", "")
+    samples = open_samples(run, task, database, sample_query.metric)
     row = samples.document(int(doc)) if samples is not None and doc.lstrip("-").isdecimal() and len(doc) < 19 else None
     if samples is None or row is None:
-        raise NotThere(f"there is no document {doc!r:.40} among the samples of {task}")
+        raise PageNotFound(f"no document {doc!r:.40} in the samples of {task}")
     better = run.run.higher_is_better(task)
     links = {"before": "", "behind": ""}
     if at.isdecimal() and len(at) < 12:
-        before, _, behind = samples.around(wish, int(at))
+        before, _, behind = samples.around(sample_query, int(at))
         for name, doc_id, place in (("before", before, int(at) - 1), ("behind", behind, int(at) + 1)):
             if doc_id >= 0:
-                links[name] = address("sample", wish.parameters, run=run.name, task=task, doc=doc_id, at=place)
+                links[name] = url_for("sample", sample_query.parameters, run=run.name, task=task, doc=doc_id, at=place)
     return {
-        "run": run, "task": task, "line": run.line(task), "sample": sample_view(row, run.config(task), better), "wish": wish,
-        "kinds": KINDS, "links": links, "back": address("task", wish.parameters, run=run.name, task=task),
-        "shown": shown, "has_graph": bool(run.graph(task)), "others": _others(library, run, task, row.doc_id),
+        "run": run, "task": task, "line": run.line(task), "sample": sample_view(row, run.config(task), better),
+        "query": sample_query,
+        "kinds": KINDS, "links": links, "back": url_for("task", sample_query.parameters, run=run.name, task=task),
+        "shown": as_text, "has_graph": bool(run.graph(task)), "others": _same_document(library, run, task, row.doc_id),
     }  # fmt: skip
 
 
-def _others(library: Library, run: RunReading, task: str, doc_id: int) -> list[tuple[str, str]]:
-    """The same document in other runs of the task: those of the same data, by whose number it is the same."""
+def _same_document(library: RunLibrary, run: RunSummary, task: str, doc_id: int) -> list[tuple[str, str]]:
+    """The same document in other runs of the task on the same data."""
     source = run.source(task)
     return [
-        (each.name, address("sample", run=each.name, task=task, doc=doc_id))
+        (each.name, url_for("sample", run=each.name, task=task, doc=doc_id))
         for each in library.runs()
         if each.name != run.name and task in each.tasks and source and each.source(task) == source
     ][:20]
 
 
-def known_run(library: Library, name: str) -> RunReading:
-    """The run of that name."""
+def find_run(library: RunLibrary, name: str) -> RunSummary:
+    """Return the run of that name."""
     run = library.run(name)
     if run is None:
-        raise NotThere(f"there is no run {name!r:.80} in this folder")
+        raise PageNotFound(f"no run named {name!r:.80} in this folder")
     return run
 
 
-def known_task(run: RunReading, name: str) -> str:
-    """A name that the run has a task of."""
+def find_task(run: RunSummary, name: str) -> str:
+    """Return the name, checked to be a task of the run."""
     if name not in run.tasks:
-        raise NotThere(f"the run {run.name} has no task {name!r:.80}")
+        raise PageNotFound(f"no task named {name!r:.80} in the run {run.name}")
     return name
 
 
-def samples_of(run: RunReading, task: str, database: Database, metric: str = "") -> Samples | None:
-    """The samples of a task, where they are whole; `metric` is the column to go by, if another than the main one."""
+def open_samples(run: RunSummary, task: str, database: Database, metric: str = "") -> Samples | None:
+    """Open the samples of a task, where they are complete; `metric` is the column to sort by, if not the main one."""
     path = run.sample_path(task)
     if path is None:
         return None
@@ -274,18 +279,24 @@ def samples_of(run: RunReading, task: str, database: Database, metric: str = "")
     line = run.line(task)
     better = {number.name: number.higher_is_better for number in line.numbers} if line is not None else {}
     main = {line.main.name: line.main.higher_is_better} if line is not None and line.main is not None else {}
-    asked = {metric: better.get(metric)} if metric else {}
-    column, more = score_columns(stored.names, {**asked, **main, **better})
-    return Samples(database, stored, column, more)
+    chosen = {metric: better.get(metric)} if metric else {}
+    column, more_is_better = score_columns(stored.names, {**chosen, **main, **better})
+    return Samples(database, stored, column, more_is_better)
 
 
-def _wish_without(wish: Wish, number: int) -> list[tuple[str, str]]:
-    """A wish without one of its conditions, as an address has it."""
-    return wish.but(conditions=(*wish.conditions[:number], *wish.conditions[number + 1 :])).parameters
+def _without_condition(sample_query: SampleQuery, number: int) -> list[tuple[str, str]]:
+    """A query without one of its conditions, as URL parameters."""
+    return sample_query.replace(
+        conditions=(*sample_query.conditions[:number], *sample_query.conditions[number + 1 :])
+    ).parameters
 
 
-def task_address(run: str, task: str, wish: Wish, **changes: object) -> str:
-    """The page of a task with something else wanted; `without` is the number of a condition to take out."""
+def task_url(run: str, task: str, sample_query: SampleQuery, **changes: str | int | bool) -> str:
+    """The URL of a task's page with a changed query; `without` is the index of a condition to remove."""
     without = changes.pop("without", None)
-    parameters = _wish_without(wish, without) if isinstance(without, int) else wish.but(**changes).parameters
-    return address("task", parameters, run=run, task=task)
+    parameters = (
+        _without_condition(sample_query, without)
+        if isinstance(without, int)
+        else sample_query.replace(**changes).parameters
+    )
+    return url_for("task", parameters, run=run, task=task)

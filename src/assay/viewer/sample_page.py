@@ -1,10 +1,11 @@
-"""One sample for the eye: what was asked, what came back, what filters left of it, what it scored."""
+"""One sample in detail: prompt, responses, filtered answers, scores, and how its answer differs from the target."""
 
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 import orjson
@@ -12,12 +13,37 @@ import orjson
 from assay.config.row_names import row_key, row_name
 from assay.runs.redaction import redacted, redacted_text
 from assay.runs.samples.records import StoredRequest, StoredSample
-from assay.viewer.differing import Piece, aligned
-from assay.viewer.sample_scores import UnitResult, own_number, unit_results
+
+TaskSettings = Mapping[str, Any]
+StoredReply = Mapping[str, Any]
+StoredAnswers = Mapping[str, Sequence[Any]]
+StoredScores = Mapping[str, Any]
+MAX_WORDS = 4000
+"""Words of a text that are compared; the rest is shown as it is."""
+MAX_SCORE = 1e300
+"""Larger values and non-numbers are not shown as a score."""
+
+
+class DiffPart(NamedTuple):
+    """A part of a text, and whether the other text has it, too."""
+
+    text: str
+    is_shared: bool
+
+
+class UnitMetricView(NamedTuple):
+    """The verdict of a unit metric on a graph's output: expected and predicted value."""
+
+    metric: str
+    is_correct: bool
+    golden: Any
+    predicted: Any
 
 
 class Choice(NamedTuple):
-    """A continuation with its log-likelihood as it came, per character, per byte, without its context, and as a share."""
+    """A choice with its log-likelihood: raw, per character, per byte, minus its unconditional one, and as a
+    probability.
+    """
 
     text: str
     value: float | None
@@ -31,9 +57,9 @@ class Choice(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A node that a graph's record came through, with what was asked there and how long that took, where it is known.
+    """A node that a graph's record visited, with prompts, responses and time where they are known.
 
-    Of a record that failed texts are not stored: then `requests` says how many there were, and `failed` why it went no further.
+    The texts of a failed record are not stored: then `requests` is their number, and `failed` the reason.
     """
 
     node: str
@@ -43,8 +69,8 @@ class Step(NamedTuple):
     failed: str = ""
 
 
-class Reply(NamedTuple):
-    """A response with what the model told beside it."""
+class ResponseView(NamedTuple):
+    """A response with its reasoning, finish reason and usage."""
 
     text: str
     reasoning: str
@@ -53,114 +79,115 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True)
 class SampleView:
-    """A sample, taken apart."""
+    """A sample, split into what its page shows."""
 
     doc_id: int
     doc: Mapping[str, Any]
     shots: Sequence[str]
     prompt: str
     target: str
-    replies: Sequence[Reply]
+    replies: Sequence[ResponseView]
     filtered: Sequence[tuple[str, Sequence[str], Sequence[str]]]
     scores: Sequence[tuple[str, str, str, bool | None]]
     choices: Sequence[Choice] = ()
-    verdicts: Sequence[Reply] = ()
+    verdicts: Sequence[ResponseView] = ()
     trace: Sequence[Step] = ()
     failed: str = ""
     audit: Sequence[str] = ()
     dropped: int = 0
     raw: Mapping[str, str] = field(default_factory=dict)
-    units: Sequence[UnitResult] = ()
+    units: Sequence[UnitMetricView] = ()
 
     @property
     def is_wrong(self) -> bool:
-        """Whether no score of a metric of which more is better is above 0."""
-        told = [bad for _, _, _, bad in self.scores if bad is not None]
-        return bool(told) and all(told)
+        """Whether every score of a higher-is-better metric is 0 or less."""
+        verdicts = [bad for _, _, _, bad in self.scores if bad is not None]
+        return bool(verdicts) and all(verdicts)
 
     @property
-    def marked(self) -> tuple[list[Piece], list[Piece]] | None:
-        """What the first filter left of a wrong answer and the target, in pieces that they share or do not; None where
-        they share nothing, and so nothing is to be seen in that."""
+    def marked(self) -> tuple[list[DiffPart], list[DiffPart]] | None:
+        """The first filtered answer and the target of a wrong sample as diff parts; None where they share nothing."""
         left = self.filtered[0][2] if self.filtered and not self.trace else ()
         if not self.is_wrong or len(left) != 1:
             return None
-        both = aligned(left[0], self.target)
+        both = diff_parts(left[0], self.target)
         return both if any(piece.is_shared and piece.text.strip() for piece in both[0]) else None
 
     @property
-    def missed(self) -> list[UnitResult]:
-        """What unit metrics found wrong, each difference once."""
+    def missed(self) -> list[UnitMetricView]:
+        """The failed unit metrics, each difference once."""
         wrong = {
-            (shown(each.golden), shown(each.predicted)): each for each in reversed(self.units) if not each.is_correct
+            (as_text(each.golden), as_text(each.predicted)): each
+            for each in reversed(self.units)
+            if not each.is_correct
         }
         return list(reversed(wrong.values()))
 
     @property
-    def differences(self) -> list[tuple[str, list[Piece], list[Piece]]]:
-        """By unit metric that found something wrong: what is there and what should be, in pieces that they share or do not."""
+    def differences(self) -> list[tuple[str, list[DiffPart], list[DiffPart]]]:
+        """By failed unit metric: the predicted and the expected value as diff parts."""
         return [
-            (each.metric, *aligned(shown(each.predicted, indent=True), shown(each.golden, indent=True)))
+            (each.metric, *diff_parts(as_text(each.predicted, indent=True), as_text(each.golden, indent=True)))
             for each in self.missed
         ]
 
     @property
     def is_rolled(self) -> bool:
-        """Whether a text was only read: what was asked is what would be right."""
+        """Whether the text was only scored (rolling log-likelihood), so that prompt and target are the same."""
         return self.prompt == self.target and not self.replies
 
     @property
     def why(self) -> str:
-        """What the score comes from, in one sentence."""
-        told = [(f"{metric} {name}", float(value)) for metric, name, value, bad in self.scores if bad is not None]
-        if self.failed or not told:
+        """Explain the score in one sentence."""
+        scores = [(f"{metric} {name}", float(value)) for metric, name, value, bad in self.scores if bad is not None]
+        if self.failed or not scores:
             return ""
         verdict = "Wrong" if self.is_wrong else "Right"
-        if not self.is_wrong and any(value < 1 for _, value in told):
-            verdict = f"In part right ({', '.join(f'{name} {value:.4g}' for name, value in told[:6])})"
+        if not self.is_wrong and any(value < 1 for _, value in scores):
+            verdict = f"Partly right ({', '.join(f'{name} {value:.4g}' for name, value in scores[:6])})"
         best = next((choice.text.strip() for choice in self.choices if choice.is_best), None)
         if best is not None:
             right = self.target.partition(": ")[2]
             if verdict == "Right" and best == right.strip():
                 return f"Right: {best!r}."
-            return f"{verdict}: {best!r} is the likeliest, {right!r} is right."
+            return f"{verdict}: {best!r} is the likeliest choice, expected {right!r}."
         if "unextracted" in self.audit:
-            return f"{verdict}: a filter found nothing in the answer; {self.target!r} is right."
+            return f"{verdict}: a filter extracted nothing from the answer, expected {self.target!r}."
         if self.units and not all(each.is_correct for each in self.units):
-            said = [
-                f"{each.metric} found {shown(each.predicted)!r}, {shown(each.golden)!r} is right"
+            failed_units = [
+                f"{each.metric} found {as_text(each.predicted)!r}, expected {as_text(each.golden)!r}"
                 for each in self.missed
             ]
-            return f"{verdict}: {_brief('; '.join(said))}."
+            return f"{verdict}: {_brief('; '.join(failed_units))}."
         if not self.filtered or self.trace:
             return f"{verdict}."
         left = ", ".join(
-            f"{each!r}" for each in dict.fromkeys(each for _, _, several in self.filtered for each in several)
+            f"{each!r}" for each in dict.fromkeys(each for _, _, answers in self.filtered for each in answers)
         )
-        return f"{verdict}: of the answer {_brief(left)} is left, {_brief(repr(self.target))} is right."
+        return f"{verdict}: the filtered answer is {_brief(left)}, expected {_brief(repr(self.target))}."
 
 
-def sample_view(row: StoredSample, config: Mapping[str, Any], better: Mapping[str, bool | None]) -> SampleView:
-    """A sample as it is written, taken apart for a page."""
+def sample_view(row: StoredSample, config: TaskSettings, better: Mapping[str, bool | None]) -> SampleView:
+    """Build the view of a stored sample."""
     requests, responses, replies = row.requests, row.responses, row.replies or ()
     own = sum(map(len, responses))
     trace = next((reply["trace"] for reply in reversed(replies) if "trace" in reply), ())
-    texts = [each for several in responses for each in several if isinstance(each, str)]
+    texts = [text for outputs in responses for text in outputs if isinstance(text, str)]
     return SampleView(
         row.doc_id,
-        doc if isinstance(doc := loads(row.doc, {}), Mapping) else {"document": doc},
-        *_shots(row, config),
+        doc if isinstance(doc := parse_json(row.doc, {}), Mapping) else {"document": doc},
+        *_split_examples(row, config),
         target_of(row),
-        [_reply(text, told) for text, told in zip(texts, [*replies, *[{}] * len(texts)], strict=False)],
+        [_response_view(text, reply) for text, reply in zip(texts, [*replies, *[{}] * len(texts)], strict=False)],
         _filtered(row.answers, config) if texts else (),
         _scores(row.scores, better),
-        choices_of(row) if not texts else (),
-        [_reply(str(told["verdict"]), told) for told in replies[own:] if "verdict" in told],
+        choice_views(row) if not texts else (),
+        [_response_view(str(reply["verdict"]), reply) for reply in replies[own:] if "verdict" in reply],
         _trace(trace, requests, texts, replies, row),
         redacted_text(row.failed or ""),
         row.audit,
         row.dropped or 0,
-        _raw(row),
+        _stored_columns(row),
         unit_results(row.answers) if trace else (),
     )
 
@@ -169,23 +196,23 @@ def _brief(text: str) -> str:
     return text if len(text) <= 200 else text[:200] + "…"
 
 
-def loads(text: str | None, otherwise: Any) -> Any:
-    """What JSON says; something else where it says nothing. What only Python's own writes, it reads: half a character, NaN."""
+def parse_json(text: str | None, otherwise: Any) -> Any:
+    """Parse JSON, or return `otherwise`. What orjson refuses (lone surrogates, NaN), Python's json reads."""
     if not text:
         return otherwise
     for read in (orjson.loads, json.loads):
         try:
-            found = read(text)
-            return otherwise if otherwise in ([], {}) and type(found) is not type(otherwise) else found
+            value = read(text)
+            return otherwise if otherwise in ([], {}) and type(value) is not type(otherwise) else value
         except (ValueError, RecursionError):
             continue
     return otherwise
 
 
-def _shots(row: StoredSample, config: Mapping[str, Any]) -> tuple[list[str], str]:
-    """The examples before the question, each for itself where blank lines part them; and the question.
+def _split_examples(row: StoredSample, config: TaskSettings) -> tuple[list[str], str]:
+    """Split a prompt into examples and question, at blank lines of the shared prefix.
 
-    Examples that every document has of its own stand in the prompt: they are told by their number, where that leaves no doubt.
+    Examples that differ per document are part of the prompt: they are split only where their number is certain.
     """
     prefix, prompt = row.prefix or "", row.prompt or ""
     shots, between = config.get("num_fewshot"), config.get("fewshot_delimiter") or "\n\n"
@@ -196,27 +223,27 @@ def _shots(row: StoredSample, config: Mapping[str, Any]) -> tuple[list[str], str
 
 
 def target_of(row: StoredSample) -> str:
-    """What would have been right, as text: of choices, the number and the choice."""
-    target = loads(row.target, None)
-    gold, choices = loads(row.gold, target), row.choices
+    """The target as text; for choices, its number and text."""
+    target = parse_json(row.target, None)
+    gold, choices = parse_json(row.gold, target), row.choices
     if isinstance(gold, int) and not isinstance(gold, bool) and choices is not None and 0 <= gold < len(choices):
         return f"{gold}: {choices[gold]}"
-    return target if isinstance(target, str) else shown(target)
+    return target if isinstance(target, str) else as_text(target)
 
 
-def _reply(text: str, told: Any) -> Reply:
-    about = dict(told) if isinstance(told, Mapping) else {}
-    parts = [f"ended: {about['finish']}"] if about.get("finish") else []
+def _response_view(text: str, reply: Any) -> ResponseView:
+    about = dict(reply) if isinstance(reply, Mapping) else {}
+    parts = [f"finish reason: {about['finish']}"] if about.get("finish") else []
     usage = about.get("usage")
     if usage is not None and len(usage) >= 4:
-        parts.append(f"{usage[0]:,} tokens read, {usage[1]:,} written")
+        parts.append(f"{usage[0]:,} tokens in, {usage[1]:,} out")
         parts += [f"{usage[2]:.2f} s"] if usage[2] else []
-        parts += [f"asked {usage[3]} times"] if usage[3] > 1 else []
-    return Reply(text, str(about.get("reasoning") or ""), " · ".join(parts))
+        parts += [f"{usage[3]} attempts"] if usage[3] > 1 else []
+    return ResponseView(text, str(about.get("reasoning") or ""), " · ".join(parts))
 
 
-def _filtered(answers: Mapping[str, Any], config: Mapping[str, Any]) -> list[tuple[str, list[str], list[str]]]:
-    """By filter: its steps in words, and what it left."""
+def _filtered(answers: StoredAnswers, config: TaskSettings) -> list[tuple[str, list[str], list[str]]]:
+    """By filter: its steps in words, and the filtered answers."""
     written = config.get("filter_list")
     steps = (
         {str(each.get("name")): each.get("filter") or () for each in written if isinstance(each, Mapping)}
@@ -227,34 +254,34 @@ def _filtered(answers: Mapping[str, Any], config: Mapping[str, Any]) -> list[tup
         (
             name,
             [_step(each) for each in steps.get(name, ()) if isinstance(each, Mapping)],
-            [shown(each, indent=True) for each in left],
+            [as_text(each, indent=True) for each in left],
         )
         for name, left in answers.items()
     ]
 
 
-def _step(step: Mapping[str, Any]) -> str:
+def _step(step: TaskSettings) -> str:
     rest = {key: value for key, value in step.items() if key != "function"}
     return str(step.get("function")) + (
-        f"({', '.join(f'{key}={shown(value)}' for key, value in rest.items())})" if rest else ""
+        f"({', '.join(f'{key}={as_text(value)}' for key, value in rest.items())})" if rest else ""
     )
 
 
-def _scores(scores: Mapping[str, Any], better: Mapping[str, bool | None]) -> list[tuple[str, str, str, bool | None]]:
-    """Metric, filter, value, and whether that is as bad as it gets: no share at all of something of which more is better."""
-    made = []
+def _scores(scores: StoredScores, better: Mapping[str, bool | None]) -> list[tuple[str, str, str, bool | None]]:
+    """Metric, filter, value, and whether it is 0 or less in a higher-is-better metric (None where that is unknown)."""
+    views = []
     for written, value in scores.items():
         metric, name = row_key(written)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         bad = value <= 0 if number and better.get(metric) else None
-        own = own_number(metric, value) if not number else None
-        made.append((metric, name, f"{own:.4f}" if own is not None else shown(value), bad))
-    return made
+        own = sample_score(metric, value) if not number else None
+        views.append((metric, name, f"{own:.4f}" if own is not None else as_text(value), bad))
+    return views
 
 
-def choices_of(row: StoredSample) -> list[Choice]:
-    """The log-likelihood of every continuation, with what metrics make of it. A text that is rolled over is its only one."""
-    values = [several[0] if several else None for several in row.responses]
+def choice_views(row: StoredSample) -> list[Choice]:
+    """The choices with their log-likelihoods. A rolling log-likelihood has one."""
+    values = [responses[0] if responses else None for responses in row.responses]
     asked = [each.continuation or "" for each in row.requests]
     named = row.choices or ()
     count = len(named) or len(values)
@@ -263,13 +290,13 @@ def choices_of(row: StoredSample) -> list[Choice]:
     known = [value for value, _ in pairs[:count] if value is not None]
     best = max(known, default=None)
     total = sum(math.exp(value - best) for value in known) if best is not None else 0.0
-    gold = loads(row.gold, loads(row.target, None))
+    gold = parse_json(row.gold, parse_json(row.target, None))
     golds = gold if isinstance(gold, list) else [gold]
-    made = []
+    views = []
     for number, (text, (value, greedy)) in enumerate(zip(asked[:count], pairs[:count], strict=False)):
         apart = alone[number] if number < len(alone) else None
         stripped = str(named[number]) if number < len(named) else text  # what acc_norm and acc_bytes divide by
-        made.append(
+        views.append(
             Choice(
                 text,
                 value,
@@ -282,69 +309,155 @@ def choices_of(row: StoredSample) -> list[Choice]:
                 count > 1 and value == best,
             )
         )
-    return made
+    return views
 
 
 def _finite(value: float | None) -> float | None:
-    """A log-likelihood; None where it is that of the impossible."""
+    """A log-likelihood; None where it is infinite."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def _trace(
-    trace: Any, requests: Sequence[StoredRequest], texts: Sequence[str], replies: Sequence[Any], row: StoredSample
+    trace: Any,
+    requests: Sequence[StoredRequest],
+    texts: Sequence[str],
+    replies: Sequence[StoredReply],
+    row: StoredSample,
 ) -> list[Step]:
-    """The nodes in their order, each with what was asked and answered there."""
+    """The visited nodes in order, each with its prompts and responses."""
     steps = []
     for entry in trace if isinstance(trace, list) else ():
         name, numbers = str(entry[0]), [number for number in entry[1] if isinstance(number, int)]
-        told = [replies[number] for number in numbers if number < len(replies)]
-        took = [reply["usage"][2] for reply in told if reply.get("usage") is not None]
+        node_replies = [replies[number] for number in numbers if number < len(replies)]
+        took = [reply["usage"][2] for reply in node_replies if reply.get("usage") is not None]
         stored = [number for number in numbers if number < max(len(requests), len(texts))]
-        asked = [(_asked(number, requests, row), texts[number] if number < len(texts) else "") for number in stored]
-        reason = next((str(reply["failed"]) for reply in told if "failed" in reply), "")
+        asked = [(_prompt_of(number, requests, row), texts[number] if number < len(texts) else "") for number in stored]
+        reason = next((str(reply["failed"]) for reply in node_replies if "failed" in reply), "")
         steps.append(Step(name, asked, sum(took) if took else None, len(numbers), redacted_text(reason)))
     if row.failed and steps and not any(step.failed for step in steps):  # no request did: the last node it came to
         steps[-1] = steps[-1]._replace(failed=redacted_text(row.failed))
     return steps
 
 
-def _asked(number: int, requests: Sequence[StoredRequest], row: StoredSample) -> str:
+def _prompt_of(number: int, requests: Sequence[StoredRequest], row: StoredSample) -> str:
     own = requests[number].prompt if number < len(requests) else None
     return own if own is not None else row.prefix + row.prompt
 
 
-def _raw(row: StoredSample) -> dict[str, str]:
-    """The columns as they are written; parameters of requests and reasons of failures without secrets."""
-    found = {
+def _stored_columns(row: StoredSample) -> dict[str, str]:
+    """The stored columns as text; request parameters and failure reasons are redacted."""
+    columns = {
         **row._asdict(),
-        **{name: loads(getattr(row, name), None) for name in ("doc", "target", "gold")},
-        "requests": redacted([_request(each) for each in row.requests], texts=False),
-        "replies": [_without_key(reply) for reply in row.replies] if row.replies is not None else None,
+        **{name: parse_json(getattr(row, name), None) for name in ("doc", "target", "gold")},
+        "requests": redacted([_request_fields(each) for each in row.requests], texts=False),
+        "replies": [_redacted_reply(reply) for reply in row.replies] if row.replies is not None else None,
         "failed": redacted_text(row.failed) if row.failed else None,
         "failures": {row_name(key): redacted_text(reason) for key, reason in row.failures.items()} or None,
         "audit": [*row.audit] or None,
     }
     left_out = ("doc_id", "dropped")
     return {
-        name: shown(value, indent=True) for name, value in found.items() if value is not None and name not in left_out
+        name: as_text(value, indent=True)
+        for name, value in columns.items()
+        if value is not None and name not in left_out
     }
 
 
-def _request(request: StoredRequest) -> dict[str, Any]:
-    told = request._replace(params=loads(request.params, None))._asdict()
-    return {name: value for name, value in told.items() if value is not None}
+def _request_fields(request: StoredRequest) -> StoredReply:
+    fields = request._replace(params=parse_json(request.params, None))._asdict()
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-def _without_key(reply: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What came beside an answer; why there is none may tell the key that was sent."""
+def _redacted_reply(reply: StoredReply) -> StoredReply:
+    """A stored response whose failure reason is redacted: it may quote the API key."""
     return {**reply, "failed": redacted_text(reply["failed"])} if "failed" in reply else reply
 
 
-def shown(value: Any, *, indent: bool = False) -> str:
-    """A value as text: a text as it is, all else as JSON."""
+def as_text(value: Any, *, indent: bool = False) -> str:
+    """A value as text: strings as they are, everything else as JSON."""
     if isinstance(value, str):
         return value
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else 0, default=str).decode()
     except TypeError:
         return json.dumps(value, indent=2 if indent else None, default=str)
+
+
+def diff_parts(before: str, after: str) -> tuple[list[DiffPart], list[DiffPart]]:
+    """Split both texts into parts: words that both have, in the same order, are shared.
+
+    >>> diff_parts("a b c", "a x c")[1]
+    [DiffPart(text='a ', is_shared=True), DiffPart(text='x', is_shared=False), DiffPart(text=' c', is_shared=True)]
+    """
+    one, two = _words(before), _words(after)
+    first, second = one[:MAX_WORDS], two[:MAX_WORDS]
+    steps = SequenceMatcher(None, first, second, autojunk=False).get_opcodes() if len(first) * len(second) < 10**6 else [
+        ("replace", 0, len(first), 0, len(second))
+    ]  # fmt: skip
+    left = [DiffPart("".join(first[a:b]), kind == "equal") for kind, a, b, _, _ in steps if b > a]
+    right = [DiffPart("".join(second[a:b]), kind == "equal") for kind, _, _, a, b in steps if b > a]
+    return [*left, *_after_max_words(one)], [*right, *_after_max_words(two)]
+
+
+def _after_max_words(words: list[str]) -> Iterator[DiffPart]:
+    if len(words) > MAX_WORDS:
+        yield DiffPart("".join(words[MAX_WORDS:]), True)
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\s+|\w+|[^\w\s]", text)
+
+
+def sample_score(metric: str, value: Any) -> float | None:
+    """The score of one sample as a number; None where a metric has no per-sample value.
+
+    >>> sample_score("acc", 1.0), sample_score("brier_score", [0, [0.75, 0.25]]), sample_score("byte_perplexity", [0.0, 9])
+    (1.0, 0.125, 1.0)
+    """
+    if isinstance(value, bool | int | float):
+        return float(value) if abs(value) < MAX_SCORE else None
+    if not isinstance(value, list) or len(value) != 2:
+        return None
+    first, second = value
+    if metric == "brier_score" and isinstance(first, int) and isinstance(second, list):
+        shares = [float(share) for share in second] if _all_finite(second) else []
+        return math.fsum((share - (place == first)) ** 2 for place, share in enumerate(shares)) if shares else None
+    if metric not in ("word_perplexity", "byte_perplexity", "bits_per_byte") or not _all_finite(value) or second <= 0:
+        return None
+    nats = -float(first) / float(second)
+    if metric == "bits_per_byte":
+        return nats / math.log(2)
+    return math.exp(nats) if nats < math.log(MAX_SCORE) else None
+
+
+def sample_scores(scores: StoredScores, names: Sequence[str]) -> list[float | None]:
+    """The scores of a sample under these names (metric and filter)."""
+    return [sample_score(row_key(name).metric, scores.get(name)) for name in names]
+
+
+def _all_finite(values: Sequence[float]) -> bool:
+    return all(
+        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MAX_SCORE for value in values
+    )
+
+
+def unit_results(answers: Any) -> list[UnitMetricView]:
+    """The verdicts that unit metrics stored in a graph's outputs."""
+    outcomes = [each for left in answers.values() for each in left] if isinstance(answers, Mapping) else []
+    return [
+        UnitMetricView(
+            name.removesuffix("_result"),
+            result["correct"] is True,
+            _single_value(result["golden"]),
+            _single_value(result["predicted"]),
+        )
+        for outcome in outcomes
+        if isinstance(outcome, Mapping)
+        for name, result in outcome.items()
+        if isinstance(result, Mapping) and {"correct", "golden", "predicted"} <= set(result)
+    ]
+
+
+def _single_value(value: Any) -> Any:
+    """The value of a mapping with one key: the key adds nothing."""
+    return next(iter(value.values())) if isinstance(value, Mapping) and len(value) == 1 else value

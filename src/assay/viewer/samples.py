@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 from assay.config.source import digest
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample
-from assay.viewer.asking import PAGE, Condition, Wish
-from assay.viewer.sample_page import loads
+from assay.viewer.query import PAGE, Condition, SampleQuery
+from assay.viewer.sample_page import parse_json
 
 MEMORY = "128MB"
-"""What DuckDB may take: a server of pages stays small beside the model that is evaluated."""
+"""DuckDB's memory limit: the viewer stays small beside the model that is evaluated."""
 TEXTS = {
     "prompt": "contains({lower}(prompt), ?)",
     "requests.messages.content":
@@ -25,21 +25,23 @@ TEXTS = {
     "responses.text": "len(list_filter(flatten(responses), lambda r: contains({lower}(r.text), ?))) > 0",
     "target": "contains({lower}(target), ?)",
 }  # fmt: skip
-"""Where a text is looked for, and how: what was asked, what was answered, what would have been right."""
+"""The columns searched for a text, with their conditions: prompt, responses, target."""
+SqlValue = str | int | float | None
+DatabaseRow = tuple[Any, ...]
 REMEMBERED = 12
-"""Lists of samples, and what else was made of files, that are remembered: who turns a page does not search again."""
-Made = TypeVar("Made")
+"""Cached lists of samples and derived values: turning a page does not search again."""
+T = TypeVar("T")
 
 
 class Database:
-    """DuckDB without a file, which reads below one folder and nowhere else."""
+    """DuckDB in memory, restricted to files below one folder."""
 
     def __init__(self, folder: Path) -> None:
         import duckdb
 
         self._made = Path(tempfile.mkdtemp(prefix="assay-view-"))
         weakref.finalize(self, shutil.rmtree, self._made, ignore_errors=True)
-        self._remembered: dict[object, Any] = {}
+        self._remembered: dict[Hashable, Any] = {}
         self._lock = threading.Lock()
         self._connection = duckdb.connect(":memory:", config={"threads": "2", "memory_limit": MEMORY})
         for setting in (
@@ -52,41 +54,41 @@ class Database:
         ):
             self._connection.execute(f"set {setting}")
 
-    def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """What a query finds; every value that anybody wrote is a parameter, never part of the text."""
+    def rows(self, query: str, parameters: Sequence[SqlValue] = ()) -> list[DatabaseRow]:
+        """Run a query; user input is always a parameter, never part of the SQL."""
         with self._connection.cursor() as cursor:
-            found: list[tuple[Any, ...]] = cursor.execute(query, list(parameters)).fetchall()
-            return found
+            rows: list[DatabaseRow] = cursor.execute(query, list(parameters)).fetchall()
+            return rows
 
-    def numbers(self, query: str, parameters: Sequence[Any]) -> Any:
-        """The first column of what a query finds, as an array."""
+    def numbers(self, query: str, parameters: Sequence[SqlValue]) -> Any:
+        """Return the first column of a query as an array."""
         with self._connection.cursor() as cursor:
-            [found] = cursor.execute(query, list(parameters)).fetchnumpy().values()
-            return found.astype("int32")
+            [column] = cursor.execute(query, list(parameters)).fetchnumpy().values()
+            return column.astype("int32")
 
-    def remember(self, key: object, make: Callable[[], Made]) -> Made:
-        """What is made, or was made before under this key: one of the latest."""
+    def remember(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return the value cached under this key, or compute it."""
         with self._lock:
             known = self._remembered.pop(key, None)
-        made: Made = known or make()
+        value: T = known or make()
         with self._lock:
-            self._remembered[key] = made
+            self._remembered[key] = value
             while len(self._remembered) > REMEMBERED:
                 self._remembered.pop(next(iter(self._remembered)))
-        return made
+        return value
 
     def _allowed(self, folder: Path) -> list[str]:
         return [str(folder.resolve()), _escaped(folder), str(self._made.resolve()), _escaped(self._made)]
 
     def samples(self, path: Path) -> SampleFile:
-        """A file of samples that queries can read: whole, and in format 2. One of format 1 is written anew for them."""
+        """Open a file of samples for queries. A file of format 1 is converted to format 2 first."""
         name = f"{digest(f'{path}{path.stat().st_mtime_ns}'.encode())}.parquet"
-        made = self._made / name
-        return SampleFile(made if made.is_file() else SampleFile(path).as_format_2(made))
+        converted = self._made / name
+        return SampleFile(converted if converted.is_file() else SampleFile(path).as_format_2(converted))
 
 
-class Found(NamedTuple):
-    """A page of samples with how many there are in all."""
+class SamplesPage(NamedTuple):
+    """A page of samples with the total number of matches."""
 
     rows: list[StoredSample]
     positions: list[int]
@@ -100,7 +102,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples of a task. `metric` is the column that tells wrong from right, `is_more_better` which way."""
+    """The samples of a task. `metric` is the column that tells wrong from right, `is_more_better` its direction."""
 
     database: Database
     stored: SampleFile
@@ -125,97 +127,98 @@ class Samples:
         """The scores of a sample, column by column."""
         return [value if isinstance(value := row.scores.get(name), int | float) else None for name in self.scores]
 
-    def page(self, wish: Wish) -> Found:
-        """The samples that are wanted, a page of them: the worst first where nothing else is asked for."""
-        total = self.count(wish)
-        page = min(wish.page, max(-(-total // PAGE), 1))
+    def page(self, sample_query: SampleQuery) -> SamplesPage:
+        """Return one page of the matching samples, the worst first by default."""
+        total = self.count(sample_query)
+        page = min(sample_query.page, max(-(-total // PAGE), 1))
         start = (page - 1) * PAGE
-        numbers = self._numbers(wish, start, PAGE)
-        return Found(self.read(numbers), list(range(start, start + len(numbers))), total, page)
+        numbers = self._numbers(sample_query, start, PAGE)
+        return SamplesPage(self.read(numbers), list(range(start, start + len(numbers))), total, page)
 
-    def count(self, wish: Wish) -> int:
-        """How many samples are wanted."""
-        if wish.text or wish.conditions:
-            return len(self._searched(wish))
-        where, values = self._where(wish)
+    def count(self, sample_query: SampleQuery) -> int:
+        """Count the matching samples."""
+        if sample_query.text or sample_query.conditions:
+            return len(self._searched(sample_query))
+        where, values = self._where(sample_query)
         [[total]] = self.database.rows(f"select count(*) from {SOURCE} {where}", [self.file, *values])
         return int(total)
 
-    def around(self, wish: Wish, position: int) -> list[int]:
-        """The documents before, at and behind a position of the list: -1 where there is none."""
+    def around(self, sample_query: SampleQuery, position: int) -> list[int]:
+        """Return the documents before, at and after a position of the list; -1 where there is none."""
         start = max(position - 1, 0)
-        found = [row.doc_id for row in self.read(self._numbers(wish, start, 3 if position else 2))]
-        found = found if position else [-1, *found]
-        return [*found, -1, -1, -1][:3]
+        documents = [row.doc_id for row in self.read(self._numbers(sample_query, start, 3 if position else 2))]
+        documents = documents if position else [-1, *documents]
+        return [*documents, -1, -1, -1][:3]
 
     def document(self, doc_id: int) -> StoredSample | None:
-        """The sample of a document."""
-        found = self.database.rows(
+        """Return the sample of a document."""
+        numbers = self.database.rows(
             f"select file_row_number from {SOURCE} where doc_id = ? limit 1", [self.file, doc_id]
         )
-        rows = self.read([number for [number] in found])
+        rows = self.read([number for [number] in numbers])
         return rows[0] if rows else None
 
     def read(self, numbers: Sequence[int]) -> list[StoredSample]:
-        """The samples at these places in the file, in this order: only the row groups that hold them are read."""
+        """Read the samples at these row numbers, in this order; only the row groups that hold them are read."""
         return self.stored.at(numbers)
 
-    def _numbers(self, wish: Wish, start: int, count: int) -> list[int]:
-        """The places in the file of the samples that are wanted: texts are not looked at but to find them."""
-        if wish.text or wish.conditions:
-            return [int(number) for number in self._searched(wish)[start : start + count]]
-        where, values = self._where(wish)
-        query = f"select file_row_number from {SOURCE} {where} order by {self._order(wish)} limit {int(count)} offset {int(start)}"
+    def _numbers(self, sample_query: SampleQuery, start: int, count: int) -> list[int]:
+        """The row numbers of the matching samples."""
+        if sample_query.text or sample_query.conditions:
+            return [int(number) for number in self._searched(sample_query)[start : start + count]]
+        where, values = self._where(sample_query)
+        limits = f"limit {int(count)} offset {int(start)}"
+        query = f"select file_row_number from {SOURCE} {where} order by {self._order(sample_query)} {limits}"
         return [number for [number] in self.database.rows(query, [self.file, *values])]
 
-    def _searched(self, wish: Wish) -> Any:
-        """The places of all samples that are wanted, where finding them takes a look at every one."""
-        where, values = self._where(wish)
-        query = f"select file_row_number from {SOURCE} {where} order by {self._order(wish)}"
+    def _searched(self, sample_query: SampleQuery) -> Any:
+        """The row numbers of all matching samples, where finding them reads every sample."""
+        where, values = self._where(sample_query)
+        query = f"select file_row_number from {SOURCE} {where} order by {self._order(sample_query)}"
         parameters = [self.file, *values]
         return self.remember((query, *parameters), lambda: [self.database.numbers(query, parameters)])[0]
 
-    def remember(self, key: object, make: Callable[[], Made]) -> Made:
-        """What is made of this file, once as long as it does not change."""
+    def remember(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Cache a value computed from this file until the file changes."""
         return self.database.remember((self.path, self.path.stat().st_mtime_ns, key), make)
 
-    def _order(self, wish: Wish) -> str:
-        if wish.sort == "doc_id":
-            return f"doc_id {'desc' if wish.descending else 'asc'}"
-        column = wish.sort if wish.sort in self.scores else self.metric
+    def _order(self, sample_query: SampleQuery) -> str:
+        if sample_query.sort == "doc_id":
+            return f"doc_id {'desc' if sample_query.descending else 'asc'}"
+        column = sample_query.sort if sample_query.sort in self.scores else self.metric
         if column not in self.scores:
             return "file_row_number"
-        ascending = (self.is_more_better if column == self.metric else True) is not wish.descending
+        ascending = (self.is_more_better if column == self.metric else True) is not sample_query.descending
         return f"{quoted(column)} {'asc' if ascending else 'desc'} nulls last, file_row_number"
 
-    def _where(self, wish: Wish) -> tuple[str, list[Any]]:
-        """The condition of a query, and the values in it."""
+    def _where(self, sample_query: SampleQuery) -> tuple[str, list[SqlValue]]:
+        """The where clause of a query, and its parameters."""
         parts: list[str] = []
-        values: list[Any] = []
-        if wish.text:
-            text = wish.text.lower()
+        values: list[SqlValue] = []
+        if sample_query.text:
+            text = sample_query.text.lower()
             lower = "lower" if text != text.upper() else ""  # signs have no case
             where = {leaf: how.format(lower=lower) for leaf, how in TEXTS.items() if leaf in self.stored.leaves}
             parts.append(f"({' or '.join(where.values())})")
             values += [_in_json(text) if leaf == "target" else text for leaf in where]
-        if wish.show == "failed":
+        if sample_query.show == "failed":
             parts.append("failed is not null")
-        elif wish.show != "all" and self.metric in self.scores:
-            parts.append(self._is_right() if wish.show == "right" else f"not {self._is_right()}")
-        if wish.audit:
+        elif sample_query.show != "all" and self.metric in self.scores:
+            parts.append(self._is_right() if sample_query.show == "right" else f"not {self._is_right()}")
+        if sample_query.audit:
             parts.append("list_contains(audit, ?)")
-            values.append(wish.audit)
-        for condition in wish.conditions:
+            values.append(sample_query.audit)
+        for condition in sample_query.conditions:
             text, own = self._condition(condition)
             parts.append(text)
             values += own
         return ("where " + " and ".join(parts) if parts else ""), values
 
     def _is_right(self) -> str:
-        """Above 0, as `assay samples --wrong` has it; where less is better, 0 is the best there is."""
+        """Above 0, as in `assay samples --wrong`; for lower-is-better metrics, 0 or less."""
         return f"{quoted(self.metric)} > 0" if self.is_more_better else f"{quoted(self.metric)} <= 0"
 
-    def _condition(self, condition: Condition) -> tuple[str, list[Any]]:
+    def _condition(self, condition: Condition) -> tuple[str, list[SqlValue]]:
         term, own = self.term(condition.column)
         value = condition.value
         match condition.operator:
@@ -231,8 +234,8 @@ class Samples:
                 same = f"(cast({term} as varchar) = ? or try_cast({term} as double) = try_cast(? as double))"
                 return (same if sign == "=" else f"not coalesce({same}, false)"), [*own, value, *own, value]
 
-    def term(self, column: str) -> tuple[str, list[Any]]:
-        """A column as a query has it, with the values in that."""
+    def term(self, column: str) -> tuple[str, list[SqlValue]]:
+        """A column as an SQL expression, with its parameters."""
         kind, _, name = column.partition(".")
         if kind == "doc":
             return "try(json_extract_string(doc, ?))", [_pointer(name)]
@@ -246,13 +249,13 @@ class Samples:
         return (quoted(column) if column in ("target", "audit", "failed", "doc_id", "prompt") else "null"), []
 
     def document_columns(self) -> list[str]:
-        """The columns that documents have, by the first of them."""
+        """The columns of the documents, taken from the first."""
         [[doc]] = self.database.rows(f"select doc from {SOURCE} limit 1", [self.file]) or [("{}",)]
-        return list(loads(doc, {}))
+        return list(parse_json(doc, {}))
 
     @property
     def file(self) -> str:
-        """The file as a query has it."""
+        """The file name as a query parameter."""
         return _escaped(self.path)
 
 
@@ -260,7 +263,7 @@ SOURCE = "read_parquet(?, file_row_number = true)"
 
 
 def score_columns(columns: Sequence[str], main: Mapping[str, bool | None]) -> tuple[str, bool]:
-    """The column that tells wrong from right, and whether more of it is better: the first of the main ones that is there."""
+    """The column that tells wrong from right, and whether higher is better: the first main metric that is stored."""
     for name, better in main.items():
         if name in columns:
             return name, better is not False
@@ -269,7 +272,7 @@ def score_columns(columns: Sequence[str], main: Mapping[str, bool | None]) -> tu
 
 
 def quoted(name: str) -> str:
-    """A name of a column in a query."""
+    """A column name quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -278,17 +281,17 @@ def _quoted_text(text: str) -> str:
 
 
 def _escaped(path: Path) -> str:
-    """A path in which no sign stands for others."""
+    """A path with glob characters escaped."""
     return re.sub(r"([*?\[])", r"[\1]", str(path.resolve()))
 
 
 def _pointer(*names: str) -> str:
-    """Where a value stands in JSON, as a JSON pointer."""
+    """A JSON pointer to a value."""
     return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in names)
 
 
 def _in_json(text: str) -> str:
-    """A text as it is written inside of JSON."""
+    """A text as it is escaped inside JSON."""
     import orjson
 
     return orjson.dumps(text).decode()[1:-1]

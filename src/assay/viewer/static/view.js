@@ -1,17 +1,17 @@
 "use strict";
-// Niceties over pages that work without them: keys, folding in place, copying tables, following a run, dark and light.
+// Optional extras over pages that work without scripts: keys, folding in place, copying tables, following a run, dark and light.
 
 const root = document.documentElement;
-const kept = (() => { try { return localStorage; } catch { return {}; } })();
-if (kept.theme) root.dataset.theme = kept.theme;
+const storage = (() => { try { return localStorage; } catch { return {}; } })();
+if (storage.theme) root.dataset.theme = storage.theme;
 
-const one = (wanted, within = document) => within.querySelector(wanted);
-const all = (wanted, within = document) => [...within.querySelectorAll(wanted)];
+const one = (selector, within = document) => within.querySelector(selector);
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 const isDark = () => root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 
 function toggleTheme() {
   root.dataset.theme = isDark() ? "light" : "dark";
-  try { kept.theme = root.dataset.theme; } catch { /* not remembered, then */ }
+  try { storage.theme = root.dataset.theme; } catch { /* the choice is not stored */ }
   nameTheme();
 }
 
@@ -20,13 +20,13 @@ function nameTheme() {
   if (button) button.textContent = isDark() ? "Light" : "Dark";
 }
 
-function say(text) {
-  one("#said").textContent = text;
-  clearTimeout(say.later);
-  say.later = setTimeout(() => { one("#said").textContent = ""; }, 2500);
+function announce(text) {
+  one("#status").textContent = text;
+  clearTimeout(announce.timer);
+  announce.timer = setTimeout(() => { one("#status").textContent = ""; }, 2500);
 }
 
-// The same page once more, put in place of what is shown: what is open, chosen and written stays.
+// Loads the page again and swaps its content: what is open, chosen and typed stays.
 async function swap(address, { push = false } = {}) {
   const answer = await fetch(address, { headers: { accept: "text/html" } });
   if (!answer.ok) return;
@@ -55,7 +55,7 @@ async function follow() {
         if (known) await swap(location.href);
         known = word;
       }
-    } catch { /* the server is gone, or not back yet */ }
+    } catch { /* the server is not reachable: try again */ }
     await new Promise((done) => setTimeout(done, 1000));
   }
 }
@@ -76,8 +76,8 @@ function move(step) {
 const visit = (link) => { if (link) location.href = link.href; return Boolean(link); };
 
 const KEYS = {
-  j: () => visit(one("[data-behind]")) || move(1),
-  k: () => visit(one("[data-before]")) || move(-1),
+  j: () => visit(one("[data-next]")) || move(1),
+  k: () => visit(one("[data-previous]")) || move(-1),
   Enter: () => visit(rowAt() && one("[data-open], [data-fold]", rowAt())),
   "/": () => { const field = one("[data-search]"); field?.focus(); field?.select(); return Boolean(field); },
   "?": () => { const help = one("#help"); if (help.open) help.close(); else help.showModal(); return true; },
@@ -100,17 +100,17 @@ function pressed(event) {
   if (pair ? visit(pair) : KEYS[event.key]?.()) event.preventDefault();
 }
 
-// The cells of a table: a column that says nothing is left out; in CSV what is several values has several columns.
+// The cells of a table: empty columns are left out; in CSV, a cell with several values becomes several columns.
 function cells(table, kind) {
   const rows = [...table.rows].map((row) => [...row.cells].flatMap((cell) => {
     const text = cell.innerText.replace(/\s+/g, " ").trim();
-    const own = kind === "csv" && cell.dataset.csv ? JSON.parse(cell.dataset.csv) : [cell.dataset[kind] ?? text];
-    return [own, ...Array(Math.max(cell.colSpan - 1, 0)).fill([""])];
+    const values = kind === "csv" && cell.dataset.csv ? JSON.parse(cell.dataset.csv) : [cell.dataset[kind] ?? text];
+    return [values, ...Array(Math.max(cell.colSpan - 1, 0)).fill([""])];
   }));
   const widths = rows[0].map((_, at) => Math.max(...rows.map((row) => row[at]?.length ?? 1)));
-  const wide = rows.map((row) => row.flatMap((several, at) => Array.from({ length: widths[at] }, (_, n) => String(several[n] ?? ""))));
-  const says = wide[0].map((_, at) => wide.slice(1).some((row) => row[at]));
-  return wide.map((row) => row.filter((_, at) => says[at]));
+  const wide = rows.map((row) => row.flatMap((values, at) => Array.from({ length: widths[at] }, (_, n) => String(values[n] ?? ""))));
+  const filled = wide[0].map((_, at) => wide.slice(1).some((row) => row[at]));
+  return wide.map((row) => row.filter((_, at) => filled[at]));
 }
 
 const MAKERS = {
@@ -130,9 +130,9 @@ async function copy(button) {
   const text = MAKERS[button.dataset.as](cells(document.getElementById(button.closest("[data-copy]").dataset.copy), button.dataset.as));
   try {
     await navigator.clipboard.writeText(text);
-    say("copied");
+    announce("copied");
   } catch {
-    say("the browser does not let this page copy");
+    announce("the browser does not allow copying");
   }
 }
 
@@ -142,7 +142,7 @@ function prepare() {
   markCut();
 }
 
-// Tables that go on beyond the edge say so.
+// Marks tables that are wider than the screen.
 function markCut() {
   all(".scroll").forEach((each) => each.classList.toggle("cut", each.scrollLeft + each.clientWidth < each.scrollWidth - 2));
 }

@@ -1,4 +1,4 @@
-"""What a page is asked for: filters, order and place in a list of samples, as they stand in an address."""
+"""The query of a page: filters, order and position in a list of samples, as URL parameters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,13 +15,13 @@ OPERATORS = {
     "gt": "above",
     "empty": "is empty",
 }
-"""What a column can be asked, with how it is said."""
+"""The operators of a condition, with their labels."""
 PAGE = 50
 SHOWS = ("all", "wrong", "right", "failed")
 
 
 class Condition(NamedTuple):
-    """What must hold of a column: `doc.level`, `answer.strict`, `score.acc,none`, `target`, `audit`."""
+    """A condition on a column: `doc.level`, `answer.strict`, `score.acc,none`, `target`, `audit`."""
 
     column: str
     operator: str
@@ -32,8 +32,8 @@ class Condition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Which samples are wanted: those that hold a text, by score, by what columns say; sorted how; from where on."""
+class SampleQuery:
+    """Selects samples by text, score and column conditions, with sort order and page."""
 
     text: str = ""
     show: str = "all"
@@ -47,7 +47,7 @@ class Wish:
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
-        """As an address has them; what is as usual is not said."""
+        """The query as URL parameters; defaults are left out."""
         plain = {
             "q": self.text,
             "show": self.show if self.show != "all" else "",
@@ -58,21 +58,23 @@ class Wish:
             "slice": self.slice,
             "metric": self.metric,
         }
-        return [(key, value) for key, value in plain.items() if value] + [("f", str(each)) for each in self.conditions]
+        return [(key, value) for key, value in plain.items() if value] + [
+            ("f", str(condition)) for condition in self.conditions
+        ]
 
-    def but(self, **changes: object) -> "Wish":
-        """The same with something changed, from its first page on."""
+    def replace(self, **changes: str | int | bool | tuple[Condition, ...]) -> "SampleQuery":
+        """Return the query with some fields changed, at its first page."""
         return replace(self, **{"page": 1, **changes})  # type: ignore[arg-type]  # its own fields
 
 
-def read_wish(query: QueryParams) -> Wish:
-    """What an address asks for. What it says that means nothing is left out: a page must not break over its address."""
+def read_query(query: QueryParams) -> SampleQuery:
+    """Parse the parameters of a URL. Invalid ones are ignored: a page must not break because of its URL."""
     show, page = query.get("show", "all"), query.get("page", "1")
-    return Wish(
+    return SampleQuery(
         query.get("q", "")[:1000],
         show if show in SHOWS else "all",
         query.get("audit", "")[:100],
-        tuple(found for text in query.getlist("f")[:20] if (found := _condition(text)) is not None),
+        tuple(known for text in query.getlist("f")[:20] if (known := _condition(text)) is not None),
         query.get("sort", "")[:200],
         query.get("desc") == "1",
         min(max(int(page), 1), 10**9) if page.isdecimal() and len(page) < 12 else 1,
@@ -87,18 +89,18 @@ def _condition(text: str) -> Condition | None:
     return Condition(column[:200], operator, value[:1000]) if column and operator in OPERATORS else None
 
 
-def address(page: str, *several: Sequence[tuple[str, str]], **named: object) -> str:
-    """An address of this server: a page with its parameters; those without a value are left out.
+def url_for(page: str, *parameters: Sequence[tuple[str, str]], **named: str | int | None) -> str:
+    """Build a URL of this server: a page with its parameters; those without a value are left out.
 
-    >>> address("run", run="a b")
+    >>> url_for("run", run="a b")
     '/run?run=a+b'
     """
-    given = [(key, str(value)) for key, value in named.items() if value not in (None, "")]
-    asked = urlencode([*given, *(pair for pairs in several for pair in pairs)])
-    return f"/{page}?{asked}" if asked else f"/{page}"
+    pairs = [(key, str(value)) for key, value in named.items() if value not in (None, "")]
+    encoded = urlencode([*pairs, *(pair for more in parameters for pair in more)])
+    return f"/{page}?{encoded}" if encoded else f"/{page}"
 
 
-def changed(query: Mapping[str, str], **changes: object) -> list[tuple[str, str]]:
-    """Parameters of an address with some of them changed or taken out."""
-    merged: dict[str, object] = {**query, **changes}
+def changed_parameters(query: Mapping[str, str], **changes: str | int | None) -> list[tuple[str, str]]:
+    """Return URL parameters with some of them changed or removed."""
+    merged: dict[str, str | int | None] = {**query, **changes}
     return [(key, str(value)) for key, value in merged.items() if value not in (None, "")]
