@@ -22,6 +22,7 @@ MAX_WORDS = 4000
 """Words of a text that are compared; the rest is shown as it is."""
 MAX_SCORE = 1e300
 """Larger values and non-numbers are not shown as a score."""
+from assay.statistics.softmax import softmax
 
 
 class DiffPart(NamedTuple):
@@ -289,12 +290,13 @@ def choice_views(row: StoredSample) -> list[Choice]:
     alone = [value for value, _ in pairs[count : 2 * count]]
     known = [value for value, _ in pairs[:count] if value is not None]
     best = max(known, default=None)
-    total = sum(math.exp(value - best) for value in known) if best is not None else 0.0
+    shares = iter(softmax(known) if known else ())
     gold = parse_json(row.gold, parse_json(row.target, None))
     golds = gold if isinstance(gold, list) else [gold]
     views = []
     for number, (text, (value, greedy)) in enumerate(zip(asked[:count], pairs[:count], strict=False)):
         apart = alone[number] if number < len(alone) else None
+        share = next(shares) if value is not None else None
         stripped = str(named[number]) if number < len(named) else text  # what acc_norm and acc_bytes divide by
         views.append(
             Choice(
@@ -303,7 +305,7 @@ def choice_views(row: StoredSample) -> list[Choice]:
                 value / len(stripped) if value is not None and stripped else None,
                 value / len(stripped.encode()) if value is not None and stripped else None,
                 value - apart if value is not None and apart is not None else None,
-                math.exp(value - best) / total if value is not None and best is not None and count > 1 else None,
+                share if count > 1 else None,
                 greedy,
                 count > 1 and number in golds,
                 count > 1 and value == best,
