@@ -132,7 +132,7 @@ def test_a_structure_is_told_as_a_schema_and_in_words() -> None:
 
 def entry(tmp_path: Path, text: str, name: str = "m") -> dict[str, Any]:
     (tmp_path / "models.yaml").write_text(text)
-    return read_models([tmp_path / "models.yaml"])[name].told()
+    return read_models([tmp_path / "models.yaml"])[name].backend()
 
 
 def test_entries_of_a_models_file_become_backends(tmp_path: Path) -> None:
@@ -378,6 +378,6 @@ def test_a_model_type_may_mean_anthropic(tmp_path: Path) -> None:
         "a: {model_type: anthropic, model: claude, url: 'http://x/v1', parameters: {}}\nb: {model_type: claude_proxy}\n"
     )
     entries = read_models([path])
-    assert entries["a"].told() == {"model": "anthropic", "model_args": {"model": "claude", "base_url": "http://x/v1"}}
+    assert entries["a"].backend() == {"model": "anthropic", "model_args": {"model": "claude", "base_url": "http://x/v1"}}
     with pytest.raises(ConfigError, match="write model_type: anthropic if the server speaks that protocol"):
-        entries["b"].told()
+        entries["b"].backend()
