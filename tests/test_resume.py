@@ -146,7 +146,7 @@ def test_a_lost_or_damaged_manifest_is_taken_from_the_journal(
     assert asked.calls == []
     assert differing(output, before) == []
     assert (manifest(output)["spec"], manifest(output)["status"]) == (spec, "complete")
-    assert "it is taken from the journal" in caplog.text
+    assert "restored from the journal" in caplog.text
 
 
 def test_another_run_is_refused_where_only_the_journal_tells_which_run_it_was(tasks: Path, output: Path) -> None:
