@@ -378,6 +378,9 @@ def test_a_model_type_may_mean_anthropic(tmp_path: Path) -> None:
         "a: {model_type: anthropic, model: claude, url: 'http://x/v1', parameters: {}}\nb: {model_type: claude_proxy}\n"
     )
     entries = read_models([path])
-    assert entries["a"].backend() == {"model": "anthropic", "model_args": {"model": "claude", "base_url": "http://x/v1"}}
+    assert entries["a"].backend() == {
+        "model": "anthropic",
+        "model_args": {"model": "claude", "base_url": "http://x/v1"},
+    }
     with pytest.raises(ConfigError, match="write model_type: anthropic if the server speaks that protocol"):
         entries["b"].backend()

@@ -13,6 +13,7 @@ import orjson
 from assay.config.row_names import row_key, row_name
 from assay.runs.redaction import redacted, redacted_text
 from assay.runs.samples.records import StoredRequest, StoredSample
+from assay.statistics.softmax import softmax
 
 TaskSettings = Mapping[str, Any]
 StoredReply = Mapping[str, Any]
@@ -22,7 +23,6 @@ MAX_WORDS = 4000
 """Words of a text that are compared; the rest is shown as it is."""
 MAX_SCORE = 1e300
 """Larger values and non-numbers are not shown as a score."""
-from assay.statistics.softmax import softmax
 
 
 class DiffPart(NamedTuple):
