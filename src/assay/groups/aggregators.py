@@ -37,11 +37,11 @@ class Aggregator(ABC):
     def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:
         """The rows of the group by `metric,filter`."""
 
-    def check(self, names: Sequence[str]) -> str | None:  # noqa: ARG002  # a kind that can tell overrides it
+    def check(self, names: Sequence[str]) -> str | None:  # noqa: ARG002  # subclasses that can check override it
         """The problem with these members, where it is known before a run."""
         return None
 
-    def of_entry(self, number: int) -> "Aggregator":  # noqa: ARG002  # several override it
+    def of_entry(self, number: int) -> "Aggregator":  # noqa: ARG002  # AggregatorList overrides it
         """The one that computes an entry of the list."""
         return self
 
@@ -61,32 +61,39 @@ class CustomAggregator(Aggregator):
         self.agg_fn, self.kwargs = agg_fn, kwargs
 
     def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:
-        made = self.agg_fn(group, task_results, **self.kwargs)
-        if isinstance(made, Mapping):
-            return {str(key): float(value) if not isinstance(value, Estimate) else value for key, value in made.items()}
+        value_or_rows = self.agg_fn(group, task_results, **self.kwargs)
+        if isinstance(value_or_rows, Mapping):
+            return {
+                str(key): float(value) if not isinstance(value, Estimate) else value
+                for key, value in value_or_rows.items()
+            }
         [entry] = self.agg_metric_configs or [AggMetricConfig(metric="value")]
-        found = made if isinstance(made, Estimate) else Estimate(float(made), None, 0, "returned by a user function")
-        return written_rows({ScoreKey(entry.row_name, NONE): found})
+        estimate = (
+            value_or_rows
+            if isinstance(value_or_rows, Estimate)
+            else Estimate(float(value_or_rows), None, 0, "returned by a user function")
+        )
+        return written_rows({ScoreKey(entry.row_name, NONE): estimate})
 
 
 class AggregatorList(Aggregator):
     """One aggregator for each entry of the list."""
 
-    def __init__(self, config: GroupConfig, several: Sequence[Aggregator]) -> None:
+    def __init__(self, config: GroupConfig, aggregators: Sequence[Aggregator]) -> None:
         super().__init__(config)
-        self.several = several
+        self.aggregators = aggregators
 
     def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for each in self.several:
+        numbers: dict[str, float] = {}
+        for each in self.aggregators:
             each.strict = self.strict
-            found |= guarded(
+            numbers |= guarded(
                 partial(each.aggregate, group, task_results), [entry.row_name for entry in each.agg_metric_configs]
             )
-        return found
+        return numbers
 
     def of_entry(self, number: int) -> Aggregator:
-        return self.several[number]
+        return self.aggregators[number]
 
 
 def guarded(compute: Callable[[], dict[str, float]], names: Iterable[str]) -> dict[str, float]:
@@ -109,15 +116,15 @@ class RowAggregator(Aggregator):
         """The number of a row."""
 
     def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:
-        found: dict[ScoreKey, float] = {}
+        numbers: dict[ScoreKey, float] = {}
         for entry in self.agg_metric_configs:
-            several = self.rows(group, entry, task_results)
-            found |= {ScoreKey(entry.row_name, row.filter): self._number(group, entry, row) for row in several}
+            group_rows = self.rows(group, entry, task_results)
+            numbers |= {ScoreKey(entry.row_name, row.filter): self._number(group, entry, row) for row in group_rows}
             named = entry.filter_list is None or len(entry.filter_list) > 0
-            if not several and named and self.strict and entry.missing != "skip":
+            if not group_rows and named and self.strict and entry.missing != "skip":
                 lost = unknown(math.nan, (), f"no member has {entry.metric_name!r}")
-                found[ScoreKey(entry.row_name, NONE)] = lost
-        return written_rows(found)
+                numbers[ScoreKey(entry.row_name, NONE)] = lost
+        return written_rows(numbers)
 
     def rows(self, group: Group[Any], entry: AggMetricConfig, task_results: Results) -> Sequence[GroupRow]:
         derive = partial(self.derived, entry)
@@ -143,11 +150,11 @@ class RowAggregator(Aggregator):
         if not chosen:
             return unknown(math.nan, (), "no member has a number")
         by_size = self.by_size if entry.weight_by_size is None else entry.weight_by_size
-        made = self.combine(chosen, [member.size if by_size else 1.0 for member in chosen])
+        number = self.combine(chosen, [member.size if by_size else 1.0 for member in chosen])
         if len(chosen) < len(present):
-            made = unknown(float(made), chosen, BIASED)
+            number = unknown(float(number), chosen, BIASED)
         nameless = [member.name for member in row.members if math.isnan(member.estimate)]
-        return made.but(missing=(*row.missing, *nameless))
+        return number.but(missing=(*row.missing, *nameless))
 
 
 class FunctionOfScores(RowAggregator, CustomAggregator):
@@ -172,10 +179,10 @@ class MeanAggregator(RowAggregator):
         above = 0.0
         for member, weight in zip(members, weights, strict=True):
             above += member.estimate * weight
-        made = smooth(above / whole, members, [weight / whole for weight in weights])
+        number = smooth(above / whole, members, [weight / whole for weight in weights])
         bounds = {member.estimate.bounds for member in members}
         same = bounds.pop() if len(bounds) == 1 else None
-        return made.but(is_rate=all(member.estimate.is_rate for member in members), bounds=same)
+        return number.but(is_rate=all(member.estimate.is_rate for member in members), bounds=same)
 
 
 class PowerMeanAggregator(RowAggregator):
@@ -192,9 +199,9 @@ class PowerMeanAggregator(RowAggregator):
         if not sum(weights):
             return unknown(math.nan, members, "no member has a document")
         numbers, shares = np.array([float(member.estimate) for member in members]), np.array(weights) / sum(weights)
-        made = float(self._mean(numbers, shares))
-        slopes = (shares * (made / numbers) ** (1 - self.power)).tolist()
-        return curved(made, members, slopes, lambda drawn: self._mean(drawn, shares), FEWER)
+        mean = float(self._mean(numbers, shares))
+        slopes = (shares * (mean / numbers) ** (1 - self.power)).tolist()
+        return curved(mean, members, slopes, lambda drawn: self._mean(drawn, shares), FEWER)
 
     def _mean(self, numbers: Any, shares: Any) -> Any:
         """The mean of each row; where the power nears 0, that of logarithms."""
@@ -319,13 +326,13 @@ class PassAtKAggregator(MeanAggregator):
     def _of_repeats(self, name: str, value: Estimate) -> Estimate:
         import numpy as np
 
-        several = value.repeats or ()
-        few = min(map(len, several), default=1)
+        repeats = value.repeats or ()
+        few = min(map(len, repeats), default=1)
         if few < self.k:
             return Estimate(math.nan, None, value.n, f"{name} has {few} answers to a problem, fewer than k = {self.k}")
-        if not several:
+        if not repeats:
             return value  # one answer to each problem: the share of right ones
-        scores = np.array([pass_at_k(len(each), sum(score >= 1 for score in each), self.k) for each in several])
+        scores = np.array([pass_at_k(len(each), sum(score >= 1 for score in each), self.k) for each in repeats])
         return estimate_of_mean(scores, value)
 
 
@@ -376,32 +383,34 @@ class AggregatorFactory:
         if not entries:
             return NoOpAggregator(config)
         where = place or (lambda number: Place(f"group {config.group!r}, aggregate_metric_list[{number}]"))
-        made: list[Aggregator] = []
+        aggregators: list[Aggregator] = []
         problems: list[Problem] = []
         for number, entry in enumerate(entries):
             try:
-                made.append(_one(dataclasses.replace(config, aggregate_metric_list=(entry,)), entry, where(number)))
+                aggregators.append(
+                    _one(dataclasses.replace(config, aggregate_metric_list=(entry,)), entry, where(number))
+                )
             except ConfigError as error:
                 problems += error.problems
         if problems:
             raise ConfigError(problems)
-        kinds = {(type(each), repr(entry.kwargs)) for each, entry in zip(made, entries, strict=True)}
-        if len(kinds) > 1 or isinstance(made[0], CustomAggregator):  # a function is that of one entry
-            return AggregatorList(config, made)
-        made[0].config, made[0].agg_metric_configs = config, entries
-        return made[0]
+        kinds = {(type(each), repr(entry.kwargs)) for each, entry in zip(aggregators, entries, strict=True)}
+        if len(kinds) > 1 or isinstance(aggregators[0], CustomAggregator):  # a function is that of one entry
+            return AggregatorList(config, aggregators)
+        aggregators[0].config, aggregators[0].agg_metric_configs = config, entries
+        return aggregators[0]
 
 
 def _one(config: GroupConfig, entry: AggMetricConfig, place: Place) -> Aggregator:
     """The aggregator of one entry, with its parameters."""
     kwargs = dict(entry.kwargs or {})
-    wanted: Any = entry.aggregation
-    if isinstance(wanted, str) or (inspect.isclass(wanted) and issubclass(wanted, Aggregator)):
-        return AGGREGATORS.bind(wanted, kwargs, place, config)
-    kind = FunctionOfScores if "weight_by_size" in accepted(wanted, 2).named else CustomAggregator
+    aggregation: Any = entry.aggregation
+    if isinstance(aggregation, str) or (inspect.isclass(aggregation) and issubclass(aggregation, Aggregator)):
+        return AGGREGATORS.bind(aggregation, kwargs, place, config)
+    kind = FunctionOfScores if "weight_by_size" in accepted(aggregation, 2).named else CustomAggregator
     supplied = 3 if kind is FunctionOfScores else 2
-    name = getattr(wanted, "__name__", "function")
-    problems = parameter_problems(wanted, kwargs, f"aggregator {name!r}", place, supplied)
+    name = getattr(aggregation, "__name__", "function")
+    problems = parameter_problems(aggregation, kwargs, f"aggregator {name!r}", place, supplied)
     if problems:
         raise ConfigError(problems)
-    return kind(config, wanted, **kwargs)
+    return kind(config, aggregation, **kwargs)

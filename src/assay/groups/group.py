@@ -70,7 +70,7 @@ class Group(ABC, Generic[TaskT]):
 
     @abstractmethod
     def add_child(self, child: Node[TaskT], *, alias: str | None = None) -> None:
-        """Take in a task or group, shown here under `alias`, and tell it so. Adding twice is adding once."""
+        """Take in a task or group, shown here under `alias`, and link it back. Adding twice is adding once."""
 
     @property
     def parent(self) -> "Group[TaskT] | None":
@@ -129,7 +129,7 @@ class Group(ABC, Generic[TaskT]):
                 yield node
             if met is not None and met <= level:
                 continue
-            seen[id(node)] = level  # met again on a shorter way: with a limit, more may lie within reach
+            seen[id(node)] = level  # met again on a shorter way: with a limit, more may be within reach
             if isinstance(node, Group) and (max_depth is None or level < max_depth):
                 waiting += [(child, level + 1) for child in reversed(node.children)]
 

@@ -30,7 +30,7 @@ class GroupManager(Generic[TaskT]):
         self.tasks[task.name] = task
 
     def build_hierarchy(self, config_dict: Mapping[str, GroupConfig | Mapping[str, object]]) -> None:
-        """Make a group of each configuration, then link each to its members; a member nobody knows is an error."""
+        """Make a group of each configuration, then link each to its members; an unknown member is an error."""
         configs = [each for name, config in config_dict.items() for each in _with_inner(_config(name, config))]
         for config in configs:
             kind = group_type(config.type) if isinstance(config.type, str) else StandardGroup
@@ -79,10 +79,10 @@ class GroupManager(Generic[TaskT]):
     def compute_all_group_metrics(self, task_results: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
         """The numbers of every group: members first, so that a group may build on those of the groups in it."""
         known = dict(task_results)
-        found: dict[str, dict[str, float]] = {}
+        numbers: dict[str, dict[str, float]] = {}
         for group in bottom_up(self.groups.values()):
-            known[group.name] = found[group.name] = group.compute_metrics(known)
-        return {name: found[name] for name in self.groups}
+            known[group.name] = numbers[group.name] = group.compute_metrics(known)
+        return {name: numbers[name] for name in self.groups}
 
 
 def _member_name(group: str, member: Mapping[str, object]) -> object:
@@ -105,7 +105,7 @@ def _config(name: str, config: GroupConfig | Mapping[str, object]) -> GroupConfi
     if isinstance(config, GroupConfig):
         return config
     problems: list[Problem] = []
-    found = decode(GroupConfig, Fields.of({"group": name, **config}, Origin(f"group {name!r}")), problems)
-    if found is None or problems:
+    group_config = decode(GroupConfig, Fields.of({"group": name, **config}, Origin(f"group {name!r}")), problems)
+    if group_config is None or problems:
         raise ConfigError(problems)
-    return found
+    return group_config

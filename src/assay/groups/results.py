@@ -50,16 +50,16 @@ def group_numbers(
     known: dict[str, Mapping[str, float]] = {
         name: {**written_rows(task.rows), SAMPLES: task.scored} for name, task in tasks.items()
     }
-    found: dict[str, dict[ScoreKey, Estimate]] = {}
+    numbers: dict[str, dict[ScoreKey, Estimate]] = {}
     for group in groups:
         if like_lm_eval and all(entry.aggregation == "mean" for entry in group.config.aggregate_metric_list or ()):
-            found[group.name] = withheld(group, like_lm_evals(group, tasks), tasks)
+            numbers[group.name] = withheld(group, like_lm_evals(group, tasks), tasks)
             continue
         group.aggregator.strict = not is_lenient(group)
-        made = _checked(_numbers(group, known), lenient=is_lenient(group))
-        found[group.name] = withheld(group, made, tasks)
-        known[group.name] = written_rows(found[group.name])
-    return found
+        checked = _checked(_numbers(group, known), lenient=is_lenient(group))
+        numbers[group.name] = withheld(group, checked, tasks)
+        known[group.name] = written_rows(numbers[group.name])
+    return numbers
 
 
 def _numbers(group: Group[Any], known: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, float]]:
@@ -74,20 +74,20 @@ def _numbers(group: Group[Any], known: Mapping[str, Mapping[str, float]]) -> Ite
 
 
 def _checked(numbers: Iterable[tuple[str, Any]], *, lenient: bool) -> dict[ScoreKey, Estimate]:
-    """Rows with their numbers; of user code some may be none, and some have names that others have."""
-    found: dict[ScoreKey, Estimate] = {}
+    """Rows with their numbers; user code may return other values, or one name twice."""
+    rows: dict[ScoreKey, Estimate] = {}
     for name, value in numbers:
         key, wrong = row_key(name), None
         if not lenient:
             wrong = row_name_problem(key.metric) or filter_name_problem(key.filter)
         if wrong is not None:
             key = ScoreKey(key.metric.removesuffix(STDERR) or "unnamed", NONE)
-            found[key] = unknown(math.nan, (), f"a row cannot be named {name!r}: {wrong[0]} — {wrong[1]}")
-        elif key in found and not lenient:
-            found[key] = unknown(math.nan, (), "two numbers of the group have this name — rename one of them")
+            rows[key] = unknown(math.nan, (), f"a row cannot be named {name!r}: {wrong[0]} — {wrong[1]}")
+        elif key in rows and not lenient:
+            rows[key] = unknown(math.nan, (), "two numbers of the group have this name — rename one of them")
         else:
-            found[key] = _as_estimate(value)
-    return found
+            rows[key] = _as_estimate(value)
+    return rows
 
 
 def is_lenient(group: Group[Any]) -> bool:
@@ -98,10 +98,10 @@ def is_lenient(group: Group[Any]) -> bool:
 def _as_estimate(value: Any) -> Estimate:
     if isinstance(value, Estimate):
         return value
-    found = number(value)
-    if found is None:
+    plain_number = number(value)
+    if plain_number is None:
         return unknown(math.nan, (), f"a user function returned a value of type {type(value).__name__!r}, not a number")
-    return Estimate(found, None, 0, "returned by a user function")
+    return Estimate(plain_number, None, 0, "returned by a user function")
 
 
 # --- as lm-eval 0.4.13 computes them ---------------------------------------------------------------------------------
@@ -149,13 +149,13 @@ def pooled_stderr(scores: Sequence[TaskScore], *, by_size: bool) -> float | None
     return math.sqrt(variance / sum(sizes))
 
 
-def mean_of_tasks(tasks: Sequence[str], found: Mapping[str, TaskScore], *, by_size: bool) -> GroupScore | None:
+def mean_of_tasks(tasks: Sequence[str], scores_by_task: Mapping[str, TaskScore], *, by_size: bool) -> GroupScore | None:
     """The group's number from those of its tasks that have one; None where none has."""
-    scores = [found[task] for task in tasks if task in found]
+    scores = [scores_by_task[task] for task in tasks if task in scores_by_task]
     if not scores:
         return None
     error = pooled_stderr(scores, by_size=by_size)
-    missing = tuple(task for task in tasks if task not in found)
+    missing = tuple(task for task in tasks if task not in scores_by_task)
     return GroupScore(weighted_mean(scores, by_size=by_size), error, sum(score.size for score in scores), missing)
 
 
@@ -166,23 +166,23 @@ def like_lm_evals(group: Group[Any], tasks: Mapping[str, MemberResult]) -> dict[
     for entry in group.config.aggregate_metric_list or ():
         for filter_name in _filters(entry, leaves, tasks):
             key = ScoreKey(entry.metric_name, filter_name)
-            found = {
+            scores = {
                 name: TaskScore(float(estimate), estimate.stderr, tasks[name].scored)
                 for name in leaves
                 if name in tasks and (estimate := tasks[name].rows.get(key)) is not None
             }
             by_size = entry.weight_by_size is not False
-            score = mean_of_tasks(leaves, found, by_size=by_size)
+            score = mean_of_tasks(leaves, scores, by_size=by_size)
             if score is not None:
-                parts = _parts({name: tasks[name].rows[key] for name in found}, found, by_size=by_size)
+                parts = _parts({name: tasks[name].rows[key] for name in scores}, scores, by_size=by_size)
                 missing = tuple(score.missing)
                 rows[key] = Estimate(score.value, score.stderr, score.size, missing=missing, parts=parts)
     return rows
 
 
-def _parts(rows: Mapping[str, Estimate], found: Mapping[str, TaskScore], *, by_size: bool) -> dict[Draws, float]:
+def _parts(rows: Mapping[str, Estimate], scores: Mapping[str, TaskScore], *, by_size: bool) -> dict[Draws, float]:
     """The draws that a mean of tasks depends on; none where that is not known of all."""
-    weights = {name: score.size if by_size else 1 for name, score in found.items()}
+    weights = {name: score.size if by_size else 1 for name, score in scores.items()}
     whole = sum(weights.values())
     if not whole or not all(row.parts for row in rows.values()):
         return {}
@@ -206,14 +206,14 @@ def withheld(
     group: Group[Any], numbers: Mapping[ScoreKey, Estimate], tasks: Mapping[str, MemberResult]
 ) -> dict[ScoreKey, Estimate]:
     """A group's numbers; those to which a task was to contribute that was not run, or has no score, without a value."""
-    found = dict(numbers)
+    kept = dict(numbers)
     for row, metric, names in _rows(group, numbers):
         lost = [name for name in names if name not in tasks or tasks[name].has_lost(metric)]
         for key in [key for key in numbers if key.metric == row] or [ScoreKey(row, NONE)]:
             number = numbers.get(key)
             if lost and (number is None or not math.isnan(number)):
-                found[key] = _without_value(number, f"{share_of_tasks(lost, names)}: no score of {some(lost)}")
-    return found
+                kept[key] = _without_value(number, f"{share_of_tasks(lost, names)}: no score of {some(lost)}")
+    return kept
 
 
 def share_of_tasks(lost: Sequence[str], names: Sequence[str]) -> str:
@@ -253,8 +253,8 @@ def _tasks_of(group: Group[Any], entry: AggMetricConfig) -> list[str]:
     if entry.levels != "children":
         return names
     groups = {child.name: child for child in group.children if isinstance(child, Group)}
-    several = [[task.name for task in groups[name].get_all_tasks()] if name in groups else [name] for name in names]
-    return list(dict.fromkeys(name for each in several for name in each))
+    members = [[task.name for task in groups[name].get_all_tasks()] if name in groups else [name] for name in names]
+    return list(dict.fromkeys(name for each in members for name in each))
 
 
 def _without_value(number: Estimate | None, reason: str) -> Estimate:

@@ -27,10 +27,10 @@ class MemberRows(NamedTuple):
     documents: int
 
     @classmethod
-    def of(cls, given: Mapping[str, float]) -> "MemberRows":
+    def of(cls, results: Mapping[str, float]) -> "MemberRows":
         """From what an aggregator is given of a member."""
-        rows = {row_key(name): value for name, value in given.items() if is_row_name(name)}
-        return cls(rows, int(given.get(SAMPLES, 1)))
+        rows = {row_key(name): value for name, value in results.items() if is_row_name(name)}
+        return cls(rows, int(results.get(SAMPLES, 1)))
 
 
 Derive = Callable[[str, Mapping[ScoreKey, float]], Mapping[ScoreKey, float]]
@@ -61,9 +61,11 @@ def rows(
     metric = entry.metric_name
     if isinstance(entry.filter_list, Mapping):
         by_task = {str(task): filter_name(str(name)) for task, name in entry.filter_list.items()}
-        wanted = {name: by_task.get(name, by_task.get("*", NONE)) for name in names}
-        made = _row("", names, known, lambda name: [ScoreKey(metric, wanted[name])])
-        yield made._replace(filter="+".join(dict.fromkeys(wanted[member.name] for member in made.members)) or NONE)
+        filters_by_member = {name: by_task.get(name, by_task.get("*", NONE)) for name in names}
+        row = _row("", names, known, lambda name: [ScoreKey(metric, filters_by_member[name])])
+        yield row._replace(
+            filter="+".join(dict.fromkeys(filters_by_member[member.name] for member in row.members)) or NONE
+        )
         return
     filters = _filters(entry, known)
     if entry.combine and len(filters) > 1:
@@ -86,8 +88,8 @@ def filter_name(written: str) -> str:
 
 def _filters(entry: AggMetricConfig, known: Mapping[str, MemberRows]) -> list[str]:
     if entry.filter_list is not None:
-        several = [entry.filter_list] if isinstance(entry.filter_list, str) else entry.filter_list
-        return list(dict.fromkeys(filter_name(str(each)) for each in several))
+        written = [entry.filter_list] if isinstance(entry.filter_list, str) else entry.filter_list
+        return list(dict.fromkeys(filter_name(str(each)) for each in written))
     return sorted({key.filter for member in known.values() for key in member.rows if key.metric == entry.metric_name})
 
 
@@ -104,15 +106,15 @@ def _row(label: str, names: Sequence[str], known: Mapping[str, MemberRows], keys
 
 def _member(name: str, own: MemberRows, keys: Sequence[ScoreKey]) -> MemberEstimate | None:
     """A member's number; of several filters their mean, its documents counted once."""
-    found = [_estimate(own.rows[key], own.documents) for key in keys if key in own.rows]
-    if not found:
+    estimates = [_estimate(own.rows[key], own.documents) for key in keys if key in own.rows]
+    if not estimates:
         return None
-    if len(found) == 1:
-        return MemberEstimate(name, found[0], found[0].n)
-    several = [MemberEstimate(name, each, each.n) for each in found]
-    joined = smooth(sum(found) / len(found), several, [1 / len(found)] * len(found))
-    size = max(each.n for each in found)
-    draws = max(each.draws for each in found)
+    if len(estimates) == 1:
+        return MemberEstimate(name, estimates[0], estimates[0].n)
+    parts = [MemberEstimate(name, each, each.n) for each in estimates]
+    joined = smooth(sum(estimates) / len(estimates), parts, [1 / len(estimates)] * len(estimates))
+    size = max(each.n for each in estimates)
+    draws = max(each.draws for each in estimates)
     return MemberEstimate(
         name, Estimate(joined, joined.stderr, size, joined.reason, parts=joined.parts, draws=draws), size
     )
@@ -183,10 +185,10 @@ def _one(written: object) -> dict[str, object]:
 def check(written: object) -> str | None:
     """The problem with a group filter, if there is one."""
     try:
-        found = MemberSelection.of(GroupConfig(group="?", group_filter=written))  # type: ignore[arg-type]
+        selection = MemberSelection.of(GroupConfig(group="?", group_filter=written))  # type: ignore[arg-type]
     except (ValueError, TypeError) as error:
         return str(error)
-    return "top_k must be at least 1" if found.top_k is not None and found.top_k < 1 else None
+    return "top_k must be at least 1" if selection.top_k is not None and selection.top_k < 1 else None
 
 
 def _names(written: object) -> tuple[str, ...]:

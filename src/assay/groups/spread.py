@@ -56,25 +56,27 @@ def variance(parts: Mapping[Draws, float]) -> float:
     for draws, share in parts.items():
         by_source.setdefault(draws.source, []).append((draws, share))
     return sum(
-        several[0][1] ** 2 * several[0][0].variance if len(several) == 1 else _shared_variance(several)
-        for several in by_source.values()
+        same_source[0][1] ** 2 * same_source[0][0].variance if len(same_source) == 1 else _shared_variance(same_source)
+        for same_source in by_source.values()
     )
 
 
-def _shared_variance(several: Sequence[tuple[Draws, float]]) -> float:
+def _shared_variance(parts: Sequence[tuple[Draws, float]]) -> float:
     """Of parts of one source. How a part without moves varies with others that have its documents is not known: their errors
     are added, which is the most that it can be."""
     import numpy as np
 
-    numbers = draw_numbers([draws for draws, _ in several])
-    known = [(own, share * np.asarray(draws.moves)) for own, (draws, share) in zip(numbers, several, strict=True)
+    numbers = draw_numbers([draws for draws, _ in parts])
+    known = [(own, share * np.asarray(draws.moves)) for own, (draws, share) in zip(numbers, parts, strict=True)
              if draws.moves is not None]  # fmt: skip
     together = alone = 0.0
     if known:
         _, place = np.unique(np.concatenate([own for own, _ in known]), return_inverse=True)
-        together = math.sqrt(np.sum(np.bincount(place, weights=np.concatenate([moves for _, moves in known])) ** 2))
+        together = math.sqrt(
+            np.sum(np.bincount(place, weights=np.concatenate([contributions for _, contributions in known])) ** 2)
+        )
     met, counts = np.unique(np.concatenate([np.unique(own) for own in numbers]), return_counts=True)
-    for own, (draws, share) in zip(numbers, several, strict=True):
+    for own, (draws, share) in zip(numbers, parts, strict=True):
         if draws.moves is None and len(own) and not np.isin(own, met[counts > 1]).any():
             alone += share**2 * draws.variance
         elif draws.moves is None:
@@ -82,20 +84,20 @@ def _shared_variance(several: Sequence[tuple[Draws, float]]) -> float:
     return together**2 + alone
 
 
-def draw_numbers(several: Sequence[Draws]) -> list[Any]:
+def draw_numbers(parts: Sequence[Draws]) -> list[Any]:
     """For each part, of each document the number of its draw. Documents that one of them puts together are so for all."""
     import numpy as np
 
-    if len(several) == 1:
-        [part] = several
+    if len(parts) == 1:
+        [part] = parts
         return [np.asarray(part.documents if part.clusters is None else part.clusters)]
     clusters: dict[int, int] = {}
-    for part in several:
+    for part in parts:
         if part.clusters is not None:
             clusters.update(zip(part.documents, part.clusters, strict=True))
     if not clusters:
-        return [np.asarray(part.documents) for part in several]
-    return [np.array([clusters.get(document, document) for document in part.documents]) for part in several]
+        return [np.asarray(part.documents) for part in parts]
+    return [np.array([clusters.get(document, document) for document in part.documents]) for part in parts]
 
 
 def curved(
@@ -103,20 +105,20 @@ def curved(
 ) -> Estimate:
     """As `smooth`, for a number that exists above 0 only.
 
-    Where a member lies within three standard errors of 0, a straight line through it says little of such a number (simulated, it is
+    Where a member is within three standard errors of 0, a straight line through it says little of such a number (simulated, it is
     a third too much, or a sixth too little): the spread over resampled documents that leave it defined is taken instead.
     """
-    made = smooth(value, members, slopes)
+    straight = smooth(value, members, slopes)
     near = any(member.estimate < NEAR * (member.estimate.stderr or 0.0) for member in members)
-    if not near or not made.stderr or _without_moves(members):
-        return made
+    if not near or not straight.stderr or _without_influence(members):
+        return straight
     import numpy as np
 
     numbers = np.array([float(member.estimate) for member in members]) + _deviations(members, draws, seed=0)
     defined = numbers[(numbers > 0).all(axis=1)]
     if len(defined) < 2:
-        return made
-    times = float(np.std(compute(defined), ddof=1)) / made.stderr
+        return straight
+    times = float(np.std(compute(defined), ddof=1)) / straight.stderr
     return smooth(value, members, [times * slope for slope in slopes])
 
 
@@ -129,14 +131,14 @@ def resampled(
     """
     import numpy as np
 
-    without = _without_moves(members)
+    without = _without_influence(members)
     if without:
         return None, f"the documents of {some(without)} are not known"
     deviations = _deviations(members, draws, seed)
     return float(np.std(compute(_centres(members, deviations) + deviations), ddof=1)), ""
 
 
-def _without_moves(members: Sequence[MemberEstimate]) -> list[str]:
+def _without_influence(members: Sequence[MemberEstimate]) -> list[str]:
     return [m.name for m in members if not m.estimate.parts or any(d.moves is None for d in m.estimate.parts)]
 
 
@@ -178,56 +180,56 @@ def _draw_sums(parts: Sequence[Draws], draws: int, random: Any, sums: dict[Draws
     by_source: dict[str, list[Draws]] = {}
     for part in dict.fromkeys(parts):
         by_source.setdefault(part.source, []).append(part)
-    for several in by_source.values():
-        if len(several) == 1:
-            sums[several[0]] = _sums(several[0].summed(), draws, random)
+    for same_source in by_source.values():
+        if len(same_source) == 1:
+            sums[same_source[0]] = _sums(same_source[0].summed(), draws, random)
         else:
-            _draw_together(several, draws, random, sums)
+            _draw_together(same_source, draws, random, sums)
 
 
-def _sums(moves: Any, draws: int, random: Any) -> Any:
+def _sums(contributions: Any, draws: int, random: Any) -> Any:
     """Sums of as many moves as there are, drawn with replacement, so many times."""
     import numpy as np
 
-    moves = np.asarray(moves, dtype=np.float64)
-    n = len(moves)
-    different, counts = np.unique(moves, return_counts=True)
+    contributions = np.asarray(contributions, dtype=np.float64)
+    n = len(contributions)
+    different, counts = np.unique(contributions, return_counts=True)
     if len(different) <= FEW:
         return random.multinomial(n, counts / n, size=draws) @ different
-    made = np.zeros(draws)
-    found = np.empty(PIECE)
+    sums = np.zeros(draws)
+    buffer = np.empty(PIECE)
     if n > PIECE:
         for start in range(0, n, PIECE):
             size = min(PIECE, n - start)
             for draw in range(draws):
                 chosen = random.integers(n, size=size)
-                made[draw] += moves.take(chosen, mode="clip", out=found[:size]).sum()
-        return made
+                sums[draw] += contributions.take(chosen, mode="clip", out=buffer[:size]).sum()
+        return sums
     rows = PIECE // n
     for start in range(0, draws, rows):
         size = min(rows, draws - start)
         chosen = random.integers(n, size=size * n)
-        drawn = moves.take(chosen, mode="clip", out=found[: size * n])
-        made[start : start + size] = drawn.reshape(size, n).sum(axis=1)
-    return made
+        drawn = contributions.take(chosen, mode="clip", out=buffer[: size * n])
+        sums[start : start + size] = drawn.reshape(size, n).sum(axis=1)
+    return sums
 
 
-def _draw_together(several: Sequence[Draws], draws: int, random: Any, sums: dict[Draws, Any]) -> None:
+def _draw_together(parts: Sequence[Draws], draws: int, random: Any, sums: dict[Draws, Any]) -> None:
     """Members that share documents: a document is drawn for all of them. One that has not all of the documents is given
-    what it would have if as many of its own had been drawn as it has."""
+    what it would have if as many of its documents had been drawn as it has."""
     import numpy as np
 
-    numbers = draw_numbers(several)
+    numbers = draw_numbers(parts)
     every = np.unique(np.concatenate(numbers))
-    table = np.zeros((len(every), 2 * len(several)))
-    for column, (part, own) in enumerate(zip(several, numbers, strict=True)):
+    table = np.zeros((len(every), 2 * len(parts)))
+    for column, (part, own) in enumerate(zip(parts, numbers, strict=True)):
         places = np.searchsorted(every, own)
         table[:, column] = np.bincount(places, weights=part.moves, minlength=len(every))
-        table[:, len(several) + column] = np.bincount(places, minlength=len(every))
-    made = _drawn_rows(table, draws, random)
-    for column, part in enumerate(several):
-        own = made[:, len(several) + column]
-        sums[part] = made[:, column] * (len(part.documents) / np.maximum(own, 1.0))
+        table[:, len(parts) + column] = np.bincount(places, minlength=len(every))
+    drawn = _drawn_rows(table, draws, random)
+    for column, part in enumerate(parts):
+        own = drawn[:, len(parts) + column]
+        sums[part] = drawn[:, column] * (len(part.documents) / np.maximum(own, 1.0))
 
 
 def _drawn_rows(table: Any, draws: int, random: Any) -> Any:
@@ -238,10 +240,10 @@ def _drawn_rows(table: Any, draws: int, random: Any) -> Any:
     different, counts = np.unique(table, axis=0, return_counts=True)
     if len(different) <= FEW:
         return random.multinomial(n, counts / n, size=draws) @ different
-    made = np.empty((draws, table.shape[1]))
+    sums = np.empty((draws, table.shape[1]))
     rows = max(1, min(draws, 1_000_000 // n))
     for start in range(0, draws, rows):
         size = min(rows, draws - start)
         chosen = random.integers(n, size=(size, n)) + np.arange(size)[:, None] * n
-        made[start : start + size] = np.bincount(chosen.ravel(), minlength=size * n).reshape(size, n) @ table
-    return made
+        sums[start : start + size] = np.bincount(chosen.ravel(), minlength=size * n).reshape(size, n) @ table
+    return sums

@@ -39,22 +39,22 @@ class EnsembleScorer(CombinedScorer):
         members = kwargs.pop("scorers")
         if not isinstance(members, list | tuple):
             raise ValueError("scorers must be a list of names, or of {type:, kwargs:}")
-        made = [_member(each, config, number) for number, each in enumerate(members)]
-        return cls(made, **kwargs, config=config)
+        scorers = [_member(each, config, number) for number, each in enumerate(members)]
+        return cls(scorers, **kwargs, config=config)
 
     def default_filters(self) -> tuple[FilterConfig, ...] | None:
         """Those of the first member that has some."""
-        return next((found for member in self.scorers if (found := member.default_filters()) is not None), None)
+        return next((filters for member in self.scorers if (filters := member.default_filters()) is not None), None)
 
     def default_metrics(self) -> tuple[MetricConfig, ...] | None:
-        """Those of the members that have no score of their own."""
-        wanted: list[MetricConfig] = []
+        """Those of the members that have no own score."""
+        defaults: list[MetricConfig] = []
         for member in self.scorers:
             metrics = () if _scores_itself(member) else member.default_metrics()
             if metrics is None:
                 return None
-            wanted += [metric for metric in metrics if metric not in wanted]
-        return tuple(wanted)
+            defaults += [metric for metric in metrics if metric not in defaults]
+        return tuple(defaults)
 
     def bind(self, filter_name: str, metrics: Sequence[Metric]) -> None:
         super().bind(filter_name, metrics)
@@ -63,13 +63,13 @@ class EnsembleScorer(CombinedScorer):
                 member.bind(filter_name, ())
 
     def rows(self) -> tuple[str, ...] | None:
-        found: list[str] = []
+        names: list[str] = []
         for number, member in enumerate(self.scorers):
-            given = member.rows()
-            if given is None:
+            member_rows = member.rows()
+            if member_rows is None:
                 return None
-            found += [self._row(number, row) for row in given]
-        return (self.name, *found)
+            names += [self._row(number, row) for row in member_rows]
+        return (self.name, *names)
 
     def models(self) -> Mapping[str, Any]:
         return models_of(member.models() for member in self.scorers)
@@ -77,9 +77,9 @@ class EnsembleScorer(CombinedScorer):
     def aggregation(self, row: str) -> str | None:
         for number, member in enumerate(self.scorers):
             ending = self._row(number, "")
-            found = member.aggregation(row.removesuffix(ending)) if row.endswith(ending) else None
-            if found is not None:
-                return found
+            aggregation = member.aggregation(row.removesuffix(ending)) if row.endswith(ending) else None
+            if aggregation is not None:
+                return aggregation
         return None
 
     @property
@@ -93,21 +93,21 @@ class EnsembleScorer(CombinedScorer):
         document = AnsweredSample(Sample(0, instances[0].doc, (), None, None), (), instances=instances)
         return finished(rows_by(step, step.result(document, (), ())))
 
-    def weigh(
+    def combine(
         self, rows: Sequence[Rows], metrics: Sequence[Sequence[Metric]], own: Callable[[], Rows]
     ) -> dict[str, Any]:
         scores: dict[str, Any] = {}
-        given: list[Any] = []
+        own_scores: list[Any] = []
         for number, (member, theirs) in enumerate(zip(self.scorers, rows, strict=True)):
             if _scores_itself(member):
                 self._put(scores, {self._row(number, row): value for row, value in theirs.items()}, member.name)
-                given.append(_own_score(member, theirs))
+                own_scores.append(_own_score(member, theirs))
             elif metrics[number]:
                 self._put(scores, theirs, member.name)
-                given.append(_own_score(member, theirs))
+                own_scores.append(_own_score(member, theirs))
             else:
-                given.append(_own_score(member, own()))
-        self._put(scores, {self.name: _weighted_mean(given, self.weights)}, self.name)
+                own_scores.append(_own_score(member, own()))
+        self._put(scores, {self.name: _weighted_mean(own_scores, self.weights)}, self.name)
         return scores
 
     def _row(self, number: int, row: str) -> str:
@@ -128,11 +128,11 @@ def _member(written: object, config: TaskConfig | None, number: int) -> Scorer:
     return make_scorer(written, config, Place(f"scorer.kwargs.scorers[{number}]"))
 
 
-def _weights(given: Sequence[float] | None, count: int) -> list[float]:
+def _weights(weights_or_none: Sequence[float] | None, count: int) -> list[float]:
     """The share of each member, all of them together 1."""
     if not count:
         raise ValueError("an ensemble needs a scorer")
-    weights = [1.0] * count if given is None else list(given)
+    weights = [1.0] * count if weights_or_none is None else list(weights_or_none)
     if len(weights) != count:
         raise ValueError(f"there are {count} scorers and {len(weights)} weights")
     if not all(isinstance(each, int | float) and 0 <= each < float("inf") for each in weights) or not any(weights):
@@ -153,17 +153,17 @@ def _own_score(member: Scorer, scores: Mapping[str, Any]) -> Any:
     return next(iter(scores.values()))
 
 
-def _weighted_mean(given: Sequence[Any], weights: Sequence[float]) -> Any:
+def _weighted_mean(scores: Sequence[Any], weights: Sequence[float]) -> Any:
     """The mean; answer by answer where members score every answer. A member without a score leaves none."""
-    failed = next((each for each in given if isinstance(each, Failed)), None)
+    failed = next((each for each in scores if isinstance(each, Failed)), None)
     if failed is not None:
         return failed
-    counts = {len(each) for each in given if isinstance(each, Repeated)}
+    counts = {len(each) for each in scores if isinstance(each, Repeated)}
     if not counts:
-        return sum(weight * each for weight, each in zip(weights, given, strict=True))
+        return sum(weight * each for weight, each in zip(weights, scores, strict=True))
     if len(counts) > 1:
         raise ValueError("the scorers score different numbers of answers")
-    every = [each if isinstance(each, Repeated) else [each] * max(counts) for each in given]
+    every = [each if isinstance(each, Repeated) else [each] * max(counts) for each in scores]
     return Repeated([sum(w * s for w, s in zip(weights, row, strict=True)) for row in zip(*every, strict=True)])
 
 
@@ -189,9 +189,9 @@ class CrossFilterScorer(Scorer):
     def score_instances(self, instances: Sequence[Instance], filter_name: str) -> Scores:
         result = self._create_result(instances, filter_name)
         scores = self._compute_metrics(result, self.get_metrics(filter_name))
-        several = _answers(instances, self.needs_filters or tuple(instances[0].filtered_resps))
-        scores["filter_agreement"] = sum(map(agreement, several)) / len(several)
-        scores["filter_diversity"] = sum(map(diversity, several)) / len(several)
+        answers = _answers(instances, self.needs_filters or tuple(instances[0].filtered_resps))
+        scores["filter_agreement"] = sum(map(agreement, answers)) / len(answers)
+        scores["filter_diversity"] = sum(map(diversity, answers)) / len(answers)
         return scores
 
 
@@ -220,14 +220,14 @@ def diversity(answers: Sequence[Any]) -> float:
 
 def _answers(instances: Sequence[Instance], filters: Sequence[str]) -> list[list[Any]]:
     """The answers of the filters, side by side: of every request; of every answer where all leave equally many."""
-    found: list[list[Any]] = []
+    answers: list[list[Any]] = []
     for instance in instances:
         missing = [name for name in filters if name not in instance.filtered_resps]
         if missing:
             raise LookupError(f"no filter {missing[0]!r}: {did_you_mean(missing[0], instance.filtered_resps)}")
         left = [instance.filtered_resps[name] for name in filters]
         lengths = {len(each) if isinstance(each, list) else -1 for each in left}
-        found += (
+        answers += (
             map(list, zip(*left, strict=True)) if len(lengths) == 1 and lengths != {-1} and 0 not in lengths else [left]
         )
-    return found
+    return answers

@@ -43,7 +43,7 @@ def is_unfinished(response: object) -> bool:
 
 
 def contains(answers: Any, mark: str) -> bool:
-    """Whether one of a document's answers is a mark like `[invalid]`; answers may stand in lists of lists."""
+    """Whether one of a document's answers is a mark like `[invalid]`; answers may be in lists of lists."""
     if isinstance(answers, str):
         return answers == mark
     if not isinstance(answers, list | tuple):
@@ -179,8 +179,8 @@ def _match(pattern: re.Pattern[str], response: Any, group_select: int, table: Ma
     matches = pattern.findall(response if isinstance(response, str) else "")
     if not matches:
         return ""
-    found = _selected(matches[group_select], "")
-    return (table or {}).get(found, found)
+    match = _selected(matches[group_select], "")
+    return (table or {}).get(match, match)
 
 
 def _plainer(ignore_case: bool, ignore_punctuation: bool, patterns: Sequence[str] | None) -> Callable[[str], str]:
@@ -215,8 +215,8 @@ def format_span() -> Step:
         for word, label in _LABELS.items():
             text = re.sub(rf"\b{re.escape(word)}\s*:", f"{label}:", text)
         text = "$".join(text.split("$$")).rstrip("$").replace("\n", "$").strip()
-        found = re.findall(r"\b(PER|LOC|ORG|DATE):\s*([^$]+)", text)
-        entities = [(label, entity.strip()) for label, several in found for entity in several.split(",")]
+        labeled = re.findall(r"\b(PER|LOC|ORG|DATE):\s*([^$]+)", text)
+        entities = [(label, entity.strip()) for label, listed in labeled for entity in listed.split(",")]
         return " $ ".join(f"{label.lower()}: {entity}" for label, entity in entities if entity.lower() != "none")
 
     return each(spans)
@@ -236,10 +236,10 @@ def think(*, start: str = "<think>", end: str = "</think>", begun: bool = False)
     def answer(response: Any) -> Any:
         if not isinstance(response, str):
             return response
-        _, found, rest = response.rpartition(end)
-        if start in rest or (begun and not found):
+        _, closing, rest = response.rpartition(end)
+        if start in rest or (begun and not closing):
             return UNFINISHED
-        return rest.lstrip() if found else response
+        return rest.lstrip() if closing else response
 
     return each(answer)
 
@@ -262,8 +262,8 @@ def json_path(*, path: str, fallback: str = INVALID) -> Step:
     keys = _keys(path)
 
     def value(response: Any) -> str:
-        for found in _values(response if isinstance(response, str) else ""):
-            there = _follow(found, keys)
+        for value_in_text in _values(response if isinstance(response, str) else ""):
+            there = _follow(value_in_text, keys)
             if there is not _MISSING:
                 return there if isinstance(there, str) else json.dumps(there, ensure_ascii=False)
         return fallback
@@ -331,9 +331,9 @@ def math(*, fallback: str = INVALID) -> Step:
 
     def answer(response: Any) -> str:
         text = response if isinstance(response, str) else ""
-        for found in (_boxed(text), _said(text), _last_number(text)):
-            if found:
-                return found
+        for candidate in (_boxed(text), _said(text), _last_number(text)):
+            if candidate:
+                return candidate
         return fallback
 
     return each(answer)
@@ -377,7 +377,7 @@ def _bare(text: str) -> str:
 
 
 def _grouped(text: str) -> bool:
-    """Whether commas, if there are any, stand before groups of three digits: 1,2 are two numbers."""
+    """Whether commas, if there are any, precede groups of three digits: 1,2 are two numbers."""
     return "," not in text or re.search(r"^\D*\d{1,3}(?:(?:\\?,)\d{3})+(?!\d)", text) is not None
 
 
@@ -411,7 +411,7 @@ FILTERS: Table[Callable[..., Step], Step] = Table(
 
 Doc = Mapping[str, Any]
 Batch = Callable[[list[Any], list[Doc]], Iterable[Any]]
-"""A step that sees every document of a task at once: lm-eval's interface for filters of one's own."""
+"""A step that sees every document of a task at once: lm-eval's interface for a user's filters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,13 +448,13 @@ class Pipeline:
         return [self._ended(answers) for answers in self.apply_to_all(responses, docs)]
 
 
-def _answers_of(made: Any, count: int, name: str) -> list[Any]:
+def _answers_of(returned: Any, count: int, name: str) -> list[Any]:
     """Check the answers that a user's filter returned: as many as there are requests, else an error."""
-    if isinstance(made, str | bytes | Mapping | Set) or not isinstance(made, Iterable):
+    if isinstance(returned, str | bytes | Mapping | Set) or not isinstance(returned, Iterable):
         raise TypeError(
-            f"filter {name!r} returned {type(made).__name__!r}: it must return a list with one answer for each request"
+            f"filter {name!r} returned {type(returned).__name__!r}: it must return a list with one answer for each request"
         )
-    answers = [plain(each) for each in made]
+    answers = [plain(each) for each in returned]
     if len(answers) != count:
         raise ValueError(f"filter {name!r} returned {len(answers)} answers for {count} requests")
     return answers
@@ -489,10 +489,10 @@ def _step(
         return place(number, key or "function")
 
     if function == "custom":
-        wanted = kwargs.pop("filter_fn", None)
-        if not callable(wanted):
+        filter_fn = kwargs.pop("filter_fn", None)
+        if not callable(filter_fn):
             raise _problem(place(number), "filter 'custom' needs filter_fn", "write `filter_fn: !function module.name`")
-        return None, _from_user("custom", wanted, kwargs, at)
+        return None, _from_user("custom", filter_fn, kwargs, at)
     if not isinstance(function, str):
         return None, _from_user(_named(function), function, kwargs, at)
     if function in more and function not in FILTERS:
@@ -518,8 +518,8 @@ def _from_user(name: str, function: Any, kwargs: Mapping[str, Any], at: Callable
         raise ConfigError(problems)
     with refused(at(""), f"filter {name!r} cannot be made", "correct its parameters"):
         makes = is_factory or inspect.isclass(function)
-        made = function(**kwargs) if makes else partial(function, **kwargs) if kwargs else function
-    apply = getattr(made, "apply", made)
+        step = function(**kwargs) if makes else partial(function, **kwargs) if kwargs else function
+    apply = getattr(step, "apply", step)
     if not callable(apply):
         raise _problem(
             at(""), f"unsupported filter {function!r}", "name a class with `apply(resps, docs)`, or a function of both"

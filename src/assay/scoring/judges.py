@@ -1,6 +1,6 @@
 """Judges and reward models: scorers that ask another model what an answer is worth, or which of two is better.
 
-What keeps a verdict the judge's: answers stand between marks that they cannot hold, and verdicts must name the mark. A mark is
+What keeps a verdict the judge's: answers are between marks that they cannot hold, and verdicts must name the mark. A mark is
 a hash of the document and of everything between the two lines with it. An answer that held its own mark would have to be found
 by trying 2**128 of them; so no answer ends its fence early, and no text that an answer suggests is taken for a verdict on it.
 """
@@ -87,7 +87,7 @@ class LLMJudgeScorer(GenerationScorer):
         """The verdicts on one answer: their mean, and where there are several, what each says."""
         posed = self._posed(result, answer)
         said = {role: [self._said(next(replies), each.mark) for each in posed] for role in self._models}
-        worth = {role: several[0] if _agrees(several) else 0.5 for role, several in said.items()}
+        worth = {role: verdicts[0] if _agrees(verdicts) else 0.5 for role, verdicts in said.items()}
         rows = {self.name: sum(worth.values()) / len(worth)}
         if self.pairwise:
             rows[f"{self.name}_consistent"] = sum(map(_agrees, said.values())) / len(said)
@@ -125,8 +125,8 @@ class LLMJudgeScorer(GenerationScorer):
 
     def _values(self, result: Result) -> dict[str, Any]:
         has_target = self.config is None or self.config.doc_to_target is not None
-        several = result.target if isinstance(result.target, list) else [result.target]
-        references = [plain(each) for each in several if each is not None] if has_target else []
+        targets = result.target if isinstance(result.target, list) else [result.target]
+        references = [plain(each) for each in targets if each is not None] if has_target else []
         return {
             "question": plain(result.question),
             "reference": "\n".join(references),
@@ -149,16 +149,16 @@ class LLMJudgeScorer(GenerationScorer):
 def _judges(judge_model: Any, role: str | None, roles: Any) -> dict[str, Any]:
     """The judges by role, each with the model it is, or None where the run says which."""
     if roles is None:
-        found = {role or ROLE: judge_model}
+        judges = {role or ROLE: judge_model}
     elif role is not None or judge_model is not None:
         raise ValueError("roles is for several judges: write roles: {a: MODEL, b: MODEL} without role and judge_model")
     else:
-        found = dict(roles) if isinstance(roles, Mapping) else dict.fromkeys(map(str, roles))
-        if len(found) < 2 or (not isinstance(roles, Mapping) and len(found) != len(roles)):
+        judges = dict(roles) if isinstance(roles, Mapping) else dict.fromkeys(map(str, roles))
+        if len(judges) < 2 or (not isinstance(roles, Mapping) and len(judges) != len(roles)):
             raise ValueError("roles must name two judges or more, each once")
-    for each, model in found.items():
+    for each, model in judges.items():
         checked_role(each, model)
-    return found
+    return judges
 
 
 def _ends(scale: Sequence[float]) -> tuple[float, float]:
@@ -168,15 +168,15 @@ def _ends(scale: Sequence[float]) -> tuple[float, float]:
     return float(numbers[0]), float(numbers[1])
 
 
-def _params(given: Mapping[str, object]) -> dict[str, object]:
+def _params(params: Mapping[str, object]) -> dict[str, object]:
     """The parameters of generation; those that look like a slip are refused."""
-    for key in given:
+    for key in params:
         near = near_miss(str(key), GENERATION_KEYS) if key not in GENERATION_KEYS else None
         if near:
             raise ValueError(f"gen_kwargs has no key {key!r}: did you mean {near!r}?")
-    limits = LIMITS if any(key in given for key in LIMITS) else ()
-    drawing = ("do_sample",) if "temperature" in given else ()
-    return {**{key: value for key, value in PARAMS.items() if key not in (*limits, *drawing)}, **given}
+    limits = LIMITS if any(key in params for key in LIMITS) else ()
+    drawing = ("do_sample",) if "temperature" in params else ()
+    return {**{key: value for key, value in PARAMS.items() if key not in (*limits, *drawing)}, **params}
 
 
 def _agrees(said: Sequence[float]) -> bool:
@@ -248,10 +248,10 @@ class JudgePrompt:
 
     def filled(self, **values: Any) -> str:
         try:
-            made = self._template.render(values)
+            text = self._template.render(values)
         except (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
             raise Unscored(f"judge: the prompt cannot be filled: {error}") from None
-        return plain(made)
+        return plain(text)
 
 
 def _variables(text: str) -> set[str]:
@@ -274,13 +274,13 @@ def plain(text: object) -> str:
 
 def mark_of(doc: Mapping[str, Any], texts: Sequence[str]) -> str:
     """The mark of texts that answer a document: the same for the same, so that a resumed run asks nothing again."""
-    made = blake2b(digest_size=16, salt=SALT)
+    digest = blake2b(digest_size=16, salt=SALT)
     row = json.dumps(dict(doc), default=lambda value: type(value).__name__, skipkeys=True)
     for part in (row, *texts):
         data = part.encode("utf-8", "replace")
-        made.update(len(data).to_bytes(8))
-        made.update(data)
-    return made.hexdigest()
+        digest.update(len(data).to_bytes(8))
+        digest.update(data)
+    return digest.hexdigest()
 
 
 def fenced(text: str, mark: str, label: str = "answer") -> str:
@@ -292,10 +292,10 @@ def fenced(text: str, mark: str, label: str = "answer") -> str:
 
 def read_verdict(reply: str, mark: str) -> Mapping[str, Any]:
     """The JSON object in a reply that names the mark; anything else is refused."""
-    found = list(_objects(reply))
-    own = [each for each in found if each.get("id") == mark]
+    objects = list(_objects(reply))
+    own = [each for each in objects if each.get("id") == mark]
     if not own:
-        raise Unscored(f"{UNPARSABLE}{'it does not name the answer' if found else 'there is no JSON object'}")
+        raise Unscored(f"{UNPARSABLE}{'it does not name the answer' if objects else 'there is no JSON object'}")
     if any(each != own[0] for each in own):
         raise Unscored(f"{UNPARSABLE}there are several that differ")
     return own[0]
@@ -317,10 +317,10 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _without_doubles(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    whole = dict(pairs)
+    if len(whole) != len(pairs):
         raise ValueError("duplicate key")
-    return made
+    return whole
 
 
 def read_score(reply: str, mark: str, low: float, high: float) -> float:

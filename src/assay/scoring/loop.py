@@ -107,7 +107,7 @@ class _Adapter:
         if isinstance(scorer, ProcessResultsScorer) and own.score_instances is ProcessResultsScorer.score_instances:
             return self._processed(scorer.process_results_fn)
         if isinstance(scorer, CombinedScorer):
-            return self._weighed(scorer)
+            return self._combined(scorer)
         if scorer.wants_instances and not scorer.asks and not scorer.is_batch:
             return self._shown()
         if scorer.asks:
@@ -117,7 +117,7 @@ class _Adapter:
         has_own = scorer.has_score and not scorer.computes  # there `_compute_metrics` includes it
         return self._computed(score=scorer.own_score if has_own else None)
 
-    def _made(self, **more: Any) -> ScoringStep:
+    def _step_with(self, **more: Any) -> ScoringStep:
         scorer, name = self.scorer, self.filter.name
         common: dict[str, Any] = {
             "filter": self.filter,
@@ -135,7 +135,7 @@ class _Adapter:
         scorer, metrics = self.scorer, self.scorer.get_metrics(self.filter.name)
         full = scorer.computes or scorer.wants_instances
         bound = bound_metrics(scorer, metrics, self.filter.name)
-        return self._made(
+        return self._step_with(
             result=self._full_result if full else self._result,
             sees_every_filter=full,
             by_answer=[metric.name for metric in metrics] if scorer.computes else (),
@@ -148,7 +148,7 @@ class _Adapter:
     def _shown(self) -> ScoringStep:
         """A class that wants to see a document's requests itself."""
         scorer, name = self.scorer, self.filter.name
-        return self._made(
+        return self._step_with(
             result=lambda document, own, answers: self._instances(document, answers),  # noqa: ARG005
             compute=lambda instances: _scores(scorer.score_instances(instances, name)),
             sees_every_filter=True,
@@ -157,31 +157,33 @@ class _Adapter:
 
     def _processed(self, function: Callable[[Any, Any], Mapping[str, Any] | None]) -> ScoringStep:
         """A `process_results` function, which is handed a document and its answers."""
-        return self._made(
+        return self._step_with(
             place=f"scoring: process_results of filter {self.filter.name!r}",
             result=lambda document, own, answers: (document.sample.doc, own),  # noqa: ARG005
-            compute=lambda given: dict(function(*given) or {}),
+            compute=lambda arguments: dict(function(*arguments) or {}),
             reduces_all=False,
         )
 
-    def _weighed(self, scorer: "CombinedScorer") -> ScoringStep:
+    def _combined(self, scorer: "CombinedScorer") -> ScoringStep:
         """Several scorers as one: each has a step, and is given what a step is given."""
         members = [replace(self, scorer=member).step() for member in scorer.scorers]
         bound = bound_metrics(scorer, scorer.get_metrics(self.filter.name), self.filter.name)
 
-        def compute(given: Any) -> dict[str, Any]:
-            return computed(self._result(*given), bound, scorer)
+        def compute(arguments: Any) -> dict[str, Any]:
+            return computed(self._result(*arguments), bound, scorer)
 
-        def weighed(given: Any) -> Asks:
+        def combined(arguments: Any) -> Asks:
             rows: list[Rows] = []
             for member in members:
-                theirs = yield from rows_by(member, member.result(*given))
+                theirs = yield from rows_by(member, member.result(*arguments))
                 rows.append(theirs)
-            return scorer.weigh(rows, [member.metrics for member in members], lambda: compute(given))
+            return scorer.combine(rows, [member.metrics for member in members], lambda: compute(arguments))
 
-        own: dict[str, Any] = {"ask": weighed} if scorer.asks else {"score": lambda given: finished(weighed(given))}
-        return self._made(
-            result=lambda *given: given,
+        own: dict[str, Any] = (
+            {"ask": combined} if scorer.asks else {"score": lambda arguments: finished(combined(arguments))}
+        )
+        return self._step_with(
+            result=lambda *arguments: arguments,
             compute=compute,
             sees_every_filter=any(member.sees_every_filter for member in members),
             **own,
@@ -190,14 +192,14 @@ class _Adapter:
     def _result(self, document: AnsweredSample, own: Any, answers: Sequence[Any]) -> Result:
         if document.instances:
             return result_of(self._instances(document, answers), self.filter.name)
-        made = self.reading.result(document.sample, own)
-        made.question = document.question
-        return made
+        result = self.reading.result(document.sample, own)
+        result.question = document.question
+        return result
 
     def _full_result(self, document: AnsweredSample, own: Any, answers: Sequence[Any]) -> Result:
-        made = self._result(document, own, answers)
-        made.instances = self._instances(document, answers)
-        return made
+        result = self._result(document, own, answers)
+        result.instances = self._instances(document, answers)
+        return result
 
     def _instances(self, document: AnsweredSample, answers: Sequence[Any]) -> Sequence[Instance]:
         if document.instances:
@@ -217,11 +219,11 @@ class _Adapter:
 
 
 class CombinedScorer(Scorer):
-    """A scorer made of others: `weigh` makes its rows of theirs."""
+    """A scorer made of others: `combine` computes its rows from theirs."""
 
     scorers: Sequence[Scorer]
 
-    def weigh(
+    def combine(
         self, rows: Sequence[Rows], metrics: Sequence[Sequence[Metric]], own: Callable[[], Rows]
     ) -> dict[str, Any]:
         """Combine the rows of every member, each with its metrics; `own` computes those of the task's metrics."""
@@ -299,26 +301,26 @@ def _label(scorer: Scorer) -> str:
     return f"scorer {(scorer.name if scorer.name != Scorer.name else kind.__name__)!r} of "
 
 
-def _with_answers(given: Sequence[Instance], filters: Sequence[str], answers: Sequence[Any]) -> Sequence[Instance]:
+def _with_answers(instances: Sequence[Instance], filters: Sequence[str], answers: Sequence[Any]) -> Sequence[Instance]:
     """Instances with the answers that filters leave, where these are known."""
     if not answers:
-        return given
+        return instances
     named = {name: each for name, each in zip(filters, answers, strict=True) if not isinstance(each, Failed)}
     return [
         replace(instance, filtered_resps={**instance.filtered_resps, **{name: named[name][number] for name in named}})
-        for number, instance in enumerate(given)
+        for number, instance in enumerate(instances)
     ]
 
 
-def _scores(made: Result | Rows) -> dict[str, Any]:
-    return dict(made.scores if isinstance(made, Result) else made)
+def _scores(result: Result | Rows) -> dict[str, Any]:
+    return dict(result.scores if isinstance(result, Result) else result)
 
 
 # --- the loop ------------------------------------------------------------------------------------------------------
 
 
 _NO_REPEATS: Mapping[str, Sequence[Any]] = MappingProxyType({})
-Asking = Generator[Sequence[Request], Sequence[Response], dict[int, Rows | Failed]]
+VerdictPlan = Generator[Sequence[Request], Sequence[Response], dict[int, Rows | Failed]]
 """A plan of all steps that ask other models; returns their rows by the number of the step."""
 Call = Callable[..., Any]
 """`call_user_code`, or the same with a clock."""
@@ -342,8 +344,10 @@ class ScoringLoop:
 
     def __post_init__(self) -> None:
         names = [pipeline.name for pipeline, _ in self.pipelines]
-        made = [step_of(scorer, pipeline, names, self.reading, self.task) for pipeline, scorer in self.pipelines]
-        steps = made or self.steps
+        from_scorers = [
+            step_of(scorer, pipeline, names, self.reading, self.task) for pipeline, scorer in self.pipelines
+        ]
+        steps = from_scorers or self.steps
         object.__setattr__(self, "steps", steps)
         object.__setattr__(self, "is_batch", any(step.is_batch for step in steps))
         object.__setattr__(self, "asks", any(step.ask is not None for step in steps))
@@ -363,18 +367,18 @@ class ScoringLoop:
             return self._score_together(documents)
         return [timed(TIME_LIMIT, "scoring", self._score_one, document) for document in documents]
 
-    def asking(self, document: AnsweredSample) -> Asking:
+    def verdict_plan(self, document: AnsweredSample) -> VerdictPlan:
         """The plan of what scorers ask other models about a document's answers; returns the rows of those steps."""
-        return self._asking(document, [self._answers(step, [document])[0] for step in self.steps])
+        return self._verdict_plan(document, [self._answers(step, [document])[0] for step in self.steps])
 
-    def _asking(self, document: AnsweredSample, answers: Sequence[Any]) -> Asking:
-        found: dict[int, Rows | Failed] = {}
+    def _verdict_plan(self, document: AnsweredSample, answers: Sequence[Any]) -> VerdictPlan:
+        rows: dict[int, Rows | Failed] = {}
         plans: dict[int, Any] = {}
         for number, step in enumerate(self.steps):
             if step.ask is not None:
                 result = _result(step, document, answers[number], answers, call_user_code)
                 if isinstance(result, Failed):
-                    found[number] = result
+                    rows[number] = result
                 else:
                     plans[number] = answered(step, result)
         sent: dict[int, Sequence[Response] | None] = dict.fromkeys(plans)
@@ -384,15 +388,15 @@ class ScoringLoop:
                 try:
                     requests[number] = plans[number].send(responses)
                 except StopIteration as stop:
-                    found[number] = stop.value
-            together = [request for several in requests.values() for request in several]
+                    rows[number] = stop.value
+            together = [request for asked in requests.values() for request in asked]
             replies = iter((yield together) if together else ())
-            sent = {number: list(islice(replies, len(several))) for number, several in requests.items()}
-        return found
+            sent = {number: list(islice(replies, len(asked))) for number, asked in requests.items()}
+        return rows
 
     def _replayed(self, document: AnsweredSample, answers: Sequence[Any]) -> Mapping[int, Rows | Failed]:
         """The rows of the steps that ask, from what was answered."""
-        replies, plan = iter(document.verdicts), self._asking(document, answers)
+        replies, plan = iter(document.verdicts), self._verdict_plan(document, answers)
         try:
             requests = next(plan)
             while True:
@@ -426,20 +430,20 @@ class ScoringLoop:
         by_step = [self._answers(step, documents) for step in self.steps]
         by_document = list(zip(*by_step, strict=True))
         asked = [
-            self._replayed(document, several) if self.asks else _NOTHING_ASKED
-            for document, several in zip(documents, by_document, strict=True)
+            self._replayed(document, every_answer) if self.asks else _NOTHING_ASKED
+            for document, every_answer in zip(documents, by_document, strict=True)
         ]
         rows: list[list[FilterScores]] = [[] for _ in documents]
         for number, step in enumerate(self.steps):
-            found = (
+            step_scores = (
                 self._together(step, documents, by_step[number], by_document)
                 if step.batch is not None
                 else [
-                    self._step(step, document, several[number], several, replies.get(number), _timed)
-                    for document, several, replies in zip(documents, by_document, asked, strict=True)
+                    self._step(step, document, every_answer[number], every_answer, replies.get(number), _timed)
+                    for document, every_answer, replies in zip(documents, by_document, asked, strict=True)
                 ]
             )
-            for known, each in zip(rows, found, strict=True):
+            for known, each in zip(rows, step_scores, strict=True):
                 known.append(each)
         return [_document(each) for each in rows]
 
@@ -451,8 +455,8 @@ class ScoringLoop:
             lost = _lost(step, own, answers)
             if lost is not None:
                 return without_scores(step, lost, own)
-        made = call(step.place, self._rows, step, document, own, answers, asked)
-        return without_scores(step, made, own) if type(made) is Failed else made
+        scores = call(step.place, self._rows, step, document, own, answers, asked)
+        return without_scores(step, scores, own) if type(scores) is Failed else scores
 
     def _rows(
         self, step: ScoringStep, document: AnsweredSample, own: Any, answers: Sequence[Any], asked: Rows | Failed | None
@@ -476,16 +480,16 @@ class ScoringLoop:
         """The rows of all documents by a step that scores them at once."""
         assert step.batch is not None
         results = [
-            _result(step, document, mine, several, _timed)
-            for document, mine, several in zip(documents, own, answers, strict=True)
+            _result(step, document, mine, every_answer, _timed)
+            for document, mine, every_answer in zip(documents, own, answers, strict=True)
         ]
         whole = [result for result in results if not isinstance(result, Failed)]
-        given = timed(TIME_LIMIT * max(1, len(documents)), step.place, step.batch, whole)
-        rows = iter([given] * len(whole) if isinstance(given, Failed) else given)
-        made = [each if isinstance(each, Failed) else (each, next(rows)) for each in results]
+        batch_rows = timed(TIME_LIMIT * max(1, len(documents)), step.place, step.batch, whole)
+        rows = iter([batch_rows] * len(whole) if isinstance(batch_rows, Failed) else batch_rows)
+        pairs = [each if isinstance(each, Failed) else (each, next(rows)) for each in results]
         return [
             without_scores(step, each, mine) if isinstance(each, Failed) else self._batched(step, *each, mine)
-            for each, mine in zip(made, own, strict=True)
+            for each, mine in zip(pairs, own, strict=True)
         ]
 
     def _batched(self, step: ScoringStep, result: Any, rows: Rows | Failed, own: Any) -> FilterScores:
@@ -494,8 +498,10 @@ class ScoringLoop:
             put(step, scores, rows)
             return self._reduced(step, scores, own)
 
-        made = timed(TIME_LIMIT, step.place, all_rows)
-        return without_scores(step, made, own) if isinstance(made, Failed) else made
+        scores_or_failure = timed(TIME_LIMIT, step.place, all_rows)
+        return (
+            without_scores(step, scores_or_failure, own) if isinstance(scores_or_failure, Failed) else scores_or_failure
+        )
 
     def _reduced(self, step: ScoringStep, scores: Mapping[str, Any], own: Any) -> FilterScores:
         """One value for each row, or the reason that there is none."""
@@ -529,8 +535,8 @@ class ScoringLoop:
         if isinstance(answers, Failed):
             return [answers] * len(documents)
         parts = iter(answers)
-        several = [[next(parts) for _ in document.responses] for document in documents]
-        return [each if is_writable(each) else Failed(f"{place} returned {HALF}") for each in several]
+        by_document = [[next(parts) for _ in document.responses] for document in documents]
+        return [each if is_writable(each) else Failed(f"{place} returned {HALF}") for each in by_document]
 
 
 def _result(step: ScoringStep, document: AnsweredSample, own: Any, answers: Sequence[Any], call: Call) -> Any:

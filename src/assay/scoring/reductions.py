@@ -69,11 +69,11 @@ def majority(scores: Sequence[Any], answers: Sequence[Any], *, k: int) -> float:
         raise ValueError(f"maj@{k} needs an answer for each of {n} scores, and there are {len(answers)}")
     keys = [repr(answer) for answer in answers]
     if comb(n, k) <= SUBSETS:
-        several = list(combinations(range(n), k))
+        subsets = list(combinations(range(n), k))
     else:
         draw = random.Random(n * 1000 + k)
-        several = [tuple(draw.sample(range(n), k)) for _ in range(SUBSETS)]
-    return sum(_vote(chosen, keys, scores) for chosen in several) / len(several)
+        subsets = [tuple(draw.sample(range(n), k)) for _ in range(SUBSETS)]
+    return sum(_vote(chosen, keys, scores) for chosen in subsets) / len(subsets)
 
 
 def _vote(chosen: Sequence[int], keys: Sequence[str], scores: Sequence[Any]) -> float:
@@ -157,19 +157,19 @@ def read_reductions(written: object) -> MetricReductions:
     if written is None:
         return MetricReductions()
     if isinstance(written, Mapping):
-        several = [_read(each) for each in written.values()]
-        named = dict(zip(map(str, written), (reduce for _, reduce, _ in several), strict=True))
-        return MetricReductions(added=named, least=max((least for _, _, least in several), default=1))
-    found = [_read(each) for each in (written if isinstance(written, list | tuple) else [written])]
-    plain = [reduce for row, reduce, _ in found if not row]
+        reductions_by_row = [_read(each) for each in written.values()]
+        named = dict(zip(map(str, written), (reduce for _, reduce, _ in reductions_by_row), strict=True))
+        return MetricReductions(added=named, least=max((least for _, _, least in reductions_by_row), default=1))
+    reductions = [_read(each) for each in (written if isinstance(written, list | tuple) else [written])]
+    plain = [reduce for row, reduce, _ in reductions if not row]
     if len(plain) > 1:
         raise ValueError("names two reductions for the metric's own row: name the rows, {best: max, typical: median}")
-    added = {row: reduce for row, reduce, _ in found if row}
-    return MetricReductions(plain[0] if plain else mean, added, max(least for _, _, least in found))
+    added = {row: reduce for row, reduce, _ in reductions if row}
+    return MetricReductions(plain[0] if plain else mean, added, max(least for _, _, least in reductions))
 
 
 def _read(written: object) -> tuple[str, Reduction, int]:
-    """A reduction with the row it makes, if it makes one of its own, and how many repeats it needs."""
+    """A reduction with the row it makes, if it adds one, and how many repeats it needs."""
     if callable(written):
         return "", _from_user(written), 1
     name, counted = str(written), _COUNTED.fullmatch(str(written))

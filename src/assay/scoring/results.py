@@ -41,10 +41,10 @@ class Instance:
 
 def sort_instances(instances: Sequence[Instance]) -> dict[int, list[Instance]]:
     """The instances of each document together, in the order of documents and of requests."""
-    found: dict[int, list[Instance]] = {}
+    by_document: dict[int, list[Instance]] = {}
     for instance in sorted(instances, key=lambda each: (each.doc_id, each.idx)):
-        found.setdefault(instance.doc_id, []).append(instance)
-    return found
+        by_document.setdefault(instance.doc_id, []).append(instance)
+    return by_document
 
 
 @dataclass(slots=True)
@@ -111,8 +111,8 @@ class LLResult(Result):
     @classmethod
     def from_instances(cls, instances: Sequence[Instance], filter_name: str | None = None) -> "LLResult":
         first = instances[0]
-        found = _answer(first, filter_name)
-        value, greedy = found if isinstance(found, tuple | list) else (found, False)
+        answer = _answer(first, filter_name)
+        value, greedy = answer if isinstance(answer, tuple | list) else (answer, False)
         return cls(first.doc, first.target, value, greedy, instances=instances)
 
 
@@ -150,8 +150,8 @@ class Results:
 
     @classmethod
     def create(cls, instances: Sequence[Instance], filter_name: str) -> "Results":
-        several = [_answer(instance, filter_name) for instance in instances]
-        return cls(instances[0].doc, {filter_name: several if len(several) > 1 else several[0]}, instances)
+        answers = [_answer(instance, filter_name) for instance in instances]
+        return cls(instances[0].doc, {filter_name: answers if len(answers) > 1 else answers[0]}, instances)
 
 
 def result_of(instances: Sequence[Instance], filter_name: str) -> Result:
@@ -166,8 +166,8 @@ def result_of(instances: Sequence[Instance], filter_name: str) -> Result:
 
 
 def _answer(instance: Instance, filter_name: str | None) -> Any:
-    found = instance.filtered_resps
-    return found[filter_name] if filter_name is not None and filter_name in found else instance.resps[0]
+    filtered = instance.filtered_resps
+    return filtered[filter_name] if filter_name is not None and filter_name in filtered else instance.resps[0]
 
 
 # --- from samples ---------------------------------------------------------------------------------------------------
@@ -217,12 +217,10 @@ class ResultBuilder:
         if self.has_choices and sample.choices is not None and isinstance(gold, int):
             gold = sample.choices[gold]
         elif self.multiple_targets:
-            several = list(gold) if isinstance(gold, list | tuple) else [gold]
+            golds = list(gold) if isinstance(gold, list | tuple) else [gold]
             is_text = isinstance(answer[0] if isinstance(answer, list) and answer else answer, str)
             return (
-                several
-                if self.like_lm_eval or not is_text
-                else [str(n) if type(n) in (int, float) else n for n in several]
+                golds if self.like_lm_eval or not is_text else [str(n) if type(n) in (int, float) else n for n in golds]
             )
         one = answer[0] if isinstance(answer, list) and answer else answer
         if one is not None and type(gold) is not type(one):
@@ -246,8 +244,8 @@ def gold_index(gold: Any, choices: Sequence[str]) -> Any:
 
 def is_none_of(gold: Any, choices: Sequence[str]) -> bool:
     """Whether the index of a right choice, or one of several, means no choice: then there is nothing to be right about."""
-    several = gold if isinstance(gold, list) else [gold]
-    return not several or any(not 0 <= each < len(choices) for each in several)
+    golds = gold if isinstance(gold, list) else [gold]
+    return not golds or any(not 0 <= each < len(choices) for each in golds)
 
 
 class Repeated(list[Any]):
@@ -269,9 +267,9 @@ def row_name(key: Any) -> str:
 
 def described(value: Any) -> str:
     """A value by its kind alone, so that equal mistakes have equal reasons and can be counted."""
-    several = listed(value)
-    if several is not None:
-        return f"a list of {len(several)}"
+    values = listed(value)
+    if values is not None:
+        return f"a list of {len(values)}"
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
     return "None" if value is None else f"a value of type {type(value).__name__!r}"
@@ -300,7 +298,7 @@ def best(values: Sequence[Any], *, higher_is_better: bool | None, metric: str) -
             best(each, higher_is_better=higher_is_better, metric=metric) for each in map(list, zip(*lists, strict=True))
         ]
     numbers = [number(each) for each in values]
-    odd = next((value for value, found in zip(values, numbers, strict=True) if found is None), values)
+    odd = next((value for value, plain in zip(values, numbers, strict=True) if plain is None), values)
     if odd is not values:
         what = f"metric {metric!r} returns {described(odd)} for each of several references, of which none is the best"
         return Failed(f"scoring: {what} — return a number")
@@ -327,21 +325,21 @@ def usable(
     if _are_plain(scores, rules):
         return scores
     count = len(answers[0]) if len(answers) and isinstance(answers[0], list) else 1
-    found: dict[str, Any] = {}
+    checked: dict[str, Any] = {}
     for key, value in scores.items():
         name = row_name(key)
         problem = None if rules.lenient else row_name_problem(name)
         where = f"scoring: {name!r} of filter {filter_name!r}"
         if problem is not None:
-            found[name] = Failed(f"scoring: a row cannot be named {name!r}: {problem[0]} — {problem[1]}")
-        elif name in found:
-            found[name] = Failed(f"{where} was returned twice, under names of different types")
+            checked[name] = Failed(f"scoring: a row cannot be named {name!r}: {problem[0]} — {problem[1]}")
+        elif name in checked:
+            checked[name] = Failed(f"{where} was returned twice, under names of different types")
         else:
             averaged = rules.is_averaged(name, filter_name)
             takes_nan = not averaged or rules.takes_nan(name, filter_name)
-            made = _usable(value, count, averaged=averaged, by_answer=name in by_answer, takes_nan=takes_nan)
-            found[name] = Failed(f"{where} {made}") if isinstance(made, _Unusable) else made
-    return found
+            usable_value = _usable(value, count, averaged=averaged, by_answer=name in by_answer, takes_nan=takes_nan)
+            checked[name] = Failed(f"{where} {usable_value}") if isinstance(usable_value, _Unusable) else usable_value
+    return checked
 
 
 def _are_plain(scores: Mapping[str, Any], rules: "ScoreRules") -> bool:
@@ -381,23 +379,23 @@ def _usable(value: Any, count: int, *, averaged: bool, by_answer: bool, takes_na
     if not averaged:
         of_answers = by_answer and type(value) is list and len(value) == count
         return as_repeated(value) if of_answers else exact(value)
-    several = listed(value)
-    if several is None:
-        found = _number(value, takes_nan=takes_nan)
-        return found if found is not None else _Unusable(f"is {described(value)}, and must be a number")
-    if len(several) != count:
+    items = listed(value)
+    if items is None:
+        plain = _number(value, takes_nan=takes_nan)
+        return plain if plain is not None else _Unusable(f"is {described(value)}, and must be a number")
+    if len(items) != count:
         answers = "1 answer" if count == 1 else f"{count} answers"
-        return _Unusable(f"is a list of {len(several)} for {answers} — return a number, or one for each answer")
-    numbers = [_number(each, takes_nan=takes_nan) for each in several]
-    odd = [each for each, known in zip(several, numbers, strict=True) if known is None]
+        return _Unusable(f"is a list of {len(items)} for {answers} — return a number, or one for each answer")
+    numbers = [_number(each, takes_nan=takes_nan) for each in items]
+    odd = [each for each, known in zip(items, numbers, strict=True) if known is None]
     if odd:
         return _Unusable(f"is {described(odd[0])} for an answer, and must be a number")
     return as_repeated(numbers)
 
 
 def _number(value: Any, *, takes_nan: bool) -> int | float | None:
-    found = number(value)
-    return None if found is None or (math.isnan(found) and not takes_nan) else found
+    plain = number(value)
+    return None if plain is None or (math.isnan(plain) and not takes_nan) else plain
 
 
 def as_repeated(values: list[Any]) -> Any:
@@ -417,21 +415,21 @@ def by_answer(value: Any, answers: Sequence[Any], name: str) -> Any:
     return as_repeated(value)
 
 
-def by_name(several: Sequence[Mapping[str, Any]], metric: str) -> Mapping[str, Any]:
+def by_name(values: Sequence[Mapping[str, Any]], metric: str) -> Mapping[str, Any]:
     """The values by name of each answer, as the values of all answers by name."""
-    if any(not isinstance(each, Mapping) or each.keys() != several[0].keys() for each in several):
+    if any(not isinstance(each, Mapping) or each.keys() != values[0].keys() for each in values):
         return {metric: Failed(f"scoring: metric {metric!r} returns different names for several answers")}
-    return {key: Repeated([each[key] for each in several]) for key in several[0]}
+    return {key: Repeated([each[key] for each in values]) for key in values[0]}
 
 
 def reduced_rows(name: str, value: Any, reductions: MetricReductions, answers: Any) -> dict[str, Any]:
     """The rows that a score makes: its own, and those of the reductions of its repeats."""
     if not isinstance(value, Repeated):
-        repeats, given = [value], answers
+        repeats, repeated_answers = [value], answers
     else:
-        repeats, given = value, answers[0] if isinstance(answers[0], list) else answers
+        repeats, repeated_answers = value, answers[0] if isinstance(answers[0], list) else answers
     rows = {name: _reduced(name, reductions.plain, repeats, answers) if len(repeats) > 1 else repeats[0]}
-    return rows | {row: _reduced(row, reduce, repeats, given) for row, reduce in reductions.added.items()}
+    return rows | {row: _reduced(row, reduce, repeats, repeated_answers) for row, reduce in reductions.added.items()}
 
 
 def _reduced(row: str, reduce: Reduction, repeats: Sequence[Any], answers: Any) -> Any:
@@ -468,8 +466,8 @@ class Metric:
         """The metric as a function: of a result, or of references and a prediction."""
         if result is not None:
             return self.compute(result)
-        several = references if isinstance(references, list) else [references]
-        return self.compute(GenResult({}, several, (predictions or [None])[0]))
+        targets = references if isinstance(references, list) else [references]
+        return self.compute(GenResult({}, targets, (predictions or [None])[0]))
 
 
 @dataclass(frozen=True, slots=True)

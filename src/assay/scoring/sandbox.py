@@ -1,4 +1,4 @@
-"""Programs that a model wrote, run where they can do no harm: in namespaces of their own, without network, home or
+"""Programs that a model wrote, run where they can do no harm: in separate namespaces, without network, home or
 environment, with little memory and time and no processes. By bubblewrap, else by util-linux' `unshare`.
 
 What is kept out is harm, not deceit: a program that wants to look as if it had passed its tests can.
@@ -92,8 +92,8 @@ def _packages() -> list[str]:
 
 def _shown() -> list[str]:
     """The paths a Python needs, and nothing else of this machine; paths within another of these are left out."""
-    wanted = [*SYSTEM, _interpreter(), os.path.realpath(f"{sys.base_prefix}/lib"), *_packages()]
-    there = sorted({path for path in wanted if os.path.exists(path)})  # noqa: PTH110  # paths are arguments here
+    needed = [*SYSTEM, _interpreter(), os.path.realpath(f"{sys.base_prefix}/lib"), *_packages()]
+    there = sorted({path for path in needed if os.path.exists(path)})  # noqa: PTH110  # paths are arguments here
     return [path for path in there if not any(path.startswith(f"{other}/") for other in there)]
 
 
@@ -112,7 +112,7 @@ def with_bubblewrap(limits: SandboxLimits, folder: str) -> list[str]:  # noqa: A
     shown = [part for path in _shown() for part in ("--ro-bind", path, path)]
     size = str(limits.file_size << 20)
     return [
-        _found("bwrap"), "--unshare-all", "--unshare-user", "--uid", NOBODY, "--gid", NOBODY, "--cap-drop", "ALL",
+        _path_of("bwrap"), "--unshare-all", "--unshare-user", "--uid", NOBODY, "--gid", NOBODY, "--cap-drop", "ALL",
         "--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox", "--size", size, "--tmpfs", "/tmp",
         *shown, "--dev", "/dev", "--remount-ro", "/dev", "--remount-ro", "/",
         "--chdir", "/tmp", "--", *_python(),
@@ -145,15 +145,15 @@ exec "$unshare" --user --map-user=NOBODY --map-group=NOBODY --root="$root" --wd=
 
 
 def with_unshare(limits: SandboxLimits, folder: str) -> list[str]:
-    unshare = _found("unshare")
+    unshare = _path_of("unshare")
     return [
-        _found("setpriv"), "--pdeathsig", "KILL", unshare, "--user", "--map-root-user", "--mount", "--net", "--ipc",
-        "--uts", "--pid", "--fork", "--kill-child", _found("sh"), "-c", _SCRIPT, "sandbox", _found("mount"),
-        _found("mkdir"), unshare, folder, str(limits.file_size << 20), *_shown(), "--", *_python(),
+        _path_of("setpriv"), "--pdeathsig", "KILL", unshare, "--user", "--map-root-user", "--mount", "--net", "--ipc",
+        "--uts", "--pid", "--fork", "--kill-child", _path_of("sh"), "-c", _SCRIPT, "sandbox", _path_of("mount"),
+        _path_of("mkdir"), unshare, folder, str(limits.file_size << 20), *_shown(), "--", *_python(),
     ]  # fmt: skip
 
 
-def _found(program: str) -> str:
+def _path_of(program: str) -> str:
     path = shutil.which(program)
     if path is None:
         raise LookupError(f"{program} is not installed")

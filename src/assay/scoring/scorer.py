@@ -96,7 +96,7 @@ class Scorer:
         self._metrics: dict[str, Sequence[Metric]] = {}
         self._ways: dict[str, Mapping[str, MetricReductions]] = {}
         self._adds: dict[str, bool] = {}
-        self._given: Mapping[str, Any] = {}
+        self._parameters: Mapping[str, Any] = {}
         self._memory: ScorerMemo | None = None
         self._workers: Workers | None = None
 
@@ -111,7 +111,7 @@ class Scorer:
 
     def made_with(self, kwargs: Mapping[str, Any]) -> None:
         """Set the parameters of the task file: cached scores depend on them."""
-        self._given = kwargs
+        self._parameters = kwargs
 
     def remember(self, memory: ScorerMemo) -> None:
         """Set the cache of scores that were computed before."""
@@ -187,7 +187,7 @@ class Scorer:
     # what loop.py builds steps from
 
     def rows(self) -> tuple[str, ...] | None:
-        """The rows beside those of the metrics; None where only the documents will tell."""
+        """The rows beside those of the metrics; None where only the documents show them."""
         if self.gives is not None:
             return self.gives
         computes = self.computes or type(self).score_instances is not Scorer.score_instances
@@ -222,8 +222,8 @@ class Scorer:
     def own_score(self, result: Result) -> dict[str, Any]:
         """The rows of what `score` gives."""
         asked = [_reference(result), result.results]
-        [given] = self._remembered([asked], lambda _: [self.score(*asked)])
-        return self.rows_of(given, result)
+        [value] = self._remembered([asked], lambda _: [self.score(*asked)])
+        return self.rows_of(value, result)
 
     def rows_of(self, value: Any, result: Result) -> dict[str, Any]:
         """The scorer's own score as rows: one of its name, or those that a mapping names."""
@@ -243,22 +243,22 @@ class Scorer:
         return self._remembered(whole, lambda numbers: self._batch([results[number] for number in numbers]))
 
     def _batch(self, results: Sequence[Result]) -> Sequence[Any]:
-        made = self.score_batch(results)
-        if isinstance(made, Mapping | str | bytes):
+        returned = self.score_batch(results)
+        if isinstance(returned, Mapping | str | bytes):
             raise TypeError(
-                f"score_batch returned {type(made).__name__!r}, and must return a list with a score for each document"
+                f"score_batch returned {type(returned).__name__!r}, and must return a list with a score for each document"
             )
-        given = list(made)
-        if len(given) != len(results):
-            raise ValueError(f"score_batch gave {len(given)} scores for {len(results)} documents")
-        return given
+        scores = list(returned)
+        if len(scores) != len(results):
+            raise ValueError(f"score_batch gave {len(scores)} scores for {len(results)} documents")
+        return scores
 
     def _remembered(self, asked: Sequence[Any], compute: Callable[[list[int]], Sequence[Any]]) -> Sequence[Any]:
         return compute(list(range(len(asked)))) if self._memory is None else self._memory.filled(asked, compute)
 
     def identity(self) -> str | None:
         """Everything its scores depend on beside the answers; None where that is unknown."""
-        return identity_of(type(self), Scorer, self.version, self._given)
+        return identity_of(type(self), Scorer, self.version, self._parameters)
 
     @property
     def members(self) -> "Sequence[Scorer]":
@@ -303,10 +303,10 @@ def _with_bound(config: TaskConfig | None, filter_name: str, metrics: Sequence[M
     """The configuration with metrics that can be called: scorers written as in seed 001 take theirs from there."""
     if config is None:
         return None
-    found: Any = tuple(metrics)
+    bound: Any = tuple(metrics)
     if config.filter_list is None:
-        return replace(config, metric_list=found)
-    entries = [replace(each, metric_list=found) if each.name == filter_name else each for each in config.filter_list]
+        return replace(config, metric_list=bound)
+    entries = [replace(each, metric_list=bound) if each.name == filter_name else each for each in config.filter_list]
     return replace(config, filter_list=tuple(entries))
 
 
@@ -400,10 +400,10 @@ class ProcessResultsScorer(Scorer):
         process_results_fn: Callable[[Any, list[Any]], Mapping[str, Any] | None] | None = None,
     ) -> None:
         super().__init__(config)
-        given = process_results_fn or (config.process_results if config is not None else None)
-        if not callable(given):
+        function = process_results_fn or (config.process_results if config is not None else None)
+        if not callable(function):
             raise TypeError("ProcessResultsScorer needs a function process_results(doc, results)")
-        self.process_results_fn: Callable[[Any, list[Any]], Mapping[str, Any] | None] = given
+        self.process_results_fn: Callable[[Any, list[Any]], Mapping[str, Any] | None] = function
 
     def score_instances(self, instances: Sequence[Instance], filter_name: str) -> Scores:
         result = Results.create(instances, filter_name)
@@ -428,7 +428,7 @@ def shown(
             target=target,
             idx=number,
             resps=responses[number],
-            filtered_resps={name: several[number] for name, several in answers.items()},
+            filtered_resps={name: filtered[number] for name, filtered in answers.items()},
             task_name=task,
             request_type=reading.output_type,
             choices=tuple(sample.choices or ()),
@@ -528,21 +528,21 @@ class ChoiceMatch(_Matching):
 
 
 def make_scorer(written: str | ScorerConfig | object, config: TaskConfig | None, place: Place) -> Scorer:
-    """The scorer that a task names: an unknown name, a class that is none, or a wrong parameter is refused."""
+    """The scorer that a task names: an unknown name, another class, or a wrong parameter is refused."""
     kind: Any = written.type if isinstance(written, ScorerConfig) else written
     kwargs: Mapping[str, Any] = written.kwargs if isinstance(written, ScorerConfig) else {}
     if not isinstance(kind, str) and not (inspect.isclass(kind) and issubclass(kind, Scorer)):
         raise _problem(place, f"unsupported scorer {kind!r}", "name one, or a class derived from assay.Scorer")
-    made = SCORERS.bind(kind, kwargs, place, config)
-    made.made_with(kwargs)
+    scorer = SCORERS.bind(kind, kwargs, place, config)
+    scorer.made_with(kwargs)
     named = kind if isinstance(kind, str) else kind.__name__
-    if made.asks and made.is_batch:
+    if scorer.asks and scorer.is_batch:
         what = f"scorer {named!r} asks other models and scores all documents at once"
         raise _problem(place, what, "let it do one of the two")
-    if config is not None and config.output_type not in made.output_types:
+    if config is not None and config.output_type not in scorer.output_types:
         what = f"scorer {named!r} does not score {config.output_type}"
-        raise _problem(place, what, f"it scores {', '.join(made.output_types)}")
-    return made
+        raise _problem(place, what, f"it scores {', '.join(scorer.output_types)}")
+    return scorer
 
 
 def _problem(place: Place, what: str, fix: str) -> ConfigError:

@@ -1,6 +1,6 @@
 """For scorers that take long: processes that score, and a cache of scores that were computed before.
 
-Processes are made by forking, when the tasks are prepared and before there is a model, a connection or a thread of ours: each
+Processes are made by forking, when the tasks are prepared and before there is a model, a connection or a thread: each
 has the scorers as they are, helper code included, and only answers and scores travel. Where a system cannot fork, or has
 one processor, scores are computed in this process.
 """
@@ -49,17 +49,17 @@ class Workers:
         from concurrent.futures import ProcessPoolExecutor
         from multiprocessing import get_context
 
-        made = ProcessPoolExecutor(self._count, get_context("fork"), _begin, (os.getpid(),))
+        pool = ProcessPoolExecutor(self._count, get_context("fork"), _begin, (os.getpid(),))
         _SCORERS[:] = self._scorers
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter(
                     "ignore", DeprecationWarning
                 )  # of threads: libraries may have some that do nothing yet
-                made.submit(int).result()
+                pool.submit(int).result()
         finally:
             _SCORERS.clear()
-        return made
+        return pool
 
     def score(self, scorer: ParallelScorer, asked: Sequence[Sequence[Any]]) -> list[Any]:
         """The scores of answers, in their order; or of each the failure that it is."""
@@ -108,16 +108,16 @@ class ScorerMemo:
         self._identity, self._store = identity, store
 
     def filled(self, asked: Sequence[Any], compute: Callable[[list[int]], Sequence[Any]]) -> list[Any]:
-        """The scores of everything asked; `compute` is given the numbers of those that nobody knows yet."""
+        """The scores of everything asked; `compute` is given the numbers of those that are unknown yet."""
         keys = [self._key(each) for each in asked]
-        found = [self._store.get(key) if key is not None else None for key in keys]
-        missing = [number for number, known in enumerate(found) if known is None]
-        made = dict(zip(missing, compute(missing), strict=True)) if missing else {}
-        for number, value in made.items():
+        stored = [self._store.get(key) if key is not None else None for key in keys]
+        missing = [number for number, known in enumerate(stored) if known is None]
+        computed = dict(zip(missing, compute(missing), strict=True)) if missing else {}
+        for number, value in computed.items():
             key, written = keys[number], _written(value)
             if key is not None and written is not None:
                 self._store.add(key, written)
-        return [made[number] if known is None else json.loads(known) for number, known in enumerate(found)]
+        return [computed[number] if known is None else json.loads(known) for number, known in enumerate(stored)]
 
     def _key(self, asked: Any) -> bytes | None:
         text = _written(asked)

@@ -261,7 +261,7 @@ AGGREGATIONS = _Aggregations(
 
 
 def known_aggregation(aggregation: Aggregation | Callable[..., Any] | None) -> Aggregation | Callable[..., Any]:
-    """The aggregation, the mean where none is given; a function of ours that helper code hands back is recognized."""
+    """The aggregation, the mean where none is given; our own function that helper code hands back is recognized."""
     if aggregation is None:
         return AGGREGATIONS["mean"]
     return next((each for each in AGGREGATIONS.values() if each.function is aggregation), aggregation)

@@ -25,7 +25,7 @@ class ScoreColumn:
 class Board:
     """Values by metric and filter, one per document that was scored, in the order of the documents.
 
-    `clusters` has, by document, the number of its cluster, where documents are not draws of their own.
+    `clusters` has, by document, the number of its cluster, where documents are not separate draws.
     """
 
     columns: dict[ScoreKey, ScoreColumn] = field(default_factory=dict)
@@ -108,8 +108,8 @@ class Board:
         like_lm_eval: bool,
         source: str,
     ) -> dict[ScoreKey, Estimate]:
-        """The number of each row. A metric nobody declared an aggregation for is averaged. `source` names the data."""
-        found = {}
+        """The number of each row. A metric without a declared aggregation is averaged. `source` names the data."""
+        numbers = {}
         for row, column in self.columns.items():
             drawn = self.estimated(
                 aggregation(row),
@@ -120,8 +120,8 @@ class Board:
                 source=source,
                 metric=row.metric,
             )
-            found[row] = drawn.but(repeats=column.repeats) if column.repeats is not None else drawn
-        return found
+            numbers[row] = drawn.but(repeats=column.repeats) if column.repeats is not None else drawn
+        return numbers
 
     def estimated(  # noqa: PLR0913  # a number, and all that its error depends on
         self,
@@ -137,7 +137,7 @@ class Board:
         """The number that values of documents give, with its error and its draws."""
         known = known_aggregation(aggregation)
         clusters = None if like_lm_eval or not self.clusters else self._clusters(documents)
-        made = estimate(
+        number = estimate(
             known,
             values,
             bootstrap_iters=bootstrap_iters,
@@ -145,7 +145,7 @@ class Board:
             metric=metric,
             clusters=clusters,
         )
-        return with_draws(made, known, values, documents, source, clusters)
+        return with_draws(number, known, values, documents, source, clusters)
 
     def _clusters(self, documents: Sequence[int]) -> "array[int]":
         """The cluster of each document; one in none is its own."""

@@ -15,20 +15,20 @@ SCORES = ("precision", "recall", "f1")
 AVERAGES = ("macro", "micro", "weighted")
 
 
-def _fraction(score: str, found: Any, given: Any, right: Any) -> tuple[Any, Any]:
-    """Numerator and denominator of a score: from how often a class was found, was given and was right."""
+def _fraction(score: str, correct: Any, predicted: Any, actual: Any) -> tuple[Any, Any]:
+    """Numerator and denominator of a score: from how often a class is correct, predicted and actual."""
     if score == "f1":
-        return 2 * found, given + right
-    return found, given if score == "precision" else right
+        return 2 * correct, predicted + actual
+    return correct, predicted if score == "precision" else actual
 
 
-def score_of_counts(score: str, found: int, given: int, right: int) -> float:
+def score_of_counts(score: str, correct: int, predicted: int, actual: int) -> float:
     """Precision, recall or F1 of one class; 0 where its denominator is 0.
 
     >>> [round(score_of_counts(score, 1, 2, 4), 4) for score in SCORES]
     [0.5, 0.25, 0.3333]
     """
-    above, below = _fraction(score, found, given, right)
+    above, below = _fraction(score, correct, predicted, actual)
     return above / below if below else 0.0
 
 
@@ -41,66 +41,68 @@ def _ratio(above: Any, below: Any) -> Any:
     return np.divide(above, below, out=np.zeros_like(below, dtype=np.float64), where=below != 0)
 
 
-def _moves(above: Any, below: Any) -> Any:
+def _influence(above: Any, below: Any) -> Any:
     """How far each document moves the ratio of its columns' sums, per column."""
     value, mean = _ratio(above.sum(axis=0), below.sum(axis=0)), below.mean(axis=0)
     return _ratio(above - value * below, np.broadcast_to(mean, above.shape))
 
 
 def _of_hits(score: str, values: Values) -> tuple[Any, Any]:
-    found, given, right = np.asarray(values, dtype=np.float64).T
-    return _fraction(score, found, given, right)
+    correct, predicted, actual = np.asarray(values, dtype=np.float64).T
+    return _fraction(score, correct, predicted, actual)
 
 
 def class_score(score: str, values: Values) -> float:
-    """Of one class: values are (found, given, right) of each document."""
+    """Of one class: values are (correct, predicted, actual) of each document."""
     above, below = _of_hits(score, values)
     return float(_ratio(above.sum(), below.sum()))
 
 
 def class_influence(score: str, values: Values) -> Any:
-    return _moves(*_of_hits(score, values))
+    return _influence(*_of_hits(score, values))
 
 
 def _table(values: Values, labels: Sequence[Any] | None) -> tuple[Any, Any, Any]:
-    """For each document and class whether it was found, given, right. Classes are those that occur, unless named."""
+    """For each document and class whether it is correct, predicted, actual. Classes are those that occur, unless named."""
     classes = list(dict.fromkeys(labels if labels is not None else [label for pair in values for label in pair]))
     place = {label: number for number, label in enumerate(classes)}
-    right, given = (np.zeros((len(values), len(classes))) for _ in range(2))
-    for number, (wanted, answer) in enumerate(values):
-        if wanted in place:
-            right[number, place[wanted]] = 1
+    actual, predicted = (np.zeros((len(values), len(classes))) for _ in range(2))
+    for number, (label, answer) in enumerate(values):
+        if label in place:
+            actual[number, place[label]] = 1
         if answer in place:
-            given[number, place[answer]] = 1
-    if labels is not None and not right.any():
+            predicted[number, place[answer]] = 1
+    if labels is not None and not actual.any():
         raise ValueError(f"none of the right answers is one of the labels {', '.join(map(repr, classes))}")
-    return right * given, given, right
+    return actual * predicted, predicted, actual
 
 
 def average_score(average: str, score: str, values: Values, *, labels: Sequence[Any] | None = None) -> float:
-    """Over classes: values are (right, given) of each document. `labels` are the classes that count."""
-    found, given, right = _table(values, labels)
-    above, below = _fraction(score, found, given, right)
+    """Over classes: values are (actual, predicted) of each document. `labels` are the classes that count."""
+    correct, predicted, actual = _table(values, labels)
+    above, below = _fraction(score, correct, predicted, actual)
     if average == "micro":
         return float(_ratio(above.sum(), below.sum()))
     scores = _ratio(above.sum(axis=0), below.sum(axis=0))
     if average == "macro":
         return float(scores.mean())
-    return float(_ratio(scores @ right.sum(axis=0), right.sum()))
+    return float(_ratio(scores @ actual.sum(axis=0), actual.sum()))
 
 
 def average_influence(average: str, score: str, values: Values, *, labels: Sequence[Any] | None = None) -> Any:
     """How far each document moves the number."""
-    found, given, right = _table(values, labels)
-    above, below = _fraction(score, found, given, right)
+    correct, predicted, actual = _table(values, labels)
+    above, below = _fraction(score, correct, predicted, actual)
     if average == "micro":
-        return _moves(above.sum(axis=1), below.sum(axis=1))
-    moves = _moves(above, below)
+        return _influence(above.sum(axis=1), below.sum(axis=1))
+    influence = _influence(above, below)
     if average == "macro":
-        return moves.mean(axis=1)
-    scores, totals = _ratio(above.sum(axis=0), below.sum(axis=0)), right.sum(axis=0)
+        return influence.mean(axis=1)
+    scores, totals = _ratio(above.sum(axis=0), below.sum(axis=0)), actual.sum(axis=0)
     # the weights move, too: they are shares of the documents
-    return moves @ _ratio(totals, np.full_like(totals, right.sum())) + _moves(right @ scores, right.sum(axis=1))
+    return influence @ _ratio(totals, np.full_like(totals, actual.sum())) + _influence(
+        actual @ scores, actual.sum(axis=1)
+    )
 
 
 # --- records by the numbers of their classes, where there may be very many classes ------------------------------------
@@ -108,11 +110,11 @@ def average_influence(average: str, score: str, values: Values, *, labels: Seque
 
 def _sums(values: Values, score: str, classes: int) -> tuple[Any, Any]:
     """Numerator and denominator, by class."""
-    right, given, correct = np.asarray(values, dtype=np.int64).T
-    given_counts = np.bincount(given[given >= 0], minlength=classes)
-    right_counts = np.bincount(right[right >= 0], minlength=classes)
-    found = np.bincount(given[(given >= 0) & (correct > 0)], minlength=classes)
-    return _fraction(score, found.astype(np.float64), given_counts, right_counts)
+    actual, predicted, correct = np.asarray(values, dtype=np.int64).T
+    given_counts = np.bincount(predicted[predicted >= 0], minlength=classes)
+    right_counts = np.bincount(actual[actual >= 0], minlength=classes)
+    hits = np.bincount(predicted[(predicted >= 0) & (correct > 0)], minlength=classes)
+    return _fraction(score, hits.astype(np.float64), given_counts, right_counts)
 
 
 def macro_score(values: Values, *, score: str, classes: int) -> float:
@@ -126,17 +128,17 @@ def macro_score(values: Values, *, score: str, classes: int) -> float:
 
 def macro_influence(values: Values, *, score: str, classes: int) -> Any:
     """Influence of each record on that mean: a record concerns two classes at most, so no table of all is built."""
-    right, given, correct = np.asarray(values, dtype=np.int64).T
+    actual, predicted, correct = np.asarray(values, dtype=np.int64).T
     above, below = _sums(values, score, classes)
     share = _ratio(above, below)
     rarity = _ratio(np.full(classes, float(len(values))), below)
     moved = np.zeros(len(values))
     if score != "recall":
         hit = np.where(correct > 0, 2.0 if score == "f1" else 1.0, 0.0)
-        moved += np.where(given >= 0, (hit - share[given]) * rarity[given], 0.0)
+        moved += np.where(predicted >= 0, (hit - share[predicted]) * rarity[predicted], 0.0)
     if score != "precision":
         hit = np.where(correct > 0, 0.0 if score == "f1" else 1.0, 0.0)
-        moved += np.where(right >= 0, (hit - share[right]) * rarity[right], 0.0)
+        moved += np.where(actual >= 0, (hit - share[actual]) * rarity[actual], 0.0)
     return moved / classes
 
 

@@ -37,8 +37,8 @@ def estimate(
         return Estimate(math.nan, None, n, returned.reason)
     value = exact(returned)
     if isinstance(value, Mapping) and value and all(number(each) is not None for each in value.values()):
-        several = {str(exact(name)): float(exact(each)) for name, each in value.items()}
-        return Estimate(math.nan, None, n, f"the aggregation {known.name!r} gives several numbers", several=several)
+        numbers = {str(exact(name)): float(exact(each)) for name, each in value.items()}
+        return Estimate(math.nan, None, n, f"the aggregation {known.name!r} gives several numbers", several=numbers)
     try:
         value = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -62,7 +62,7 @@ def estimate(
 
 
 def with_draws(
-    made: Estimate,
+    number: Estimate,
     aggregation: Aggregation | Callable[[Values], float],
     values: Values,
     documents: Sequence[int],
@@ -72,16 +72,16 @@ def with_draws(
     """The number with what is known of its draws: how far each document moves it, or only its variance."""
     named = aggregation.name if isinstance(aggregation, Aggregation) else ""
     is_rate = named == "mean" and set(values) <= {0, 1}
-    made = made.but(is_rate=is_rate, is_power=named.endswith("perplexity"), bounds=BOUNDS.get(named))
-    if made.stderr is None or math.isnan(made):
-        return made
+    number = number.but(is_rate=is_rate, is_power=named.endswith("perplexity"), bounds=BOUNDS.get(named))
+    if number.stderr is None or math.isnan(number):
+        return number
     influence = (
         aggregation.influence(values) if isinstance(aggregation, Aggregation) and aggregation.influence else None
     )
     if influence is None or len(influence) != len(values):
-        known = Draws(source, documents, None, made.stderr**2, clusters)
-        return made.but(parts={known: 1.0})
-    return made.but(parts={Draws.of_mean(source, documents, influence, clusters): 1.0})
+        known = Draws(source, documents, None, number.stderr**2, clusters)
+        return number.but(parts={known: 1.0})
+    return number.but(parts={Draws.of_mean(source, documents, influence, clusters): 1.0})
 
 
 def mean_stderr(values: Values) -> float:
@@ -183,7 +183,7 @@ def _cells(values: Values) -> tuple[Any, int]:
     """Each pair (right, given) as one number, and how many labels there are."""
     labels = sorted({label for both in values for label in both}, key=repr)
     place = {label: number for number, label in enumerate(labels)}
-    return np.array([place[gold] * len(labels) + place[given] for gold, given in values]), len(labels)
+    return np.array([place[gold] * len(labels) + place[predicted] for gold, predicted in values]), len(labels)
 
 
 def _correlations(prepared: tuple[Any, int], indices: Any) -> list[float]:
@@ -192,9 +192,9 @@ def _correlations(prepared: tuple[Any, int], indices: Any) -> list[float]:
     results = []
     for row in indices:
         table = np.bincount(cells[row], minlength=k * k).reshape(k, k).astype(np.float64)
-        golds, given, n = table.sum(axis=1), table.sum(axis=0), table.sum()
-        together = np.trace(table) * n - np.dot(golds, given)
-        spread = (n**2 - np.dot(given, given)) * (n**2 - np.dot(golds, golds))
+        golds, predicted, n = table.sum(axis=1), table.sum(axis=0), table.sum()
+        together = np.trace(table) * n - np.dot(golds, predicted)
+        spread = (n**2 - np.dot(predicted, predicted)) * (n**2 - np.dot(golds, golds))
         results.append(float(together / np.sqrt(spread)) if spread else 0.0)
     return results
 

@@ -92,8 +92,8 @@ def reach(can: Any, does: Any, documents: int) -> float:
     >>> reach([0.25] * 4, [0.0, 0.25, 0.0, 0.0], 4), reach([0.5, 0.5], [0.25, 0.0], 4), reach([0.5, 0.5], [0.0, 0.0], 4)
     (0.25, 0.25, 0.5)
     """
-    possible, moves = np.asarray(can), np.abs(does)
-    seen = moves[moves > 1e-12 * possible]
+    possible, changes = np.asarray(can), np.abs(does)
+    seen = changes[changes > 1e-12 * possible]
     chosen = seen if len(seen) and len(possible) < documents else possible
     return math.sqrt(float(np.mean(np.square(chosen))))
 
@@ -150,12 +150,12 @@ def sign_flips(sizes: Any, difference: float, draws: int = FLIPS) -> float:
     It depends on the sizes of the contributions alone, so that neither the order of documents nor that of runs matters.
     """
     sizes = np.sort(np.asarray(sizes, dtype=np.float64))
-    found, close = abs(difference), 1e-9 * float(sizes.sum())
+    observed, close = abs(difference), 1e-9 * float(sizes.sum())
     larger = equal = 0
     every = len(sizes) <= EVERY
     for sums in map(np.abs, _every_sum(sizes) if every else _drawn_sums(sizes, draws)):
-        larger += int((sums > found + close).sum())
-        equal += int((np.abs(sums - found) <= close).sum())
+        larger += int((sums > observed + close).sum())
+        equal += int((np.abs(sums - observed) <= close).sum())
     whole = 2 ** len(sizes) if every else draws
     own = 0.0 if every else 1.0  # of the drawn ones, what was seen counts as one more
     return (larger + (equal + own) / 2) / (whole + own)
@@ -179,21 +179,21 @@ def _drawn_sums(sizes: Any, draws: int) -> Iterator[Any]:
         yield (2.0 * bits - 1.0) @ sizes
 
 
-def holm(several: Sequence[float]) -> list[float]:
+def holm(ps: Sequence[float]) -> list[float]:
     """Each p, corrected so that the chance of one wrong rejection among all is what it says (Holm).
 
     >>> [round(p, 9) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
     """
-    corrected, least = [0.0] * len(several), 0.0
-    for place, number in enumerate(sorted(range(len(several)), key=lambda each: several[each])):
-        least = max(least, min(1.0, (len(several) - place) * several[number]))
+    corrected, least = [0.0] * len(ps), 0.0
+    for place, number in enumerate(sorted(range(len(ps)), key=lambda each: ps[each])):
+        least = max(least, min(1.0, (len(ps) - place) * ps[number]))
         corrected[number] = least
     return corrected
 
 
 def documents_needed(variance: float, effect: float, power: float, alpha: float) -> int:
-    """How many documents tell a difference from 0; `variance` is that of one document's difference.
+    """How many documents distinguish a difference from 0; `variance` is that of one document's difference.
 
     >>> documents_needed(0.25, 0.05, 0.8, 0.05)
     785
@@ -202,7 +202,7 @@ def documents_needed(variance: float, effect: float, power: float, alpha: float)
 
 
 def effect_found(variance: float, documents: int, power: float, alpha: float) -> float:
-    """The least difference that so many documents tell from 0."""
+    """The least difference that so many documents distinguish from 0."""
     return math.sqrt(variance / documents) * _quantiles(power, alpha)
 
 
@@ -228,23 +228,23 @@ def recomputed(
     a, b, clusters = values
     n = len(a)
     try:
-        found = function(b) - function(a)
+        observed = function(b) - function(a)
         drawn = resamples(n, iterations) if clusters is None else whole_clusters(clusters, iterations)
-        several = [
+        resampled = [
             function([b[i] for i in row]) - function([a[i] for i in row]) for rows in drawn for row in rows.tolist()
         ]
         swapped = [abs(each) for each in _swapped(function, values, iterations)]
     except (TypeError, ValueError, ArithmeticError, LookupError):
         return None
-    if not np.isfinite([found, *several, *swapped]).all():
+    if not np.isfinite([observed, *resampled, *swapped]).all():
         return None
     count = n if clusters is None else len(set(clusters))
-    spread = float(np.var(several, ddof=1)) * count / (count - 1)
-    close = 1e-9 * max(1e-300, abs(found))
-    larger = sum(each > abs(found) + close for each in swapped)
-    equal = sum(abs(each - abs(found)) <= close for each in swapped)
-    p = 1.0 if not found else (larger + (equal + 1) / 2) / (iterations + 1)
-    return Contrast(found, None, spread, n, count), Significance(p, "permutation")
+    spread = float(np.var(resampled, ddof=1)) * count / (count - 1)
+    close = 1e-9 * max(1e-300, abs(observed))
+    larger = sum(each > abs(observed) + close for each in swapped)
+    equal = sum(abs(each - abs(observed)) <= close for each in swapped)
+    p = 1.0 if not observed else (larger + (equal + 1) / 2) / (iterations + 1)
+    return Contrast(observed, None, spread, n, count), Significance(p, "permutation")
 
 
 def _swapped(function: Callable[[Sequence[Any]], float], values: PairedValues, draws: int) -> Iterator[float]:
@@ -291,14 +291,14 @@ def drift(
     known = aggregation if isinstance(aggregation, Aggregation) else None
     if known is None or known.influence is None:
         return plain._replace(reason=f"none is known for {known.name if known is not None else 'this aggregation'}")
-    moves = [np.asarray(known.influence(values), dtype=np.float64) for values in (before, after)]
-    usable = len(moves[0]) == len(moves[1]) and (clusters is None or len(moves[0]) == len(clusters))
-    if not usable or len(moves[0] if clusters is None else set(clusters)) < 2:
+    influence = [np.asarray(known.influence(values), dtype=np.float64) for values in (before, after)]
+    usable = len(influence[0]) == len(influence[1]) and (clusters is None or len(influence[0]) == len(clusters))
+    if not usable or len(influence[0] if clusters is None else set(clusters)) < 2:
         return plain._replace(reason="too few documents can be compared in pairs")
-    made = Draws.of_mean("", range(len(moves[0])), moves[1] - moves[0], clusters)
+    draws = Draws.of_mean("", range(len(influence[0])), influence[1] - influence[0], clusters)
     is_rate = known.name == "mean" and {*before, *after} <= {0, 1}
-    can, does = np.full(len(before), 1 / len(before)), (moves[1] - moves[0]) / len(before)
+    can, does = np.full(len(before), 1 / len(before)), (influence[1] - influence[0]) / len(before)
     drawn = [Draws("", range(len(before)), each, clusters=clusters).summed() for each in (can, does)]
     unit = reach(drawn[0], drawn[1], len(before)) if is_rate else 0.0
-    contrast = Contrast(plain.value, None, made.variance, len(before), made.count, unit=unit)
+    contrast = Contrast(plain.value, None, draws.variance, len(before), draws.count, unit=unit)
     return plain._replace(interval=interval(contrast, level) or (plain.value, plain.value))

@@ -304,7 +304,7 @@ class PreparedTask:
     def plan(self, sample: Sample) -> Asking:
         if not self.scoring.asks:
             return ask(sample.requests)
-        return ask_about(sample.requests, lambda responses: self.scoring.asking(self.document(sample, responses)))
+        return ask_about(sample.requests, lambda responses: self.scoring.verdict_plan(self.document(sample, responses)))
 
     def models(self) -> Mapping[str, object]:
         return models_of(scorer.models() for _, scorer in self.scoring.pipelines)

@@ -65,17 +65,17 @@ _REWRITTEN: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], 
     (re.compile(r"\*\*"), "^"),
     (re.compile(r"\^?\{?\\text\{ ?(?:st|nd|rd|th) ?\}\}?"), ""),
     (re.compile(r"√\s*\(([^()]*)\)|√\s*(\d+|[a-z])"), r"\\sqrt{\1\2}"),
-    (re.compile(r"(\d+)\.(\d*)\\overline\{(\d+)\}"), lambda found: _repeating(*found.groups())),
+    (re.compile(r"(\d+)\.(\d*)\\overline\{(\d+)\}"), lambda match: _repeating(*match.groups())),
     (re.compile(r"(?<![\w.\\}])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,3})(?![\w^]|\.\d)"), r"\1\\cdot 10^{\2}"),
-    (re.compile(r"(?<![\d.,])\d{1,3}(?:(?: |\\,|\{,\})\d{3})+(?![\d/])"), lambda found: re.sub(r"\D", "", found[0])),
+    (re.compile(r"(?<![\d.,])\d{1,3}(?:(?: |\\,|\{,\})\d{3})+(?![\d/])"), lambda match: re.sub(r"\D", "", match[0])),
     (re.compile(r"(?<![\w.,}/^])(\d+) (\d+) ?/ ?(\d+)(?!\w|\.\d)"), r"\1\\frac{\2}{\3}"),
-    (re.compile(r"(\\[A-Za-z]+ ?\d+ (?=\d))|(?<![\d._^{])(\d+(?:\.\d+)?) (?=\d)"), lambda found: found[1] or f"{found[2]}, "),
+    (re.compile(r"(\\[A-Za-z]+ ?\d+ (?=\d))|(?<![\d._^{])(\d+(?:\.\d+)?) (?=\d)"), lambda match: match[1] or f"{match[2]}, "),
     (re.compile(r"(?<!\\)\{\{([^{},]*)\}\}"), r"{\1}"),
 )  # fmt: skip
 """Rewrites of what math-verify misreads, in order: percent and currency behind a backslash, tuples marked as text,
 signs, functions without a backslash, 1.5 x 10^3, equations side by side (A=1 B=2 is not A=B=2), bold and powers by stars, 6th,
 decimals that repeat, 1e3, spaces between thousands, mixed numbers (2 3/4 is not 5/4), numbers side by side (2 3 is not 5), and
-braces within braces, which are no set."""
+braces within braces, which are not sets."""
 
 
 def rewritten(text: str) -> str:
@@ -276,14 +276,14 @@ def parts_of_target(text: str) -> FormulaParts | None:
     named = answers_in(text)[-1].rpartition("####")[2]
     if r"\boxed" in named or len(named) > LONGEST:
         return None
-    found = _parts(named)
-    if not found.formulas or not any(found.words):
+    parts = _parts(named)
+    if not parts.formulas or not any(parts.words):
         return None
-    if len(found.formulas) > 1 or not _only_names(found.words[0]):
-        return found
-    behind = found.words[-1]
+    if len(parts.formulas) > 1 or not _only_names(parts.words[0]):
+        return parts
+    behind = parts.words[-1]
     unit = _UNIT.fullmatch(behind)
-    return None if not behind or (unit and not _NO_UNIT.fullmatch(unit[1])) else found
+    return None if not behind or (unit and not _NO_UNIT.fullmatch(unit[1])) else parts
 
 
 def parts_of_answers(text: str) -> list[FormulaParts]:
@@ -295,8 +295,8 @@ def same_words(target: FormulaParts, answer: FormulaParts) -> bool:
     """Whether an answer has as many formulas as its target and the same words around them. More words may name it."""
     if len(target.formulas) != len(answer.formulas) or target.words[1:] != answer.words[1:]:
         return False
-    before, wanted = answer.words[0], target.words[0]
-    return before == wanted or (before.endswith(wanted) and _only_names(before.removesuffix(wanted).strip()))
+    before, expected = answer.words[0], target.words[0]
+    return before == expected or (before.endswith(expected) and _only_names(before.removesuffix(expected).strip()))
 
 
 def _only_names(words: str) -> bool:
@@ -385,17 +385,17 @@ class _UnreadableTarget(Exception):
     """A reference that nothing can be compared with."""
 
 
-def _equal(right: str, given: str, digits: int, strict: bool) -> bool:
-    if right.strip() == given.strip():
+def _equal(right: str, response: str, digits: int, strict: bool) -> bool:
+    if right.strip() == response.strip():
         return True
     words = words_of(right)
     if words is not None:
-        return words in said_words(given)
+        return words in said_words(response)
     if parts := parts_of_target(right):
-        return any(_same_parts(parts, each, digits, strict) for each in parts_of_answers(given))
+        return any(_same_parts(parts, each, digits, strict) for each in parts_of_answers(response))
     golds = _target(right)
     try:
-        answers = _parsed(given)
+        answers = _parsed(response)
     except _UNREADABLE:
         return False
     comparable = [pair for pair in product(golds, answers) if not _differ_in_kind(*pair)]
@@ -425,12 +425,12 @@ class _Read:
 
 def _target(text: str) -> list[_Read]:
     try:
-        found = _parsed(text)
+        expressions = _parsed(text)
     except _UNREADABLE as error:
         raise _UnreadableTarget(f"the target {text!r:.80} cannot be read: {type(error).__name__}") from None
-    if not found:
+    if not expressions:
         raise _UnreadableTarget(f"the target {text!r:.80} cannot be read as a number, set or expression")
-    return found
+    return expressions
 
 
 def _parsed(text: str) -> list[_Read]:
@@ -440,8 +440,8 @@ def _parsed(text: str) -> list[_Read]:
     for formula in formulas(text):
         is_latex = formula.startswith("$") and formula.endswith("$")  # else the 2 of `(1, 2` would count
         kinds = [LatexExtractionConfig()] if is_latex else [LatexExtractionConfig(), ExprExtractionConfig()]
-        found = parse(formula, kinds, parsing_timeout=_seconds(), raise_on_error=True)
-        expressions = [each for each in found if not isinstance(each, str)]
+        parsed = parse(formula, kinds, parsing_timeout=_seconds(), raise_on_error=True)
+        expressions = [each for each in parsed if not isinstance(each, str)]
         if expressions:
             return [_Read(each, is_in_braces(text), joined_by(text)) for each in expressions]
     return []

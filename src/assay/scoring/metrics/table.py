@@ -259,13 +259,13 @@ DEFAULTS = {
 class Hit(NamedTuple):
     """Of one document and one class: whether it was found, whether it was given, whether it was right."""
 
-    found: int
-    given: int
-    right: int
+    correct: int
+    predicted: int
+    actual: int
 
 
-def _hit(right: Any, given: Any, label: Any) -> Hit:
-    return Hit(int(given == label == right), int(given == label), int(right == label))
+def _hit(right: Any, answer: Any, label: Any) -> Hit:
+    return Hit(int(answer == label == right), int(answer == label), int(right == label))
 
 
 def chosen_class(result: MCResult) -> tuple[str, str]:
@@ -285,30 +285,30 @@ def answered_class(references: Sequence[Any], prediction: Any) -> tuple[Any, Any
 
 def hit_of_choice(result: MCResult, *, label: str | int = 1) -> Hit:
     """Of one choice, by its number or its words; as in lm-eval's f1, the second where none is named."""
-    right, given = chosen_class(result)
-    wanted = result.choices[label] if isinstance(label, int) else label
-    if wanted not in result.choices:
-        raise ValueError(f"{wanted!r} must be one of the choices")
-    return _hit(right, given, wanted)
+    right, answer = chosen_class(result)
+    class_label = result.choices[label] if isinstance(label, int) else label
+    if class_label not in result.choices:
+        raise ValueError(f"{class_label!r} must be one of the choices")
+    return _hit(right, answer, class_label)
 
 
 def hit_of_answer(references: Sequence[Any], prediction: Any, *, label: str) -> Hit:
-    right, given = answered_class(references, prediction)
-    return _hit(right, given, type(right)(label))
+    right, answer = answered_class(references, prediction)
+    return _hit(right, answer, type(right)(label))
 
 
 def _hits_of_choices(score: str) -> Callable[..., Mapping[str, Hit]]:
     def hits(result: MCResult, *, labels: Sequence[str] | None = None) -> Mapping[str, Hit]:
-        right, given = chosen_class(result)
-        return {class_name(score, label): _hit(right, given, label) for label in labels or result.choices}
+        right, answer = chosen_class(result)
+        return {class_name(score, label): _hit(right, answer, label) for label in labels or result.choices}
 
     return hits
 
 
 def _hits_of_answers(score: str) -> Callable[..., Mapping[str, Hit]]:
     def hits(references: Sequence[Any], prediction: Any, *, labels: Sequence[str]) -> Mapping[str, Hit]:
-        right, given = answered_class(references, prediction)
-        return {class_name(score, label): _hit(right, given, type(right)(label)) for label in labels}
+        right, answer = answered_class(references, prediction)
+        return {class_name(score, label): _hit(right, answer, type(right)(label)) for label in labels}
 
     return hits
 

@@ -25,11 +25,11 @@ def token_f1(references: References, prediction: Any) -> float:
     return max(_words_in_common(plain_words(str(each)), plain_words(str(prediction))) for each in references)
 
 
-def _words_in_common(right: Sequence[str], given: Sequence[str]) -> float:
-    if not right or not given:
-        return float(list(right) == list(given))
-    same = (Counter(right) & Counter(given)).total()
-    return score_of_counts("f1", same, len(given), len(right))
+def _words_in_common(right: Sequence[str], answer: Sequence[str]) -> float:
+    if not right or not answer:
+        return float(list(right) == list(answer))
+    same = (Counter(right) & Counter(answer)).total()
+    return score_of_counts("f1", same, len(answer), len(right))
 
 
 # --- ROUGE ----------------------------------------------------------------------------------------------------------
@@ -112,14 +112,14 @@ def edits(one: str, other: str) -> int:
     places: dict[str, int] = {}
     for number, letter in enumerate(one):
         places[letter] = places.get(letter, 0) | 1 << number
-    more, less, distance = whole, 0, len(one)
+    more, fewer, distance = whole, 0, len(one)
     for letter in other:
         here = places.get(letter, 0)
-        same = (((here & more) + more) ^ more) | here | less
-        up, down = less | (~(same | more) & whole), more & same
+        same = (((here & more) + more) ^ more) | here | fewer
+        up, down = fewer | (~(same | more) & whole), more & same
         distance += bool(up & last) - bool(down & last)
         up, down = (up << 1 | 1) & whole, (down << 1) & whole
-        more, less = down | (~(same | up) & whole), up & same
+        more, fewer = down | (~(same | up) & whole), up & same
     return distance
 
 
