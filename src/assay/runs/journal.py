@@ -135,14 +135,14 @@ class Journal:
         self.damaged = 0
         if path is None:
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # lives as long as the run
-            self._timer = self._file.fileno()
+            self._descriptor = self._file.fileno()
             self._end = 0
         else:
             self.damaged = _unpack(path)
-            self._timer = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
             self._end = self._load()
         self._earlier = _Earlier(self._index)
-        self._clock = _Clock(self._timer) if path is not None else None
+        self._clock = _Clock(self._descriptor) if path is not None else None
         if path is not None and self._end == 0:
             self._write(header(manifest or {}))
 
@@ -177,7 +177,7 @@ class Journal:
     def _write(self, data: bytes) -> None:
         written = 0
         while written < len(data):
-            written += os.pwrite(self._timer, data[written:], self._end + written)
+            written += os.pwrite(self._descriptor, data[written:], self._end + written)
         self._end += len(data)
         if self._clock is not None:
             self._clock.wrote()
@@ -214,7 +214,7 @@ class Journal:
 
     def sync(self) -> None:
         """Sync, so that what was written survives a power cut."""
-        os.fsync(self._timer)
+        os.fsync(self._descriptor)
 
     def compress(self) -> None:
         """Make a long journal short: it is only read again when the run is."""
@@ -229,12 +229,12 @@ class Journal:
     def close(self) -> None:
         if self._clock is not None:
             self._clock.stop()
-        os.close(self._timer) if not hasattr(self, "_file") else self._file.close()
+        os.close(self._descriptor) if not hasattr(self, "_file") else self._file.close()
 
     def _line(self, offset: int) -> bytes:
-        data = os.pread(self._timer, _READ, offset)
+        data = os.pread(self._descriptor, _READ, offset)
         while b"\n" not in data:
-            more = os.pread(self._timer, len(data) * 4, offset + len(data))
+            more = os.pread(self._descriptor, len(data) * 4, offset + len(data))
             if not more:
                 break
             data += more
@@ -243,14 +243,14 @@ class Journal:
     def _load(self) -> int:
         """Find every whole line. A torn last one, of a process that was killed, is cut off; damaged ones are counted."""
         offset = 0
-        with open(os.dup(self._timer), "rb") as file:  # noqa: PTH123  # by its handle
+        with open(os.dup(self._descriptor), "rb") as file:  # noqa: PTH123  # by its handle
             for line in _entries((line for line in file if line.endswith(b"\n")), self._path):
                 self.damaged += line.lost
                 key = _answered(line.entry)
                 if key is not None:
                     self._index.put(key, offset)
                 offset += len(line.text)
-        os.ftruncate(self._timer, offset)
+        os.ftruncate(self._descriptor, offset)
         if self.damaged:
             what = "1 damaged line was" if self.damaged == 1 else f"{self.damaged} damaged lines were"
             logging.getLogger("assay").warning(
@@ -282,7 +282,7 @@ class _Clock(threading.Thread):
 
     def __init__(self, handle: int) -> None:
         super().__init__(name="journal", daemon=True)
-        self._timer, self._stopped, self._is_dirty = handle, threading.Event(), False
+        self._descriptor, self._stopped, self._is_dirty = handle, threading.Event(), False
         self._error: OSError | None = None
 
     def wrote(self) -> None:
@@ -298,7 +298,7 @@ class _Clock(threading.Thread):
             if self._is_dirty and self._error is None:
                 self._is_dirty = False
                 try:
-                    os.fsync(self._timer)
+                    os.fsync(self._descriptor)
                 except OSError as error:
                     self._error = error
 
