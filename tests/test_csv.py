@@ -166,7 +166,7 @@ def test_a_right_choice_in_a_table_is_the_text_that_is_written(choices: str, cel
 
 def test_a_table_with_two_columns_of_one_name_is_refused_and_is_as_pandas_has_it_under_compat(write: Write) -> None:
     folder = write({"t.yaml": TASK % "d.csv"})
-    with pytest.raises(assay.ConfigError, match=r"d\.csv: two columns are named 'c' — give each column a name"):
+    with pytest.raises(assay.ConfigError, match=r"d\.csv: two columns are named 'c' — give each column a unique name"):
         column(folder, "c,k,c\n1,k,2\n")
     assert column(folder, "c,k,c\n1,k,2\n", compat="lm-eval") == [1]
 

@@ -434,7 +434,7 @@ def test_a_text_that_is_only_read_has_its_numbers_and_nothing_that_makes_no_sens
         assert "5 more values are not drawn" in facts
         assert "brier_" in facts
         filtered = text_of(fetched(at, "/task", run="read", task="first_steps_facts", f="score.acc,none~lt~abc")[1])
-        assert "abc is no number" in filtered
+        assert "abc is not a number" in filtered
 
 
 def test_a_wrong_outcome_of_a_graph_is_told_with_what_is_right() -> None:

@@ -361,7 +361,7 @@ def test_the_older_of_two_chosen_runs_is_the_baseline_also_the_other_way_round_w
 
 def test_a_run_against_itself_is_told_to_be_that(open_page: Open) -> None:
     page = open_page("/compare?run=first&run=first")
-    playwright.expect(page.locator("main")).to_contain_text("A run does not differ from itself")
+    playwright.expect(page.locator("main")).to_contain_text("A run cannot be compared with itself")
 
 
 def test_pages_work_without_javascript(open_page: Open) -> None:
