@@ -293,7 +293,7 @@ def test_a_log_gets_one_line_a_minute(
     monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     told: list[str] = []
-    monkeypatch.setattr(progress, "tell", told.append)
+    monkeypatch.setattr(progress, "echo_err", told.append)
     from assay.evaluation import Run as Work
     from assay.evaluation.options import run_config, task_manager
 
