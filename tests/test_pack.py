@@ -293,7 +293,7 @@ def test_the_command_says_what_it_took_out(run_assay: Any, tasks: Path, output: 
     assert ended.returncode == 0, ended.stderr
     assert (tmp_path / "run-no_gold.zip").is_file()
     assert "removed: target and gold (sums, colours)" in ended.stderr
-    assert "answers and scores are still there" in ended.stderr
+    assert "answers and scores remain" in ended.stderr
 
 
 def test_an_archive_that_would_fill_the_disk_is_refused(tmp_path: Path) -> None:

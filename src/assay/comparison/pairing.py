@@ -50,19 +50,19 @@ class TaskScores:
         return _joined([np.array(part["doc_id"], np.int64) for part in self.file.columns(["doc_id"])], np.int64)
 
     @cached_property
-    def values(self) -> "dict[ScoreKey, ScoreColumn]":
+    def values(self) -> "dict[ScoreKey, PairedColumn]":
         """By row the value of each sample."""
         own = {key: row_name(key) for key in self.keys}
         there = set(self.file.names)
         simple = {key: name for key, name in own.items() if name in there}
-        columns: dict[ScoreKey, list[ScoreColumn]] = {key: [] for key in own}
+        columns: dict[ScoreKey, list[PairedColumn]] = {key: [] for key in own}
         for part in self.file.columns([*simple.values(), *([] if len(simple) == len(own) else ["scores"])]):
             for key, name in simple.items():
-                columns[key].append(ScoreColumn.of_numbers(part[name]))
+                columns[key].append(PairedColumn.of_numbers(part[name]))
             scores = part.get("scores", ())
             for key in own.keys() - simple.keys():
-                columns[key].append(ScoreColumn.of([each.get(own[key]) for each in scores]))
-        return {key: ScoreColumn.joined(parts_of_row) for key, parts_of_row in columns.items()}
+                columns[key].append(PairedColumn.of([each.get(own[key]) for each in scores]))
+        return {key: PairedColumn.joined(parts_of_row) for key, parts_of_row in columns.items()}
 
     @cached_property
     def prompts(self) -> Array:
@@ -121,14 +121,14 @@ class TaskScores:
             before += size
 
 
-class ScoreColumn(NamedTuple):
+class PairedColumn(NamedTuple):
     """The values of a row, sample by sample: numbers as an array of them, anything else as objects; and which are there."""
 
     values: Array
     present: Array
 
     @classmethod
-    def of_numbers(cls, scores: Sequence[float | None]) -> "ScoreColumn":
+    def of_numbers(cls, scores: Sequence[float | None]) -> "PairedColumn":
         values = np.array(scores, np.float64)
         return cls(
             values,
@@ -136,11 +136,11 @@ class ScoreColumn(NamedTuple):
         )
 
     @classmethod
-    def of(cls, scores: Sequence[JSON]) -> "ScoreColumn":
+    def of(cls, scores: Sequence[JSON]) -> "PairedColumn":
         return cls(np.fromiter(scores, object, len(scores)), np.array([each is not None for each in scores], bool))
 
     @classmethod
-    def joined(cls, columns: "Sequence[ScoreColumn]") -> "ScoreColumn":
+    def joined(cls, columns: "Sequence[PairedColumn]") -> "PairedColumn":
         values = _joined([each.values for each in columns], np.float64)
         return cls(values, _joined([each.present for each in columns], bool))
 
