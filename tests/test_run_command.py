@@ -294,14 +294,13 @@ def test_a_log_gets_one_line_a_minute(
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     told: list[str] = []
     monkeypatch.setattr(progress, "echo_err", told.append)
+    from assay.evaluation.flow import execute, prepare_run
     from assay.evaluation.options import run_config, task_manager
-    from assay.runs.run import Run as Work
 
     config = run_config({"tasks": ["t"], "include_path": str(tmp_path), "include_defaults": False})
-    work = Work(config, task_manager(config), choosing(lambda q: time.sleep(0.001) or -1.0))
-    work.prepare()
-    with Progress() as work.watch:
-        work.execute()
+    prepared = prepare_run(config, task_manager(config), choosing(lambda q: time.sleep(0.001) or -1.0))
+    with Progress() as watch:
+        execute(prepared, watch)
     assert told
     assert "of 4 documents" in told[-1] and "requests/s" in told[-1]
 
@@ -353,15 +352,29 @@ def test_helper_code_that_wants_to_end_everything_fails_its_document(tmp_path: P
     }
 
 
+def until(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+
+
+def cpu_ticks(pid: int) -> int:
+    """CPU time of a process, in hundredths of a second."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return int(user) + int(system)
+
+
 def test_a_pattern_without_end_is_stopped_and_ctrl_c_gets_through(tmp_path: Path) -> None:
     write_task(tmp_path, [{"q": "x", "gold": "a"}], "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nfilter_list: [{name: c, filter: [{function: regex, regex_pattern: '(a+)+$'}]}]\n")  # fmt: skip
     code = (
-        "import assay; from assay.models import Scripted\n"
-        "model = Scripted(generate=lambda p, k, r: 'a' * 40 + 'b')\n"
+        "import assay; from assay.models import Scripted; from pathlib import Path\n"
+        "model = Scripted(generate=lambda p, k, r: Path('answered').touch() or 'a' * 40 + 'b')\n"
         f"assay.simple_evaluate(model, tasks=['t'], include_path={str(tmp_path)!r}, include_defaults=False)\n"
     )
     process = start("-c", code, cwd=tmp_path)
-    time.sleep(3)
+    until(lambda: (tmp_path / "answered").exists(), process)
+    answered = cpu_ticks(process.pid)
+    until(lambda: cpu_ticks(process.pid) > answered + 50, process)  # half a second of work since: that is the pattern
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=20)[1]
     assert "KeyboardInterrupt" in said
