@@ -207,7 +207,7 @@ def test_a_context_that_is_too_long_fails_alone_or_loses_its_beginning_and_that_
     pairs = [(long, [5, 6]), ([7, 8], [9])]
     failed, short = answers(ours("llama"), asked(pairs))
     assert isinstance(failed, Failed)
-    assert f"more than the model's {LENGTH}" in failed.reason
+    assert f"exceed the model's context length of {LENGTH}" in failed.reason
     assert isinstance(short, Likelihood)
     cut, short = answers(ours("llama", over_length="truncate"), asked(pairs))
     assert isinstance(cut, Likelihood)

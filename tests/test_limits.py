@@ -64,7 +64,7 @@ def test_prices_may_stand_in_a_file(serve: Servers, tmp_path: Path) -> None:
     found = evaluate(tmp_path, url, rows(2, usage=[50, 5, 20]), {"prices": str(tmp_path / "prices.yaml")})
     assert found["assay"]["account"]["cost"] == pytest.approx(2 * (30 * 2 + 20 * 1 + 5 * 10) / 1e6)
     (tmp_path / "prices.yaml").write_text("n: {in: 2, out: 10}\n")
-    with pytest.raises(ConfigError, match="no price of 'm'"):
+    with pytest.raises(ConfigError, match="no price for 'm'"):
         evaluate(tmp_path, url, rows(2), {"prices": str(tmp_path / "prices.yaml")})
     (tmp_path / "prices.yaml").write_text("m: {in: 2, aut: 10}\n")
     with pytest.raises(ConfigError, match="invalid price"):
@@ -194,7 +194,7 @@ def long_run(folder: Path, **options: Any) -> dict[str, Any]:
 def test_a_prompt_that_is_too_long_fails_unless_something_else_is_asked_for(tmp_path: Path) -> None:
     own = long_run(tmp_path)["assay"]["tasks"]["t"]
     assert own["failed"] == 3
-    assert "more than the model's 1024" in next(iter(own["reasons"]))
+    assert "exceed the model's context length of 1024" in next(iter(own["reasons"]))
 
 
 def test_examples_are_dropped_until_it_fits(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_a_prompt_longer_than_the_model_is_a_failure(tmp_path: Path) -> None:
     write_task(tmp_path, [{"q": "2 + 3 =", "gold": "5"}, {"q": "word " * 3000, "gold": "5"}], "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\ngeneration_kwargs: {until: ['\\n'], max_gen_toks: 5}\n")  # fmt: skip
     found = assay.simple_evaluate("embedded", tasks=["t"], include_path=str(tmp_path), include_defaults=False)
     [reason] = found["assay"]["tasks"]["t"]["reasons"]
-    assert "more than the model's 1024" in reason
+    assert "exceed the model's context length of 1024" in reason
     assert found["results"]["t"]["sample_len"] == 1
 
 

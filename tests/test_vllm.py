@@ -194,7 +194,7 @@ def test_a_choice_that_is_not_among_the_likeliest_is_asked_for_and_never_invente
 def test_prompts_leave_longest_first_and_in_calls_that_are_not_too_large(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vllm_scoring, "AT_ONCE", 64)
+    monkeypatch.setattr(vllm_scoring, "MAX_CALL_TOKENS", 64)
     prompts_of(model)
     ask(model, *(Loglikelihood("The cat sat " * n, "on the mat") for n in (1, 5, 3, 9)))
     calls = [[len(tokens) for tokens in prompts] for prompts, _ in model._engine.calls]
@@ -394,5 +394,5 @@ def test_a_template_is_taken_by_its_name_and_refused_where_there_is_none_of_it(
     assert model.chat_template(messages, True) == "THello"
     with pytest.raises(ConfigError, match="did you mean 'tool_use'"):
         use_template(model, "tool_yse")
-    with pytest.raises(ConfigError, match="it has one without a name"):
+    with pytest.raises(ConfigError, match="its only template has no name"):
         use_template(make(), "tool_use")
