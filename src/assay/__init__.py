@@ -6,7 +6,7 @@ Everything a user needs can be imported from here: assay/public.py lists the nam
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.2.0.dev0"
+from assay.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from assay.public import *  # noqa: F403  # editors and type checkers see what `__getattr__` finds

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
-import assay
 from assay.errors import nearest
+from assay.version import __version__
 
 COMMANDS = {
     "run": "evaluate a model on tasks",
@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 with problems, 2 refused."""
     gc.set_threshold(50_000)  # with the default of 700, listing spends a tenth of its time on garbage collection
     parser = Parser(prog="assay", description="Evaluate language models.")
-    parser.add_argument("--version", action="version", version=f"assay {assay.__version__}")
+    parser.add_argument("--version", action="version", version=f"assay {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     arguments = list(sys.argv[1:] if argv is None else argv)
     chosen = parser

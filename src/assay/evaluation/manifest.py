@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import assay
 from assay.catalog.graphs import graph_file
 from assay.config.arguments import parse_arguments
 from assay.config.option import yaml_fields
@@ -22,6 +21,7 @@ from assay.runs.signature import with_signature
 from assay.samples.rows import file_digest
 from assay.tasks import TaskManager
 from assay.tasks.runnable import Runnable
+from assay.version import __version__
 
 
 def spec(
@@ -127,7 +127,7 @@ def run_section(config: RunConfig, model: AnyModel, started: float) -> ResultsJS
         "git_hash": git["commit"] if git is not None else None,
         "date": started,
         "lm_eval_version": None,
-        "assay_version": assay.__version__,
+        "assay_version": __version__,
         "max_length": model.max_length,
         "model_source": config.model,
         "model_name": named,

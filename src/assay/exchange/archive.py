@@ -15,7 +15,6 @@ from typing import IO, Any
 
 import orjson
 
-import assay
 from assay.errors import Place, Problem
 from assay.evaluation.answers import imported
 from assay.exchange.gold_removal import GoldRemoval
@@ -38,6 +37,7 @@ from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.writer import file_name
 from assay.runs.signature import SIGNATURE
 from assay.runs.validation import JSON, JSONDict, JSONObject
+from assay.version import __version__
 
 NOTE = "packed.json"
 SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSW(?:OR)?D|CREDENTIALS?)S?$", re.IGNORECASE)
@@ -69,7 +69,7 @@ def pack(folder: str | Path, output: str | Path | None = None, *, no_gold: bool 
         removed = golds.summary() if golds is not None else []
         hashes = {inner: sha256(content).hexdigest() for inner, content, _ in members if isinstance(content, bytes)}
         hashes |= {inner: _hash(content) for inner, content, _ in members if isinstance(content, Path)}
-        note = {"assay_version": assay.__version__, "of": run.manifest.get("spec_digest"), "removed": removed,
+        note = {"assay_version": __version__, "of": run.manifest.get("spec_digest"), "removed": removed,
                 "files": dict(sorted(hashes.items()))}  # fmt: skip
         members.append((NOTE, _json(note), None))
         _refuse_secrets(members)

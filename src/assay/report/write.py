@@ -15,7 +15,6 @@ import orjson
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-import assay
 from assay.comparison.comparison import ComparedRow, Comparison
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.report.document import ReportOptions, RunPart, RunsReport, Slices, WorstSample, build_report
@@ -31,6 +30,7 @@ from assay.report.table import (
     visible,
 )
 from assay.runs.run import ResultRow
+from assay.version import __version__
 
 PAGE_STYLE = """\
 :root { color-scheme: light dark; --paper: #ffffff; --panel: #f4f5f7; --ink: #1b1f24; --faint: #57606a; --line: #c8ccd2;
@@ -66,7 +66,7 @@ def as_html(report: RunsReport) -> str:
         style=Markup(style),  # our own, and what the policy allows
         policy=policy,
         title=", ".join(part.reading.name for part in report.runs),
-        version=assay.__version__,
+        version=__version__,
     )
     return text
 

@@ -19,10 +19,10 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-import assay
 from assay.errors import AssayError
 from assay.report.plots import STYLE, Interval, interval_bar
 from assay.runs.run import ResultRow
+from assay.version import __version__
 from assay.viewer.compare_page import ComparisonCache, compare_page, flips_page
 from assay.viewer.graph_page import graph_view
 from assay.viewer.guard import RequestGuard, allowed_hosts
@@ -169,7 +169,7 @@ def template_environment() -> jinja2.Environment:
         "number": format_number, "count": format_count, "duration": format_duration, "when": format_time, "svg": Markup,
         "breakable": breakable,
     }  # fmt: skip
-    environment.globals |= {"url_for": url_for, "task_url": task_url, "bar": bar, "version": assay.__version__}
+    environment.globals |= {"url_for": url_for, "task_url": task_url, "bar": bar, "version": __version__}
     return environment
 
 

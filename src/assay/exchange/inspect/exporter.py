@@ -9,7 +9,6 @@ from typing import IO, Any
 
 import orjson
 
-import assay
 from assay.config.source import digest
 from assay.exchange.archive import write_archive
 from assay.records import FilterScores, Loglikelihood
@@ -18,6 +17,7 @@ from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord, StoredSample, arguments
 from assay.runs.samples.writer import file_name
 from assay.runs.validation import JSON, JSONDict, JSONObject
+from assay.version import __version__
 
 ASSAY_KEY = "assay"
 """Where a log keeps what is ours: in its metadata that of the task, in the store of a sample's first epoch the sample."""
@@ -133,7 +133,7 @@ def _spec(run: Run, task: str) -> JSONDict:
         "config": {"limit": int(limit) if isinstance(limit, int | float) and limit >= 1 else None, "epochs": run.repeats(task),
                    **({"epochs_reducer": ["mean"]} if run.repeats(task) > 1 else {})},
         **({"revision": {"type": "git", "origin": "", "commit": git["commit"], "dirty": git.get("dirty")}} if git else {}),
-        "packages": {"assay": assay.__version__},
+        "packages": {"assay": __version__},
         "metadata": {ASSAY_KEY: _ours(run, task)},
         "scorers": [{"name": scorer_name(*key)} for key in run.rows(task)],
     }  # fmt: skip
