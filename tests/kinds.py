@@ -133,10 +133,10 @@ class Guard:
 
     def _watch(self, event: str, arguments: tuple[object, ...]) -> None:
         if event in WATCHED:
-            if arguments[0] not in (
-                "git",
-                "uname",
-            ):  # every run asks git for its commit, Python the system for its name
+            if arguments[:1] not in (
+                ("git",),
+                ("uname",),
+            ):  # every run asks git for its commit, Python the system's name
                 self.seen.add(WATCHED[event])
         elif event == "import" and arguments[0] in ("torch", "transformers"):
             self.seen.add("torch")

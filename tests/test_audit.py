@@ -76,8 +76,8 @@ def test_results_name_twenty_and_count_all() -> None:
     told = Audit()
     for number in range(50):
         told.note(number, ["empty"] if number % 2 else [])
-    assert told.told()["empty"] == {"count": 25, "ids": list(range(1, 41, 2))}
-    assert told.told()["failed"] == {"count": 0}
+    assert told.as_json()["empty"] == {"count": 25, "ids": list(range(1, 41, 2))}
+    assert told.as_json()["failed"] == {"count": 0}
 
 
 def test_where_less_is_better_nothing_is_wrong() -> None:
@@ -205,7 +205,7 @@ def test_what_is_not_there_is_refused(run_assay: Run, tmp_path: Path) -> None:
     assert (wrong.returncode, "did you mean 'first_steps_sums'" in wrong.stderr) == (2, True)
     assert "holds no run" in run_assay("samples", tmp_path / "none").stderr
     assert run_assay("samples", "out", "--reason", "odd").returncode == 2
-    assert "is no number of samples" in run_assay("samples", "out", "-n", "-1").stderr
+    assert "must be a whole number from 0 on" in run_assay("samples", "out", "-n", "-1").stderr
     damaged = tmp_path / "out/samples/first_steps_sums.parquet"
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:300])

@@ -120,7 +120,7 @@ def test_an_aggregation_that_only_the_task_knows_is_told_and_not_guessed(tmp_pat
     runs = [make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [1, 1, 0, 1]), ("b", [0, 1, 0, 1]))]
     found = row(compare(runs))
     assert (found.interval, found.p) == (None, None)
-    assert "function of the task's own" in found.reason
+    assert "a function of the task computes it" in found.reason
 
 
 # --- clusters --------------------------------------------------------------------------------------------------------
