@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import assay
-from assay.engine.budget import Budget
+from assay.engine.lanes import Budget
 from assay.engine.usage import percentile
 from assay.errors import ConfigError
 from assay.models import Scripted

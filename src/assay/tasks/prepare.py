@@ -1,7 +1,7 @@
 """A task bound to its data, its prompts, its filters and its metrics: all that can fail before the first request does so here."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,10 +19,12 @@ from assay.records import (
     Estimate,
     Failed,
     FilterScores,
+    Generate,
     Loglikelihood,
     Prompt,
     Request,
     Response,
+    Rolling,
     Sample,
     ScoreKey,
     limit_of,
@@ -30,24 +32,13 @@ from assay.records import (
 )
 from assay.runs.folder import SampleSink
 from assay.samples.data import Split, columns_of, data_set
-from assay.samples.prompt import Chat, Prompter, Question
+from assay.samples.prompt import Chat, Prompter, Question, RenderError
 from assay.samples.rows import DataError
-from assay.samples.templates import RenderError
 from assay.scoring.loop import AnsweredSample, ScoringLoop, grouped
 from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric, ScoreRules
 from assay.scoring.scorer import Scorer, models_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
 from assay.tasks.documents import Splits, count, evaluated_split, examples, read_run, walked
-from assay.tasks.plans import (
-    ask,
-    ask_about,
-    choice_requests,
-    context_requests,
-    generation_params,
-    generation_requests,
-    likelihood_requests,
-    rolling_requests,
-)  # fmt: skip
 from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets, check_templates
 from assay.tasks.scoring import placer, scoring
 from assay.tasks.settings import Helpers, Settings, resolved
@@ -441,3 +432,66 @@ def seed_random(seed: int | None, array_seed: int | None) -> None:
         random.seed(seed)
     if array_seed is not None:
         np.random.seed(array_seed)
+
+
+Further = Generator[Sequence[Request], Sequence[Response], object]
+"""Requests that follow the responses, round by round."""
+
+
+def ask(requests: Sequence[Request]) -> Asking:
+    """Ask everything at once; the responses are the answer."""
+    return (yield requests)
+
+
+def ask_about(requests: Sequence[Request], more: Callable[[Sequence[Response]], Further]) -> Asking:
+    """Ask everything at once, and then what follows from the responses; all responses together are the answer."""
+    responses = yield requests
+    if any(isinstance(response, Failed) for response in responses):
+        return responses
+    answer, plan = list(responses), more(responses)
+    try:
+        further = next(plan)
+        while True:
+            replies = yield further
+            answer += replies
+            further = plan.send(replies)
+    except StopIteration:
+        return answer
+
+
+def choice_requests(context: Prompt, choices: Sequence[str], delimiter: str) -> list[Request]:
+    """One request per choice."""
+    return [Loglikelihood(context, f"{delimiter}{choice}") for choice in choices]
+
+
+def context_requests(contexts: Sequence[Prompt], target: object, delimiter: str) -> list[Request]:
+    """One request per context: the choice is in the context, and the same words follow each."""
+    return [Loglikelihood(context, f"{delimiter}{target}") for context in contexts]
+
+
+def likelihood_requests(context: Prompt, target: object) -> list[Request]:
+    return [Loglikelihood(context, target if isinstance(target, str) else str(target))]
+
+
+def rolling_requests(target: object) -> list[Request]:
+    return [Rolling(target if isinstance(target, str) else str(target))]
+
+
+def generation_requests(context: Prompt, params: Mapping[str, object], repeats: int) -> list[Request]:
+    return [Generate(context, params, repeat) for repeat in range(repeats)]
+
+
+def generation_params(
+    task: Mapping[str, object] | None, fewshot_delimiter: str, command: Mapping[str, object]
+) -> dict[str, object]:
+    """The parameters of generation: the task's, completed as lm-eval does, and over them the command line's."""
+    if task is None:
+        params: dict[str, object] = {
+            "temperature": 0.0, "do_sample": False, "max_gen_toks": DEFAULT_MAX_GEN_TOKS, "until": [fewshot_delimiter],
+        }  # fmt: skip
+    else:
+        params = dict(task)
+        if "temperature" in params:
+            params["temperature"] = float(str(params["temperature"]))
+        params.setdefault("until", [fewshot_delimiter])
+    return {**params, **command}
