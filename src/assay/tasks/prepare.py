@@ -257,20 +257,24 @@ class PreparedTask:
         kind = self.config.output_type
         if kind == GENERATE:
             params = self.config.generation_kwargs or {}
-            return generation_requests(question.contexts[0], params, self.config.repeats)
+            return [Generate(question.contexts[0], params, repeat) for repeat in range(self.config.repeats)]
+        target = question.target
         if kind == LIKELIHOOD:
-            return self._repeated(likelihood_requests(question.contexts[0], question.target))
+            return self._repeated([Loglikelihood(question.contexts[0], str(target))])
         if kind == ROLLING:
-            return self._repeated(rolling_requests(question.target))
+            return self._repeated([Rolling(str(target))])
         choices = question.choices
         if not isinstance(choices, list | tuple) or not all(isinstance(choice, str) for choice in choices):
             raise RenderError(f"doc_to_choice must give a list of texts, and gave {choices!r:.80}")
-        if self.prompter.multiple_inputs:
-            requests = context_requests(question.contexts, question.target, self._delimiter)
+        delimiter = self._delimiter
+        requests: list[Request]
+        if self.prompter.multiple_inputs:  # the choice is in the context, and the same words follow each
+            requests = [Loglikelihood(context, f"{delimiter}{target}") for context in question.contexts]
         else:
-            requests = choice_requests(question.contexts[0], choices, self._delimiter)
+            context = question.contexts[0]
+            requests = [Loglikelihood(context, f"{delimiter}{choice}") for choice in choices]
         if self._unconditional:
-            requests += [Loglikelihood("", f"{self._delimiter}{choice}") for choice in choices]
+            requests += [Loglikelihood("", f"{delimiter}{choice}") for choice in choices]
         return self._repeated(requests)
 
     def _repeated(self, requests: list[Request]) -> list[Request]:
@@ -457,28 +461,6 @@ def ask_about(requests: Sequence[Request], more: Callable[[Sequence[Response]], 
             further = plan.send(replies)
     except StopIteration:
         return answer
-
-
-def choice_requests(context: Prompt, choices: Sequence[str], delimiter: str) -> list[Request]:
-    """One request per choice."""
-    return [Loglikelihood(context, f"{delimiter}{choice}") for choice in choices]
-
-
-def context_requests(contexts: Sequence[Prompt], target: object, delimiter: str) -> list[Request]:
-    """One request per context: the choice is in the context, and the same words follow each."""
-    return [Loglikelihood(context, f"{delimiter}{target}") for context in contexts]
-
-
-def likelihood_requests(context: Prompt, target: object) -> list[Request]:
-    return [Loglikelihood(context, target if isinstance(target, str) else str(target))]
-
-
-def rolling_requests(target: object) -> list[Request]:
-    return [Rolling(target if isinstance(target, str) else str(target))]
-
-
-def generation_requests(context: Prompt, params: Mapping[str, object], repeats: int) -> list[Request]:
-    return [Generate(context, params, repeat) for repeat in range(repeats)]
 
 
 def generation_params(
