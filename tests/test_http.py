@@ -74,7 +74,7 @@ def test_a_server_that_only_fails_is_set_aside_where_there_are_others(serve: Ser
 
 
 def test_servers_that_are_not_one_model_are_refused(serve: Serve, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="not one model"):
+    with pytest.raises(ConfigError, match="different models"):
         evaluate(tmp_path, [serve("--answer", "one"), serve("--answer", "two")])
 
 
