@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import assay
-from assay.engine.keys import Keys
+from assay.engine.drive import Keys
 from assay.records import Generate, Loglikelihood, Message, prompt_text
 from graph_world import the_file, write_graph
 from serving import TALKING, Servers, fetched

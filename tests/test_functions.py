@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assay import ConfigError, TaskManager
-from assay.catalog.functions import FunctionLoader
+from assay.compat.modules import HelperCode
 from assay.records import Function
 from assay.tasks.validate import validate
 from conftest import a_task
@@ -27,16 +27,16 @@ def test_two_modules_of_one_name_in_different_folders_never_collide(manage: Call
             "b/utils.py": "def f(x): return ('b', x)\n",
         }
     )
-    loader = FunctionLoader()
-    first, second = (loader.load(process_docs(manager, name)) for name in ("a", "b"))
+    loader = HelperCode()
+    first, second = (loader.resolve(process_docs(manager, name)) for name in ("a", "b"))
     assert (first(1), second(1)) == (("a", 1), ("b", 1))  # type: ignore[operator]
-    assert loader.load(process_docs(manager, "a")) is first
+    assert loader.resolve(process_docs(manager, "a")) is first
 
 
 def test_a_fresh_loader_loads_modules_afresh(manage: Callable[..., TaskManager]) -> None:
     manager = manage({"t.yaml": a_task("t", process_docs="!function utils.f"), "utils.py": "def f(x): return x\n"})
     function = process_docs(manager, "t")
-    assert FunctionLoader().load(function) is not FunctionLoader().load(function)
+    assert HelperCode().resolve(function) is not HelperCode().resolve(function)
 
 
 def test_a_function_may_lie_deeper_or_in_an_installed_module(manage: Callable[..., TaskManager]) -> None:
@@ -47,8 +47,8 @@ def test_a_function_may_lie_deeper_or_in_an_installed_module(manage: Callable[..
             "sub/mod.py": "f = len\n",
         }
     )
-    assert FunctionLoader().load(process_docs(manager, "t")) is len
-    assert FunctionLoader().load(process_docs(manager, "u"))([1]) == "[1]"  # type: ignore[operator]
+    assert HelperCode().resolve(process_docs(manager, "t")) is len
+    assert HelperCode().resolve(process_docs(manager, "u"))([1]) == "[1]"  # type: ignore[operator]
     assert validate(manager) == []
 
 
@@ -72,7 +72,7 @@ def test_a_slip_in_a_function_is_found_without_running_anything(
     assert (Path(problem.place.file).name, problem.place.line, problem.place.column) == ("t.yaml", 10, 15)
     assert not (Path(problem.place.file).parent / "sprung").exists()
     with pytest.raises(ConfigError, match=r"t\.yaml:10:15"):
-        FunctionLoader().load(process_docs(manager, "t"))
+        HelperCode().resolve(process_docs(manager, "t"))
 
 
 def test_names_that_only_running_would_show_are_not_called_missing(manage: Callable[..., TaskManager]) -> None:

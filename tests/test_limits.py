@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import assay
-from assay.engine.budget import Budget
+from assay.engine.lanes import Budget
 from assay.engine.usage import percentile
 from assay.errors import ConfigError
 from assay.models import Scripted
 from assay.models.local.embedded import BUNDLED, Embedded
-from assay.models.prices import Price
+from assay.models.servers.server_model import Price
 from assay.records import LIMITS, Usage
 from serving import TALKING, Servers, fetched
 from small_runs import write_task

@@ -95,7 +95,7 @@ def test_roles_are_given_by_name_and_noted(talking: str, tmp_path: Path) -> None
     manifest = (tmp_path / "run/manifest.json").read_text()
     assert json.loads(manifest)["roles"]["judge"]["args"]["model"] == "m"
     assert "canary" not in manifest
-    with pytest.raises(ConfigError, match="no name for a role"):
+    with pytest.raises(ConfigError, match="invalid role name"):
         assay.simple_evaluate(model, tasks=["t"], model_role={"model": "dummy"}, **known)
     with pytest.raises(ConfigError, match="no model named"):
         assay.simple_evaluate(model, tasks=["t"], model_role={"judge": "opnai"}, **known)

@@ -306,7 +306,7 @@ def test_a_log_gets_one_line_a_minute(
 
 
 def test_templates_are_compiled_once(tmp_path: Path) -> None:
-    from assay.samples.templates import template
+    from assay.samples.prompt import template
 
     write_task(tmp_path, ROWS * 50, QUIZ.replace("doc_to_text: q", "doc_to_text: 'Q: {{q}} {# only here #}'"))
     before = template.cache_info().misses

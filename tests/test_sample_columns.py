@@ -27,8 +27,9 @@ from assay.records import (
     plain_to_messages,
 )
 from assay.runs.samples.reader import SampleFile
-from assay.runs.samples.records import SampleRecord, response_metadata
+from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
+from assay.tasks.run import response_metadata
 from old_runs import FOLDERS, folders
 from run_world import ACC, COLOURS, EXACT_MATCH, Asked
 

@@ -225,11 +225,11 @@ if TYPE_CHECKING:
     from assay.scoring.results import Instance as Instance
     from assay.scoring.results import MCResult as MCResult
     from assay.scoring.results import Results as Results
+    from assay.scoring.scorer import SCORER_REGISTRY as SCORER_REGISTRY
     from assay.scoring.scorer import GenerationScorer as GenerationScorer
     from assay.scoring.scorer import LoglikelihoodScorer as LoglikelihoodScorer
     from assay.scoring.scorer import PerplexityScorer as PerplexityScorer
     from assay.scoring.scorer import ProcessResultsScorer as ProcessResultsScorer
-    from assay.scoring.scorer import SCORER_REGISTRY as SCORER_REGISTRY
     from assay.scoring.scorer import Scorer as Scorer
     from assay.scoring.scorer import register_scorer as register_scorer
     from assay.tasks import Task as Task

@@ -1,7 +1,8 @@
 """Call user code: any exception of a user's function or a third-party library becomes one sentence with its location.
 
 `call_user_code` returns a `Failed`; `user_code` is the same as a context manager, for code that yields or awaits, or whose
-caller wants an error. Ctrl-C passes through, and so does cancellation in `async with`.
+caller wants an error. Ctrl-C passes through, and so does cancellation in `async with`. `is_writable` finds text among the
+values of user code, data and models that cannot be written as UTF-8.
 """
 
 import os
@@ -9,19 +10,20 @@ import signal
 import sys
 import threading
 from _signal import getsignal  # type: ignore[import-not-found]  # 16 ns; that of `signal` makes an enum member first, which takes 2 µs
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from assay.errors import SelfExplanatory
 from assay.records import Failed
-from assay.writable import written
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
+HALF = "text with half a character (a lone surrogate)"
+"""The reason to refuse a text: Python strings may contain lone surrogates, which UTF-8 cannot encode."""
 TIME_LIMIT = 10.0
 """Seconds that the filters and metrics of one document may take."""
 _CAN_ALARM = hasattr(signal, "setitimer")
@@ -209,3 +211,35 @@ def clock_stopped() -> Iterator[None]:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, left, repeated)
+
+
+def is_writable(value: Any) -> bool:
+    """Whether all text in a value can be written as UTF-8.
+
+    >>> is_writable(["é", {"a": 5}]), is_writable({"a": ["x\\ud800"]})
+    (True, False)
+    """
+    if isinstance(value, str):
+        return value.isascii() or _encodes(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        return all(map(is_writable, value))
+    if isinstance(value, Mapping):
+        return all(map(is_writable, value)) and all(map(is_writable, value.values()))
+    return True
+
+
+def written(text: str) -> str:
+    """Return text that can be encoded as UTF-8, with lone surrogates escaped.
+
+    >>> written("x\\ud800")
+    'x\\\\ud800'
+    """
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -96,15 +96,6 @@ class InheritedSettings:
         return self.commanded_format or self.format
 
 
-def tasks_below(node: CatalogNode) -> Iterator[TaskNode]:
-    """Every task of a tree, in order, once per occurrence."""
-    if isinstance(node, TaskNode):
-        yield node
-    else:
-        for child in node.children:
-            yield from tasks_below(child)
-
-
 @dataclass(frozen=True, slots=True)
 class MemberReference:
     """A name in a list, with the keys written beside it."""

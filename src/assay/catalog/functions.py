@@ -4,16 +4,13 @@ import ast
 import importlib
 import importlib.util
 import inspect
-import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple, Union
 
-from assay.config.source import digest
-from assay.errors import ConfigError, Problem, did_you_mean, nearest
+from assay.errors import Problem, did_you_mean, nearest
 from assay.records import Function
 
 
@@ -178,40 +175,3 @@ def _plain_type(node: ast.expr) -> Any:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         return Union[_plain_type(node.left), _plain_type(node.right)]  # noqa: UP007  # of values: None | None is no type
     return PLAIN_TYPES.get(node.id, Any) if isinstance(node, ast.Name) else Any
-
-
-class FunctionLoader:
-    """Loads helper modules by file, each under a unique name: two `utils.py` never collide.
-
-    A module is loaded once per loader; a new loader loads it again.
-    """
-
-    def __init__(self) -> None:
-        self._modules: dict[str, ModuleType] = {}
-
-    def load(self, function: Function) -> object:
-        """Load the object that a function names. This executes the module."""
-        problem = check_function(function)
-        if problem is not None:
-            raise ConfigError([problem])
-        file = module_file(function)
-        module = self._load_file(file) if file.is_file() else importlib.import_module(function.module)
-        try:
-            target: object = getattr(module, function.name)
-        except AttributeError:
-            fix = did_you_mean(function.name, vars(module))
-            raise ConfigError([Problem(function.place, f"{module.__name__} has no {function.name!r}", fix)]) from None
-        return target
-
-    def _load_file(self, file: Path) -> ModuleType:
-        path = str(file)
-        if path not in self._modules:
-            name = f"assay_helper_{digest(path.encode())}_{file.stem}"
-            spec = importlib.util.spec_from_file_location(name, file)
-            if spec is None or spec.loader is None:
-                raise ImportError(f"cannot load {file}")
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[name] = module  # dataclasses and pickling inside the module look it up there
-            spec.loader.exec_module(module)
-            self._modules[path] = module
-        return self._modules[path]

@@ -3,14 +3,13 @@
 import glob
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from assay.catalog.examine import check_fields
 from assay.catalog.expand import CatalogNode, Expander, GroupNode, InheritedSettings, MemberReference
-from assay.catalog.graphs import graph_file
 from assay.catalog.include import NO_FIELDS
 from assay.catalog.index import CatalogEntry
 from assay.config.fields import Fields, Origin
@@ -20,6 +19,9 @@ Spec = str | Mapping[str, object] | CatalogEntry
 """One requested item: a name of any form, a configuration, or an entry of the index."""
 
 TASKS_PLACE = Place("tasks")
+GRAPH_FILE = "graph_config.yaml"
+_SYGRA_NAME = re.compile(r"[\w-]+(?:[./][\w-]+)+")
+"""A task as SyGra names it: `tasks.eval.a.b`, `eval/a/b`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,3 +295,16 @@ def _breadth_first(nodes: Iterable[CatalogNode]) -> Iterator[CatalogNode]:
 def _matches(name: str, pattern: str) -> bool:
     """Whether a node matches a step of a path, by its full name or the last part of it."""
     return fnmatchcase(name, pattern) or fnmatchcase(name.rpartition("::")[2], pattern)
+
+
+def graph_file(name: str, folders: Sequence[str]) -> Path | None:
+    """Find the graph file of a task by SyGra's name: below the current folder or one of `folders`, with or without `tasks`."""
+    if not _SYGRA_NAME.fullmatch(name):
+        return None
+    inside = Path(*re.split(r"[./]", name))
+    for start in (Path.cwd(), *map(Path, folders)):
+        short = Path(*inside.parts[1:]) if inside.parts[0] == "tasks" else inside
+        for way in (inside, Path("tasks") / inside, short):
+            if (start / way / GRAPH_FILE).is_file():
+                return (start / way / GRAPH_FILE).resolve()
+    return None

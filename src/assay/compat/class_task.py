@@ -24,9 +24,8 @@ from assay.records import (
     plain_to_messages,
     prompt_text,
 )  # fmt: skip
-from assay.samples.prompt import Prompter
+from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
-from assay.samples.templates import RenderError
 from assay.statistics.aggregations import Aggregation
 from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_clusters, preserved_random
 from assay.tasks.scoring import BYPASS

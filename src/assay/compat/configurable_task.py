@@ -12,11 +12,18 @@ from assay.compat.task_base import Config, Instance, Task
 from assay.config.task import FewshotConfig
 from assay.records import Failed, Message, Prompt, Sample, messages_to_plain, plain
 from assay.samples.data import DataSet, columns_of
-from assay.samples.fewshot import Sampler
-from assay.samples.fields import choice_field, plain_field, target_field, text_field
-from assay.samples.prompt import Chat, Examples, Prompter
+from assay.samples.prompt import (
+    Chat,
+    Examples,
+    Prompter,
+    Sampler,
+    choice_field,
+    is_template,
+    plain_field,
+    target_field,
+    text_field,
+)
 from assay.samples.rows import DataError
-from assay.samples.templates import is_template
 from assay.scoring.filters import DEFAULT
 from assay.scoring.loop import AnsweredSample, ScoringLoop
 from assay.scoring.scorer import Unscored

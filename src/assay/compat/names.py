@@ -18,7 +18,7 @@ from assay.compat.task_base import Instance
 from assay.config.source import Source
 from assay.config.task import TaskConfig
 from assay.samples.data import data_set
-from assay.samples.templates import template
+from assay.samples.prompt import template
 from assay.scoring.results import GenResult, MCResult, Results
 from assay.scoring.scorer import (
     SCORER_REGISTRY,

@@ -10,11 +10,12 @@ from typing import Any
 from assay.config.fields import Fields, Origin
 from assay.config.task import TaskConfig
 from assay.samples.data import data_set
-from assay.samples.fewshot import LeakPolicy, Sampler, default_sampler
+from assay.samples.fewshot import LeakPolicy, default_sampler
+from assay.samples.prompt import Sampler
 from assay.samples.rows import DataError, plain_rows
 from assay.scoring.loop import ScoringLoop
 from assay.tasks.documents import read_run
-from assay.tasks.plans import generation_params
+from assay.tasks.prepare import generation_params
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task as OurTask

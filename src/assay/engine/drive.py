@@ -1,4 +1,4 @@
-"""Resume every plan as its responses arrive, and keep the models busy."""
+"""Drive plans: every request gets a key, is sent once, and resumes the plans that wait for its response."""
 
 import asyncio
 import time
@@ -6,15 +6,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
-from assay.engine.budget import Budget
-from assay.engine.keys import Keys, nth_key
-from assay.engine.lanes import CallLane, KeyedRequest, Lane, RemoteLane, lane
+import orjson
+
+from assay.engine.lanes import Budget, CallLane, KeyedRequest, Lane, RemoteLane, lane
 from assay.engine.usage import RunUsage
-from assay.models.protocol import AnyModel, Remote
-from assay.records import Asking, Call, Failed, Generate, Likelihood, Request, Response, Text
-from assay.writable import HALF, is_writable, written
+from assay.models.protocol import AnyModel, Remote, Samples
+from assay.records import (
+    Asking,
+    Call,
+    Failed,
+    Generate,
+    Likelihood,
+    Loglikelihood,
+    Prompt,
+    Request,
+    Response,
+    Text,
+    prompt_text,
+)
+from assay.user_code import HALF, is_writable, written
 
 NOTICE_SECONDS = 0.1
 TICK_SECONDS = 1.0
@@ -22,6 +35,10 @@ CALLS = "(calls)"
 """Key of the call lane: no role can have this name."""
 GRACE_SECONDS = 60.0
 """Time that requests in flight get to finish when the budget is spent."""
+PARAMS = 1000
+"""Number of parameter mappings whose bytes are remembered."""
+MESSAGES = '[{"role"'
+"""Start of a conversation's JSON, which its key hashes: a text with this start gets a distinct key."""
 
 
 class ResponseStore(Protocol):
@@ -111,6 +128,7 @@ class Engine:
         self._lanes: dict[str, Lane] = {
             role: lane(role, model, self._receive, self.budget, self._wake) for role, model in models.items()
         }
+        self._keys = {role: Keys(model.identity, model.can.samples) for role, model in models.items()}
         self._ticking: asyncio.Task[None] | None = None
         self._calls = self._lanes[CALLS] = CallLane(self._wake)
         self._waiting: dict[bytes, list[tuple[_Plan, int]]] = {}
@@ -212,12 +230,13 @@ class Engine:
             if isinstance(request, Call):
                 self._calls.begin(request, partial(self._deliver, plans=[(plan, slot)]))
                 continue
-            if request.role not in self._lanes:
+            keys = self._keys.get(request.role)
+            if keys is None:
                 plan.responses[slot] = Failed(f"no model with the role {request.role!r} in this run")
                 plan.missing -= 1
                 continue
             try:
-                request, key, earlier = _keyed(request, plan, self._lanes[request.role].keys)
+                request, key, earlier = _keyed(request, plan, keys)
             except UnicodeEncodeError:
                 plan.responses[slot] = Failed(f"the prompt has {HALF}")
                 plan.missing -= 1
@@ -282,6 +301,115 @@ class Engine:
 
 def _ignore(_: Ended) -> None:
     """Ignore plans that finish before the engine runs: none does."""
+
+
+class SampledKey(NamedTuple):
+    """The key of a sampled request, and the one of version 0.1.0 if it differs."""
+
+    key: bytes
+    earlier: bytes | None
+
+
+class Keys:
+    """Keys for the requests of one model: a hash of its identity, the request kind, the exact text and every parameter.
+
+    A sampled request adds its sample, repeat and node, since sending it again may give another answer.
+    """
+
+    def __init__(self, identity: str, samples: Samples = "if asked") -> None:
+        self._samples = samples
+        self._likelihood = _hash(b"loglikelihood", identity.encode())
+        self._rolling = _hash(b"rolling", identity.encode())
+        self._generate = _hash(b"generate", identity.encode())
+        self._context: tuple[Prompt | None, blake2b] = (None, self._likelihood)
+        self._params: dict[int, tuple[object, bytes, bool]] = {}
+
+    def key(self, request: Request) -> bytes:
+        """Return the key of a deterministic request."""
+        if isinstance(request, Loglikelihood):
+            context, started = self._context
+            if context is not request.context:
+                started = self._likelihood.copy()
+                _add_prompt(started, request.context)
+                self._context = (request.context, started)
+            state = started.copy()
+            _add(state, request.continuation.encode())
+        elif isinstance(request, Generate):
+            state = self._generated(request)
+        else:
+            state = self._rolling.copy()
+            _add(state, request.text.encode())
+        return state.digest()
+
+    def drawn(self, request: Generate, sample: bytes) -> SampledKey:
+        """Return the key of a request that is sampled for this sample."""
+        state = self._generated(request)
+        earlier = None if request.is_sampled else state.digest()  # 0.1.0 had no other way to sample, and no nodes
+        _add(state, sample)
+        _add(state, request.repeat.to_bytes(4))
+        if request.node:
+            earlier = earlier or state.digest()
+            _add(state, b"node")
+            _add(state, "\0".join(request.node).encode())
+        return SampledKey(state.digest(), earlier)
+
+    def is_sampled(self, request: Generate) -> bool:
+        """Whether the model may answer differently when the request is sent again."""
+        known = self._params.get(id(request.params))
+        return known[2] if known is not None and known[0] is request.params else self._parameters(request)[1]
+
+    def _generated(self, request: Generate) -> blake2b:
+        state = self._generate.copy()
+        _add(state, self._parameters(request)[0])
+        _add_prompt(state, request.prompt)
+        return state
+
+    def _parameters(self, request: Generate) -> tuple[bytes, bool]:
+        """Return the parameters as bytes, and whether they sample; each mapping object is serialized once."""
+        known = self._params.get(id(request.params))
+        if known is None or known[0] is not request.params:
+            text = orjson.dumps(
+                dict(request.params), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=repr
+            )
+            if len(self._params) >= PARAMS:
+                self._params.clear()
+            sampled = request.is_sampled or self._samples == "always"
+            sampled = sampled or (self._samples == "unless greedy" and not _is_greedy(request.params))
+            known = self._params[id(request.params)] = (request.params, text, sampled)
+        return known[1], known[2]
+
+
+def nth_key(key: bytes, nth: int) -> bytes:
+    """Return the key of the n-th equal request of a sample, counted from 0: the first has the key itself."""
+    return _hash(b"nth", key, nth.to_bytes(4)).digest() if nth else key
+
+
+def _is_greedy(params: Mapping[str, object]) -> bool:
+    """Whether the parameters ask for greedy decoding."""
+    temperature = params.get("temperature")
+    return params.get("do_sample") is False or (isinstance(temperature, int | float) and temperature == 0)
+
+
+def _hash(*parts: bytes) -> blake2b:
+    state = blake2b(digest_size=16)
+    for part in parts:
+        _add(state, part)
+    return state
+
+
+def _add(state: blake2b, part: bytes) -> None:
+    state.update(len(part).to_bytes(8))
+    state.update(part)
+
+
+def _add_prompt(state: blake2b, prompt: Prompt) -> None:
+    """Hash the bytes that version 0.1 hashed, so that its responses are found: a conversation is its JSON."""
+    if not isinstance(prompt, str):
+        _add(state, prompt_text(prompt).encode())
+        return
+    _add(state, prompt.encode())
+    if prompt.startswith(MESSAGES):
+        _add(state, b"text")
 
 
 def _keyed(request: Request, plan: _Plan, keys: Keys) -> tuple[Request, bytes, bytes | None]:

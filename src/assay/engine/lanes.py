@@ -1,15 +1,14 @@
-"""Lanes: one request queue per model of a run, and one for calls of user code."""
+"""Lanes: one request queue per model of a run, which sends while the budget lasts, and one for calls of user code."""
 
 import asyncio
 import inspect
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Protocol, Self
 
-from assay.engine.budget import Budget
-from assay.engine.keys import Keys
 from assay.engine.retry import ConcurrencyWindow, Retrier, RetryLimits
 from assay.errors import SelfExplanatory
 from assay.models.protocol import Answered, AnyModel, Model, Remote
@@ -22,10 +21,58 @@ Receive = Callable[[str, Sequence[KeyedResponse]], None]
 """Receives the responses of a role."""
 
 
+@dataclass(slots=True)
+class Budget:
+    """Limits and how much of each is used. `ended` names the limit that was reached; cost is reserved before it is spent."""
+
+    cost: float | None = None
+    seconds: float | None = None
+    failures: int | None = None
+    ended: str = ""
+    _spent: float = 0.0
+    _reserved: float = 0.0
+    _open: int = 0
+    _failed: int = 0
+    _started: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a limit is reached; stores which."""
+        if not self.ended and self.seconds is not None and time.monotonic() - self._started >= self.seconds:
+            self.ended = f"max_time: {self.seconds:g} s elapsed"
+        return bool(self.ended)
+
+    def reserve(self, estimate: float) -> bool:
+        """Reserve the cost of a request; return whether it fits. One that does not may fit when others cost less than
+        reserved; with no others in flight the budget is spent."""
+        if self.cost is None or self._spent + self._reserved + estimate <= self.cost:
+            self._reserved += estimate
+            self._open += 1
+            return True
+        if not self._open and not self.ended:
+            self.ended = (
+                f"max_cost: {self._spent:.4f} of {self.cost:g} spent, and the next request may cost {estimate:.4f}"
+            )
+        return False
+
+    def settle(self, estimate: float, cost: float) -> None:
+        """Replace a reserved estimate by the actual cost."""
+        self._reserved -= estimate
+        self._open -= 1
+        self._spent += cost
+
+    def pay(self, cost: float) -> None:
+        """Count cost from an earlier part of the run."""
+        self._spent += cost
+
+    def fail(self) -> None:
+        self._failed += 1
+        if self.failures is not None and self._failed >= self.failures and not self.ended:
+            self.ended = f"max_failures: {self._failed} requests failed"
+
+
 class Lane(Protocol):
     """A request queue. `is_busy`: responses are outstanding; `is_full`: no further requests should be added."""
-
-    keys: Keys
 
     @property
     def is_full(self) -> bool: ...
@@ -59,7 +106,6 @@ class WindowLane:
     """Queue of a local model, which is sent a window of requests at a time."""
 
     def __init__(self, role: str, model: Model, receive: Receive) -> None:
-        self.keys = Keys(model.identity, model.can.samples)
         self._role, self._model, self._receive = role, model, receive
         self._queue: list[KeyedRequest] = []
 
@@ -118,7 +164,6 @@ class RemoteLane:
     """
 
     def __init__(self, role: str, model: Remote, receive: Receive, budget: Budget, wake: asyncio.Event) -> None:
-        self.keys = Keys(model.identity, model.can.samples)
         limits = replace(RetryLimits(), attempts=model.attempts)
         self.retrier = Retrier(self._send, model.probe, limits, ConcurrencyWindow(model.concurrency))
         self._role, self._model, self._receive, self._budget, self._wake = role, model, receive, budget, wake
@@ -154,7 +199,7 @@ class RemoteLane:
             return [[request] for request in requests]
         batches: dict[object, list[KeyedRequest]] = {}
         for number, (key, request) in enumerate(requests):
-            sampled = isinstance(request, Generate) and self.keys.is_sampled(request)
+            sampled = isinstance(request, Generate) and request.draw
             batches.setdefault((request.prompt, id(request.params)) if sampled else number, []).append((key, request))  # type: ignore[union-attr]
         return list(batches.values())
 
@@ -241,7 +286,6 @@ class CallLane:
     """CallLane of user code in progress. An exception in one fails its plan; an error behind it ends the run."""
 
     def __init__(self, wake: asyncio.Event) -> None:
-        self.keys = Keys("")
         self._wake = wake
         self._tasks: set[asyncio.Task[None]] = set()
         self._error: BaseException | None = None

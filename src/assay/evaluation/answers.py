@@ -10,9 +10,8 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from assay.catalog.graphs import graph_file
 from assay.catalog.roots import split_paths
-from assay.catalog.selection import looks_like_path, split_specs
+from assay.catalog.selection import graph_file, looks_like_path, split_specs
 from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig, options_where
 from assay.errors import AssayError, Place, Problem

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from assay.config.run import RunConfig
-from assay.engine import Budget, Ended, Engine, Started
+from assay.engine import Budget, Engine
 from assay.engine.drive import ResponseStore
 from assay.evaluation.scoring import AnswerSource, UsageSummary
 from assay.models.protocol import AnyModel
 from assay.runs.cache import Cache, CachedJournal
 from assay.runs.journal import Journal
-from assay.tasks.run import TaskRun
+from assay.tasks.run import TaskRun, end_plan, plans_of
 
 
 class RunProgress(NamedTuple):
@@ -48,24 +48,10 @@ async def _drive(
 ) -> UsageSummary:
     budget = Budget(config.max_cost, config.max_time, config.max_failures)
     engine = Engine(models, memory, lambda: watch(RunProgress(runs, engine)), budget, config.records_at_once)
-    await engine.run(_plans(runs), _end)
+    await engine.run(plans_of(runs), end_plan)
     for run in runs:
         run.finish()
     return UsageSummary(engine.usage.to_json(), dataclasses.asdict(engine.counts), budget.ended)
-
-
-def _plans(runs: Sequence[TaskRun]) -> Iterator[Started]:
-    for run in runs:
-        task = run.runnable
-        name = task.task.name
-        encoded = name.encode()
-        for number, sample in run.samples():
-            yield Started((run, number, sample), b"%s\0%d" % (encoded, sample.doc_id), task.plan(sample), name)
-
-
-def _end(ended: Ended) -> None:
-    run, number, sample = ended.what
-    run.end(number, sample, ended.responses)
 
 
 def model_labels(models: Mapping[str, AnyModel]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from assay.catalog.graphs import FILE, graph_file
+from assay.catalog.selection import GRAPH_FILE, graph_file
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.graphs.reading import GraphFile
@@ -37,7 +37,7 @@ def read_inner(manager: TaskManager) -> FindDefinition:
     def read(name: str, place: Place) -> GraphFile:
         folder = Path(place.file).parent
         known_file = graph_file(name, [root.path for root in manager.catalog.roots])
-        ways = (folder / name, folder / name / FILE)
+        ways = (folder / name, folder / name / GRAPH_FILE)
         path = known_file or next((way for way in ways if way.is_file()), None)
         try:
             loaded = manager.load(str(path.resolve()) if path is not None else name)["tasks"]

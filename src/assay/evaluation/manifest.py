@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from assay.catalog.graphs import graph_file
+from assay.catalog.selection import graph_file
 from assay.config.arguments import parse_arguments
 from assay.config.option import yaml_fields
 from assay.config.run import OPTIONS, RunConfig, identity_of

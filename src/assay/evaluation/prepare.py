@@ -18,9 +18,8 @@ from assay.evaluation.models import ModelPool
 from assay.groups import Group
 from assay.records import Function
 from assay.registry import load_plugins
-from assay.samples.prompt import Chat
+from assay.samples.prompt import Chat, InvalidTemplate, RenderError
 from assay.samples.rows import DataError
-from assay.samples.templates import InvalidTemplate, RenderError
 from assay.scoring.scorer import Scorer
 from assay.tasks import Task, TaskManager
 from assay.tasks.documents import parse_shard

@@ -115,8 +115,8 @@ class RecordedTask(TaskRun):
     given: Sequence[Sample] | None = None
     answers: dict[int, tuple[Sample, Sequence[Response]]] = field(default_factory=dict)
 
-    def samples(self) -> Iterator[tuple[int, Sample]]:
-        return super().samples() if self.given is None else iter(enumerate(self.given))
+    def samples(self) -> Iterator[Sample]:
+        return super().samples() if self.given is None else iter(self.given)
 
     def end(self, number: int, sample: Sample, responses: Sequence[Response]) -> None:
         self.answers[number] = (sample, responses[: len(sample.requests)])  # what follows are responses to scorers

@@ -24,8 +24,7 @@ from assay.runs.samples.records import SampleRecord
 from assay.samples.rows import DataError, SpilledRows
 from assay.statistics.aggregations import Aggregation
 from assay.tasks.settings import Helpers
-from assay.user_code import call_user_code, place_of, user_code
-from assay.writable import written
+from assay.user_code import call_user_code, place_of, user_code, written
 
 Finish = Callable[[State], Record]
 CLASSES: dict[str, tuple[type, ...]] = {

@@ -11,7 +11,6 @@ from assay.records import ScoreKey
 from assay.runs.results import coverage, failure_lines, names_with_depth
 
 HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")
-_UNUSED_NAMES = ("name", "alias", "sample_len", "sample_count")
 
 SETTINGS = ("gen_kwargs", "limit", "sample", "num_fewshot", "repeats", "apply_chat_template", "system_instruction")
 

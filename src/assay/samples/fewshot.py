@@ -3,18 +3,10 @@
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from assay.registry import Table, must_be_callable
-from assay.samples.templates import RenderError, Row
-
-Pool = Sequence[Row]
-
-
-class Sampler(Protocol):
-    """Chooses examples for one document after the other, by their index in the pool."""
-
-    def __call__(self, doc: Row, number: int) -> Sequence[int]: ...
+from assay.samples.prompt import Pool, RenderError, Row, Sampler
 
 
 @dataclass(frozen=True, slots=True)

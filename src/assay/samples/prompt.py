@@ -1,26 +1,249 @@
-"""Prompts of documents: description, examples, question; as text, or through a chat template."""
+"""Turn documents into prompts: templates and columns fill the fields; description, examples and question follow one
+another, as text or through a chat template. The rules for rendered texts are those of lm-eval 0.4.13."""
 
+import ast
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, NamedTuple, Protocol
+
+from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError
+from jinja2.sandbox import SandboxedEnvironment
 
 from assay.config.task import FewshotConfig, TaskConfig
-from assay.records import Message, Prompt, Turn
-from assay.samples.fewshot import Pool, Sampler
-from assay.samples.fields import (
-    FieldFunction,
-    FieldValue,
-    choice_field,
-    function_field,
-    plain_field,
-    required_columns,
-    target_field,
-    text_field,
-)
-from assay.samples.templates import RenderError, Row
+from assay.errors import SelfExplanatory
+from assay.records import Function, Message, Prompt, Turn, plain
+from assay.user_code import HALF, is_writable, place_of, user_code
 
+Row = Mapping[str, Any]
+Render = Callable[[Row], str]
+Pool = Sequence[Row]
+FieldValue = Any
+"""The value of a prompt field: a text, a number, or a list, whatever the data or a user's function has."""
+FieldSpec = str | int | float | Sequence[Any] | Mapping[str, Any] | Function | Callable[..., Any] | None
+"""A prompt field as a task writes it: a column, a template, a constant, or a function."""
+FieldFunction = Callable[[Row], FieldValue]
 ChatTemplate = Callable[[tuple[Message, ...], bool], Prompt]
 """A model's chat template: messages, and whether to open the model's turn. A server model may keep messages."""
+
+
+_RENDER_ERRORS = (
+    TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error, RecursionError, MemoryError,
+)  # fmt: skip
+
+
+_COMPILE_ERRORS = (*_RENDER_ERRORS, SyntaxError)
+_LITERAL_ERRORS = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
+"""Errors of reading a text as a Python literal."""
+
+
+class RenderError(SelfExplanatory, ValueError):
+    """A template that cannot be rendered for a document."""
+
+
+class InvalidTemplate(RenderError):
+    """A text with invalid template syntax; `reason` is Jinja's message."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def regex_replace(text: str, pattern: str, repl: str, count: int = 0) -> str:
+    return re.sub(pattern, repl, text, count=count)
+
+
+def letter_choices(choices: Sequence[object], sep: str = "\n", style: str = ". ") -> str:
+    """The choices, each with its letter (as in lm-eval 0.5)."""
+    return sep.join(f"{chr(65 + number)}{style}{choice}" for number, choice in enumerate(choices))
+
+
+def answer_key_to_index(key: object, labels: Sequence[object] | None = None) -> int:
+    """The index of an answer key: its position among the labels, else in the alphabet."""
+    return list(labels).index(key) if labels is not None else ord(str(key).strip().upper()) - 65
+
+
+_ENVIRONMENT = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
+_ENVIRONMENT.filters |= {
+    "regex_replace": regex_replace, "letter_choices": letter_choices, "answer_key_to_index": answer_key_to_index,
+}  # fmt: skip
+
+
+def is_template(text: str) -> bool:
+    return "{{" in text or "{%" in text or "{#" in text
+
+
+@cache
+def template(text: str) -> Render:
+    """A function that renders a template for a document. A text without markup is constant."""
+    if not is_template(text):
+        return lambda row: text  # noqa: ARG005  # the shape of every template
+    try:
+        compiled = _ENVIRONMENT.from_string(text)
+    except _COMPILE_ERRORS as error:
+        raise InvalidTemplate(f"{_error_text(error)} (in the template {_quote(text)})", _error_text(error)) from error
+    root, new_context, usual = compiled.root_render_func, compiled.new_context, dict(compiled.globals)
+
+    def render(row: Row) -> str:
+        try:
+            # shared: Jinja would merge the same globals into every row, at three times the cost of the rendering
+            rendered = "".join(root(new_context({**usual, **row}, shared=True)))
+        except _RENDER_ERRORS as error:
+            what = str(error) or type(error).__name__
+            raise RenderError(f"{what} (in the template {_quote(text)})") from error
+        if not is_writable(rendered):
+            raise RenderError(f"the template {_quote(text)} gave {HALF}")
+        return rendered
+
+    return render
+
+
+def _error_text(error: BaseException) -> str:
+    if isinstance(error, TemplateSyntaxError):
+        return f"{error.message} (line {error.lineno} of the template)"
+    return str(error) or type(error).__name__
+
+
+def _quote(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:79] + "…")
+
+
+def text_field(spec: FieldSpec, columns: Collection[str], *, has_choices: bool) -> FieldFunction:
+    """The question: a column, a rendered text (a number where choices are numbered), or a function's value."""
+    if callable(spec):
+        return function_field("doc_to_text", spec)
+    if isinstance(spec, str):
+        return _column_value(spec) if spec in columns else _number_or_text(spec) if has_choices else template(spec)
+    return lambda row: spec  # noqa: ARG005  # a constant
+
+
+def target_field(spec: FieldSpec, columns: Collection[str], *, has_choices: bool) -> FieldFunction:
+    """The target, by the rules of the question; a rendered `[...]` is a list of targets."""
+    if callable(spec):
+        return function_field("doc_to_target", spec)
+    if isinstance(spec, str):
+        return _column_value(spec) if spec in columns else _target_value(spec, has_choices=has_choices)
+    constant = list(spec) if isinstance(spec, tuple) else spec
+    return lambda row: constant  # noqa: ARG005
+
+
+def choice_field(spec: FieldSpec, columns: Collection[str]) -> FieldFunction:
+    """The choices: a column, a list, the values of a mapping, or a rendered list."""
+    if callable(spec):
+        return function_field("doc_to_choice", spec)
+    if isinstance(spec, str):
+        return _column_value(spec) if spec in columns else _list_value(spec)
+    listed = list(spec.values()) if isinstance(spec, Mapping) else list(spec)  # type: ignore[arg-type]
+    return lambda row: listed  # noqa: ARG005
+
+
+def function_field(purpose: str, function: Callable[..., Any]) -> FieldFunction:
+    """A user's function as a field: its errors belong to the document, its values become plain ones."""
+    place = place_of(purpose, function)
+    guard = user_code(place, RenderError)
+
+    def call(*arguments: FieldValue) -> FieldValue:
+        with guard:
+            value = plain(function(*arguments))
+        if not is_writable(value):
+            raise RenderError(f"{place} returned {HALF}")
+        return value
+
+    return call
+
+
+def plain_field(spec: str | None, columns: Collection[str] | None = None) -> Callable[[Row], str | None]:
+    """A description or prefix: a column, else a template. With `columns` None, the document decides."""
+    if not spec:
+        return lambda row: spec  # noqa: ARG005
+    render = template(spec)
+    if columns is None:
+        return lambda row: row[spec] if spec in row else render(row)
+    return _column_value(spec) if spec in columns else render
+
+
+def required_columns(spec: FieldSpec, columns: Collection[str], value: FieldFunction) -> FieldFunction:
+    """Like `value`, but a document without a value in the column is an error instead of the text "None"."""
+    if not isinstance(spec, str):
+        return value
+    names = [spec] if spec in columns else [name for name in _PLAIN_VARIABLE.findall(spec) if name in columns]
+    if not names:
+        return value
+
+    def checked(row: Row) -> FieldValue:
+        for name in names:
+            if row.get(name) is None:
+                raise RenderError(f"the document has no value in the column {name!r}")
+        return value(row)
+
+    return checked
+
+
+_PLAIN_VARIABLE = re.compile(r"\{\{-?\s*(\w+)\s*-?\}\}")
+
+
+def _column_value(name: str) -> FieldFunction:
+    def value(row: Row) -> FieldValue:
+        try:
+            return row[name]
+        except KeyError:
+            raise RenderError(f"the document has no column {name!r}") from None
+
+    return value
+
+
+def _number_or_text(spec: str) -> FieldFunction:
+    render = template(spec)
+
+    def value(row: Row) -> FieldValue:
+        text = render(row)
+        return _choice_index(text) if text.isdigit() else text
+
+    return value
+
+
+def _target_value(spec: str, *, has_choices: bool) -> FieldFunction:
+    render = template(spec)
+
+    def value(row: Row) -> FieldValue:
+        text = render(row)
+        if has_choices and text.isdigit():
+            return _choice_index(text)
+        if len(text) >= 2 and text[0] == "[" and text[-1] == "]":
+            try:
+                return ast.literal_eval(text)
+            except _LITERAL_ERRORS:
+                return text
+        return text
+
+    return value
+
+
+def _list_value(spec: str) -> FieldFunction:
+    render = template(spec)
+
+    def value(row: Row) -> FieldValue:
+        text = render(row)
+        try:
+            return ast.literal_eval(text)
+        except _LITERAL_ERRORS:
+            raise RenderError(f"doc_to_choice must be a list, got {text[:80]!r}") from None
+
+    return value
+
+
+def _choice_index(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:  # "²" is a digit and no number
+        raise RenderError(f"{text!r} is not the index of a choice") from None
+
+
+class Sampler(Protocol):
+    """Chooses examples for one document after the other, by their index in the pool."""
+
+    def __call__(self, doc: Row, number: int) -> Sequence[int]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +313,22 @@ class Prompter:
         }
         self._turns: dict[int, list[Turn]] = {}
         self._prefixes: dict[tuple[Any, ...], str] = {}
+        self.draws = self._may_draw()
         self.restart()
 
     def restart(self) -> None:
         """Restart the choice of examples, as for the first document."""
         self._choose = self.examples.start() if self.examples.start is not None else None
 
+    def _may_draw(self) -> bool:
+        shots = self.config.fewshot_config or FewshotConfig()
+        fields = [getattr(each, key) for each in (self.config, shots) for key in _MAY_DRAW]
+        texts = [self.config.description, *fields]
+        drawing = any(callable(each) or (isinstance(each, str) and "random" in each) for each in texts)
+        return self.examples.number > 0 or bool(self.config.derived) or drawing
+
+    draws: bool = field(init=False)
+    """Whether prompts depend on earlier documents: examples are drawn, and functions and templates may draw."""
     _own: _Fields = field(init=False)
     _shot: _Fields = field(init=False)
     _description: Callable[[Row], str | None] = field(init=False)
@@ -115,15 +348,6 @@ class Prompter:
 
     def gen_prefix(self, row: Row) -> str | None:
         return self._own.prefix(row)
-
-    @property
-    def draws(self) -> bool:
-        """Whether prompts depend on earlier documents: examples are drawn, and functions and templates may draw."""
-        shots = self.config.fewshot_config or FewshotConfig()
-        fields = [getattr(each, key) for each in (self.config, shots) for key in _MAY_DRAW]
-        texts = [self.config.description, *fields]
-        drawing = any(callable(each) or (isinstance(each, str) and "random" in each) for each in texts)
-        return self.examples.number > 0 or bool(self.config.derived) or drawing
 
     def pass_over(self, row: Row) -> None:
         """Draw for a skipped document as if it were evaluated, so that all others get the same prompts."""

@@ -18,7 +18,7 @@ import orjson
 
 from assay.errors import SelfExplanatory
 from assay.records import plain
-from assay.writable import HALF, is_writable
+from assay.user_code import HALF, is_writable
 
 Row = Mapping[str, Any]
 FreshRow = dict[str, Any]

@@ -16,8 +16,7 @@ from assay.records import EVERY_ROW, Failed, FilterScores, Likelihood, Request, 
 from assay.scoring.results import Instance, Metric, Repeated, Result, ResultBuilder, ScoreRules, result_of, usable
 from assay.scoring.scorer import AnsweredSample as AnsweredSample
 from assay.scoring.scorer import ProcessResultsScorer, Scorer, bound_metrics, computed, shown
-from assay.user_code import TIME_LIMIT, call_user_code, timed, user_code
-from assay.writable import HALF, is_writable, written
+from assay.user_code import HALF, TIME_LIMIT, call_user_code, is_writable, timed, user_code, written
 
 Rows = Mapping[str, Any]
 """By row its value, the values of several answers (`Repeated`), or the failure it is."""

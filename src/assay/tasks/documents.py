@@ -17,10 +17,9 @@ from assay.runs.run import Run
 from assay.runs.samples.records import StoredSample
 from assay.runs.samples.writer import file_name
 from assay.samples.data import DataSet, Split
-from assay.samples.fewshot import SAMPLERS, LeakPolicy, Pool, Sampler
-from assay.samples.prompt import Examples
+from assay.samples.fewshot import SAMPLERS, LeakPolicy
+from assay.samples.prompt import Examples, Pool, RenderError, Sampler
 from assay.samples.rows import DataError, as_rows, file_digest, spill_rows
-from assay.samples.templates import RenderError
 from assay.tasks.settings import Settings, Shard
 from assay.user_code import place_of, user_code
 

@@ -1,7 +1,7 @@
 """A task bound to its data, its prompts, its filters and its metrics: all that can fail before the first request does so here."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,10 +19,12 @@ from assay.records import (
     Estimate,
     Failed,
     FilterScores,
+    Generate,
     Loglikelihood,
     Prompt,
     Request,
     Response,
+    Rolling,
     Sample,
     ScoreKey,
     limit_of,
@@ -30,24 +32,13 @@ from assay.records import (
 )
 from assay.runs.folder import SampleSink
 from assay.samples.data import Split, columns_of, data_set
-from assay.samples.prompt import Chat, Prompter, Question
+from assay.samples.prompt import Chat, Prompter, Question, RenderError
 from assay.samples.rows import DataError
-from assay.samples.templates import RenderError
 from assay.scoring.loop import AnsweredSample, ScoringLoop, grouped
 from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric, ScoreRules
 from assay.scoring.scorer import Scorer, models_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
 from assay.tasks.documents import Splits, count, evaluated_split, examples, read_run, walked
-from assay.tasks.plans import (
-    ask,
-    ask_about,
-    choice_requests,
-    context_requests,
-    generation_params,
-    generation_requests,
-    likelihood_requests,
-    rolling_requests,
-)  # fmt: skip
 from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets, check_templates
 from assay.tasks.scoring import placer, scoring
 from assay.tasks.settings import Helpers, Settings, resolved
@@ -266,20 +257,24 @@ class PreparedTask:
         kind = self.config.output_type
         if kind == GENERATE:
             params = self.config.generation_kwargs or {}
-            return generation_requests(question.contexts[0], params, self.config.repeats)
+            return [Generate(question.contexts[0], params, repeat) for repeat in range(self.config.repeats)]
+        target = question.target
         if kind == LIKELIHOOD:
-            return self._repeated(likelihood_requests(question.contexts[0], question.target))
+            return self._repeated([Loglikelihood(question.contexts[0], str(target))])
         if kind == ROLLING:
-            return self._repeated(rolling_requests(question.target))
+            return self._repeated([Rolling(str(target))])
         choices = question.choices
         if not isinstance(choices, list | tuple) or not all(isinstance(choice, str) for choice in choices):
             raise RenderError(f"doc_to_choice must give a list of texts, and gave {choices!r:.80}")
-        if self.prompter.multiple_inputs:
-            requests = context_requests(question.contexts, question.target, self._delimiter)
+        delimiter = self._delimiter
+        requests: list[Request]
+        if self.prompter.multiple_inputs:  # the choice is in the context, and the same words follow each
+            requests = [Loglikelihood(context, f"{delimiter}{target}") for context in question.contexts]
         else:
-            requests = choice_requests(question.contexts[0], choices, self._delimiter)
+            context = question.contexts[0]
+            requests = [Loglikelihood(context, f"{delimiter}{choice}") for choice in choices]
         if self._unconditional:
-            requests += [Loglikelihood("", f"{self._delimiter}{choice}") for choice in choices]
+            requests += [Loglikelihood("", f"{delimiter}{choice}") for choice in choices]
         return self._repeated(requests)
 
     def _repeated(self, requests: list[Request]) -> list[Request]:
@@ -441,3 +436,44 @@ def seed_random(seed: int | None, array_seed: int | None) -> None:
         random.seed(seed)
     if array_seed is not None:
         np.random.seed(array_seed)
+
+
+Further = Generator[Sequence[Request], Sequence[Response], object]
+"""Requests that follow the responses, round by round."""
+
+
+def ask(requests: Sequence[Request]) -> Asking:
+    """Ask everything at once; the responses are the answer."""
+    return (yield requests)
+
+
+def ask_about(requests: Sequence[Request], more: Callable[[Sequence[Response]], Further]) -> Asking:
+    """Ask everything at once, and then what follows from the responses; all responses together are the answer."""
+    responses = yield requests
+    if any(isinstance(response, Failed) for response in responses):
+        return responses
+    answer, plan = list(responses), more(responses)
+    try:
+        further = next(plan)
+        while True:
+            replies = yield further
+            answer += replies
+            further = plan.send(replies)
+    except StopIteration:
+        return answer
+
+
+def generation_params(
+    task: Mapping[str, object] | None, fewshot_delimiter: str, command: Mapping[str, object]
+) -> dict[str, object]:
+    """The parameters of generation: the task's, completed as lm-eval does, and over them the command line's."""
+    if task is None:
+        params: dict[str, object] = {
+            "temperature": 0.0, "do_sample": False, "max_gen_toks": DEFAULT_MAX_GEN_TOKS, "until": [fewshot_delimiter],
+        }  # fmt: skip
+    else:
+        params = dict(task)
+        if "temperature" in params:
+            params["temperature"] = float(str(params["temperature"]))
+        params.setdefault("until", [fewshot_delimiter])
+    return {**params, **command}

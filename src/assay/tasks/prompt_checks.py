@@ -14,7 +14,7 @@ from assay.config.fields import Fields
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem, nearest
 from assay.records import Sample
-from assay.samples.templates import InvalidTemplate, RenderError, is_template, template
+from assay.samples.prompt import InvalidTemplate, RenderError, is_template, template
 from assay.scoring.results import ResultBuilder
 from assay.tasks.settings import Settings
 from assay.tasks.task import Task

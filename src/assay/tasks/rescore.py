@@ -6,8 +6,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from assay.records import Generate, Loglikelihood, Request, Rolling, Sample
-from assay.samples.prompt import Prompter
-from assay.samples.templates import RenderError
+from assay.samples.prompt import Prompter, RenderError
 from assay.scoring.results import GENERATE, ROLLING
 from assay.tasks.prepare import PreparedTask, has_multiple_inputs, with_settings
 from assay.tasks.scoring import scoring

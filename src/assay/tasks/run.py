@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from assay.records import UNFINISHED, Failed, FilterScores, Outcome, Response, Sample, Text
-from assay.runs.samples.records import SampleRecord, response_metadata
+from assay.engine import Ended, Started
+from assay.records import UNFINISHED, Failed, FilterScores, Likelihood, Outcome, Response, Sample, Text
+from assay.runs.samples.records import SampleRecord
+from assay.runs.validation import JSONDict, JSONObject
 from assay.scoring.filters import INVALID, contains
 from assay.scoring.filters import UNFINISHED as UNFINISHED_MARK
 from assay.scoring.scorer import AnsweredSample
@@ -34,16 +37,13 @@ class TaskRun:
     ended: Callable[[], None] | None = None
     board: Board = field(default_factory=Board)
     audit: Audit = field(default_factory=Audit)
-    _started: int = 0
     _next: int = 0
     _waiting: dict[int, tuple[Sample, Sequence[Response]]] = field(default_factory=dict)
     _together: list[tuple[AnsweredSample, ResponseDetails, str]] = field(default_factory=list)
 
-    def samples(self) -> Iterator[tuple[int, Sample]]:
-        """The samples to ask about, each with its number."""
-        for sample in self.runnable.samples():
-            self._started += 1
-            yield self._started - 1, sample
+    def samples(self) -> Iterator[Sample]:
+        """The samples to ask about."""
+        return self.runnable.samples()
 
     def end(self, number: int, sample: Sample, responses: Sequence[Response]) -> None:
         """Take the responses to a sample."""
@@ -138,3 +138,51 @@ class TaskRun:
     ) -> None:
         self.board.fail(reason)
         self._put(SampleRecord(sample, responses, (), self.runnable.repeats, reason, details))
+
+
+def plans_of(runs: Sequence[TaskRun]) -> Iterator[Started]:
+    """Yield the plans of all samples of all tasks, for the engine."""
+    for run in runs:
+        plan, name = run.runnable.plan, run.runnable.task.name
+        encoded = name.encode()
+        for number, sample in enumerate(run.samples()):
+            yield Started((run, number, sample), b"%s\0%d" % (encoded, sample.doc_id), plan(sample), name)
+
+
+def end_plan(ended: Ended) -> None:
+    """Hand the responses of a plan to its task."""
+    run, number, sample = ended.what
+    run.end(number, sample, ended.responses)
+
+
+def response_metadata(responses: Sequence[Response], own: int) -> Sequence[JSONObject] | None:
+    """Return the metadata of responses beside their texts and numbers; the first `own` answer the sample's requests."""
+    if all(type(response) is Likelihood and response.usage is None for response in responses):  # most of all there are
+        return None
+    metadata = [_reply(response) for response in responses[:own]]
+    metadata += [{**_reply(response), **_verdict(response)} for response in responses[own:]]
+    return metadata if any(metadata) else None
+
+
+def _verdict(response: Response) -> JSONDict:
+    if isinstance(response, Text):
+        return {"verdict": response.text}
+    return {"verdict": response.value} if isinstance(response, Likelihood) else {}
+
+
+def _reply(response: Response) -> JSONDict:
+    if isinstance(response, Failed):
+        return {"failed": response.reason, **({"trace": response.trace} if response.trace else {})}
+    metadata: dict[str, Any] = {"trace": response.trace} if isinstance(response, Outcome) and response.trace else {}
+    if isinstance(response, Text):
+        if response.finish:
+            metadata["finish"] = response.finish
+        if response.reasoning:
+            metadata["reasoning"] = response.reasoning
+        if response.calls:
+            metadata["calls"] = list(response.calls)
+    if isinstance(response, Outcome) and response.noticed:
+        metadata["noticed"] = dict(response.noticed)
+    if response.usage is not None:
+        metadata["usage"] = tuple(response.usage)
+    return metadata

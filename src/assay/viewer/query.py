@@ -1,6 +1,6 @@
 """The query of a page: filters, order and position in a list of samples, as URL parameters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -98,9 +98,3 @@ def url_for(page: str, *parameters: Sequence[tuple[str, str]], **named: str | in
     pairs = [(key, str(value)) for key, value in named.items() if value not in (None, "")]
     encoded = urlencode([*pairs, *(pair for more in parameters for pair in more)])
     return f"/{page}?{encoded}" if encoded else f"/{page}"
-
-
-def changed_parameters(query: Mapping[str, str], **changes: str | int | None) -> list[tuple[str, str]]:
-    """Return URL parameters with some of them changed or removed."""
-    merged: dict[str, str | int | None] = {**query, **changes}
-    return [(key, str(value)) for key, value in merged.items() if value not in (None, "")]

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from assay.config.option import Remark, option
-from assay.config.source import digest
-from assay.errors import ConfigError, Place, Problem
-from assay.models.prices import Price, price_of
+from assay.config.source import Source, digest
+from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.models.protocol import Can, PermanentError, RetryableError, Samples
 from assay.models.reasoning import END, START
 from assay.models.servers.http import Http, without_user
@@ -28,6 +29,7 @@ from assay.records import (
     Request,
     Response,
     Text,
+    Usage,
     arguments,
     limit_of,
 )  # fmt: skip
@@ -56,6 +58,7 @@ RECOGNITION_ATTEMPTS = 4
 RENAMED_PARAMETERS = ("until", "do_sample", "temperature", *LIMITS)
 SEEDS = 2**31
 """Upper bound of seeds that every server accepts."""
+MILLION = 1_000_000
 STREAMED_ABOVE = 2048
 """Generations that may be longer than this are streamed: the timeout then applies to the next chunk."""
 
@@ -382,3 +385,48 @@ def _check_address(url: str) -> None:
     if not is_right:
         fix = "write it like http://127.0.0.1:8000/v1, or https://…"
         raise ConfigError([Problem(Place("model_args.base_url"), "invalid server address", fix)])
+
+
+class Price(NamedTuple):
+    """Price per million tokens: input, output, and input from the provider's cache."""
+
+    read: float
+    written: float
+    stored: float
+
+    def of(self, usage: Usage) -> float:
+        fresh = usage.read - usage.stored
+        return (fresh * self.read + usage.stored * self.stored + usage.written * self.written) / MILLION
+
+    def maximum(self, characters: int, written: int) -> float:
+        """Maximum cost of a request, if a token has at least two characters."""
+        return (characters / 2 * self.read + written * self.written) / MILLION
+
+
+def price_of(model: str, read: float | None, written: float | None, table: str | None) -> Price | None:
+    """Return the price of a model, from the arguments or the file; None if there is none."""
+    if table is not None:
+        return _listed_price(model, table)
+    if read is None and written is None:
+        return None
+    return Price(read or 0.0, written or 0.0, read or 0.0)
+
+
+def _listed_price(model: str, path: str) -> Price:
+    """Return the row of a file such as `gpt-x: {in: 2.5, out: 10, stored: 1.25}`."""
+    place = Place("model_args.prices")
+    try:
+        rows = Source(path, Path(path).expanduser().read_bytes()).value
+    except OSError as error:
+        raise ConfigError([Problem(place, f"{path} cannot be read: {error.strerror}", "check the path")]) from None
+    if not isinstance(rows, dict) or model not in rows:
+        known = list(rows) if isinstance(rows, dict) else []
+        raise ConfigError(
+            [Problem(place, f"no price for {model!r} in {path}", did_you_mean(model, known) or "add a row")]
+        )
+    row = rows[model]
+    wrong = not isinstance(row, dict) or not {"in", "out"} <= set(row) <= {"in", "out", "stored"}
+    if wrong or not all(isinstance(value, int | float) and value >= 0 for value in row.values()):
+        fix = f"write `{model}: {{in: 2.5, out: 10}}`, per million tokens"
+        raise ConfigError([Problem(place, f"invalid price for {model!r} in {path}", fix)])
+    return Price(float(row["in"]), float(row["out"]), float(row.get("stored", row["in"])))

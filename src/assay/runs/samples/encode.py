@@ -31,7 +31,7 @@ from assay.runs.samples.schema import (
     type_of,
 )
 from assay.runs.validation import JSON, JSONDict, JSONObject
-from assay.writable import written
+from assay.user_code import written
 
 
 def request_arrays(rows: Sequence[RequestColumns], requests: Array | None = None) -> dict[str, Array]:

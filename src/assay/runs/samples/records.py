@@ -8,15 +8,10 @@ import orjson
 
 from assay.records import (
     EVERY_ROW,
-    Failed,
     FilterScores,
-    Likelihood,
-    Outcome,
     Request,
-    Response,
     Sample,
     ScoreKey,
-    Text,
 )
 from assay.records import arguments as arguments
 from assay.runs.redaction import written_arguments
@@ -119,39 +114,6 @@ def row_failures(record: SampleRecord) -> dict[ScoreKey, str]:
     if record.failed and not record.scores:
         return {ScoreKey(EVERY_ROW, EVERY_ROW): record.failed}
     return {ScoreKey(row, each.filter): reason for each in record.scores for row, reason in each.failed.items()}
-
-
-def response_metadata(responses: Sequence[Response], own: int) -> Sequence[JSONObject] | None:
-    """Return the metadata of responses beside their texts and numbers; the first `own` answer the sample's requests."""
-    if all(type(response) is Likelihood and response.usage is None for response in responses):  # most of all there are
-        return None
-    metadata = [_reply(response) for response in responses[:own]]
-    metadata += [{**_reply(response), **_verdict(response)} for response in responses[own:]]
-    return metadata if any(metadata) else None
-
-
-def _verdict(response: Response) -> JSONDict:
-    if isinstance(response, Text):
-        return {"verdict": response.text}
-    return {"verdict": response.value} if isinstance(response, Likelihood) else {}
-
-
-def _reply(response: Response) -> JSONDict:
-    if isinstance(response, Failed):
-        return {"failed": response.reason, **({"trace": response.trace} if response.trace else {})}
-    metadata: dict[str, Any] = {"trace": response.trace} if isinstance(response, Outcome) and response.trace else {}
-    if isinstance(response, Text):
-        if response.finish:
-            metadata["finish"] = response.finish
-        if response.reasoning:
-            metadata["reasoning"] = response.reasoning
-        if response.calls:
-            metadata["calls"] = list(response.calls)
-    if isinstance(response, Outcome) and response.noticed:
-        metadata["noticed"] = dict(response.noticed)
-    if response.usage is not None:
-        metadata["usage"] = tuple(response.usage)
-    return metadata
 
 
 def lm_eval_records(record: SampleRecord, doc_id: int) -> Iterator[JSONDict]:
