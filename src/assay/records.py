@@ -10,9 +10,37 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import is_
 from types import MappingProxyType
-from typing import Any, NamedTuple, SupportsFloat
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, TypeAlias
 
 from assay.errors import Place
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+JSON = None | bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"]
+"""A value that JSON can hold."""
+AnyJSON = Any
+"""A JSON value of a file without a schema, written by users or other programs: readers check the parts they rely on."""
+JSONObject = Mapping[str, AnyJSON]
+"""Such a JSON object, read only."""
+JSONDict = dict[str, AnyJSON]
+"""Such a JSON object that may be changed."""
+UserValue = Any
+"""A value of a user's file or code before it is checked: it may be anything."""
+UserFunction = Callable[..., Any]
+"""A function of user code; its signature is checked where it is bound."""
+Params = Mapping[str, UserValue]
+"""Parameters by name, as a file or a call sets them."""
+Document = Mapping[str, Any]
+"""A row of data by column. Columns hold anything: texts, numbers, lists, images."""
+Answer = Any
+"""An answer after filters: text, a pair of log-likelihood and greedy, or whatever a user's filter returns."""
+Answers = Sequence[Answer]
+"""The answers of a document, one for each request."""
+MetricValue = Any
+"""A metric's value for one document: a number, the input of its aggregation, or a mapping of several."""
+Floats: TypeAlias = "npt.NDArray[np.float64]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,9 +459,6 @@ class Outcome(NamedTuple):
 
 Response = Text | Likelihood | Failed | Returned | Outcome
 
-
-JSON = None | bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"]
-"""A value that JSON can hold."""
 
 Asking = Generator[Sequence[Request | Call], Sequence[Response], Sequence[Response]]
 """A running plan: it yields requests, is sent their responses, and returns those that form its answer."""

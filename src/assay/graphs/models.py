@@ -13,6 +13,7 @@ from assay.graphs.nodes import TYPES, NodeModel, Structure
 from assay.graphs.reading import GraphFile
 from assay.graphs.spec import JSONObject, ModelConfig, Record, StructuredOutput
 from assay.records import LIMITS, Prompt
+from assay.scoring.results import ModelSpec
 from assay.tasks.settings import GraphSettings, Helpers, Messages
 
 FILE = "models.yaml"
@@ -179,7 +180,7 @@ class GraphModels:
     helpers: Helpers
     gen_kwargs: Mapping[str, object]
     folder: str | None
-    backends: dict[str, object] = field(default_factory=dict)
+    backends: dict[str, ModelSpec | None] = field(default_factory=dict)
     needs: dict[str, set[str]] = field(default_factory=dict)
     """By role, what its model must be able to do."""
 

@@ -15,8 +15,8 @@ from assay.graphs.unit_metrics import UnitMetricResult
 from assay.graphs.unit_node import SUFFIX, unit_metric_fields
 from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey, number
 from assay.runs.redaction import HIDDEN, is_header, redacted, redacted_text
-from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered, grouped
-from assay.scoring.results import GENERATE, ResultBuilder
+from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered
+from assay.scoring.results import GENERATE, ResultBuilder, grouped
 from assay.scoring.scorer import AnsweredSample
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 from assay.tasks.settings import Helpers, Settings

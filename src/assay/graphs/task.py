@@ -25,6 +25,7 @@ from assay.graphs.walk import Graph
 from assay.records import Asking, Estimate, Sample, ScoreKey
 from assay.samples.data import Split, columns_of
 from assay.samples.rows import DataError
+from assay.scoring.results import ModelRoles
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.kinds import FindDotted
 from assay.tasks.prepare import check_clusters
@@ -149,7 +150,7 @@ class GraphTask(GraphScores):
     def plan(self, sample: Sample) -> Asking:
         return self.graph.plan(sample.doc, f"{self.task.name}\0{sample.doc_id}", sample.doc_id)
 
-    def models(self) -> Mapping[str, object]:
+    def models(self) -> ModelRoles:
         return self.graph_models.backends
 
     def role_needs(self) -> Mapping[str, frozenset[str]]:
@@ -194,7 +195,7 @@ class RescoredGraph(GraphScores):
     def plan(self, sample: Sample) -> Asking:
         raise NotImplementedError("nothing is asked about records that are there")
 
-    def models(self) -> Mapping[str, object]:
+    def models(self) -> ModelRoles:
         return {}
 
     def role_needs(self) -> Mapping[str, frozenset[str]]:
