@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, Union
 
 from assay.config.source import digest
 from assay.errors import ConfigError, Problem, did_you_mean, nearest
-from assay.records import Function
+from assay.records import Function, UserValue
 
 
-def functions_in(value: object) -> Iterator[Function]:
+def functions_in(value: UserValue) -> Iterator[Function]:
     """Every function in a value, at any depth."""
     if isinstance(value, Function):
         yield value
@@ -189,7 +189,7 @@ class FunctionLoader:
     def __init__(self) -> None:
         self._modules: dict[str, ModuleType] = {}
 
-    def load(self, function: Function) -> object:
+    def load(self, function: Function) -> UserValue:
         """Load the object that a function names. This executes the module."""
         problem = check_function(function)
         if problem is not None:

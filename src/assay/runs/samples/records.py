@@ -10,6 +10,8 @@ from assay.records import (
     EVERY_ROW,
     Failed,
     FilterScores,
+    JSONDict,
+    JSONObject,
     Likelihood,
     Outcome,
     Request,
@@ -20,7 +22,6 @@ from assay.records import (
 )
 from assay.records import arguments as arguments
 from assay.runs.redaction import written_arguments
-from assay.runs.validation import JSONDict, JSONObject
 
 GENERATE, LOGLIKELIHOOD, ROLLING, GRAPH, NOTHING = "generate", "loglikelihood", "loglikelihood_rolling", "graph", "none"
 """Kinds of samples and requests, by lm-eval's names; a graph sends its own requests, and some samples have none."""
