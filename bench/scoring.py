@@ -49,7 +49,8 @@ def main(count: int) -> None:
 
     from assay import Task
     from assay.records import Generate, Sample, Text
-    from assay.scoring.loop import AnsweredSample, grouped
+    from assay.scoring.loop import AnsweredSample
+    from assay.scoring.results import grouped
     from assay.statistics.aggregations import AGGREGATIONS
     from assay.statistics.board import Board
     from assay.tasks.instances import _ALONE

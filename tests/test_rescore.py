@@ -22,7 +22,7 @@ from assay.runs.folder import scorings
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
-from assay.scoring.loop import grouped
+from assay.scoring.results import grouped
 from assay.tasks.run import response_metadata
 from run_world import Asked, everything, results, run, samples
 from small_runs import SEVERAL, generate, processed, says, write_task

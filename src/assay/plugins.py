@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from assay.config.task import FormatConfig
 from assay.errors import Problem
+from assay.records import UserValue
 from assay.registry import Table, installed_plugins
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -35,7 +36,7 @@ TABLES = {
 """The tables by kind; each is imported at its first use."""
 
 
-def table(kind: str) -> Table[Any, Any]:
+def table(kind: str) -> Table[UserValue, UserValue]:
     """Import the table of a kind."""
     module, _, name = TABLES[kind].partition(":")
     entries: Table[Any, Any] = getattr(import_module(module), name)

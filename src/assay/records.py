@@ -10,9 +10,36 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import is_
 from types import MappingProxyType
-from typing import Any, NamedTuple, SupportsFloat
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, TypeAlias
 
 from assay.errors import Place
+
+if TYPE_CHECKING:
+    import numpy.typing
+
+JSON = None | bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"]
+"""A value that JSON can hold."""
+AnyJSON = Any
+"""A JSON value of a file without a schema, written by users or other programs: readers check the parts they rely on."""
+JSONObject = Mapping[str, AnyJSON]
+"""Such a JSON object, read only."""
+JSONDict = dict[str, AnyJSON]
+"""Such a JSON object that may be changed."""
+UserValue = Any
+"""A value of a user's file or code before it is checked: it may be anything."""
+UserFunction = Callable[..., Any]
+"""A function of user code; its signature is checked where it is bound."""
+Params = Mapping[str, UserValue]
+"""Parameters by name, as a file or a call sets them."""
+Document = Mapping[str, Any]
+"""A row of data by column. Columns hold anything: texts, numbers, lists, images."""
+Answer = Any
+"""An answer after filters: text, a pair of log-likelihood and greedy, or whatever a user's filter returns."""
+Answers = Sequence[Answer]
+"""The answers of a document, one for each request."""
+MetricValue = Any
+"""A metric's value for one document: a number, the input of its aggregation, or a mapping of several."""
+Floats: TypeAlias = "numpy.typing.NDArray[numpy.float64]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +62,7 @@ class Function:
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 
 
-def plain(value: Any) -> Any:
+def plain(value: UserValue) -> UserValue:
     """Convert numpy values that user code returned to Python's numbers and texts, also inside lists and mappings.
 
     A value without numpy is returned unchanged, as the same object. An array becomes a list, a zero-dimensional one a
@@ -63,7 +90,7 @@ def plain(value: Any) -> Any:
     return float(str(single)) if value.dtype.kind == "f" else exact(single)
 
 
-def exact(value: Any) -> Any:
+def exact(value: UserValue) -> UserValue:
     """Convert a numpy number that user code returned to the Python number with exactly that value."""
     if type(value).__module__ != "numpy" or getattr(value, "shape", None) != () or value.dtype.kind not in "biufcSUO":
         return value
@@ -74,7 +101,7 @@ def exact(value: Any) -> Any:
 _EXACT_IN_A_FLOAT = 2**53
 
 
-def number(value: Any) -> int | float | None:
+def number(value: UserValue) -> int | float | None:
     """Return the value as a number; None for texts, None, complex numbers and collections."""
     if type(value) is float:  # as most are
         return value
@@ -101,7 +128,7 @@ LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens
 """Names of that limit in generation parameters; the first one present counts."""
 
 
-def limit_of(params: Mapping[str, object]) -> int | None:
+def limit_of(params: Params) -> int | None:
     """Return the token limit in generation parameters, if there is one."""
     limit = next((params[key] for key in LIMITS if params.get(key) is not None), None)
     return int(str(limit)) if limit is not None else None
@@ -169,7 +196,7 @@ Prompt = str | tuple[Message, ...]
 """Input of a model: text or a conversation. Text never becomes a conversation because of how it looks."""
 
 
-def messages_to_plain(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def messages_to_plain(messages: Sequence[Message]) -> list[JSONDict]:
     """Convert a conversation to JSON objects: for the disk, OpenAI-compatible servers and chat templates.
 
     >>> messages_to_plain([Message("user", "hi"), Message("tool", "4", tool_call_id="a")])
@@ -187,7 +214,7 @@ _ALONE = ((), None, None, "")
 _MESSAGE_KEYS = ("role", "content", "tool_calls", "tool_call_id", "name")
 
 
-def _plain_message(message: Message) -> dict[str, Any]:
+def _plain_message(message: Message) -> JSONDict:
     """Keys in the order of version 0.1: request keys depend on it."""
     plain_message: dict[str, Any] = {"role": message.role}
     if message.tool_call_id is not None:
@@ -202,7 +229,7 @@ def _plain_message(message: Message) -> dict[str, Any]:
     return {**plain_message, **json.loads(message.more)} if message.more else plain_message
 
 
-def _plain_part(part: Part) -> dict[str, Any]:
+def _plain_part(part: Part) -> JSONDict:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
     if isinstance(part, ProtocolPart):
@@ -212,14 +239,14 @@ def _plain_part(part: Part) -> dict[str, Any]:
     return {"type": kind, "sha256": part.sha256, "media_type": part.media_type}
 
 
-def _plain_call(call: ToolCall) -> dict[str, Any]:
+def _plain_call(call: ToolCall) -> JSONDict:
     if call.json:
         sent: dict[str, Any] = json.loads(call.json)
         return sent
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
-def plain_to_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
+def plain_to_messages(messages: Sequence[JSONObject]) -> tuple[Message, ...]:
     """Read a conversation from JSON objects, written by `messages_to_plain` or by user code.
 
     >>> plain_to_messages([{"role": "user", "content": "hi"}])[0][:2]
@@ -228,7 +255,7 @@ def plain_to_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[Message, .
     return tuple([_message_of(message) for message in messages])
 
 
-def _message_of(message: Mapping[str, Any]) -> Message:
+def _message_of(message: JSONObject) -> Message:
     more = {key: value for key, value in message.items() if key not in _MESSAGE_KEYS}
     call_id, name = message.get("tool_call_id"), message.get("name")
     return Message(
@@ -241,7 +268,7 @@ def _message_of(message: Mapping[str, Any]) -> Message:
     )
 
 
-def content_of(content: Any) -> str | tuple[Part, ...]:
+def content_of(content: UserValue) -> str | tuple[Part, ...]:
     """Read the content of a message: text, or parts as mappings; any other value becomes text."""
     if isinstance(content, str):
         return content
@@ -250,7 +277,7 @@ def content_of(content: Any) -> str | tuple[Part, ...]:
     return "" if content is None else str(content)
 
 
-def _part_of(part: Mapping[str, Any]) -> Part:
+def _part_of(part: JSONObject) -> Part:
     if list(part) == ["type", "text"] and part["type"] == "text" and isinstance(part["text"], str):
         return TextPart(part["text"])
     if list(part) == ["type", "sha256", "media_type"] and part["type"] in ("image", "audio"):
@@ -259,7 +286,7 @@ def _part_of(part: Mapping[str, Any]) -> Part:
     return ProtocolPart(json.dumps(part, ensure_ascii=False))
 
 
-def tool_call_of(sent: Mapping[str, Any]) -> ToolCall:
+def tool_call_of(sent: JSONObject) -> ToolCall:
     """Read a tool call in OpenAI's format."""
     function = sent.get("function") or {}
     written = function.get("arguments") or ""
@@ -432,9 +459,6 @@ class Outcome(NamedTuple):
 Response = Text | Likelihood | Failed | Returned | Outcome
 
 
-JSON = None | bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"]
-"""A value that JSON can hold."""
-
 Asking = Generator[Sequence[Request | Call], Sequence[Response], Sequence[Response]]
 """A running plan: it yields requests, is sent their responses, and returns those that form its answer."""
 
@@ -488,13 +512,6 @@ class ScoreKey(NamedTuple):
     filter: str
 
 
-class RowFailures(NamedTuple):
-    """Number of documents without a value in a row, and the reasons of those that failed in this row only."""
-
-    documents: int
-    reasons: Mapping[str, int] = MappingProxyType({})
-
-
 class Draws:
     """Influence of every document on a number: the sum of the squared values is the number's variance.
 
@@ -505,13 +522,16 @@ class Draws:
     __slots__ = ("clusters", "documents", "moves", "source", "variance")
 
     def __init__(
-        self, source: str, documents: Sequence[int], moves: Any, variance: float | None = None, clusters: Any = None
-    ) -> None:
+        self, source: str, documents: Sequence[int], moves: "Floats | None", variance: float | None = None,
+        clusters: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
         self.source, self.documents, self.moves, self.clusters = source, documents, moves, clusters
         self.variance: float = float((self.summed() ** 2).sum()) if variance is None else variance
 
     @classmethod
-    def of_mean(cls, source: str, documents: Sequence[int], values: Any, clusters: Any = None) -> "Draws":
+    def of_mean(
+        cls, source: str, documents: Sequence[int], values: Floats, clusters: Sequence[int] | None = None
+    ) -> "Draws":
         """Influence on the mean of one value per document, with the small-sample factor √(g/(g−1)) of CR1."""
         count = len(values) if clusters is None else len(set(clusters))
         moves = (values - values.mean()) / (len(values) * math.sqrt((count - 1) / count))
@@ -522,13 +542,14 @@ class Draws:
         """Number of independent draws."""
         return len(self.documents if self.clusters is None else set(self.clusters))
 
-    def summed(self) -> Any:
+    def summed(self) -> Floats:
         """Influence of every draw: of a document, or summed over a cluster."""
+        assert self.moves is not None, "only the variance is known"
         if self.clusters is None:
             return self.moves
         import numpy as np
 
-        return np.bincount(np.unique(self.clusters, return_inverse=True)[1], weights=self.moves)
+        return np.bincount(np.unique(self.clusters, return_inverse=True)[1], weights=self.moves)  # type: ignore[return-value]  # floats
 
 
 class Estimate(float):

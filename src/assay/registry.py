@@ -21,6 +21,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from assay.errors import AssayError, ConfigError, Place, Problem, did_you_mean, installing, nearest
+from assay.records import Params, UserFunction, UserValue
 from assay.user_code import MOST_WORDS, user_code, words
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Accepted:
     instead: Mapping[str, str] = field(default_factory=dict)
 
 
-def accepted(function: Callable[..., Any], supplied: int = 0) -> Accepted:
+def accepted(function: UserFunction, supplied: int = 0) -> Accepted:
     """Return the parameters of a callable after the first `supplied` ones. Without a readable signature it accepts anything.
 
     >>> list(accepted(lambda references, prediction, *, weight=0.5: 0, 2).named)
@@ -80,7 +81,7 @@ def names_only(takes: Accepted) -> Accepted:
 
 
 def parameter_problems(
-    function: Callable[..., Any], params: Mapping[str, Any], what: str, where: Where, supplied: int = 0
+    function: UserFunction, params: Params, what: str, where: Where, supplied: int = 0
 ) -> list[Problem]:
     """List all problems of parameters by a signature: unknown, missing, or of a wrong type.
 
@@ -105,7 +106,7 @@ Words = tuple[str, str, Callable[[str], str]]
 """The subject of a message, its word for a parameter, and the fix for a missing one."""
 
 
-def _problems(takes: Accepted, params: Mapping[str, Any], words: Words, where: Where) -> Iterator[Problem]:
+def _problems(takes: Accepted, params: Params, words: Words, where: Where) -> Iterator[Problem]:
     what, word, add = words
     at = partial(_at, where)
     for key, value in params.items():
@@ -139,7 +140,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         *,
         group: str | None = None,
         supplied: Sequence[str] = (),
-        adopt: Callable[[str, Any], M] | None = None,
+        adopt: Callable[[str, UserValue], M] | None = None,
         build: Callable[..., B] | None = None,
     ) -> None:
         self.kind, self.group, self.supplied = kind, group, tuple(supplied)
@@ -161,7 +162,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
             self._members[name] = member = loaded
         return member
 
-    def __setitem__(self, name: str, member: Any) -> None:
+    def __setitem__(self, name: str, member: UserValue) -> None:
         """Register a member; it replaces a user's member of that name, never a built-in."""
         self.add(name, member, replacing=True)
 
@@ -199,7 +200,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
 
         return registered
 
-    def add(self, name: str, thing: Any, *, source: object = None, replacing: bool = False) -> M:
+    def add(self, name: str, thing: UserValue, *, source: UserValue = None, replacing: bool = False) -> M:
         """Register an object. A name that another object has is rejected with both locations."""
         if not isinstance(name, str) or not name.strip():
             raise TypeError(f"a name in the table of {_plural(self.kind)} must be a text, got {name!r}")
@@ -217,7 +218,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         self._members[name], self._sources[name] = member, source
         return member
 
-    def _other(self, name: str, source: object) -> object | None:
+    def _other(self, name: str, source: UserValue) -> object | None:
         """Return another object with this name: registered, or a plug-in of another package."""
         other = self._sources.get(name)
         if other is not None:
@@ -226,7 +227,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         plugins = [each for each in self._plugins().get(name, ()) if each is not source]
         return next((each for each in plugins if each.module.partition(".")[0] != package), None)
 
-    def refuse_shape(self, function: Callable[..., Any], supplied: int) -> None:
+    def refuse_shape(self, function: UserFunction, supplied: int) -> None:
         """Raise a TypeError if a function cannot take the arguments that it will be called with."""
         if accepted(function, supplied).lacking:
             parameters = ", ".join(self.supplied)
@@ -242,7 +243,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
             fix = did_you_mean(str(name), self.names())
             raise ConfigError([Problem(_at(where), f"no {self.kind} named {name!r}", fix)]) from None
 
-    def accepts(self, member: Any) -> Accepted:
+    def accepts(self, member: UserValue) -> Accepted:
         """Return the parameters that a file may set for a member."""
         return accepted(member, len(self.supplied))
 
@@ -250,9 +251,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         """Return the fix for a missing parameter."""
         return _line_to_add(key)
 
-    def problems(
-        self, name: str, takes: Callable[..., Any] | Accepted, params: Mapping[str, Any], where: Where
-    ) -> list[Problem]:
+    def problems(self, name: str, takes: UserFunction | Accepted, params: Params, where: Where) -> list[Problem]:
         """List all problems with the parameters of the member that messages call `name`."""
         known = takes if isinstance(takes, Accepted) else accepted(takes, len(self.supplied))
         words = (f"{self.kind} {name!r}", self.word, partial(self.fix_for_missing, name))
@@ -262,7 +261,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
             problems.insert(0, Problem(_at(where), what, "correct its parameters"))
         return problems
 
-    def check(self, named: str | Callable[..., Any], params: Mapping[str, Any], where: Where) -> M:
+    def check(self, named: str | UserFunction, params: Params, where: Where) -> M:
         """Return the member of a name or a user's object after checking all parameters."""
         member: Any = self.find(named, where) if isinstance(named, str) else named
         problems = self.problems(_called(named), self.accepts(member), params, where)
@@ -271,7 +270,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         checked: M = member
         return checked
 
-    def bind(self, named: str | Callable[..., Any], params: Mapping[str, Any], where: Where, *supplied: Any) -> B:
+    def bind(self, named: str | UserFunction, params: Params, where: Where, *supplied: UserValue) -> B:
         """Return the member with its parameters, ready for a run; raise a ConfigError if it cannot be built."""
         member: Any = self.check(named, params, where)
         place = _at(where)
@@ -428,7 +427,7 @@ class MetricRegistry(Generic[T]):
         """Register a class."""
         self.table[name] = metric_class
 
-    def get_metric(self, name: str, **params: Any) -> T:
+    def get_metric(self, name: str, **params: UserValue) -> T:
         """Return a metric with its parameters; raise a ConfigError for a wrong name or parameter."""
         return self.table.bind(name, params, Place(f"{self.table.kind} {name!r}"))
 
@@ -457,10 +456,10 @@ class MetricRegistry(Generic[T]):
         return {name: {"class": each.__name__, "module": each.__module__} for name, each in known.items()}
 
 
-def subclass_of(base: type[T]) -> Callable[[str, Any], type[T]]:
+def subclass_of(base: type[T]) -> Callable[[str, UserValue], type[T]]:
     """Return an `adopt` for tables of classes derived from `base`."""
 
-    def adopt(name: str, thing: Any) -> type[T]:  # noqa: ARG001  # the shape of `adopt`
+    def adopt(name: str, thing: UserValue) -> type[T]:  # noqa: ARG001  # the shape of `adopt`
         if not (inspect.isclass(thing) and issubclass(thing, base)):
             raise TypeError(f"{_called(thing)} must be a class derived from {base.__name__}")
         return thing
@@ -468,11 +467,12 @@ def subclass_of(base: type[T]) -> Callable[[str, Any], type[T]]:
     return adopt
 
 
-def must_be_callable(name: str, thing: Any) -> Any:
+def must_be_callable(name: str, thing: UserValue) -> UserFunction:
     """An `adopt` for tables of functions and classes."""
     if not callable(thing):
         raise TypeError(f"{name!r} must be a function or a class, got {thing!r:.60}")
-    return thing
+    function: UserFunction = thing
+    return function
 
 
 def library_problem(library: str | None, what: str, place: Place) -> Problem | None:
@@ -484,7 +484,7 @@ def library_problem(library: str | None, what: str, place: Place) -> Problem | N
     return Problem(place, f"{what} needs {packages.get(library, library)}, which is not installed", fix)
 
 
-def read_signature(function: Callable[..., Any]) -> inspect.Signature:
+def read_signature(function: UserFunction) -> inspect.Signature:
     """Return the signature, with text annotations resolved to types if their names are known."""
     try:
         return inspect.signature(function, eval_str=True)
@@ -492,7 +492,7 @@ def read_signature(function: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(function)
 
 
-def dress(wrapper: type, function: Callable[..., Any], name: str) -> None:
+def dress(wrapper: type, function: UserFunction, name: str) -> None:
     """Give the class that wraps a function the function's name, docstring and keyword parameters."""
     signature = read_signature(function)
     taken = [each for each in signature.parameters.values() if each.kind in (each.KEYWORD_ONLY, each.VAR_KEYWORD)]
@@ -501,7 +501,7 @@ def dress(wrapper: type, function: Callable[..., Any], name: str) -> None:
     wrapper.__doc__, wrapper.__module__ = inspect.getdoc(function), function.__module__
 
 
-def _fits(value: object, hint: Any) -> bool:
+def _fits(value: UserValue, hint: Any) -> bool:
     """Whether a value from a file has the annotated type; types that are not checked fit anything."""
     if hint is Any or hint is inspect.Parameter.empty:
         return True
@@ -519,7 +519,7 @@ def _fits(value: object, hint: Any) -> bool:
     return isinstance(value, kind) if inspect.isclass(kind) else True
 
 
-def _near_choice(value: object, hint: Any) -> str:
+def _near_choice(value: UserValue, hint: Any) -> str:
     """Suggest the choice nearest to a misspelled value.
 
     >>> _near_choice("ecoh", Literal["echo", "prompt"]), _near_choice(3, int | None)
@@ -544,7 +544,7 @@ def _described(hint: Any) -> str:
     return "of type " + str(getattr(hint, "__name__", hint))
 
 
-def _called(thing: object) -> str:
+def _called(thing: UserValue) -> str:
     """Return the name of a user's object for messages."""
     if isinstance(thing, str):
         return thing
@@ -558,15 +558,15 @@ def _plural(kind: str) -> str:
     return kind + "s"
 
 
-def _identity(thing: object) -> tuple[object, object]:
+def _identity(thing: UserValue) -> tuple[object, object]:
     """Module and name: a module executed again, or a notebook cell, registers the same objects."""
     return getattr(thing, "__module__", None), getattr(thing, "__qualname__", id(thing))
 
 
-def _defined(thing: object) -> str:
+def _defined(thing: UserValue) -> str:
     """Return where an object is defined, as file:line with module and name."""
     if hasattr(thing, "group") and hasattr(thing, "value"):
-        return _origin(thing)  # type: ignore[arg-type]
+        return _origin(thing)
     inner = inspect.unwrap(thing) if callable(thing) else thing
     code = getattr(inner, "__code__", None)
     codes: Iterable[Any] = (

@@ -10,12 +10,10 @@ from assay.catalog.expand import Expander
 from assay.catalog.include import IncludeReader
 from assay.catalog.index import CatalogEntry, Index, index_root
 from assay.catalog.roots import IncludePath, Root, all_roots
-from assay.catalog.selection import CatalogSelection, Selector, Spec, split_specs
+from assay.catalog.selection import CatalogSelection, Overrides, Selector, Spec, split_specs
 from assay.config.fields import Fields
 from assay.errors import Problem
-
-Overrides = Mapping[str, Mapping[str, object]]
-"""Changed keys of the tasks that a spec selects, by the spec as written."""
+from assay.records import UserValue
 
 
 class Catalog:
@@ -53,7 +51,9 @@ class Catalog:
             {f"{name}{at}{suffix}" for base, at, suffix in parts for name in names if fnmatchcase(name, base)}
         )
 
-    def select(self, specs: object, overrides: Overrides | None = None, *, thorough: bool = False) -> CatalogSelection:
+    def select(
+        self, specs: UserValue, overrides: Overrides | None = None, *, thorough: bool = False
+    ) -> CatalogSelection:
         """Select tasks and groups as nodes. Problems are collected, not raised: the caller decides which are fatal.
 
         `thorough` checks files again that the index found valid, to collect their notes.

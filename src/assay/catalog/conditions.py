@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from assay.errors import did_you_mean
+from assay.records import Params, UserValue
 
 COMPARE: dict[type, Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
@@ -18,7 +19,7 @@ class ConditionError(ValueError):
     """An invalid condition, or one with an unknown name."""
 
 
-def holds(condition: str, facts: Mapping[str, Any]) -> bool:
+def holds(condition: str, facts: Params) -> bool:
     """Whether a condition is true of these facts.
 
     >>> holds("model.params >= 7e9 and model.name != 'dummy'", {"model": {"params": 8e9, "name": "x"}})
@@ -43,7 +44,7 @@ def holds(condition: str, facts: Mapping[str, Any]) -> bool:
     return value
 
 
-def _value(node: ast.AST, facts: Mapping[str, Any]) -> Any:
+def _value(node: ast.AST, facts: Params) -> UserValue:
     """Evaluate a part of a condition: names, literals, comparisons, `and`, `or`, `not`; anything else is an error."""
     match node:
         case ast.Constant(value=value):
@@ -66,14 +67,14 @@ def _value(node: ast.AST, facts: Mapping[str, Any]) -> Any:
     )
 
 
-def _boolean(node: ast.AST, facts: Mapping[str, Any]) -> bool:
+def _boolean(node: ast.AST, facts: Params) -> bool:
     value = _value(node, facts)
     if not isinstance(value, bool):
         raise ConditionError(f"{ast.unparse(node)!r} must be true or false")
     return value
 
 
-def _compare(left: ast.AST, kinds: list[ast.cmpop], others: list[ast.expr], facts: Mapping[str, Any]) -> bool:
+def _compare(left: ast.AST, kinds: list[ast.cmpop], others: list[ast.expr], facts: Params) -> bool:
     before = _value(left, facts)
     for kind, other in zip(kinds, others, strict=True):
         after = _value(other, facts)
@@ -89,7 +90,7 @@ def _compare(left: ast.AST, kinds: list[ast.cmpop], others: list[ast.expr], fact
     return True
 
 
-def _lookup(name: str, facts: Mapping[str, Any]) -> Any:
+def _lookup(name: str, facts: Params) -> UserValue:
     """Look up a fact by its dotted name."""
     value: Any = facts
     for part in name.split("."):

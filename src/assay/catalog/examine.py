@@ -13,7 +13,7 @@ from assay.config.option import yaml_keys
 from assay.config.source import Source
 from assay.config.task import FormatConfig, TaskConfig, media_problem, unsent_media
 from assay.errors import Problem, nearest, some, uncheckable
-from assay.records import Failed
+from assay.records import Failed, Params, UserValue
 from assay.user_code import call_user_code
 
 TASK_KEYS = yaml_keys(TaskConfig)
@@ -88,7 +88,7 @@ def _output_type(fields: Fields) -> str:
     return KINDS[key].name if key is not None else str(fields.get("output_type", "generate_until"))
 
 
-def is_legacy_task(fields: Mapping[str, object]) -> bool:
+def is_legacy_task(fields: Params) -> bool:
     """Whether a task has `group: x` instead of `tag: x`, as lm-eval's tasks had until 2024."""
     return "group" in fields and isinstance(fields.get("task"), str) and any(key in fields for key in DEFINING_KEYS)
 
@@ -219,7 +219,7 @@ def _check_template(fields: Fields, problems: list[Problem]) -> None:
         problems.append(Problem(fields.place(near[0], key=True), f"unknown key {near[0]!r}", "did you mean 'task'?"))
 
 
-def name_problem(name: object) -> str:
+def name_problem(name: UserValue) -> str:
     """Why a text cannot name a task, group or tag; empty where it can.
 
     >>> name_problem("mmlu_anatomy"), name_problem("../evil")
@@ -242,7 +242,7 @@ _FORBIDDEN = re.compile(r"::|[\s/\\,*?\[\]\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-
 """Characters that would make a name a path, a pattern or several names, or are invisible."""
 
 
-def member_names(members: object) -> Iterator[str]:
+def member_names(members: UserValue) -> Iterator[str]:
     """The names in a group's list, inline ones included, without formats."""
     for member in _as_list(members):
         if isinstance(member, str):
@@ -256,12 +256,12 @@ def member_names(members: object) -> Iterator[str]:
                 yield from member_names(inner)
 
 
-def strings_in(value: object) -> Iterator[str]:
+def strings_in(value: UserValue) -> Iterator[str]:
     """The strings in one value or a list."""
     return (text for text in _as_list(value) if isinstance(text, str))
 
 
-def _as_list(value: object) -> list[object]:
+def _as_list(value: UserValue) -> list[UserValue]:
     if value is None:
         return []
     return list(value) if isinstance(value, list | tuple) else [value]

@@ -10,6 +10,7 @@ from assay.catalog.include import NO_FIELDS, IncludeReader
 from assay.catalog.index import CatalogEntry, Index
 from assay.config.fields import Fields
 from assay.errors import Place, Problem, nearest
+from assay.records import Params
 
 MAX_GROUP_DEPTH = 64
 DEFAULT_KEYS = tuple(key for key in TASK_KEYS if key not in (*GROUP_KEYS, "tag", "task_alias", "class"))
@@ -135,7 +136,7 @@ class Expander:
         index: Index,
         reader: IncludeReader,
         read: Callable[[CatalogEntry], Fields],
-        facts: Mapping[str, object] | None = None,
+        facts: Params | None = None,
     ) -> None:
         self.index = index
         self.problems: list[Problem] = []

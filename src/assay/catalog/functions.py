@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Union
 
 from assay.errors import Problem, did_you_mean, nearest
-from assay.records import Function
+from assay.records import Function, UserValue
 
 
-def functions_in(value: object) -> Iterator[Function]:
+def functions_in(value: UserValue) -> Iterator[Function]:
     """Every function in a value, at any depth."""
     if isinstance(value, Function):
         yield value

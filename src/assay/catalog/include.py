@@ -8,6 +8,7 @@ from functools import partial
 from assay.config.fields import Fields, Origin
 from assay.config.source import Source
 from assay.errors import Place, Problem, nearest
+from assay.records import Params
 
 MAX_INCLUDES = 250
 """Maximum length of a chain of includes."""
@@ -90,7 +91,7 @@ class _IncludeWalk:
             merged = merged | below.without("task_list")
         return merged | fields.without("include")
 
-    def _includes(self, fields: Fields) -> Iterator[tuple[str | Mapping[str, object], Callable[[], Place]]]:
+    def _includes(self, fields: Fields) -> Iterator[tuple[str | Params, Callable[[], Place]]]:
         include = fields["include"]
         includes = include if isinstance(include, list | tuple) else [include]
         for number, written in enumerate(includes):

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from assay.catalog.cache import read_cached, stamp_files, write_cached
 from assay.catalog.roots import Root
 from assay.config.fields import Fields
 from assay.config.source import DIGEST_LENGTH, digest
 from assay.errors import Place, Problem
+from assay.records import JSON, AnyJSON
 
 Kind = Literal["task", "group", "format", "template", "broken", "graph"]
 """A graph is a task; the kind `graph` is for one without a name, which is found by its path."""
@@ -192,18 +193,18 @@ def _code_stamp() -> str:
     return stamp_files(*sorted(entry.path for folder in (here, f"{here}/../config") for entry in os.scandir(folder)))
 
 
-def _pack(snapshot: Snapshot, root: Root) -> list[object]:
+def _pack(snapshot: Snapshot, root: Root) -> list[JSON]:
     """The snapshot as columns, with paths relative to the root: it loads without a Python loop over files."""
     kinds, names, paths, *rest = (
         zip(*snapshot.entries, strict=True) if snapshot.entries else [()] * len(CatalogEntry._fields)
     )
     number = {path: index for index, path in enumerate(snapshot.below)}
-    below = [[path[len(root.path) + 1 :] for path in snapshot.below], *_columns(snapshot.below)]
-    elsewhere = [list(snapshot.elsewhere), *_columns(snapshot.elsewhere)]
+    below: list[JSON] = [[path[len(root.path) + 1 :] for path in snapshot.below], *_columns(snapshot.below)]
+    elsewhere: list[JSON] = [list(snapshot.elsewhere), *_columns(snapshot.elsewhere)]
     return [below, elsewhere, [kinds, names, [number[path] for path in paths], *rest]]
 
 
-def _unpack(front: list[Any], digests: str, made_from: bytes, root: Root) -> Snapshot:
+def _unpack(front: list[AnyJSON], digests: str, made_from: bytes, root: Root) -> Snapshot:
     (inner, *below), (outer, *elsewhere), (kinds, names, at, tags, members, *rest) = front
     paths = list(map(f"{root.path}/".__add__, inner))
     columns = (kinds, names, map(paths.__getitem__, at), map(tuple, tags), map(tuple, members), *rest)

@@ -14,7 +14,10 @@ from assay.catalog.include import NO_FIELDS
 from assay.catalog.index import CatalogEntry
 from assay.config.fields import Fields, Origin
 from assay.errors import Place, Problem, nearest
+from assay.records import Params, UserValue
 
+Overrides = Mapping[str, Params]
+"""Changed keys of the tasks that a spec selects, by the spec as written."""
 Spec = str | Mapping[str, object] | CatalogEntry
 """One requested item: a name of any form, a configuration, or an entry of the index."""
 
@@ -36,7 +39,7 @@ class CatalogSelection:
     ways: Mapping[int, str] = field(default_factory=dict)
 
 
-def split_specs(specs: object) -> list[Spec]:
+def split_specs(specs: UserValue) -> list[Spec]:
     """Split requested names at commas and spaces, unless the whole text is an existing path.
 
     >>> split_specs(["a, b", "c d"])
@@ -91,9 +94,7 @@ def paths_of(spec: str) -> list[Path]:
 class Selector:
     """Selects from one state of the catalog. `beside` gives an expander that also knows the files beside a path."""
 
-    def __init__(
-        self, expander: Expander, beside: Callable[[Path], Expander], overrides: Mapping[str, Mapping[str, object]]
-    ) -> None:
+    def __init__(self, expander: Expander, beside: Callable[[Path], Expander], overrides: Overrides) -> None:
         self.expander = expander
         self.index = expander.index
         self.problems = expander.problems

@@ -30,8 +30,8 @@ from assay.comparison.rows import (
     selected_rows,
 )
 from assay.errors import ConfigError, Place, Problem
+from assay.records import AnyJSON, JSONObject
 from assay.runs.run import Run
-from assay.runs.validation import JSON, JSONObject
 from assay.statistics.paired import holm
 
 
@@ -320,7 +320,7 @@ def _models(a: Run, b: Run) -> Iterable[Difference]:
             )
 
 
-def _model(run: Run, identity: JSON) -> str:
+def _model(run: Run, identity: AnyJSON) -> str:
     return f"{model_of(run)} [{str(identity)[-12:]}]"
 
 
@@ -341,6 +341,6 @@ def _packages(run: Run) -> Mapping[str, str]:
     return packages
 
 
-def _short(value: JSON) -> str:
+def _short(value: AnyJSON) -> str:
     text = value if isinstance(value, str) else "–" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else text[:79] + "…"

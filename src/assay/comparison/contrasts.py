@@ -12,14 +12,15 @@ from assay.comparison.pairing import Array, PairedTask
 from assay.comparison.pairing import values as values_of
 from assay.errors import ConfigError
 from assay.groups.spread import draw_numbers, variance
-from assay.records import Draws, ScoreKey
+from assay.records import Draws, Floats, ScoreKey
 from assay.registry import Table
 from assay.runs.run import Run
 from assay.scoring.metrics.table import METRICS
-from assay.statistics.aggregations import AGGREGATIONS, Aggregation
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Values
 from assay.statistics.paired import Contrast, PairedValues, Significance, reach, recomputed
 
 M = TypeVar("M")
+B = TypeVar("B")
 
 ITERATIONS = 1000
 """Resamples, and exchanges, of numbers that must be computed anew."""
@@ -121,12 +122,12 @@ def _shared_aggregation(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run]) 
     return aggregation
 
 
-def _is_right_or_wrong(scores: Any) -> bool:
+def _is_right_or_wrong(scores: Values) -> bool:
     numbers = np.asarray(scores)
     return numbers.dtype != object and numbers.ndim == 1 and bool(((numbers == 0) | (numbers == 1)).all())
 
 
-def _with_spread(member: ComparedTask, aggregation: Aggregation, a: Any, b: Any) -> ComparedTask:
+def _with_spread(member: ComparedTask, aggregation: Aggregation, a: Values, b: Values) -> ComparedTask:
     member = replace(member, scores_a=_one_number(aggregation, a), scores_b=_one_number(aggregation, b))
     draws = len(a) if member.clusters is None else len(np.unique(member.clusters))
     if draws < 2:
@@ -145,7 +146,7 @@ def _with_spread(member: ComparedTask, aggregation: Aggregation, a: Any, b: Any)
     return replace(member, computed=computed, reason="" if computed else f"no spread is known for {aggregation.name}")
 
 
-def aggregation_of(run: Run, task: str, key: ScoreKey, values: Sequence[Any]) -> Aggregation | None:
+def aggregation_of(run: Run, task: str, key: ScoreKey, values: Values) -> Aggregation | None:
     """Return the aggregation of a number: the task's, if it reproduces the stored number."""
     stored = values_of(run, task)[key]
     metrics = [each for each in run.config(task).get("metric_list") or () if isinstance(each, Mapping)]
@@ -158,7 +159,7 @@ def aggregation_of(run: Run, task: str, key: ScoreKey, values: Sequence[Any]) ->
     return None
 
 
-def _member(table: Table[M, Any], name: str) -> M | None:
+def _member(table: Table[M, B], name: str) -> M | None:
     """Return the entry of a table; stored numbers can be compared even if their plug-in cannot be loaded."""
     try:
         return table.get(name)
@@ -166,14 +167,14 @@ def _member(table: Table[M, Any], name: str) -> M | None:
         return None
 
 
-def _gives(aggregation: Aggregation, values: Sequence[Any], stored: float) -> bool:
+def _gives(aggregation: Aggregation, values: Values, stored: float) -> bool:
     try:
         return math.isclose(float(aggregation.function(values)), stored, rel_tol=1e-9, abs_tol=1e-12)
     except (TypeError, ValueError, ArithmeticError, LookupError, ImportError):
         return False
 
 
-def _one_number(aggregation: Aggregation, values: Sequence[Any]) -> Any:
+def _one_number(aggregation: Aggregation, values: Values) -> "Floats | None":
     """Reduce each document's score to one number: for a pair of labels whether they agree, for a likelihood that of a unit."""
     if isinstance(values, np.ndarray) or all(isinstance(value, int | float) for value in values):
         return np.asarray(values, dtype=np.float64)
@@ -209,7 +210,7 @@ def contrast(parts: Sequence[Part], a: float, b: float, scale: float = 1.0) -> C
     )
 
 
-def _moved(part: Part, scale: float = 1.0) -> Any:
+def _moved(part: Part, scale: float = 1.0) -> Floats:
     """How far each document moves a difference. Where all move it alike but for rounding, other documents change nothing."""
     a, b = (
         scale * part.slope_a * np.asarray(part.member.influence_a),
@@ -229,7 +230,7 @@ def _unit(parts: Sequence[Part], drawn: Sequence[Draws]) -> float:
     return reach(_by_draw(drawn, can), _by_draw(drawn, does), sum(part.member.n for part in parts))
 
 
-def _by_draw(drawn: Sequence[Draws], owned: Sequence[Any]) -> Any:
+def _by_draw(drawn: Sequence[Draws], owned: Sequence[Floats]) -> Floats:
     """Sum the contributions of each document, or each cluster, of one source over all tasks that contain it."""
     by_source: dict[str, list[tuple[Draws, Any]]] = defaultdict(list)
     for draws, own in zip(drawn, owned, strict=True):

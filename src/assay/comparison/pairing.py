@@ -13,12 +13,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from assay.config.row_names import row_name
 from assay.errors import ConfigError, Place, Problem, some
-from assay.records import ScoreKey
+from assay.records import AnyJSON, JSONDict, ScoreKey
 from assay.runs.redaction import redacted
 from assay.runs.run import Run, mapping
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredRequest
-from assay.runs.validation import JSON, JSONDict
 from assay.statistics.board import cluster_number
 
 Array = NDArray[Any]
@@ -136,7 +135,7 @@ class PairedColumn(NamedTuple):
         )
 
     @classmethod
-    def of(cls, scores: Sequence[JSON]) -> "PairedColumn":
+    def of(cls, scores: Sequence[AnyJSON]) -> "PairedColumn":
         return cls(np.fromiter(scores, object, len(scores)), np.array([each is not None for each in scores], bool))
 
     @classmethod
@@ -317,7 +316,7 @@ def model_of(run: Run) -> str:
     return f"{name} ({listed})" if listed else name
 
 
-def _graph_definition(graph: JSON, key: str = "") -> JSON:
+def _graph_definition(graph: AnyJSON, key: str = "") -> AnyJSON:
     """Return a graph's definition without its models and sampling parameters."""
     if isinstance(graph, list):
         return [_graph_definition(each, key) for each in graph]

@@ -7,7 +7,6 @@ variance of the difference of its means, and that of the answers over the number
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from assay.comparison.pairing import PairedTask, TaskScores, pair_tasks, values
 from assay.comparison.rows import PairedRow, compared_members, paired_rows
 from assay.config.row_names import repeats_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.groups.group import Group
+from assay.groups.group import Group, TaskT
 from assay.groups.results import bottom_up, group_numbers
 from assay.records import Draws, Estimate, ScoreKey
 from assay.runs.run import Run
@@ -109,7 +108,7 @@ class Unknown:
         return False
 
 
-def planned_from_tasks(tasks: Mapping[str, Unknown], groups: Iterable[Group[Any]], aim: Aim) -> list[Planned]:
+def planned_from_tasks(tasks: Mapping[str, Unknown], groups: Iterable[Group[TaskT]], aim: Aim) -> list[Planned]:
     """Plan groups and tasks without earlier runs. A group's number is computed as in a run: by size or with equal weights,
     and with errors that add up where tasks share documents. One without a number or an error is skipped."""
     ordered = bottom_up(groups)

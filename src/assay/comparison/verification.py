@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from assay.evaluation.verify import KINDS, AnsweredTwice, Scores, Verified, kind_of
-from assay.records import Failed, Likelihood, Loglikelihood, Request, Response, Text, prompt_text
-from assay.runs.validation import JSONObject
+from assay.records import Failed, JSONObject, Likelihood, Loglikelihood, Request, Response, Text, prompt_text
 from assay.statistics.aggregations import known_aggregation
 from assay.statistics.board import Board
 from assay.statistics.intervals import LEVEL

@@ -16,11 +16,11 @@ from assay.config.arguments import parse_arguments
 from assay.config.run import RunConfig, options_where
 from assay.errors import AssayError, Place, Problem
 from assay.evaluation.options import run_config, task_manager
-from assay.evaluation.scoring import ManifestJSON, ResultsJSON
 from assay.records import Likelihood, Response, Text, arguments
 from assay.registry import is_plugin_file
 from assay.runs.folder import RunError
 from assay.runs.lm_eval_logs import SampleLog, logged_files, logged_samples, results_beside
+from assay.runs.results import ManifestJSON, ResultsJSON
 from assay.runs.run import Run
 from assay.runs.samples.reader import ReplayedSample, SampleFile
 from assay.runs.signature import SIGNATURE, is_signed_by_user

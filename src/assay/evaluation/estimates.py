@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.evaluation.prepare import Prepared
-from assay.evaluation.scoring import ResultsJSON
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, counted_tasks, group_numbers
 from assay.records import Estimate, ScoreKey
-from assay.runs.results import GroupResult, Share, TaskResult, assay_section, lm_eval_results
+from assay.runs.results import GroupResult, ResultsJSON, Share, TaskResult, assay_section, lm_eval_results
 from assay.statistics.aggregations import Aggregation
 from assay.statistics.intervals import interval
 from assay.tasks import Task

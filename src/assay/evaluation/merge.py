@@ -17,13 +17,13 @@ from assay.evaluation.flow import finish
 from assay.evaluation.manifest import again, helper_digests
 from assay.evaluation.prepare import Prepared, prepare_to_score
 from assay.evaluation.score import changed_keys
-from assay.evaluation.scoring import ManifestJSON, ResultsJSON, ScoredTasks, UsageSummary, replay
+from assay.evaluation.scoring import ScoredTasks, UsageSummary, replay
 from assay.evaluation.writing import all_of, folder_sinks
 from assay.graphs.output import GraphFiles
 from assay.registry import load_plugins
 from assay.runs.folder import RunFolder, difference, open_run
 from assay.runs.journal import NAME, lines
-from assay.runs.results import total_usage
+from assay.runs.results import ManifestJSON, ResultsJSON, total_usage
 from assay.runs.samples.reader import ReplayedSample
 from assay.runs.signature import SIGNATURE, with_signature
 from assay.tasks import TaskManager

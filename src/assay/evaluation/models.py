@@ -19,6 +19,7 @@ from assay.models.servers.server_model import NONDETERMINISTIC, ServerModel
 from assay.records import Message, Prompt
 from assay.runs.folder import RunError, RunFolder
 from assay.runs.run import Run
+from assay.scoring.results import ModelRoles
 from assay.scoring.scorer import Scorer, models_of
 from assay.tasks.preflight import MEANING, check_model, check_over_length, check_roles
 from assay.tasks.runnable import Runnable
@@ -72,7 +73,7 @@ class ModelPool:
         refuse_unpriced(models, self.config.max_cost)
         return models
 
-    def _roles_of(self, tasks: Sequence[Runnable]) -> dict[str, object]:
+    def _roles_of(self, tasks: Sequence[Runnable]) -> ModelRoles:
         """The roles that scorers ask, each with the model that a task names for it; None where the run names one."""
         named = {*(self.config.model_role or {}), *self.roles}
         asked = [task.models() for task in tasks]
@@ -160,9 +161,7 @@ def parse_role(written: object, role: str) -> tuple[str, dict[str, Any]]:
     return name.strip(), parse_arguments(rest, f"model_role.{role}")
 
 
-def role_models(
-    config: RunConfig, objects: Mapping[str, AnyModel], named_by_tasks: Mapping[str, object]
-) -> dict[str, AnyModel]:
+def role_models(config: RunConfig, objects: Mapping[str, AnyModel], named_by_tasks: ModelRoles) -> dict[str, AnyModel]:
     """The models of all other roles: model objects of the caller, named by the run, or named by the tasks' scorers."""
     models: dict[str, AnyModel] = {}
     for role, written in (config.model_role or {}).items():

@@ -19,14 +19,14 @@ from assay.evaluation.flow import finish
 from assay.evaluation.graph_output import OutputFile
 from assay.evaluation.manifest import again
 from assay.evaluation.prepare import Prepared, prepare_to_score
-from assay.evaluation.scoring import ManifestJSON, ResultsJSON, ScoredTasks, replay
+from assay.evaluation.scoring import ScoredTasks, replay
 from assay.evaluation.writing import file_label
 from assay.graphs.output import GraphFiles
 from assay.records import ScoreKey
 from assay.registry import load_plugins
 from assay.runs.folder import MANIFEST, RESULTS, environment, new_scoring, publish_scoring, write_json
 from assay.runs.redaction import redacted
-from assay.runs.results import plain
+from assay.runs.results import ManifestJSON, ResultsJSON, plain
 from assay.runs.run import holds_run
 from assay.runs.samples.reader import ReplayedSample
 from assay.runs.samples.records import SampleRecord

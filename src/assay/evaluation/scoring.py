@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from assay.runs.cache import ScoreCache
+from assay.runs.results import ResultsJSON
 from assay.runs.samples.reader import ReplayedSample
 from assay.scoring.scorer import Scorer
 from assay.scoring.workers import ScorerMemo, Workers
 from assay.tasks.run import TaskRun
 from assay.tasks.runnable import Runnable
 
-ResultsJSON = Mapping[str, Any]
-"""The content of a results.json, or a part of it: lm-eval's layout, and what it lacks under `assay`."""
-ManifestJSON = Mapping[str, Any]
-"""The content of a manifest.json, or a part of it."""
 Written = TypeVar("Written", covariant=True)
 
 

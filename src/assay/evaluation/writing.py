@@ -20,11 +20,12 @@ from assay.evaluation.manifest import (
 )
 from assay.evaluation.models import UNDER_TEST, note_addresses
 from assay.evaluation.prepare import Prepared, PreparedRun
-from assay.evaluation.scoring import ManifestJSON, ResultsJSON, ScoredTasks, UsageSummary, scorer_memories
+from assay.evaluation.scoring import ScoredTasks, UsageSummary, scorer_memories
 from assay.models.protocol import AnyModel
 from assay.registry import USED
 from assay.runs.folder import RunFolder, open_run
 from assay.runs.journal import Journal
+from assay.runs.results import ManifestJSON, ResultsJSON
 from assay.runs.run import output_folder
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import file_name

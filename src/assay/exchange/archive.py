@@ -18,6 +18,7 @@ import orjson
 from assay.errors import Place, Problem
 from assay.evaluation.answers import imported
 from assay.exchange.gold_removal import GoldRemoval
+from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.runs.files import replace_file, replace_folder
 from assay.runs.folder import (
     LINK_OUTSIDE,
@@ -36,7 +37,6 @@ from assay.runs.samples.decode import texts_of
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.writer import file_name
 from assay.runs.signature import SIGNATURE
-from assay.runs.validation import JSON, JSONDict, JSONObject
 from assay.version import __version__
 
 NOTE = "packed.json"
@@ -118,7 +118,7 @@ def _clean(value: JSONObject) -> JSONObject:
     return cleaned
 
 
-def _without_home(value: JSON, home: str) -> JSON:
+def _without_home(value: AnyJSON, home: str) -> AnyJSON:
     if isinstance(value, str):
         return value.replace(home, "~") if len(home) > 1 else value
     if isinstance(value, Mapping):
@@ -172,7 +172,7 @@ def _hash(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def _json(value: JSON) -> bytes:
+def _json(value: AnyJSON) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n"
 
 

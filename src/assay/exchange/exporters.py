@@ -11,14 +11,13 @@ import orjson
 from assay.errors import ConfigError, Place, Problem, installing
 from assay.exchange.inspect.exporter import export_inspect
 from assay.exchange.lm_eval import export_lm_eval
-from assay.records import arguments
+from assay.records import AnyJSON, JSONDict, JSONObject, arguments
 from assay.registry import Table, must_be_callable, read_signature, refused
 from assay.runs.files import replace_file
 from assay.runs.folder import MANIFEST, RESULTS
 from assay.runs.redaction import redacted
 from assay.runs.run import Run, finished_run
 from assay.runs.samples.records import SampleRecord
-from assay.runs.validation import JSON, JSONDict, JSONObject
 
 
 def export_mlflow(run: Run, target: str | None, name: str | None = None) -> str:
@@ -94,7 +93,7 @@ def _tracker_name(name: str) -> str:
     return re.sub(r"[^\w.\- ]", "_", name)
 
 
-def _short(value: JSON) -> str:
+def _short(value: AnyJSON) -> str:
     return str(value)[:500]
 
 
@@ -137,7 +136,7 @@ def export_parquet(run: Run, target: Path) -> list[Path]:
     return [_write(target / f"{name}.parquet", columns, rows) for name, columns, rows in tables]
 
 
-def result_values(run: Run) -> Iterator[tuple[JSON, ...]]:
+def result_values(run: Run) -> Iterator[tuple[AnyJSON, ...]]:
     """Every number of a run: model, name, task or group, metric, filter, value, standard error, interval, documents."""
     model = run.model_name
     for kind, names in (("task", run.scored_tasks), ("group", run.groups)):
@@ -150,7 +149,7 @@ def _sample_records(run: Run) -> Iterator[tuple[str, SampleRecord]]:
     return ((task, record) for task, samples in run.sample_files().items() for record in samples.records())
 
 
-def _sample_values(run: Run, task: str, record: SampleRecord) -> tuple[JSON, ...]:
+def _sample_values(run: Run, task: str, record: SampleRecord) -> tuple[AnyJSON, ...]:
     sample = record.sample
     prompt = str(arguments(sample.requests[0])[0]) if sample.requests else ""
     answers = {each.filter: each.answers for each in record.scores}
@@ -167,7 +166,7 @@ def _sample_values(run: Run, task: str, record: SampleRecord) -> tuple[JSON, ...
     )
 
 
-def _score_values(run: Run, task: str, record: SampleRecord) -> Iterator[tuple[JSON, ...]]:
+def _score_values(run: Run, task: str, record: SampleRecord) -> Iterator[tuple[AnyJSON, ...]]:
     for each in record.scores:
         for metric, value in each.values.items():
             about = (run.model_name, task, record.sample.doc_id, metric, each.filter)
@@ -179,7 +178,7 @@ def _score_values(run: Run, task: str, record: SampleRecord) -> Iterator[tuple[J
             )
 
 
-def _write(path: Path, columns: Mapping[str, str], rows: Iterator[Sequence[JSON]]) -> Path:
+def _write(path: Path, columns: Mapping[str, str], rows: Iterator[Sequence[AnyJSON]]) -> Path:
     """Write rows as they come, a few thousand at a time, into a file that gets its name when it is whole."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -196,7 +195,7 @@ def _write(path: Path, columns: Mapping[str, str], rows: Iterator[Sequence[JSON]
     return path
 
 
-def _batches(rows: Iterator[Sequence[JSON]]) -> Iterator[list[Sequence[JSON]]]:
+def _batches(rows: Iterator[Sequence[AnyJSON]]) -> Iterator[list[Sequence[AnyJSON]]]:
     held: list[Sequence[Any]] = []
     for row in rows:
         held.append(row)
@@ -207,11 +206,11 @@ def _batches(rows: Iterator[Sequence[JSON]]) -> Iterator[list[Sequence[JSON]]]:
         yield held
 
 
-def _json_text(value: JSON) -> str:
+def _json_text(value: AnyJSON) -> str:
     return orjson.dumps(value, default=_plain_value, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
-def _plain_value(value: JSON) -> JSON:
+def _plain_value(value: AnyJSON) -> AnyJSON:
     make: Callable[[Any], Any] = list if isinstance(value, tuple) else dict if isinstance(value, Mapping) else str
     return make(value)
 

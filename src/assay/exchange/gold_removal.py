@@ -7,11 +7,11 @@ from pathlib import Path
 import orjson
 
 from assay.errors import some
+from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.runs.run import Run
 from assay.runs.samples.decode import rows_of
 from assay.runs.samples.records import ROLLING, StoredRequest, StoredSample
 from assay.runs.samples.writer import GroupWriter, row_arrays
-from assay.runs.validation import JSON, JSONDict, JSONObject
 
 REMOVED = "[removed]"
 WITHOUT_GOLD = "without_gold"
@@ -109,7 +109,7 @@ class TaskRemoval:
             scores=self._numbers(row.scores),
         )
 
-    def _doc(self, doc: JSON, golds: Sequence[JSON]) -> str:
+    def _doc(self, doc: AnyJSON, golds: Sequence[AnyJSON]) -> str:
         """A document without the columns of the right answer; where none is known to be it, without all of them."""
         if not isinstance(doc, Mapping):
             return "{}"
@@ -159,7 +159,7 @@ class TaskRemoval:
         self._verdicts = self._verdicts or any(isinstance(each.get("verdict"), str) for each in replies)
         return [{**each, "verdict": REMOVED} if isinstance(each.get("verdict"), str) else each for each in replies]
 
-    def _requests(self, requests: Sequence[StoredRequest], golds: Sequence[JSON]) -> list[StoredRequest]:
+    def _requests(self, requests: Sequence[StoredRequest], golds: Sequence[AnyJSON]) -> list[StoredRequest]:
         """Return the requests without contexts that have examples; a single continuation is the right answer.
 
         A further prompt of a graph with a right answer in it was written for a judge.
@@ -186,7 +186,7 @@ class TaskRemoval:
         return numbers
 
 
-def _is_answer(value: JSON) -> bool:
+def _is_answer(value: AnyJSON) -> bool:
     """Whether it is a text, a likelihood, or several of those."""
     return (
         all(map(_is_answer, value))
@@ -195,7 +195,7 @@ def _is_answer(value: JSON) -> bool:
     )
 
 
-def sounds_like_gold(key: str, value: JSON) -> bool:
+def sounds_like_gold(key: str, value: AnyJSON) -> bool:
     """Whether a column, or something in it, is called as right answers are, or what explains them.
 
     >>> sounds_like_gold("mc1_targets", {"choices": ["a", "b"], "labels": [1, 0]}), sounds_like_gold("question", "a?")
@@ -216,13 +216,13 @@ def sounds_like_gold(key: str, value: JSON) -> bool:
     return any(sounds_like_gold(str(name), each) for name, each in inner)
 
 
-def _texts(golds: Sequence[JSON]) -> set[str]:
+def _texts(golds: Sequence[AnyJSON]) -> set[str]:
     """Return the texts of right answers, also of lists; a single letter occurs anywhere."""
     every = [each for gold in golds for each in (gold if isinstance(gold, list) else [gold])]
     return {each for each in every if isinstance(each, str) and len(each.strip()) > 1}
 
 
-def _contains_gold(value: JSON, said: Sequence["re.Pattern[str]"]) -> bool:
+def _contains_gold(value: AnyJSON, said: Sequence["re.Pattern[str]"]) -> bool:
     """Whether a text in a value has a right answer in it. Of several texts all must have one: else they may be the choices."""
     if isinstance(value, str):
         return any(pattern.search(value) for pattern in said)
@@ -233,7 +233,7 @@ def _contains_gold(value: JSON, said: Sequence["re.Pattern[str]"]) -> bool:
     return isinstance(value, list) and any(_contains_gold(each, said) for each in value)
 
 
-def _is_plain(value: JSON) -> bool:
+def _is_plain(value: AnyJSON) -> bool:
     """Whether a score is a number, or those of several answers: a pair may hold what is right."""
     values = value if isinstance(value, list) else [value]
     return all(each is None or isinstance(each, int | float) for each in values) and (
@@ -241,7 +241,7 @@ def _is_plain(value: JSON) -> bool:
     )
 
 
-def template_columns(template: JSON) -> frozenset[str]:
+def template_columns(template: AnyJSON) -> frozenset[str]:
     """The columns that a target is made of: the name of one, or those that a template speaks of.
 
     >>> sorted(template_columns("{{ answer.split('#')[-1] }} {{unit}}")), sorted(template_columns("label"))

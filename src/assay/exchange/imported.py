@@ -24,13 +24,13 @@ from assay.evaluation.manifest import RUN_KEYS
 from assay.groups.group import Group
 from assay.groups.manager import GroupManager
 from assay.groups.results import bottom_up, group_numbers
-from assay.records import Draws, Estimate, Function, ScoreKey
+from assay.records import AnyJSON, Draws, Estimate, Function, JSONDict, JSONObject, ScoreKey
 from assay.runs.folder import RunFolder, environment, open_run
 from assay.runs.redaction import redacted
 from assay.runs.results import GroupResult, TaskResult, assay_section, lm_eval_results
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
-from assay.runs.validation import JSON, JSONDict, JSONObject, wrong_results
+from assay.runs.validation import wrong_results
 from assay.statistics.aggregations import BOUNDS
 from assay.statistics.board import Board
 from assay.statistics.intervals import interval
@@ -113,7 +113,7 @@ def reported_values(row: JSONObject) -> dict[ScoreKey, ReportedValue]:
     return reported
 
 
-def is_number(value: JSON) -> TypeGuard[int | float]:
+def is_number(value: AnyJSON) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -177,7 +177,7 @@ def _without_secrets(run: ImportedRun) -> ImportedRun:
     return replace(run, tasks=tasks, facts={**facts, "config": redacted(config)})
 
 
-def _arguments(written: JSON) -> JSONDict:
+def _arguments(written: AnyJSON) -> JSONDict:
     """Parse the arguments of a model; text that cannot be parsed stays whole."""
     try:
         return parse_arguments(written, "model_args")
@@ -449,7 +449,7 @@ def _read_group_file(file: Path, known: Iterable[str]) -> tuple[str, JSONObject]
     return name, {key: each for key, each in value.items() if key != "group"}
 
 
-def _refuse_function(function: Function) -> JSON:
+def _refuse_function(function: Function) -> AnyJSON:
     what, fix = (
         f"{function} cannot be used here",
         "take an aggregation that has a name, or `assay score RUN --with FILE`",

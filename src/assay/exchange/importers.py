@@ -16,11 +16,10 @@ from assay.exchange.imported import (
 )
 from assay.exchange.inspect.importer import from_inspect
 from assay.exchange.lm_eval import from_lm_eval
-from assay.records import ScoreKey
+from assay.records import JSONDict, JSONObject, ScoreKey
 from assay.runs.folder import RunError
 from assay.runs.run import ResultRow, Run, finished_run, holds_run
 from assay.runs.samples.reader import SampleFile
-from assay.runs.validation import JSONDict, JSONObject
 
 
 def import_runs(

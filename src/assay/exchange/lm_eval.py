@@ -8,14 +8,24 @@ from pathlib import Path
 
 from assay.errors import Place, Problem
 from assay.exchange.imported import ImportedGroup, ImportedRun, ImportedTask, members_first, reported_values
-from assay.records import Generate, Likelihood, Loglikelihood, Request, Response, Rolling, Sample, Text
+from assay.records import (
+    AnyJSON,
+    Generate,
+    JSONObject,
+    Likelihood,
+    Loglikelihood,
+    Request,
+    Response,
+    Rolling,
+    Sample,
+    Text,
+)
 from assay.runs.folder import LineWriter, RunError, write_json
 from assay.runs.lm_eval_logs import LoggedSample, SampleLog, logged_files, logged_samples, results_beside
 from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile, filter_scores
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import file_name
-from assay.runs.validation import JSON, JSONObject
 
 OURS = ("assay", "assay_version")
 """Keys that only assay's results have."""
@@ -159,14 +169,14 @@ def _record(logged: LoggedSample, repeats: int) -> SampleRecord:
     return SampleRecord(sample, responses, filter_scores(answers, logged.scores), repeats)
 
 
-def _left(answer: JSON) -> JSON:
+def _left(answer: AnyJSON) -> AnyJSON:
     """Convert the answers of a filter: pairs of texts are likelihoods."""
     if isinstance(answer, list) and len(answer) == 2 and answer[1] in ("True", "False"):
         return (float(answer[0]), answer[1] == "True")
     return answer
 
 
-def _request(arguments: Sequence[JSON], repeat: int) -> Request:
+def _request(arguments: Sequence[AnyJSON], repeat: int) -> Request:
     """A request from its arguments: a text and parameters, a text and what follows, or a text alone."""
     if len(arguments) < 2:
         return Rolling(str(arguments[0]))
@@ -182,7 +192,7 @@ def _choices(requests: Sequence[Request]) -> list[str] | None:
     return same if len(same) > 1 else None
 
 
-def _seen(request: Request, response: Response) -> JSON:
+def _seen(request: Request, response: Response) -> AnyJSON:
     """A response as filters saw it."""
     if isinstance(response, Likelihood):
         return (response.value, response.greedy)

@@ -7,13 +7,14 @@ written for SyGra has `calculate`, which is given all of them at once.
 import re
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from assay.graphs.spec import JSONObject, Record, Value
+from assay.graphs.spec import Record, Value
 from assay.graphs.unit_metrics import UnitMetricResult
+from assay.records import JSONDict, UserFunction, UserValue
 from assay.registry import dress
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 from assay.statistics.classes import macro_influence, macro_score, score_of_counts
@@ -24,7 +25,7 @@ class Tally(Protocol):
     """An aggregation at work."""
 
     def add(self, result: UnitMetricResult) -> None: ...
-    def value(self) -> JSONObject: ...
+    def value(self) -> JSONDict: ...
 
 
 class NumberEvidence(NamedTuple):
@@ -43,7 +44,7 @@ class AllResults:
     def add(self, result: UnitMetricResult) -> None:
         self._results.append(result)
 
-    def value(self) -> JSONObject:
+    def value(self) -> JSONDict:
         return dict(self._metric.calculate(self._results))
 
 
@@ -54,7 +55,7 @@ class AggregatorMetric:
     puts them into the metadata of the unit results.
     """
 
-    def __init__(self, **config: Any) -> None:
+    def __init__(self, **config: UserValue) -> None:
         self.config = config
 
     @property
@@ -76,7 +77,7 @@ class AggregatorMetric:
         """Return the evidence of each number, by name, where its standard error follows from it."""
         return {}
 
-    def calculate(self, results: Sequence[UnitMetricResult]) -> JSONObject:
+    def calculate(self, results: Sequence[UnitMetricResult]) -> JSONDict:
         """Return the numbers of these unit results."""
         if type(self).tally is AggregatorMetric.tally:
             raise NotImplementedError(f"{type(self).__name__} has neither `tally` nor `calculate`")
@@ -85,7 +86,7 @@ class AggregatorMetric:
     def validate_config(self) -> None:
         """For classes written for SyGra, which call it in their constructors."""
 
-    def get_metadata(self) -> Any:
+    def get_metadata(self) -> Value:
         return None
 
     def get_metric_name(self) -> str:
@@ -105,18 +106,18 @@ class NoResults(ValueError):
         super().__init__("there are no unit results")
 
 
-def tallied(metric: AggregatorMetric, results: Iterable[UnitMetricResult]) -> JSONObject:
+def tallied(metric: AggregatorMetric, results: Iterable[UnitMetricResult]) -> JSONDict:
     tally = metric.tally()
     for result in results:
         tally.add(result)
     return tally.value()
 
 
-def metric_of(name: str, function: Any) -> type[AggregatorMetric]:
+def metric_of(name: str, function: UserFunction) -> type[AggregatorMetric]:
     """A function of all unit results, with keyword parameters, as a class. It gives a number or a mapping."""
 
     class FunctionAggregatorMetric(AggregatorMetric):
-        def calculate(self, results: Sequence[UnitMetricResult]) -> JSONObject:
+        def calculate(self, results: Sequence[UnitMetricResult]) -> JSONDict:
             numbers = function(results, **self.config)
             return dict(numbers) if isinstance(numbers, Mapping) else {name: numbers}
 
@@ -150,7 +151,7 @@ class AccuracyTally:
     def add(self, result: UnitMetricResult) -> None:
         self.verdicts.append(bool(result.correct))
 
-    def value(self) -> JSONObject:
+    def value(self) -> JSONDict:
         if not self.verdicts:
             raise NoResults
         return {"accuracy": sum(self.verdicts) / len(self.verdicts)}
@@ -222,14 +223,14 @@ class _Tries:
             raise ValueError("which records are attempts at the same problem is not known: add `group_by:`")
         return ()
 
-    def value(self) -> JSONObject:
+    def value(self) -> JSONDict:
         raise NotImplementedError
 
-    def means(self, name: str, chance: Any) -> JSONObject:
+    def means(self, name: str, chance: Callable[[int, int, int], float]) -> JSONDict:
         """By number of attempts the mean over problems; null, with a reason, where a problem has fewer."""
         if not self._counts:
             raise NoResults
-        means: JSONObject = {}
+        means: JSONDict = {}
         for k in range(1, self._k + 1):
             few = sum(n < k for n, _ in self._counts.values())
             if few == len(self._counts):
@@ -245,12 +246,12 @@ class _Tries:
 
 
 class _AtLeastOne(_Tries):
-    def value(self) -> JSONObject:
+    def value(self) -> JSONDict:
         return self.means("pass@", pass_at_k)
 
 
 class _All(_Tries):
-    def value(self) -> JSONObject:
+    def value(self) -> JSONDict:
         means = self.means("pass^", pass_all_k)
         return {"success_rate": self.rate(), **means}
 
@@ -325,12 +326,12 @@ class StepTally:
         retry = retry_number(metadata)
         return before if retry is None else retry
 
-    def value(self) -> JSONObject:
+    def value(self) -> JSONDict:
         if not self._attempts:
             raise NoResults
         return self.summary()
 
-    def summary(self) -> JSONObject:
+    def summary(self) -> JSONDict:
         retries, steps = list(self._first.values()), len(self._attempts)
         scores = [max(0.0, 1 - retry * self._penalty) for retry in retries]
         return {
@@ -404,7 +405,7 @@ class ClassTally:
             text = " ".join(text.split())
         return text if self._counts.get("case_sensitive") else text.lower()
 
-    def value(self) -> JSONObject:
+    def value(self) -> JSONDict:
         if not self._spelled:
             raise NoResults
         scores = {spelled: self._score(label) for label, spelled in self._classes().items()}

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from assay.errors import ConfigError, Place
 from assay.graphs.aggregator_metrics import (
@@ -20,8 +20,9 @@ from assay.graphs.aggregator_metrics import (
     metric_of,
 )
 from assay.graphs.like_sygra import LIKE_SYGRA
-from assay.graphs.spec import JSONObject, Record, UserFunction, Value
+from assay.graphs.spec import Record, Value
 from assay.graphs.unit_metrics import UnitMetricResult
+from assay.records import JSONDict, UserFunction, UserValue
 from assay.registry import MetricRegistry, Table, library_problem, read_signature, subclass_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 
@@ -30,11 +31,11 @@ OF_WEIGHTED_SCORES = ("weighted_perplexity", "bits_per_byte")
 OF_ONE_CLASS = ("class_precision", "class_recall", "class_f1")
 
 
-def of_scores(result: UnitMetricResult) -> Any:
+def of_scores(result: UnitMetricResult) -> float:
     return result.score
 
 
-def of_weighted_scores(result: UnitMetricResult, *, weight_key: str = "weight") -> Any:
+def of_weighted_scores(result: UnitMetricResult, *, weight_key: str = "weight") -> tuple[float, Value]:
     return result.score, result.metadata[weight_key]
 
 
@@ -46,11 +47,11 @@ def of_one_class(
     return int(right and predicted), int(predicted), int(right)
 
 
-def of_documents(result: UnitMetricResult, *, predicted_key: str = "text") -> Any:
+def of_documents(result: UnitMetricResult, *, predicted_key: str = "text") -> tuple[Value, Value]:
     return result.predicted.get(predicted_key), result.golden
 
 
-def of_pairs(result: UnitMetricResult, *, golden_key: str = "text", predicted_key: str = "text") -> Any:
+def of_pairs(result: UnitMetricResult, *, golden_key: str = "text", predicted_key: str = "text") -> tuple[Value, Value]:
     return result.golden.get(golden_key), result.predicted.get(predicted_key)
 
 
@@ -67,7 +68,7 @@ def adapted(aggregation: Aggregation) -> type[AggregatorMetric]:
     keys = _keywords(value_of)
 
     class OfAggregation(AggregatorMetric):
-        def __init__(self, **config: Any) -> None:
+        def __init__(self, **config: UserValue) -> None:
             super().__init__(**config)
             problem = library_problem(aggregation.needs, f"aggregation {name!r}", Place(f"aggregator metric {name!r}"))
             if problem is not None:
@@ -107,7 +108,7 @@ class _Values:
     def add(self, result: UnitMetricResult) -> None:
         self._values.append(self._value_of(result, **self._reading))
 
-    def value(self) -> JSONObject:
+    def value(self) -> JSONDict:
         if not self._values:
             raise NoResults
         return {self._aggregation.name: self.evidence().aggregation.function(self._values)}
@@ -129,7 +130,7 @@ OWN: dict[str, type[AggregatorMetric]] = {
 }
 
 
-def _adopted(name: str, thing: Any) -> type[AggregatorMetric]:
+def _adopted(name: str, thing: UserValue) -> type[AggregatorMetric]:
     """A class of aggregator metrics, or a function of all unit results as one."""
     return subclass_of(AggregatorMetric)(name, metric_of(name, thing) if inspect.isroutine(thing) else thing)
 

@@ -16,9 +16,9 @@ from assay.graphs.spec import (
     END,
     START,
     AgentSpec,
+    AnyNode,
     ChoiceSpec,
     GenerationSpec,
-    JSONObject,
     LambdaSpec,
     LikelihoodSpec,
     LlmSpec,
@@ -29,10 +29,10 @@ from assay.graphs.spec import (
     SampledColumn,
     SamplerSpec,
     SubgraphSpec,
-    UserFunction,
     Value,
 )
 from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
+from assay.records import JSONDict, UserFunction, UserValue
 from assay.samples.rows import DataError
 from assay.tasks.settings import Helpers
 from assay.user_code import place_of, user_code
@@ -55,7 +55,7 @@ class GraphBinder:
     trail: tuple[str, ...] = ()
     problems: list[Problem] = field(default_factory=list)
 
-    def bind(self, finish: Callable[[JSONObject], Record] = dict) -> Graph:
+    def bind(self, finish: Callable[[JSONDict], Record] = dict) -> Graph:
         """The graph; whatever is wrong with its names is raised, all of it together."""
         nodes: dict[str, GraphNode] = {}
         for name, node in self.file.nodes.items():
@@ -104,7 +104,7 @@ class GraphBinder:
             raise ConfigError([Problem(place, what, "change its parameters")])
         return function
 
-    def _node(self, name: str, node: Any) -> GraphNode:
+    def _node(self, name: str, node: AnyNode) -> GraphNode:
         if isinstance(node, LambdaSpec):
             place = self.file.node_place(name, "lambda")
             function = self.function(node.function, place, 2)
@@ -138,7 +138,7 @@ class GraphBinder:
         chat = () if isinstance(node.prompt, str) else ("chat",)
         role, write = self.models.likelihood_model(node.model, place, "loglikelihood", *chat)
         prompt = Braces.of(node.prompt) if isinstance(node.prompt, str) else nodes.PromptTemplate.of(node.prompt)
-        shared: JSONObject = {
+        shared: JSONDict = {
             "name": name, "role": role, "key": node.output_keys, "context": likelihood_nodes.Context(prompt, write),
         }  # fmt: skip
         if isinstance(node, LoglikelihoodSpec):
@@ -148,7 +148,7 @@ class GraphBinder:
             **shared, choices=choices, delimiter=node.target_delimiter, choose_by=node.choose_by
         )
 
-    def written(self, name: str) -> JSONObject:
+    def written(self, name: str) -> JSONDict:
         """Return a node as the file has it, for functions that take all of its keys."""
         raw = self.file.config.graph_config.nodes[name]
         return dict(raw) if isinstance(raw, Mapping) else {}
@@ -157,7 +157,7 @@ class GraphBinder:
         pre = node.pre_process
         properties = self.file.config.graph_config.graph_properties
         multiturn = properties.chat_conversation == "multiturn"
-        shared: JSONObject = {
+        shared: JSONDict = {
             "name": name,
             "prompt": nodes.PromptTemplate.of(node.prompt),
             "input_key": node.input_key,
@@ -184,7 +184,7 @@ class GraphBinder:
             return nodes.AgentNode(**shared, max_turns=node.max_turns, injected=injected)
         return nodes.MultiLlmNode(**shared, models=models, post=self._multi_post(name, node))
 
-    def _post(self, name: str, node: LlmSpec) -> Callable[[nodes.ModelReply, JSONObject], Any]:
+    def _post(self, name: str, node: LlmSpec) -> Callable[[nodes.ModelReply, JSONDict], Value]:
         if node.post_process is None:
             return _into(node)
         place = self.file.node_place(name, "post_process")
@@ -200,7 +200,7 @@ class GraphBinder:
             return lambda reply, state: function(wrap(reply), state)
         return lambda reply, state: function(wrap(reply))  # noqa: ARG005  # the shape of a post-processor
 
-    def _multi_post(self, name: str, node: MultiLlmSpec) -> Callable[[Mapping[str, nodes.ModelReply]], Any]:
+    def _multi_post(self, name: str, node: MultiLlmSpec) -> Callable[[Mapping[str, nodes.ModelReply]], Value]:
         if node.multi_llm_post_process is not None:
             return self.function(node.multi_llm_post_process, self.file.node_place(name, "multi_llm_post_process"), 1)
         [key] = output_keys(node.output_keys)[:1] or ("messages",)
@@ -229,7 +229,7 @@ class GraphBinder:
         return nodes.SubgraphNode(name, below.bind())
 
 
-def changed_nodes(graph: GraphFile, changes: Mapping[str, object], place: Place) -> GraphFile:
+def changed_nodes(graph: GraphFile, changes: Record, place: Place) -> GraphFile:
     """A graph with some keys of its nodes changed."""
     if not changes:
         return graph
@@ -255,11 +255,11 @@ def changed_nodes(graph: GraphFile, changes: Mapping[str, object], place: Place)
     return changed
 
 
-def _copies(changes: Record) -> dict[str, JSONObject]:
+def _copies(changes: Record) -> dict[str, JSONDict]:
     return {str(name): dict(each) for name, each in changes.items()}
 
 
-def _renamed(prompt: Any, names: Mapping[str, str]) -> Any:
+def _renamed(prompt: Value, names: Mapping[str, str]) -> Value:
     if isinstance(prompt, str):
         for old, new in names.items():
             prompt = prompt.replace("{" + old + "}", "{" + new + "}")
@@ -269,14 +269,14 @@ def _renamed(prompt: Any, names: Mapping[str, str]) -> Any:
     return [_renamed(each, names) for each in prompt] if isinstance(prompt, Sequence) else prompt
 
 
-def _spelt(paths: Mapping[object, str]) -> dict[object, str]:
+def _spelt(paths: Mapping[Value, str]) -> dict[Value, str]:
     """Ways that YAML has made true and false of, by the words that the file may have."""
     words = {True: ("yes", "true", "on"), False: ("no", "false", "off")}
     truths = [said for said in paths if isinstance(said, bool)]
     return {word: paths[truth] for truth in truths for word in (*words[truth], *map(str.capitalize, words[truth]))}
 
 
-def _into(node: GenerationSpec) -> Callable[[nodes.ModelReply, JSONObject], Any]:
+def _into(node: GenerationSpec) -> Callable[[nodes.ModelReply, JSONDict], Value]:
     """Puts the text of a reply where the node says; a list has one key there, which was checked."""
     [key] = output_keys(node.output_keys)[:1]
     if key == "messages":
@@ -285,11 +285,11 @@ def _into(node: GenerationSpec) -> Callable[[nodes.ModelReply, JSONObject], Any]
     return lambda reply, state: {key: reply.content}  # noqa: ARG005  # the shape of a post-processor
 
 
-def _itself(reply: Any) -> Any:
+def _itself(reply: nodes.ModelReply) -> nodes.ModelReply:
     return reply
 
 
-def _callable(named: Any, name: str, place: Place) -> UserFunction:
+def _callable(named: UserValue, name: str, place: Place) -> UserFunction:
     if not isinstance(named, type):
         if callable(named):
             function: UserFunction = named
@@ -342,13 +342,13 @@ def find_tools(names: Sequence[str], helpers: Helpers, folder: str | None, place
     return tools
 
 
-def parameters(tools: Mapping[str, Tool], choice: str | Mapping[str, object] | None) -> dict[str, object]:
+def parameters(tools: Mapping[str, Tool], choice: str | Record | None) -> JSONDict:
     """Return the request parameters that describe tools."""
     described = [{"type": "function", "function": dict(tool.schema)} for tool in tools.values()]
     return {"tools": described, "tool_choice": choice or "auto"}
 
 
-def _tools(named: Any) -> Iterator[Tool]:
+def _tools(named: UserValue) -> Iterator[Tool]:
     if isinstance(named, ModuleType):
         for name, each in vars(named).items():
             own = getattr(each, "__module__", None) == named.__name__ or hasattr(each, "args_schema")
@@ -364,12 +364,12 @@ def _tools(named: Any) -> Iterator[Tool]:
         yield _tool(named)
 
 
-def _is_tool(thing: Any) -> bool:
+def _is_tool(thing: UserValue) -> bool:
     """Whether something is a tool as LangChain makes them."""
     return hasattr(thing, "args_schema") and hasattr(thing, "invoke")
 
 
-def _tool(function_or_tool: Any) -> Tool:
+def _tool(function_or_tool: UserValue) -> Tool:
     if _is_tool(function_or_tool):
         function: UserFunction = getattr(function_or_tool, "coroutine", None) or function_or_tool.func
         schema = {"type": "object", "properties": dict(function_or_tool.args)}

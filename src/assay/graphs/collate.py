@@ -7,19 +7,19 @@ fails has an error in place of its number; the others keep theirs.
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.aggregator_metrics import AggregatorMetric, Tally
 from assay.graphs.aggregator_table import make_aggregator
-from assay.graphs.spec import JSONObject, Record, Value
+from assay.graphs.spec import Record, Value
 from assay.graphs.sygra import GraphPostProcessor as GraphPostProcessor
 from assay.graphs.unit_metrics import UnitMetricResult, finite
 from assay.graphs.unit_node import Places
 from assay.graphs.unit_node import UnitMetrics as UnitMetrics
 from assay.graphs.unit_node import check_unit_metrics as check_unit_metrics
-from assay.records import Failed
+from assay.records import Failed, JSONDict, UserValue
 from assay.registry import parameter_problems
 from assay.statistics.aggregations import Aggregation
 from assay.user_code import call_user_code
@@ -114,13 +114,13 @@ class EntryTally:
     def _add(self, tally: Tally, cell: Value, record: Record) -> None:
         tally.add(_with_columns(_result(cell, self.entry.column), record, self._columns))
 
-    def value(self, columns: Sequence[str]) -> JSONObject:
+    def value(self, columns: Sequence[str]) -> JSONDict:
         """Return the numbers for the report, or the error instead of them."""
         if not self._seen and not self.error:
             known = ", ".join(map(str, columns))
             self.error = f"Missing unit metric results field {self.entry.column!r} in data. Available columns: {known}"
         if not self.error and self._tally is not None:
-            report: JSONObject | Failed = call_user_code("", lambda tally: finite(tally.value()), self._tally)
+            report: JSONDict | Failed = call_user_code("", lambda tally: finite(tally.value()), self._tally)
             if not isinstance(report, Failed):
                 return report
             self.error = report.reason
@@ -161,7 +161,7 @@ def _metadata_columns(entry: AggregatorEntry, metric: AggregatorMetric) -> dict[
 class CollatedReport(NamedTuple):
     """A report as it is written, and what made it."""
 
-    written: list[JSONObject]
+    written: list[JSONDict]
     collected: Sequence[EntryTally]
 
 
@@ -172,7 +172,7 @@ def collate(
     *,
     like_sygra: bool = False,
     field_names: bool = False,
-) -> list[JSONObject]:
+) -> list[JSONDict]:
     """The report: a list of one object with `evaluation_summary` and `results`."""
     return collated(records, entries, counts, like_sygra=like_sygra, field_names=field_names).written
 
@@ -206,7 +206,7 @@ def collated(
     return CollatedReport([_report(total, collected, results, known)], collected)
 
 
-def _report(total: int, collected: Sequence[EntryTally], results: Record, counts: RecordCounts) -> JSONObject:
+def _report(total: int, collected: Sequence[EntryTally], results: Record, counts: RecordCounts) -> JSONDict:
     errors = {each.entry.key: each.error for each in collected if each.error}
     without = {each.entry.key: each.missing for each in collected if each.missing and not each.error}
     if errors and len(errors) == len(collected):
@@ -221,7 +221,7 @@ def _report(total: int, collected: Sequence[EntryTally], results: Record, counts
     return {"evaluation_summary": summary, "results": dict(results)}
 
 
-def _sygra_report(total: int, collected: Sequence[EntryTally], results: Record) -> JSONObject:
+def _sygra_report(total: int, collected: Sequence[EntryTally], results: Record) -> JSONDict:
     """As SyGra reports it: the first error discards everything, and records without a result are not mentioned."""
     for each in collected:
         if each.error:
@@ -230,7 +230,7 @@ def _sygra_report(total: int, collected: Sequence[EntryTally], results: Record) 
     return {"evaluation_summary": {"total_records": total, "status": "success"}, "results": dict(results)}
 
 
-def _summary(total: int, status: str, counts: RecordCounts | None, *, like_sygra: bool) -> JSONObject:
+def _summary(total: int, status: str, counts: RecordCounts | None, *, like_sygra: bool) -> JSONDict:
     more = {} if like_sygra else asdict(counts or RecordCounts(total, total))
     return {"total_records": total, "status": status, **more}
 
@@ -244,7 +244,7 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
 
     def __init__(
         self,
-        aggregator_metrics_map: list[JSONObject] | None = None,
+        aggregator_metrics_map: list[JSONDict] | None = None,
         *,
         unit_metrics_results: str | None = None,
         field_names: bool = False,
@@ -272,7 +272,7 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
             numbers[entry.key] = named
         return numbers
 
-    def process(self, data: Iterable[Record], metadata: JSONObject) -> list[Value]:
+    def process(self, data: Iterable[Record], metadata: JSONDict) -> list[Value]:
         like_sygra = metadata.get("compat") == "sygra"
         written, self._collected = collated(
             data,
@@ -345,7 +345,7 @@ def _key_problems(entries: Sequence[AggregatorEntry], at: Places) -> Iterator[Pr
         seen.setdefault(entry.key, entry)
 
 
-def _shape_problems(written: Any, number: int, place: Place) -> Iterator[Problem]:
+def _shape_problems(written: UserValue, number: int, place: Place) -> Iterator[Problem]:
     if not isinstance(written, Mapping) or not isinstance(written.get("name"), str):
         what = f"entry {number + 1} of aggregator_metrics_map names no metric"
         yield Problem(place, what, "write `- name: accuracy`")

@@ -17,8 +17,9 @@ from assay.graphs.aggregator_metrics import (
     StepTally,
     Tally,
 )
-from assay.graphs.spec import JSONObject, Record
+from assay.graphs.spec import Record
 from assay.graphs.unit_metrics import UnitMetricResult
+from assay.records import JSONDict
 from assay.statistics.classes import f1_of_rates
 from assay.statistics.pass_at_k import pass_at_k
 
@@ -49,7 +50,7 @@ class _Named(_Rates):
         super().__init__(side, key)
         self._name = name
 
-    def value(self) -> JSONObject:
+    def value(self) -> JSONDict:
         return {f"average_{self._name}": self.average(), f"{self._name}_per_class": self.by_class()}
 
 
@@ -61,7 +62,7 @@ class _BothRates:
         self._predicted.add(result)
         self._right.add(result)
 
-    def value(self) -> JSONObject:
+    def value(self) -> JSONDict:
         precision, recall = self._predicted.by_class(), self._right.by_class()
         labels = dict.fromkeys([*precision, *recall])
         return {
@@ -83,7 +84,7 @@ class _Pooled:
         self._n += 1
         self._correct += bool(result.correct)
 
-    def value(self) -> JSONObject:
+    def value(self) -> JSONDict:
         rate = self._correct / self._n if self._n else 0.0
         sizes = range(1, self._k + 1)
         if self._power:
@@ -92,7 +93,7 @@ class _Pooled:
 
 
 class _AccuracyOrZero(AccuracyTally):
-    def value(self) -> JSONObject:
+    def value(self) -> JSONDict:
         return super().value() if self.verdicts else {"accuracy": 0.0}
 
 
@@ -103,7 +104,7 @@ class _Steps(StepTally):
     def number(self, metadata: Record, before: int) -> int:  # noqa: ARG002
         return super().number(metadata, 0)
 
-    def value(self) -> JSONObject:
+    def value(self) -> JSONDict:
         return self.summary()
 
 

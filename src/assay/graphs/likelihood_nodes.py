@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from assay.config.braces import Braces
 from assay.graphs.nodes import PromptTemplate
-from assay.graphs.spec import JSONObject
 from assay.graphs.walk import NodeFailed, State, Steps, Updates, Walk
-from assay.records import Likelihood, Loglikelihood, Message, Prompt, Request, Response, Rolling
+from assay.records import JSONDict, Likelihood, Loglikelihood, Message, Prompt, Request, Response, Rolling
 from assay.statistics.softmax import softmax
 
 
@@ -54,7 +53,7 @@ class ChoiceNode(LikelihoodNode):
         requests = [Loglikelihood(context, f"{self.delimiter}{choice}", self.role) for choice in choices]
         likelihoods = yield from _likelihoods(requests, walk)
         probabilities = _shares([likelihood.value for likelihood in likelihoods])
-        scored: list[JSONObject] = [
+        scored: list[JSONDict] = [
             {
                 "choice": choice,
                 "loglikelihood": likelihood.value,

@@ -11,8 +11,9 @@ from assay.config.source import Source, digest
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.nodes import TYPES, NodeModel, Structure
 from assay.graphs.reading import GraphFile
-from assay.graphs.spec import JSONObject, ModelConfig, Record, StructuredOutput
-from assay.records import LIMITS, Prompt
+from assay.graphs.spec import ModelConfig, Record, StructuredOutput
+from assay.records import LIMITS, JSONDict, Prompt
+from assay.scoring.results import ModelSpec
 from assay.tasks.settings import GraphSettings, Helpers, Messages
 
 FILE = "models.yaml"
@@ -52,7 +53,7 @@ class ModelEntry:
     place: Place
 
     @property
-    def parameters(self) -> JSONObject:
+    def parameters(self) -> JSONDict:
         parameters = self.keys.get("parameters")
         return dict(parameters) if isinstance(parameters, Mapping) else {}
 
@@ -64,7 +65,7 @@ class ModelEntry:
             merged[key] = {**known, **value} if isinstance(known, Mapping) and isinstance(value, Mapping) else value
         return ModelEntry(self.name, merged, self.place)
 
-    def backend(self) -> JSONObject:
+    def backend(self) -> JSONDict:
         """The backend and its arguments, as a role of a run names them. What is wrong with the entry is raised."""
         self._check()
         kind = str(self.keys["model_type"])
@@ -153,9 +154,9 @@ def read_models(files: Sequence[Path]) -> dict[str, ModelEntry]:
     return {name: entry.but(_of_environment(name)) for name, entry in models.items()}
 
 
-def _of_environment(name: str) -> JSONObject:
+def _of_environment(name: str) -> JSONDict:
     """Return a model's keys from the environment; `|` separates values of a list."""
-    keys: JSONObject = {}
+    keys: JSONDict = {}
     exact = "SYGRA_" + re.sub(r"\s+", "_", name.upper()) + "_"
     for start in (variable(name, ""), exact):
         for key, value in os.environ.items():
@@ -179,7 +180,7 @@ class GraphModels:
     helpers: Helpers
     gen_kwargs: Mapping[str, object]
     folder: str | None
-    backends: dict[str, object] = field(default_factory=dict)
+    backends: dict[str, ModelSpec | None] = field(default_factory=dict)
     needs: dict[str, set[str]] = field(default_factory=dict)
     """By role, what its model must be able to do."""
 
@@ -187,9 +188,7 @@ class GraphModels:
     def _entries(self) -> dict[str, ModelEntry]:
         return read_models(find_models_file(self.settings.models_file, self.folder))
 
-    def generation_model(
-        self, model: ModelConfig, place: Place, tools: Mapping[str, object] | None = None
-    ) -> NodeModel:
+    def generation_model(self, model: ModelConfig, place: Place, tools: Record | None = None) -> NodeModel:
         """Whom a node asks, and how; `tools` are the parameters that describe them."""
         role, parameters = self._role(model, place)
         self.needs.setdefault(role, set()).update({"generate", "chat", *(["tools"] if tools else [])})
@@ -211,7 +210,7 @@ class GraphModels:
         write = self.settings.write
         return role, lambda messages: write(role, messages)
 
-    def _role(self, model: ModelConfig, place: Place) -> tuple[str, JSONObject]:
+    def _role(self, model: ModelConfig, place: Place) -> tuple[str, JSONDict]:
         """The role that a model has in the run, and the parameters that its entry gives it."""
         name = model.name
         plain = re.sub(r"\W", "_", name)
@@ -231,7 +230,7 @@ class GraphModels:
         self.backends[role] = backend
         return role, entry.parameters
 
-    def _under_test(self, model: ModelConfig, place: Place) -> tuple[str, JSONObject]:
+    def _under_test(self, model: ModelConfig, place: Place) -> tuple[str, JSONDict]:
         """The model of the run, for the one model of a graph without settings in models.yaml."""
         if model.entry:
             key = next(iter(model.entry))

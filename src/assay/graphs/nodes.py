@@ -3,17 +3,18 @@
 import inspect
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from assay.config.braces import Braces
-from assay.graphs.spec import JSONObject, Record, UserFunction, Value
+from assay.graphs.spec import Record, Value
 from assay.graphs.walk import Graph, NodeFailed, State, Steps, Updates, Walk
 from assay.records import (
     Call,
     Failed,
+    JSONDict,
     Message,
     Part,
     Prompt,
@@ -23,6 +24,7 @@ from assay.records import (
     Text,
     TextPart,
     ToolCall,
+    UserFunction,
     content_of,
     messages_to_plain,
     plain_to_messages,
@@ -76,7 +78,7 @@ class Structure:
         return cls(name, schema, types, frozenset(schema.get("required", ())))
 
     @property
-    def response_format(self) -> JSONObject:
+    def response_format(self) -> JSONDict:
         """The parameter that servers of OpenAI's protocol take."""
         return {"type": "json_schema", "json_schema": {"name": self.name, "schema": dict(self.schema)}}
 
@@ -100,10 +102,12 @@ class Structure:
         return all(_is_of(answer[key], kind) for key, kind in self.types.items() if key in answer)
 
 
-def _is_of(value: object, kind: str) -> bool:
+def _is_of(value: Value, kind: str) -> bool:
     return isinstance(value, TYPES[kind][1]) and (kind in ("bool",) or not isinstance(value, bool))
 
 
+ToolSteps = Generator[Sequence[Call], Sequence[Returned | Failed], list[Message]]
+"""Tools at work: yields their calls, is sent the results, and returns messages for the model."""
 HISTORY = "__chat_history__"
 BROKEN_CALLS = "with calls of tools that failed"
 AGAIN, UNREADABLE = "asked again for structured output", "without the structured output asked for"
@@ -188,7 +192,7 @@ class PromptTemplate:
             raise NodeFailed(f"the prompt needs {missing}, which is not in the state") from missing
 
 
-def _content(content: Any, renamed: Mapping[str, str] | None) -> Braces | list[JSONObject]:
+def _content(content: Value, renamed: Mapping[str, str] | None) -> Braces | list[JSONDict]:
     if not isinstance(content, list | tuple):
         return Braces.of(str(content), renamed)
     return [
@@ -351,7 +355,7 @@ class AgentNode(LlmNode):
             messages = (*messages, asked, *(yield from self._called(calls, walk)))
         raise NodeFailed(f"the agent {self.name!r} still wanted tools after {self.max_turns} turns")
 
-    def _called(self, calls: Sequence[ToolCall], walk: Walk) -> Any:
+    def _called(self, calls: Sequence[ToolCall], walk: Walk) -> ToolSteps:
         """Return the tools' results as messages; a tool that is missing or raises gives the model an error message."""
         read = [_as_mapping(call) for call in calls]
         known = [each for each in read if each["name"] in self.tools and isinstance(each["args"], dict)]
@@ -373,11 +377,11 @@ class AgentNode(LlmNode):
         return messages
 
 
-def _with_names(tool: UserFunction) -> Callable[[Record], Any]:
+def _with_names(tool: UserFunction) -> Callable[[Record], Value]:
     """A tool as a function of its arguments by name; one that waits still waits. Its errors are worded for the model."""
     if inspect.iscoroutinefunction(tool):
 
-        async def waiting(arguments: Record) -> Any:
+        async def waiting(arguments: Record) -> Value:
             try:
                 async with user_code("", passes=UserCodeError):
                     return await tool(**arguments)
@@ -386,7 +390,7 @@ def _with_names(tool: UserFunction) -> Callable[[Record], Any]:
 
         return waiting
 
-    def call(arguments: Record) -> Any:
+    def call(arguments: Record) -> Value:
         try:
             with user_code("", passes=UserCodeError):
                 return tool(**arguments)
@@ -400,7 +404,7 @@ def _for_model(error: UserCodeError) -> UserCodeError:
     return UserCodeError(words(error.__cause__ or error))
 
 
-def _as_mapping(call: ToolCall) -> JSONObject:
+def _as_mapping(call: ToolCall) -> JSONDict:
     """A call of a tool as post-processors know it: name, args, id."""
     arguments: Any = call.arguments
     with suppress(ValueError):
@@ -453,7 +457,7 @@ def _after(returned: Value, state: State) -> State:
     return {**state, **returned}
 
 
-def _as_message(each: Any) -> Message:
+def _as_message(each: Value) -> Message:
     if isinstance(each, Mapping):
         return Message(str(each.get("role", "user")), content_of(each.get("content", "")))
     inner = getattr(each, "message", each)

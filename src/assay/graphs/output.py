@@ -15,9 +15,9 @@ import orjson
 from assay.errors import ConfigError, Problem, did_you_mean
 from assay.graphs.collate import CollatedValues, MetricCollatorPostProcessor, RecordCounts
 from assay.graphs.reading import GraphFile
-from assay.graphs.spec import JSONObject, Record, SchemaField, SinkConfig, Value
+from assay.graphs.spec import Record, SchemaField, SinkConfig, Value
 from assay.graphs.walk import NodeFailed, State
-from assay.records import Estimate, Failed, Outcome, ScoreKey
+from assay.records import Estimate, Failed, JSONDict, Outcome, ScoreKey
 from assay.registry import accepted, parameter_problems
 from assay.runs.files import replace_file, write_sink
 from assay.runs.samples.records import SampleRecord
@@ -94,7 +94,7 @@ def _has_value(graph: GraphFile, name: str) -> bool:
     return isinstance(rule, Mapping) and "value" in rule
 
 
-def _constant(graph: GraphFile, name: str) -> Any:
+def _constant(graph: GraphFile, name: str) -> Value:
     """A value that is always the same; one that begins with `$` is looked up in the file."""
     value = graph.outputs[name].value
     if not isinstance(value, str) or not value.startswith("$"):
@@ -221,7 +221,7 @@ class GraphFiles:
     compat: str | None = None
     sinks: Sequence[SinkConfig] = ()
     failed: int = 0
-    reports: JSONObject = field(default_factory=dict)
+    reports: JSONDict = field(default_factory=dict)
     _documents: "array[int]" = field(default_factory=lambda: array("q"))
 
     def __post_init__(self) -> None:
@@ -261,8 +261,8 @@ class GraphFiles:
         return rows
 
     def _report(
-        self, processor: Processor, name: str, data: Any, estimated: Estimated, rows: dict[ScoreKey, Estimate]
-    ) -> Any:
+        self, processor: Processor, name: str, data: Value, estimated: Estimated, rows: dict[ScoreKey, Estimate]
+    ) -> Value:
         """The report of one post-processor; the numbers in it are added to the rows."""
         counts = RecordCounts(self.asked, len(self.records), self.failed, self.asked - len(self.records) - self.failed)
         options = {"output_file": self.name, "params": dict(processor.params), "counts": counts, "compat": self.compat}
@@ -348,7 +348,7 @@ def record_line(record: Record) -> bytes:
         return json.dumps(record, default=_plain).encode()
 
 
-def _plain(value: Value) -> Any:
+def _plain(value: Value) -> Value:
     for name in ("to_dict", "model_dump", "_asdict"):
         if callable(getattr(value, name, None)):
             return getattr(value, name)()
@@ -359,7 +359,7 @@ def _plain(value: Value) -> Any:
     return getattr(value, "content", None) or str(value)
 
 
-def report_rows(report: Any, n: int) -> Iterator[tuple[ScoreKey, tuple[Estimate, str, str]]]:
+def report_rows(report: Value, n: int) -> Iterator[tuple[ScoreKey, tuple[Estimate, str, str]]]:
     """The numbers of a report as rows, each with the names of its aggregator and of the number there."""
     results = report[0].get("results", {}) if isinstance(report, list) and report else {}
     numbers = {name: [key for key, value in each.items() if _is_number(value)] for name, each in results.items()}
@@ -388,7 +388,7 @@ def _of_report(key: ScoreKey, report: str) -> ScoreKey:
     return key._replace(metric=f"{report}.{key.metric}")
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: Value) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -31,6 +31,7 @@ from assay.graphs.spec import (
     SamplerSpec,
     SubgraphSpec,
 )
+from assay.records import UserValue
 
 if TYPE_CHECKING:
     from assay.tasks.task import Task
@@ -76,7 +77,7 @@ def graph_of(task: "Task") -> GraphFile:
     return task.definition
 
 
-def _runs_code(node: object) -> bool:
+def _runs_code(node: AnyNode) -> bool:
     """Whether a node scores by executing code that the model wrote."""
     if not isinstance(node, Mapping) or not isinstance(node.get("unit_metrics_map"), list):
         return False
@@ -114,7 +115,7 @@ def read_graph(fields: Fields, problems: list[Problem]) -> GraphFile | None:
     return None if any(problem.serious for problem in found_problems) else graph
 
 
-def _part(record: type, written: object, fields: Fields, problems: list[Problem], *path: str) -> AnyNode | None:
+def _part(record: type, written: UserValue, fields: Fields, problems: list[Problem], *path: str) -> AnyNode | None:
     if not isinstance(written, Mapping):
         problems.append(Problem(fields.place(*path), f"{path[-1]} must be a mapping", "write `key: value` below it"))
         return None
@@ -125,7 +126,7 @@ def _part(record: type, written: object, fields: Fields, problems: list[Problem]
     return decode(record, Fields.of(written, fields.origin(path[0]).within(*path)), problems)
 
 
-def _node(name: str, written: object, fields: Fields, problems: list[Problem]) -> AnyNode | None:
+def _node(name: str, written: UserValue, fields: Fields, problems: list[Problem]) -> AnyNode | None:
     path = ("graph_config", "nodes", name)
     if name in ENDS:
         problems.append(
@@ -240,7 +241,7 @@ def written_texts(node: AnyNode) -> Iterator[tuple[Path, str]]:
         yield from ((("choices", number), str(text)) for number, text in enumerate(node.choices))
 
 
-def _texts_of(content: object) -> list[str]:
+def _texts_of(content: UserValue) -> list[str]:
     """The texts of a message's content: one, or those of its parts."""
     if isinstance(content, str):
         return [content]

@@ -10,13 +10,13 @@ from assay.errors import ConfigError, Place, Problem
 from assay.graphs.collate import MetricCollatorPostProcessor, UnitMetrics, check_aggregators, check_unit_metrics
 from assay.graphs.output import Estimated, GraphFiles, Processor, outcome_of, row_labels
 from assay.graphs.reading import GraphFile, graph_of, produced
-from assay.graphs.spec import JSONObject, LambdaSpec, Record, UserFunction, Value
+from assay.graphs.spec import LambdaSpec, Record, Value
 from assay.graphs.unit_metrics import UnitMetricResult
 from assay.graphs.unit_node import SUFFIX, unit_metric_fields
-from assay.records import Estimate, Failed, FilterScores, Response, Sample, ScoreKey, number
+from assay.records import Estimate, Failed, FilterScores, JSONDict, Response, Sample, ScoreKey, UserFunction, number
 from assay.runs.redaction import HIDDEN, is_header, redacted, redacted_text
-from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered, grouped
-from assay.scoring.results import GENERATE, ResultBuilder
+from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered
+from assay.scoring.results import GENERATE, ResultBuilder, grouped
 from assay.scoring.scorer import AnsweredSample
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 from assay.tasks.settings import Helpers, Settings
@@ -128,7 +128,7 @@ def result_columns(file: GraphFile) -> list[str]:
     return sorted(name for name in file.outputs or produced(file) if name.endswith(SUFFIX))
 
 
-def unit_value(cell: object) -> float | None:
+def unit_value(cell: Value) -> float | None:
     """The score in a unit result; None where a value is not one."""
     result = cell.to_dict() if isinstance(cell, UnitMetricResult) else cell
     if not isinstance(result, Mapping) or "correct" not in result:
@@ -139,12 +139,12 @@ def unit_value(cell: object) -> float | None:
     return float(correct) if correct is not None and 0 <= correct <= 1 else None
 
 
-def is_unit_result(cell: object) -> bool:
+def is_unit_result(cell: Value) -> bool:
     """Whether a value is meant as a unit result."""
     return isinstance(cell, UnitMetricResult) or (isinstance(cell, Mapping) and "correct" in cell)
 
 
-def _without_secrets(value: Value, name: str) -> Any:
+def _without_secrets(value: Value, name: str) -> Value:
     """Return a value of the file without secrets; `golden_key` and its like are kept, and prompts stay as they are."""
     if name in SECRETS:
         return HIDDEN
@@ -176,7 +176,7 @@ class GraphScores:
         raise NotImplementedError
 
     @property
-    def version(self) -> object:
+    def version(self) -> Value:
         return (self.task.config.metadata or {}).get("version", "Yaml")
 
     def scorers(self) -> Sequence[Value]:
@@ -200,21 +200,21 @@ class GraphScores:
         step = ScoringStep(Unfiltered(UNFILTERED), (), lambda document, own, answers: own[0], self._unit_scores)  # noqa: ARG005
         return ScoringLoop((), ResultBuilder(GENERATE), self.task.name, steps=(step,))
 
-    def _unit_scores(self, record: Record) -> JSONObject:
+    def _unit_scores(self, record: Record) -> JSONDict:
         """The row of each column of unit results: its score, or why it has none."""
         if self.settings.predict_only:
             return {}
-        rows: JSONObject = {}
+        rows: JSONDict = {}
         for name, column in self.scored.items():
             score = unit_value(record.get(column))
             lost = Failed(f"scoring: the record has no result in {column!r}, but {record.get(column)!r:.60}")
             rows[name] = lost if score is None else score
         return {**rows, **self._further(record)}
 
-    def _further(self, record: Record) -> JSONObject:
+    def _further(self, record: Record) -> JSONDict:
         """The scores in columns that no UnitMetrics node is known to write: what users' own code has measured; and why
         a unit result there is none. Other columns may be called so, and hold something else."""
-        scores: JSONObject = {}
+        scores: JSONDict = {}
         for column, cell in record.items():
             name = str(column).removesuffix(SUFFIX)
             if name == column or name in self.scored:
@@ -255,7 +255,7 @@ class GraphScores:
         named = [row.metric for row in self.rows() or () if row.metric.rpartition(".")[2].startswith(BETTER)]
         return dict.fromkeys([*self.scored, *named], True)
 
-    def described(self) -> Mapping[str, object]:
+    def described(self) -> Record:
         """The file, without its secrets."""
         return {key: _without_secrets(value, key) for key, value in self.task.fields.items()}
 

@@ -12,14 +12,15 @@ from assay.config.source import digest
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem
 from assay.graphs.reading import GraphFile
-from assay.graphs.spec import DataConfig, JSONObject, Record, SampledColumn, SourceConfig, Value
+from assay.graphs.spec import DataConfig, Record, SampledColumn, SourceConfig, Value
 from assay.graphs.transforms import TRANSFORMS, DataTransform
+from assay.records import JSONDict
 from assay.samples.data import Split, columns_of, data_set, find_files
 from assay.samples.rows import DataError, Row, Rows, as_rows, file_digest, spill_rows
 from assay.tasks.settings import Helpers, Settings
 from assay.user_code import place_of, user_code
 
-Transform = Callable[[list[JSONObject]], list[JSONObject]]
+Transform = Callable[[list[JSONDict]], list[JSONDict]]
 Opened = tuple[Sequence[Row], str]
 """Rows, and a name for their content."""
 
@@ -139,7 +140,7 @@ def _changed(rows: Sequence[Row], changes: Sequence[Transform], source: SourceCo
     return spill_rows(changed)
 
 
-def joined(sources: Sequence[SourceConfig], tables: Sequence[Sequence[Value]]) -> list[JSONObject]:
+def joined(sources: Sequence[SourceConfig], tables: Sequence[Sequence[Value]]) -> list[JSONDict]:
     """One list of records: below each other (`vstack`), or beside the primary ones, with columns called `alias->column`."""
     kinds = [source.join_type for source in sources]
     if any(source.alias is None for source in sources) or None in kinds:
@@ -157,13 +158,13 @@ def joined(sources: Sequence[SourceConfig], tables: Sequence[Sequence[Value]]) -
     return records
 
 
-def _named(row: JSONObject, source: SourceConfig) -> JSONObject:
+def _named(row: JSONDict, source: SourceConfig) -> JSONDict:
     return {f"{source.alias}->{key}": value for key, value in row.items()}
 
 
 def _beside(
-    records: list[JSONObject], primary: SourceConfig, source: SourceConfig, others: list[JSONObject]
-) -> list[JSONObject]:
+    records: list[JSONDict], primary: SourceConfig, source: SourceConfig, others: list[JSONDict]
+) -> list[JSONDict]:
     if not others:
         raise DataError(f"data_config.source: {source.alias!r} has no records to join")
     if source.join_type == "cross":
@@ -179,7 +180,7 @@ def _beside(
     for key, row in ((left, records[0] if records else {left: None}), (right, others[0])):
         if key not in row:
             raise DataError(f"data_config.source: there is no column {key!r} to join by; there are: {', '.join(row)}")
-    by_key: dict[Any, list[JSONObject]] = {}
+    by_key: dict[Any, list[JSONDict]] = {}
     for other in others:
         by_key.setdefault(other[right], []).append(other)
     nothing = [dict.fromkeys(others[0])]
@@ -283,10 +284,10 @@ class GraphSources:
         return transforms
 
 
-def _transform(name: str, instance: Any, params: JSONObject) -> Transform:
+def _transform(name: str, instance: DataTransform, params: JSONDict) -> Transform:
     guard = user_code(place_of(name, instance.transform), DataError)
 
-    def transform(rows: Any) -> Any:
+    def transform(rows: list[JSONDict]) -> list[JSONDict]:
         with guard:
             return instance.transform(rows, params)
 

@@ -11,10 +11,6 @@ Value = Any
 """A value of a record: JSON, or whatever user code returns."""
 Record = Mapping[str, Any]
 """Values by key: a record, parameters from YAML, metadata."""
-JSONObject = dict[str, Any]
-"""The same where it is built or changed."""
-UserFunction = Callable[..., Any]
-"""A function of user code; its signature is checked where it is bound."""
 
 JoinType = Literal["primary", "column", "sequential", "cross", "random", "vstack"]
 START, END = "START", "END"

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.graphs.spec import JSONObject, Record, Value
+from assay.graphs.spec import Record, Value
+from assay.records import JSONDict
 
 
 class SygraState(dict[str, Any]):
@@ -22,21 +23,21 @@ class SygraMessage:
 class NodePreProcessor:
     """Changes the state before a model is asked."""
 
-    def apply(self, state: Value) -> Any:
+    def apply(self, state: Value) -> Value:
         raise NotImplementedError(f"{type(self).__name__} has no `apply`")
 
 
 class NodePostProcessor:
     """Makes values of a model's message."""
 
-    def apply(self, resp: SygraMessage) -> Any:
+    def apply(self, resp: SygraMessage) -> Value:
         raise NotImplementedError(f"{type(self).__name__} has no `apply`")
 
 
 class NodePostProcessorWithState:
     """Makes values of a model's message and the state."""
 
-    def apply(self, resp: SygraMessage, state: Value) -> Any:
+    def apply(self, resp: SygraMessage, state: Value) -> Value:
         raise NotImplementedError(f"{type(self).__name__} has no `apply`")
 
 
@@ -44,7 +45,7 @@ class LambdaFunction:
     """A node that is a function of its configuration and the state."""
 
     @staticmethod
-    def apply(lambda_node_dict: JSONObject, state: Value) -> Any:
+    def apply(lambda_node_dict: JSONDict, state: Value) -> Value:
         raise NotImplementedError("a lambda node's class has no `apply`")
 
 
@@ -52,7 +53,7 @@ class AsyncLambdaFunction:
     """The same for a function that waits."""
 
     @staticmethod
-    async def apply(lambda_node_dict: JSONObject, state: Value) -> Any:
+    async def apply(lambda_node_dict: JSONDict, state: Value) -> Value:
         raise NotImplementedError("a lambda node's class has no `apply`")
 
 
@@ -67,7 +68,7 @@ class EdgeCondition:
 class GraphPostProcessor:
     """Makes a report, or other records, of the records of a run."""
 
-    def process(self, data: Sequence[JSONObject], metadata: JSONObject) -> list[Value]:
+    def process(self, data: Sequence[JSONDict], metadata: JSONDict) -> list[Value]:
         raise NotImplementedError(f"{type(self).__name__} has no `process`")
 
 
@@ -81,17 +82,17 @@ class BaseOutputGenerator:
         self.output_config = output_config or {}
         self.output_map: Record = self.output_config.get("output_map", {})
 
-    def generate(self, state: Record) -> JSONObject | None:
+    def generate(self, state: Record) -> JSONDict | None:
         """The record; None leaves it out."""
         return {field: self._value(rule or {}, state) for field, rule in self.output_map.items()}
 
-    def _value(self, rule: Record, state: Record) -> Any:
+    def _value(self, rule: Record, state: Record) -> Value:
         value = rule["value"] if "value" in rule else state.get(rule.get("from", ""))
         transform = rule.get("transform")
         return getattr(self, transform)(value, state) if transform else value
 
 
-def parse_response_as_json(s: Any) -> JSONObject | None:
+def parse_response_as_json(s: Value) -> JSONDict | None:
     """The JSON object that a reply is, or else the first one in it; None without one.
 
     >>> parse_response_as_json('The answer is {"topic": "Music"}.')
@@ -109,11 +110,11 @@ def parse_response_as_json(s: Any) -> JSONObject | None:
         return _first_object(text)
 
 
-def _first_object(text: str) -> JSONObject | None:
+def _first_object(text: str) -> JSONDict | None:
     decoder, start = json.JSONDecoder(), text.find("{")
     while start >= 0:
         try:
-            value: JSONObject = decoder.raw_decode(text, start)[0]
+            value: JSONDict = decoder.raw_decode(text, start)[0]
             return value
         except (ValueError, RecursionError):
             start = text.find("{", start + 1)

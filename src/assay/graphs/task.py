@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.binding import GraphBinder
@@ -22,9 +21,10 @@ from assay.graphs.scores import (
 from assay.graphs.sources import GraphSources
 from assay.graphs.spec import LambdaSpec
 from assay.graphs.walk import Graph
-from assay.records import Asking, Estimate, Sample, ScoreKey
+from assay.records import Asking, Estimate, Sample, ScoreKey, UserValue
 from assay.samples.data import Split, columns_of
 from assay.samples.rows import DataError
+from assay.scoring.results import ModelRoles
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.kinds import FindDotted
 from assay.tasks.prepare import check_clusters
@@ -149,7 +149,7 @@ class GraphTask(GraphScores):
     def plan(self, sample: Sample) -> Asking:
         return self.graph.plan(sample.doc, f"{self.task.name}\0{sample.doc_id}", sample.doc_id)
 
-    def models(self) -> Mapping[str, object]:
+    def models(self) -> ModelRoles:
         return self.graph_models.backends
 
     def role_needs(self) -> Mapping[str, frozenset[str]]:
@@ -194,7 +194,7 @@ class RescoredGraph(GraphScores):
     def plan(self, sample: Sample) -> Asking:
         raise NotImplementedError("nothing is asked about records that are there")
 
-    def models(self) -> Mapping[str, object]:
+    def models(self) -> ModelRoles:
         return {}
 
     def role_needs(self) -> Mapping[str, frozenset[str]]:
@@ -220,10 +220,10 @@ def prepare_graph_scoring(task: Task, settings: Settings, helpers: Helpers, fact
 class _Unseen:
     """A stand-in for a user's class that is not imported: it may be and take anything."""
 
-    def __init__(self, **_: Any) -> None:
+    def __init__(self, **_: UserValue) -> None:
         pass
 
-    def apply(self, *_: Any) -> Any:
+    def apply(self, *_: UserValue) -> UserValue:
         raise NotImplementedError
 
     process = transform = apply

@@ -4,10 +4,10 @@ import inspect
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from assay.errors import ConfigError, Place, Problem
-from assay.graphs.spec import JSONObject, Record, Value
+from assay.graphs.spec import Record, Value
+from assay.records import JSONDict, UserValue
 from assay.registry import Table, parameter_problems
 
 
@@ -23,7 +23,7 @@ class DataTransform:
     def name(self) -> str:
         return type(self).__name__
 
-    def transform(self, data: list[JSONObject], params: JSONObject) -> list[JSONObject]:
+    def transform(self, data: list[JSONDict], params: JSONDict) -> list[JSONDict]:
         raise NotImplementedError(f"{type(self).__name__} has no `transform`")
 
     def problems(self, params: Record, place: Place) -> list[Problem]:  # noqa: ARG002  # nothing is known
@@ -34,10 +34,10 @@ class DataTransform:
 class _Checked(DataTransform):
     """A transform whose parameters are the keyword parameters of `rows`."""
 
-    def rows(self, data: Sequence[JSONObject], **params: Any) -> list[JSONObject]:
+    def rows(self, data: Sequence[JSONDict], **params: UserValue) -> list[JSONDict]:
         raise NotImplementedError
 
-    def transform(self, data: list[JSONObject], params: JSONObject) -> list[JSONObject]:
+    def transform(self, data: list[JSONDict], params: JSONDict) -> list[JSONDict]:
         wrong = self.problems(params, Place(f"transform {self.name!r}"))
         if wrong:
             raise ConfigError(wrong)
@@ -52,11 +52,11 @@ class RenameFieldsTransform(_Checked):
 
     name = "rename_fields"
 
-    def rows(self, data: Sequence[JSONObject], *, mapping: JSONObject, overwrite: bool = False) -> list[JSONObject]:  # type: ignore[override]
+    def rows(self, data: Sequence[JSONDict], *, mapping: JSONDict, overwrite: bool = False) -> list[JSONDict]:  # type: ignore[override]
         return [self._renamed(record, mapping, overwrite) for record in data]
 
     @staticmethod
-    def _renamed(record: JSONObject, mapping: Record, overwrite: bool) -> JSONObject:
+    def _renamed(record: JSONDict, mapping: Record, overwrite: bool) -> JSONDict:
         renamed = dict(record)
         for old, new in mapping.items():
             if old in renamed and (overwrite or new not in renamed):
@@ -69,7 +69,7 @@ class AddNewFieldTransform(_Checked):
 
     name = "add_new_field"
 
-    def rows(self, data: Sequence[JSONObject], *, mapping: JSONObject) -> list[JSONObject]:  # type: ignore[override]
+    def rows(self, data: Sequence[JSONDict], *, mapping: JSONDict) -> list[JSONDict]:  # type: ignore[override]
         return [{**record, **mapping} for record in data]
 
 
@@ -80,12 +80,12 @@ class AddRetryFieldsTransform(_Checked):
 
     def rows(  # type: ignore[override]
         self,
-        data: Sequence[JSONObject],
+        data: Sequence[JSONDict],
         *,
         max_retries: int = 3,
         initial_retry_count: int = 0,
         original_current_user_text: str = "",
-    ) -> list[JSONObject]:
+    ) -> list[JSONDict]:
         added = {
             "max_retries": max_retries,
             "curr_retries": initial_retry_count,
@@ -100,10 +100,10 @@ class SkipRecords(_Checked):
     name = "skip_records"
 
     def rows(  # type: ignore[override]
-        self, data: Sequence[JSONObject], *, skip_type: str = "range", range: str = "", count: JSONObject | None = None
-    ) -> list[JSONObject]:
+        self, data: Sequence[JSONDict], *, skip_type: str = "range", range: str = "", count: JSONDict | None = None
+    ) -> list[JSONDict]:
         if skip_type == "count":
-            known: JSONObject = count or {}
+            known: JSONDict = count or {}
             start = int(known["from_start"] if "from_start" in known else known.get("from_begin", 0))
             return list(data[start : len(data) - int(known.get("from_end", 0))])
         if skip_type != "range":
@@ -138,13 +138,13 @@ class CombineRecords(_Checked):
 
     def rows(  # type: ignore[override]
         self,
-        data: Sequence[JSONObject],
+        data: Sequence[JSONDict],
         *,
         combine: int = 1,
         shift: int = 1,
-        skip: JSONObject | None = None,
-        join_column: JSONObject | None = None,
-    ) -> list[JSONObject]:
+        skip: JSONDict | None = None,
+        join_column: JSONDict | None = None,
+    ) -> list[JSONDict]:
         if combine < 2:
             return list(data)
         if shift < 1:
@@ -157,7 +157,7 @@ class CombineRecords(_Checked):
         return [_joined(data[at : at + combine], join_column or {}) for at in starts]
 
 
-def _joined(records: Sequence[JSONObject], columns: Record) -> JSONObject:
+def _joined(records: Sequence[JSONDict], columns: Record) -> JSONDict:
     return {column: _filled(str(rule), [record[column] for record in records]) for column, rule in columns.items()}
 
 
@@ -172,7 +172,7 @@ def _filled(rule: str, values: Sequence[Value]) -> str:
     )
 
 
-def _adopted(name: str, thing: Any) -> type:
+def _adopted(name: str, thing: UserValue) -> type:
     if not (inspect.isclass(thing) and callable(getattr(thing, "transform", None))):
         raise TypeError(f"{name!r} must be a class with `transform(data, params)`, got {thing!r:.60}")
     return thing

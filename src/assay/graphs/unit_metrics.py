@@ -9,10 +9,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from assay.errors import ConfigError, Place, Problem
-from assay.graphs.spec import JSONObject, Record, UserFunction, Value
+from assay.graphs.spec import Record, Value
+from assay.records import JSONDict, UserFunction, UserValue
 from assay.registry import MetricRegistry, Table, dress, library_problem, read_signature, subclass_of
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.metrics.text import ALONE
@@ -27,9 +28,9 @@ class UnitMetricResult:
     """The verdict about one record, what it is about, and its score: 1 or 0 unless the metric gives another."""
 
     correct: bool
-    golden: JSONObject
-    predicted: JSONObject
-    metadata: JSONObject = field(default_factory=dict)
+    golden: JSONDict
+    predicted: JSONDict
+    metadata: JSONDict = field(default_factory=dict)
     score: float = NOT_GIVEN
 
     def __post_init__(self) -> None:
@@ -43,7 +44,7 @@ class UnitMetricResult:
         object.__setattr__(self, "correct", bool(self.correct))
         object.__setattr__(self, "metadata", self.metadata if isinstance(self.metadata, dict) else {})
 
-    def to_dict(self) -> JSONObject:
+    def to_dict(self) -> JSONDict:
         """Itself as JSON can say it: numbers that are not finite become null."""
         return {
             "correct": self.correct,
@@ -69,7 +70,7 @@ class UnitMetricResult:
 _ALWAYS_FINITE = frozenset((str, bool, int, type(None)))
 
 
-def finite(value: Value) -> Any:
+def finite(value: Value) -> Value:
     """A value without infinities, which JSON does not have, however deep."""
     if type(value) in _ALWAYS_FINITE:  # most of them: to ask what a text is not would take longer than all else
         return value
@@ -87,7 +88,7 @@ def finite(value: Value) -> Any:
 class MetricMetadata:
     """A metric's description of itself; further keys are accepted."""
 
-    def __init__(self, **said: Any) -> None:
+    def __init__(self, **said: UserValue) -> None:
         self.name = said.get("name", "")
         self.display_name = said.get("display_name", self.name)
         self.description = said.get("description", "")
@@ -106,7 +107,7 @@ class UnitMetric:
     like_sygra = False
     runs_code = False
 
-    def __init__(self, **config: Any) -> None:
+    def __init__(self, **config: UserValue) -> None:
         self.config = config
 
     def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
@@ -145,7 +146,7 @@ def metric_of(name: str, function: UserFunction) -> type[UnitMetric]:
     return FunctionUnitMetric
 
 
-def as_mapping(value: Value) -> JSONObject:
+def as_mapping(value: Value) -> JSONDict:
     """A value as a result holds it: a mapping as it is, anything else as its text."""
     return dict(value) if isinstance(value, Mapping) else {"text": value}
 
@@ -171,7 +172,7 @@ def difference(golden: str, predicted: str, *, like_sygra: bool = False) -> Sequ
 class _Comparing(UnitMetric):
     """The base of these metrics: it reads the golden and the predicted value."""
 
-    def golden(self, value: Value, key: str | None) -> Any:
+    def golden(self, value: Value, key: str | None) -> Value:
         """The right value; that there is none is an error of the data."""
         side = self._read(value, key)
         if side is None:
@@ -179,11 +180,11 @@ class _Comparing(UnitMetric):
             raise ValueError(f"the golden value has {where}: {value!r:.80}")
         return side
 
-    def predicted(self, value: Value, key: str | None) -> Any:
+    def predicted(self, value: Value, key: str | None) -> Value:
         """The predicted value, or None."""
         return self._read(value, key)
 
-    def _read(self, value: Value, key: str | None) -> Any:
+    def _read(self, value: Value, key: str | None) -> Value:
         if key is None or not isinstance(value, Mapping):
             return str(value) if value is not None or self.like_sygra else None
         return value.get(key, "") if self.like_sygra else value.get(key)
@@ -423,7 +424,7 @@ def adapted(name: str, declared: DeclaredMetric) -> type[UnitMetric]:
     class OfAnswer(UnitMetric):
         runs_code = declared.runs_code
 
-        def __init__(self, *, key: str | None = "text", threshold: float = best, **params: Any) -> None:
+        def __init__(self, *, key: str | None = "text", threshold: float = best, **params: UserValue) -> None:
             super().__init__(key=key, threshold=threshold, **params)
             self.key, self.threshold = key, threshold
             problem = library_problem(declared.needs, f"unit metric {name!r}", Place(f"unit metric {name!r}"))
@@ -458,7 +459,7 @@ def _bound(function: UserFunction, params: Record) -> UserFunction:
     return lambda references, answer: function(references, answer, **params)
 
 
-def _value(value: Value, key: str | None) -> Any:
+def _value(value: Value, key: str | None) -> Value:
     return value.get(key) if key is not None and isinstance(value, Mapping) else value
 
 
@@ -470,7 +471,7 @@ ADAPTED_METRICS: dict[str, type[UnitMetric]] = {
 Decorated = TypeVar("Decorated", bound=UserFunction)
 
 
-def _adopted(name: str, thing: Any) -> type[UnitMetric]:
+def _adopted(name: str, thing: UserValue) -> type[UnitMetric]:
     """A class of unit metrics, or a function of golden and predicted values as one."""
     return subclass_of(UnitMetric)(name, metric_of(name, thing) if inspect.isroutine(thing) else thing)
 

@@ -1,14 +1,14 @@
 """The lambda node that scores a record with unit metrics, and what can be wrong with it before anything runs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from assay.config.option import near_miss
 from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.graphs.spec import JSONObject, Record, Value
+from assay.graphs.spec import Record, Value
 from assay.graphs.sygra import LambdaFunction
 from assay.graphs.unit_metrics import UNIT_METRICS, UnitMetric, UnitMetricResult
+from assay.records import JSONDict, UserValue
 from assay.user_code import UserCodeError, user_code
 
 ENTRY_KEYS = ("name", "params", "as")
@@ -31,7 +31,7 @@ class UnitMetrics(LambdaFunction):
     """
 
     @staticmethod
-    def apply(lambda_node_dict: JSONObject, state: Value) -> JSONObject:
+    def apply(lambda_node_dict: JSONDict, state: Value) -> JSONDict:
         """The state with the results."""
         node, like_sygra = lambda_node_dict, lambda_node_dict.get("compat") == "sygra"
         right, answer = (_side(node, state, key, like_sygra=like_sygra) for key in ("golden_key", "predicted_key"))
@@ -42,7 +42,7 @@ class UnitMetrics(LambdaFunction):
         return {**state, **results}
 
 
-def _side(node: Record, state: Record, key: str, *, like_sygra: bool) -> JSONObject:
+def _side(node: Record, state: Record, key: str, *, like_sygra: bool) -> JSONDict:
     """A value of the state as metrics take it."""
     name = node[key]
     if name not in state:
@@ -51,7 +51,7 @@ def _side(node: Record, state: Record, key: str, *, like_sygra: bool) -> JSONObj
     return dict(value) if isinstance(value, Mapping) and not like_sygra else {"text": value}
 
 
-def _scored(metric: UnitMetric, name: str, right: JSONObject, answer: JSONObject) -> UnitMetricResult:
+def _scored(metric: UnitMetric, name: str, right: JSONDict, answer: JSONDict) -> UnitMetricResult:
     if metric.like_sygra:
         try:
             with user_code(name):
@@ -147,7 +147,7 @@ def check_unit_metrics(node_config: Record, place: Place, at: Places | None = No
     return _field_problems(node_config, place, at)
 
 
-def _entry_problems(entry: Any, number: int, place: Place) -> list[Problem]:
+def _entry_problems(entry: UserValue, number: int, place: Place) -> list[Problem]:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
         return [
             Problem(place, f"entry {number + 1} of unit_metrics_map names no metric", "write `- name: exact_match`")

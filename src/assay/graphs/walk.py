@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any, Protocol
 
 from assay.errors import SelfExplanatory
-from assay.graphs.spec import END, MAX_STEPS, Record
-from assay.records import Asking, Call, Failed, Generate, Outcome, Prompt, Request, Response, plain
+from assay.graphs.spec import END, MAX_STEPS, Record, Value
+from assay.records import Asking, Call, Failed, Generate, Outcome, Params, Prompt, Request, Response, plain
 from assay.user_code import user_code
 
 State = dict[str, Any]
@@ -53,7 +53,7 @@ class Walk:
         self.trace.append((node, numbers))
         return numbers
 
-    def generate(self, role: str, prompt: Prompt, params: Mapping[str, object]) -> Generate:
+    def generate(self, role: str, prompt: Prompt, params: Params) -> Generate:
         """A request; the second of its kind in a record differs from the first by its visit."""
         visit = self.visits[role, prompt, id(params)]
         self.visits[role, prompt, id(params)] += 1
@@ -218,7 +218,7 @@ class Graph:
                 updates[name] = stop.value
 
 
-def merge(state: State, updates: object, name: str) -> None:
+def merge(state: State, updates: Value, name: str) -> None:
     """Write what a node gave into the state; messages are added to those that are there."""
     if not isinstance(updates, Mapping):
         raise NodeFailed(f"the node {name!r} must return a mapping, got {type(updates).__name__}")

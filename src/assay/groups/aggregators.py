@@ -11,10 +11,10 @@ from typing import Any
 
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
-from assay.groups.group import Group
+from assay.groups.group import Group, TaskT
 from assay.groups.rows import NONE, GroupRow, MemberSelection, Results, rows, written_rows
 from assay.groups.spread import MemberEstimate, curved, resampled, smooth, unknown
-from assay.records import Draws, Estimate, Failed, ScoreKey
+from assay.records import Draws, Estimate, Failed, Floats, ScoreKey, UserFunction, UserValue
 from assay.registry import Table, accepted, parameter_problems, subclass_of
 from assay.statistics.pass_at_k import pass_at_k
 from assay.user_code import call_user_code
@@ -34,7 +34,7 @@ class Aggregator(ABC):
         self.agg_metric_configs: Sequence[AggMetricConfig] = tuple(config.aggregate_metric_list or ())
 
     @abstractmethod
-    def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:
+    def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
         """The rows of the group by `metric,filter`."""
 
     def check(self, names: Sequence[str]) -> str | None:  # noqa: ARG002  # subclasses that can check override it
@@ -49,18 +49,18 @@ class Aggregator(ABC):
 class NoOpAggregator(Aggregator):
     """For a group without numbers."""
 
-    def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:  # noqa: ARG002
+    def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:  # noqa: ARG002
         return {}
 
 
 class CustomAggregator(Aggregator):
     """A user's function: it takes the group and the results, and returns rows or one number."""
 
-    def __init__(self, config: GroupConfig, agg_fn: Callable[..., Any], **kwargs: Any) -> None:
+    def __init__(self, config: GroupConfig, agg_fn: UserFunction, **kwargs: UserValue) -> None:
         super().__init__(config)
         self.agg_fn, self.kwargs = agg_fn, kwargs
 
-    def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:
+    def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
         value_or_rows = self.agg_fn(group, task_results, **self.kwargs)
         if isinstance(value_or_rows, Mapping):
             return {
@@ -83,7 +83,7 @@ class AggregatorList(Aggregator):
         super().__init__(config)
         self.aggregators = aggregators
 
-    def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:
+    def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
         numbers: dict[str, float] = {}
         for each in self.aggregators:
             each.strict = self.strict
@@ -115,7 +115,7 @@ class RowAggregator(Aggregator):
     def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:
         """The number of a row."""
 
-    def aggregate(self, group: Group[Any], task_results: Results) -> dict[str, float]:
+    def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
         numbers: dict[ScoreKey, float] = {}
         for entry in self.agg_metric_configs:
             group_rows = self.rows(group, entry, task_results)
@@ -126,7 +126,7 @@ class RowAggregator(Aggregator):
                 numbers[ScoreKey(entry.row_name, NONE)] = lost
         return written_rows(numbers)
 
-    def rows(self, group: Group[Any], entry: AggMetricConfig, task_results: Results) -> Sequence[GroupRow]:
+    def rows(self, group: Group[TaskT], entry: AggMetricConfig, task_results: Results) -> Sequence[GroupRow]:
         derive = partial(self.derived, entry)
         return [row for row in rows(group, entry, task_results, derive) if row.members or entry.missing == "error"]
 
@@ -134,7 +134,7 @@ class RowAggregator(Aggregator):
         """The rows of a member, with those that follow from them."""
         return own
 
-    def _number(self, group: Group[Any], entry: AggMetricConfig, row: GroupRow) -> Estimate:
+    def _number(self, group: Group[TaskT], entry: AggMetricConfig, row: GroupRow) -> Estimate:
         strict = entry.missing == "error" or (self.strict and entry.missing is None)
         if row.missing and strict:
             return unknown(
@@ -203,7 +203,7 @@ class PowerMeanAggregator(RowAggregator):
         slopes = (shares * (mean / numbers) ** (1 - self.power)).tolist()
         return curved(mean, members, slopes, lambda drawn: self._mean(drawn, shares), FEWER)
 
-    def _mean(self, numbers: Any, shares: Any) -> Any:
+    def _mean(self, numbers: Floats, shares: Floats) -> Floats:
         """The mean of each row; where the power nears 0, that of logarithms."""
         import numpy as np
 
@@ -336,7 +336,7 @@ class PassAtKAggregator(MeanAggregator):
         return estimate_of_mean(scores, value)
 
 
-def estimate_of_mean(scores: Any, like: Estimate) -> Estimate:
+def estimate_of_mean(scores: Floats, like: Estimate) -> Estimate:
     """The mean of a score per document, for the documents that another number has."""
     n, value = len(scores), float(scores.mean())
     if n < 2 or like.draws == 1:

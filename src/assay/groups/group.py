@@ -113,7 +113,7 @@ class Group(ABC, Generic[TaskT]):
         """Whether it holds no groups."""
         return not any(isinstance(child, Group) for child in self.children)
 
-    def traverse(self, visitor: Callable[[Node[TaskT]], object]) -> None:
+    def traverse(self, visitor: Callable[[Node[TaskT]], None]) -> None:
         """Call `visitor` with this group, then with everything below, each once, in order."""
         for node in self._walk():
             visitor(node)

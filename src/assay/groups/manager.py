@@ -9,6 +9,7 @@ from assay.config.group import GroupConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.group import Group, Node, StandardGroup, TaskT, group_type
 from assay.groups.results import bottom_up
+from assay.records import Params, UserValue
 
 
 class GroupManager(Generic[TaskT]):
@@ -29,7 +30,7 @@ class GroupManager(Generic[TaskT]):
     def register_task(self, task: TaskT) -> None:
         self.tasks[task.name] = task
 
-    def build_hierarchy(self, config_dict: Mapping[str, GroupConfig | Mapping[str, object]]) -> None:
+    def build_hierarchy(self, config_dict: Mapping[str, GroupConfig | Params]) -> None:
         """Make a group of each configuration, then link each to its members; an unknown member is an error."""
         configs = [each for name, config in config_dict.items() for each in _with_inner(_config(name, config))]
         for config in configs:
@@ -64,7 +65,7 @@ class GroupManager(Generic[TaskT]):
         group = self.groups.get(group_name)
         return group.get_all_tasks() if group is not None else []
 
-    def traverse_hierarchy(self, visitor: Callable[[Node[TaskT]], object], root: Group[TaskT] | None = None) -> None:
+    def traverse_hierarchy(self, visitor: Callable[[Node[TaskT]], None], root: Group[TaskT] | None = None) -> None:
         """Call `visitor` with every node below `root`, or below all roots, each once."""
         seen: set[int] = set()
 
@@ -85,7 +86,7 @@ class GroupManager(Generic[TaskT]):
         return {name: numbers[name] for name in self.groups}
 
 
-def _member_name(group: str, member: Mapping[str, object]) -> object:
+def _member_name(group: str, member: Params) -> UserValue:
     """The name of a member; of one written in place, with that of its group."""
     if "group" in member and "task" in member:
         return f"{group}::{member['group']}"
@@ -101,7 +102,7 @@ def _with_inner(config: GroupConfig) -> Iterator[GroupConfig]:
             yield from _with_inner(_config(f"{config.group}::{member['group']}", inner))
 
 
-def _config(name: str, config: GroupConfig | Mapping[str, object]) -> GroupConfig:
+def _config(name: str, config: GroupConfig | Params) -> GroupConfig:
     if isinstance(config, GroupConfig):
         return config
     problems: list[Problem] = []

@@ -9,10 +9,10 @@ from assay.config.group import AggMetricConfig
 from assay.config.row_names import STDERR, filter_name_problem, row_key, row_name_problem
 from assay.errors import some
 from assay.groups.aggregators import guarded
-from assay.groups.group import Group
+from assay.groups.group import Group, TaskT
 from assay.groups.rows import NONE, SAMPLES, MemberSelection, member_names, written_rows
 from assay.groups.spread import unknown
-from assay.records import Draws, Estimate, ScoreKey, number
+from assay.records import Draws, Estimate, ScoreKey, UserValue, number
 
 
 class MemberResult(Protocol):
@@ -27,11 +27,11 @@ class MemberResult(Protocol):
         ...
 
 
-def bottom_up(groups: Iterable[Group[Any]]) -> list[Group[Any]]:
+def bottom_up(groups: Iterable[Group[TaskT]]) -> list[Group[TaskT]]:
     """Every group, after those it contains."""
     ordered: dict[int, Group[Any]] = {}
 
-    def visit(group: Group[Any]) -> None:
+    def visit(group: Group[TaskT]) -> None:
         if id(group) not in ordered:
             for child in group.children:
                 if isinstance(child, Group):
@@ -44,7 +44,7 @@ def bottom_up(groups: Iterable[Group[Any]]) -> list[Group[Any]]:
 
 
 def group_numbers(
-    groups: Sequence[Group[Any]], tasks: Mapping[str, MemberResult], *, like_lm_eval: bool
+    groups: Sequence[Group[TaskT]], tasks: Mapping[str, MemberResult], *, like_lm_eval: bool
 ) -> dict[str, dict[ScoreKey, Estimate]]:
     """The numbers of groups, which come with members first; by the group's name."""
     known: dict[str, Mapping[str, float]] = {
@@ -62,7 +62,7 @@ def group_numbers(
     return numbers
 
 
-def _numbers(group: Group[Any], known: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, float]]:
+def _numbers(group: Group[TaskT], known: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, float]]:
     """A group's own numbers. What fails loses its own rows: the aggregators', or those of the group's scorer."""
     names = [entry.row_name for entry in group.config.aggregate_metric_list or ()]
     if type(group).compute_metrics is not Group.compute_metrics:  # a kind of group of the user's
@@ -73,7 +73,7 @@ def _numbers(group: Group[Any], known: Mapping[str, Mapping[str, float]]) -> Ite
     yield from guarded(partial(group.own_metrics, known), [scorer]).items()
 
 
-def _checked(numbers: Iterable[tuple[str, Any]], *, lenient: bool) -> dict[ScoreKey, Estimate]:
+def _checked(numbers: Iterable[tuple[str, UserValue]], *, lenient: bool) -> dict[ScoreKey, Estimate]:
     """Rows with their numbers; user code may return other values, or one name twice."""
     rows: dict[ScoreKey, Estimate] = {}
     for name, value in numbers:
@@ -90,12 +90,12 @@ def _checked(numbers: Iterable[tuple[str, Any]], *, lenient: bool) -> dict[Score
     return rows
 
 
-def is_lenient(group: Group[Any]) -> bool:
+def is_lenient(group: Group[TaskT]) -> bool:
     """Whether it comes from a folder that is read as leniently as lm-eval reads."""
     return any(group.fields.origin(key).lenient for key in group.fields)
 
 
-def _as_estimate(value: Any) -> Estimate:
+def _as_estimate(value: UserValue) -> Estimate:
     if isinstance(value, Estimate):
         return value
     plain_number = number(value)
@@ -159,7 +159,7 @@ def mean_of_tasks(tasks: Sequence[str], scores_by_task: Mapping[str, TaskScore],
     return GroupScore(weighted_mean(scores, by_size=by_size), error, sum(score.size for score in scores), missing)
 
 
-def like_lm_evals(group: Group[Any], tasks: Mapping[str, MemberResult]) -> dict[ScoreKey, Estimate]:
+def like_lm_evals(group: Group[TaskT], tasks: Mapping[str, MemberResult]) -> dict[ScoreKey, Estimate]:
     """A group's numbers as lm-eval 0.4.13 computes them."""
     leaves = [task.name for task in group.get_all_tasks()]
     rows: dict[ScoreKey, Estimate] = {}
@@ -203,7 +203,7 @@ def _filters(entry: AggMetricConfig, leaves: Sequence[str], tasks: Mapping[str, 
 
 
 def withheld(
-    group: Group[Any], numbers: Mapping[ScoreKey, Estimate], tasks: Mapping[str, MemberResult]
+    group: Group[TaskT], numbers: Mapping[ScoreKey, Estimate], tasks: Mapping[str, MemberResult]
 ) -> dict[ScoreKey, Estimate]:
     """A group's numbers; those to which a task was to contribute that was not run, or has no score, without a value."""
     kept = dict(numbers)
@@ -225,13 +225,13 @@ def share_of_tasks(lost: Sequence[str], names: Sequence[str]) -> str:
     return f"{len(names) - len(lost)} of {len(names)} tasks"
 
 
-def counted_tasks(group: Group[Any]) -> list[str]:
+def counted_tasks(group: Group[TaskT]) -> list[str]:
     """The tasks that a group's numbers are made of; of a group without numbers, all below it."""
     listed = [name for entry in group.config.aggregate_metric_list or () for name in _tasks_of(group, entry)]
     return list(dict.fromkeys(listed)) or [task.name for task in group.get_all_tasks()]
 
 
-def _rows(group: Group[Any], numbers: Mapping[ScoreKey, Estimate]) -> list[tuple[str, str | None, Sequence[str]]]:
+def _rows(group: Group[TaskT], numbers: Mapping[ScoreKey, Estimate]) -> list[tuple[str, str | None, Sequence[str]]]:
     """By row the metric it is made of and the tasks that count for it. What a function of the user's adds may use all tasks."""
     entries = group.config.aggregate_metric_list or ()
     rows: dict[str, tuple[str | None, Sequence[str]]] = {
@@ -248,7 +248,7 @@ def _metric(entry: AggMetricConfig) -> str | None:
     return str((entry.kwargs or {}).get("of", "exact_match")) if entry.aggregation == "pass@k" else entry.metric_name
 
 
-def _tasks_of(group: Group[Any], entry: AggMetricConfig) -> list[str]:
+def _tasks_of(group: Group[TaskT], entry: AggMetricConfig) -> list[str]:
     names = MemberSelection.of(group.config).names(member_names(group, entry))
     if entry.levels != "children":
         return names

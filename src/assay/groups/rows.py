@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.config.row_names import is_row_name, row_key, row_name
-from assay.groups.group import Group
+from assay.groups.group import Group, TaskT
 from assay.groups.spread import MemberEstimate, smooth
-from assay.records import Estimate, ScoreKey
+from assay.records import Estimate, Params, ScoreKey, UserValue
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class GroupRow(NamedTuple):
 
 
 def rows(
-    group: Group[Any], entry: AggMetricConfig, results: Results, derive: Derive | None = None
+    group: Group[TaskT], entry: AggMetricConfig, results: Results, derive: Derive | None = None
 ) -> Iterator[GroupRow]:
     """The rows of one entry of a group's aggregate_metric_list."""
     names = MemberSelection.of(group.config).names(member_names(group, entry))
@@ -73,10 +73,10 @@ def rows(
         return
     for each in filters:
         key = ScoreKey(metric, each)
-        yield _row(each, names, known, lambda _, key=key: [key])
+        yield _row(each, names, known, lambda _, key=key: [key])  # type: ignore[misc]  # mypy cannot infer the default
 
 
-def member_names(group: Group[Any], entry: AggMetricConfig) -> list[str]:
+def member_names(group: Group[TaskT], entry: AggMetricConfig) -> list[str]:
     """The members whose numbers count: the tasks below, or the direct members of the group."""
     return group.child_names if entry.levels == "children" else [task.name for task in group.get_all_tasks()]
 
@@ -93,7 +93,9 @@ def _filters(entry: AggMetricConfig, known: Mapping[str, MemberRows]) -> list[st
     return sorted({key.filter for member in known.values() for key in member.rows if key.metric == entry.metric_name})
 
 
-def _row(label: str, names: Sequence[str], known: Mapping[str, MemberRows], keys: Any) -> GroupRow:
+def _row(
+    label: str, names: Sequence[str], known: Mapping[str, MemberRows], keys: Callable[[str], Sequence[ScoreKey]]
+) -> GroupRow:
     members, missing = [], []
     for name in names:
         member = _member(name, known[name], keys(name)) if name in known else None
@@ -164,7 +166,7 @@ class MemberSelection:
         return [member for member in members if member.name in chosen]
 
 
-def _one(written: object) -> dict[str, object]:
+def _one(written: UserValue) -> Params:
     """One filter, in either form."""
     if not isinstance(written, Mapping):
         raise ValueError(f"a group filter must be a mapping, got {written!r:.60}")
@@ -182,17 +184,17 @@ def _one(written: object) -> dict[str, object]:
     return {str(name): value}
 
 
-def check(written: object) -> str | None:
+def check(written: UserValue) -> str | None:
     """The problem with a group filter, if there is one."""
     try:
-        selection = MemberSelection.of(GroupConfig(group="?", group_filter=written))  # type: ignore[arg-type]
+        selection = MemberSelection.of(GroupConfig(group="?", group_filter=written))
     except (ValueError, TypeError) as error:
         return str(error)
     return "top_k must be at least 1" if selection.top_k is not None and selection.top_k < 1 else None
 
 
-def _names(written: object) -> tuple[str, ...]:
-    return (written,) if isinstance(written, str) else tuple(map(str, written))  # type: ignore[call-overload]
+def _names(written: UserValue) -> tuple[str, ...]:
+    return (written,) if isinstance(written, str) else tuple(map(str, written))
 
 
 def _is_one_of(name: str, patterns: Sequence[str]) -> bool:

@@ -7,10 +7,15 @@ computed again on resampled documents (`resampled`). A document that several mem
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from assay.errors import some
-from assay.records import Draws, Estimate
+from assay.records import Draws, Estimate, Floats
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from assay.statistics.estimates import Integers
 
 FEW = 64
 """Up to so many different moves, how often each is drawn is drawn instead of the documents themselves."""
@@ -84,7 +89,7 @@ def _shared_variance(parts: Sequence[tuple[Draws, float]]) -> float:
     return together**2 + alone
 
 
-def draw_numbers(parts: Sequence[Draws]) -> list[Any]:
+def draw_numbers(parts: Sequence[Draws]) -> list["Integers"]:
     """For each part, of each document the number of its draw. Documents that one of them puts together are so for all."""
     import numpy as np
 
@@ -101,7 +106,11 @@ def draw_numbers(parts: Sequence[Draws]) -> list[Any]:
 
 
 def curved(
-    value: float, members: Sequence[MemberEstimate], slopes: Sequence[float], compute: Callable[[Any], Any], draws: int
+    value: float,
+    members: Sequence[MemberEstimate],
+    slopes: Sequence[float],
+    compute: Callable[[Floats], Floats],
+    draws: int,
 ) -> Estimate:
     """As `smooth`, for a number that exists above 0 only.
 
@@ -123,7 +132,7 @@ def curved(
 
 
 def resampled(
-    compute: Callable[[Any], Any], members: Sequence[MemberEstimate], draws: int, seed: int = 0
+    compute: Callable[[Floats], Floats], members: Sequence[MemberEstimate], draws: int, seed: int = 0
 ) -> tuple[float, str] | tuple[None, str]:
     """The spread of a number over resampled documents. `compute` takes a row of members' numbers per draw.
 
@@ -142,12 +151,12 @@ def _without_influence(members: Sequence[MemberEstimate]) -> list[str]:
     return [m.name for m in members if not m.estimate.parts or any(d.moves is None for d in m.estimate.parts)]
 
 
-def _deviations(members: Sequence[MemberEstimate], draws: int, seed: int) -> Any:
+def _deviations(members: Sequence[MemberEstimate], draws: int, seed: int) -> Floats:
     """How far the members' numbers are off in each draw of documents: a row per draw."""
     import numpy as np
 
     off = np.zeros((draws, len(members)))
-    sums: dict[Draws, Any] = {}
+    sums: dict[Draws, Floats] = {}
     random = np.random.Generator(np.random.SFC64(seed))
     _draw_sums([part for member in members for part in member.estimate.parts], draws, random, sums)
     for column, member in enumerate(members):
@@ -156,7 +165,7 @@ def _deviations(members: Sequence[MemberEstimate], draws: int, seed: int) -> Any
     return off
 
 
-def _centres(members: Sequence[MemberEstimate], deviations: Any) -> Any:
+def _centres(members: Sequence[MemberEstimate], deviations: Floats) -> Floats:
     """The members' numbers, as far apart as the true ones may be.
 
     Chance has spread the numbers already, and would do so again in every draw: the spread of a middle one came out up to
@@ -172,10 +181,11 @@ def _centres(members: Sequence[MemberEstimate], deviations: Any) -> Any:
         return numbers
     by_chance = float(np.var(deviations, axis=1, ddof=1).mean()) * (count - 3) / (count - 1)
     mean = numbers.mean()
-    return mean + math.sqrt(max(0.0, 1 - by_chance / apart)) * (numbers - mean)
+    centres: Floats = mean + math.sqrt(max(0.0, 1 - by_chance / apart)) * (numbers - mean)
+    return centres
 
 
-def _draw_sums(parts: Sequence[Draws], draws: int, random: Any, sums: dict[Draws, Any]) -> None:
+def _draw_sums(parts: Sequence[Draws], draws: int, random: "np.random.Generator", sums: dict[Draws, Floats]) -> None:
     """For each part the sum of its moves over every draw of documents; parts of one source are drawn together."""
     by_source: dict[str, list[Draws]] = {}
     for part in dict.fromkeys(parts):
@@ -187,7 +197,7 @@ def _draw_sums(parts: Sequence[Draws], draws: int, random: Any, sums: dict[Draws
             _draw_together(same_source, draws, random, sums)
 
 
-def _sums(contributions: Any, draws: int, random: Any) -> Any:
+def _sums(contributions: Floats, draws: int, random: "np.random.Generator") -> Floats:
     """Sums of as many moves as there are, drawn with replacement, so many times."""
     import numpy as np
 
@@ -195,7 +205,8 @@ def _sums(contributions: Any, draws: int, random: Any) -> Any:
     n = len(contributions)
     different, counts = np.unique(contributions, return_counts=True)
     if len(different) <= FEW:
-        return random.multinomial(n, counts / n, size=draws) @ different
+        weighted: Floats = random.multinomial(n, counts / n, size=draws) @ different
+        return weighted
     sums = np.zeros(draws)
     buffer = np.empty(PIECE)
     if n > PIECE:
@@ -214,7 +225,9 @@ def _sums(contributions: Any, draws: int, random: Any) -> Any:
     return sums
 
 
-def _draw_together(parts: Sequence[Draws], draws: int, random: Any, sums: dict[Draws, Any]) -> None:
+def _draw_together(
+    parts: Sequence[Draws], draws: int, random: "np.random.Generator", sums: dict[Draws, Floats]
+) -> None:
     """Members that share documents: a document is drawn for all of them. One that has not all of the documents is given
     what it would have if as many of its documents had been drawn as it has."""
     import numpy as np
@@ -228,18 +241,19 @@ def _draw_together(parts: Sequence[Draws], draws: int, random: Any, sums: dict[D
         table[:, len(parts) + column] = np.bincount(places, minlength=len(every))
     drawn = _drawn_rows(table, draws, random)
     for column, part in enumerate(parts):
-        own = drawn[:, len(parts) + column]
-        sums[part] = drawn[:, column] * (len(part.documents) / np.maximum(own, 1.0))
+        times = drawn[:, len(parts) + column]
+        sums[part] = drawn[:, column] * (len(part.documents) / np.maximum(times, 1.0))
 
 
-def _drawn_rows(table: Any, draws: int, random: Any) -> Any:
+def _drawn_rows(table: Floats, draws: int, random: "np.random.Generator") -> Floats:
     """Sums of as many rows as there are, drawn with replacement, so many times."""
     import numpy as np
 
     n = len(table)
     different, counts = np.unique(table, axis=0, return_counts=True)
     if len(different) <= FEW:
-        return random.multinomial(n, counts / n, size=draws) @ different
+        weighted: Floats = random.multinomial(n, counts / n, size=draws) @ different
+        return weighted
     sums = np.empty((draws, table.shape[1]))
     rows = max(1, min(draws, 1_000_000 // n))
     for start in range(0, draws, rows):

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
-from typing import Any
 
 from assay.comparison.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
 from assay.comparison.verification import (
@@ -25,6 +24,7 @@ from assay.comparison.verification import (
     spread,
 )
 from assay.errors import some
+from assay.records import AnyJSON, JSONDict
 from assay.report.table import markdown_table, spreadsheet_text
 
 HEADER = ("Tasks", "Filter", "Metric", "", "a", "b", "b − a", "interval", "p", "p (Holm)", "test", "better/worse/same", "n",
@@ -203,7 +203,7 @@ def _attribution_summary(comparison: Comparison) -> str:
     return f"first difference: {', '.join(sorted(firsts))}" + (f" ({values[0]})" if values else "")
 
 
-def _first_differences(attributions: Sequence[Attribution]) -> list[Any]:
+def _first_differences(attributions: Sequence[Attribution]) -> list[AnyJSON]:
     return [
         difference
         for attribution in attributions
@@ -212,7 +212,7 @@ def _first_differences(attributions: Sequence[Attribution]) -> list[Any]:
     ]
 
 
-def comparison_json(comparison: Comparison) -> dict[str, Any]:
+def comparison_json(comparison: Comparison) -> JSONDict:
     """The comparison as a JSON object."""
     return {
         "decision": comparison.decision,
@@ -376,7 +376,7 @@ def _score_or_dash(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:.4f}"
 
 
-def verification_json(of: Verification) -> dict[str, Any]:
+def verification_json(of: Verification) -> JSONDict:
     """The verification as a JSON object."""
     found = of.answers
     by_request, by_token = (
@@ -419,11 +419,11 @@ def verification_json(of: Verification) -> dict[str, Any]:
     }
 
 
-def _histogram_json(values: Sequence[float]) -> list[dict[str, Any]]:
+def _histogram_json(values: Sequence[float]) -> list[JSONDict]:
     return [{"up_to": edge, "count": count} for edge, count in histogram(values, EDGES)]
 
 
-def _score_json(row: VerificationRow) -> dict[str, Any]:
+def _score_json(row: VerificationRow) -> JSONDict:
     drift = row.drift
     return {
         "task": row.task,

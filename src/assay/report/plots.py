@@ -5,9 +5,10 @@ Nothing in them is styled inline: colors come from STYLE, so that a page may for
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from assay.comparison.comparison import ComparedRow, Comparison
+from assay.records import AnyJSON, JSONObject
 
 STYLE = """\
 svg.plot { display: block; max-width: 100%; height: auto; font: 12px system-ui, sans-serif; }
@@ -26,7 +27,6 @@ svg.plot .way { stroke: var(--faint); stroke-width: 1.25; fill: none; }
 svg.plot .tip { fill: var(--faint); }
 """
 """CSS of pages with plots; the colors are variables of the page."""
-GraphConfig = Mapping[str, Any]
 START, END = "START", "END"
 NODE_WIDTH, NODE_HEIGHT, COLUMN_GAP, ROW_GAP = 190, 44, 34, 46
 """Size of a node, and the space between nodes."""
@@ -271,7 +271,7 @@ class DrawnEdge(NamedTuple):
     label: str = ""
 
 
-def graph_nodes_and_edges(graph: GraphConfig) -> tuple[list[DrawnNode], list[DrawnEdge]]:
+def graph_nodes_and_edges(graph: JSONObject) -> tuple[list[DrawnNode], list[DrawnEdge]]:
     """Nodes and edges of a graph, from its file or the results of a run."""
     written = graph.get("nodes")
     nodes = [
@@ -381,15 +381,15 @@ def _edge(edge: DrawnEdge, places: Mapping[str, tuple[float, float]]) -> str:
     return f'<path class="way" marker-end="url(#tip)" d="{path}"/>{label}'
 
 
-def _kind(about: Any) -> str:
+def _kind(about: AnyJSON) -> str:
     return str(about.get("node_type", "")) if isinstance(about, Mapping) else ""
 
 
-def _as_list(value: Any) -> list[Any]:
+def _as_list(value: AnyJSON) -> list[AnyJSON]:
     return list(value) if isinstance(value, list) else [] if value is None else [value]
 
 
-def _node_name(name: Any) -> str:
+def _node_name(name: AnyJSON) -> str:
     return {"__start__": START, "__end__": END}.get(str(name), str(name))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import Problem
+from assay.records import JSONDict, JSONObject
 from assay.report.table import SETTINGS
 from assay.runs.folder import LINK_OUTSIDE, RunError
 from assay.runs.redaction import redacted
@@ -217,13 +218,13 @@ class RunSummary:
         return f"{name} {identifying[0]}" if identifying else name
 
     @cached_property
-    def provenance(self) -> dict[str, Any]:
+    def provenance(self) -> JSONDict:
         """The provenance, redacted: command, spec, environment, model fingerprints, times."""
         keys = ("command", "model", "roles", "spec", "options", "environment", "helper_files", "requests", "reason")
         entries = {key: self.manifest[key] for key in keys if key in self.manifest}
         return dict(redacted(entries))
 
-    def config(self, task: str) -> dict[str, Any]:
+    def config(self, task: str) -> JSONDict:
         """The settings of a task, redacted."""
         return dict(redacted(self.run.config(task), texts=False))
 
@@ -233,7 +234,7 @@ class RunSummary:
         """
         return self.run.source(task)
 
-    def graph(self, task: str) -> Mapping[str, Any]:
+    def graph(self, task: str) -> JSONObject:
         """Nodes and edges of a graph task; empty for others."""
         return mapping(self.config(task).get("graph_config"))
 

@@ -7,16 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from assay.config.row_names import row_key, row_name, rows_of, stderr_name
-from assay.records import ScoreKey
-from assay.runs.results import coverage, failure_lines, names_with_depth
+from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
+from assay.runs.results import ResultsJSON, coverage, failure_lines, names_with_depth
 
 HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")
 
 SETTINGS = ("gen_kwargs", "limit", "sample", "num_fewshot", "repeats", "apply_chat_template", "system_instruction")
 
-Results = Mapping[str, Any]
-"""Results of a run as results.json has them, or a part of them."""
-Usage = Mapping[str, Any]
 NO_VALUE = "–"
 CheckpointRow = tuple[str, str, ScoreKey, str]
 """Name of a task, its alias, its metric with the filter, and the arrow of its direction."""
@@ -28,7 +25,7 @@ _REFERENCES = re.compile(r"([@#])(?=\w)")
 MAX_TEXT = 1200
 
 
-def results_table(results: Results, *, groups: bool = False, depth: int | None = None) -> str:
+def results_table(results: ResultsJSON, *, groups: bool = False, depth: int | None = None) -> str:
     """The results as a markdown table: groups with their members below them, then the other tasks; or groups alone.
 
     Below `depth`, one line gives the number of members.
@@ -38,7 +35,7 @@ def results_table(results: Results, *, groups: bool = False, depth: int | None =
     return markdown_table(title, rows) if rows else ""
 
 
-def table_heading(results: Results) -> str:
+def table_heading(results: ResultsJSON) -> str:
     """The line above the tables: the model and its settings."""
     config = results.get("config", {})
     arguments = ",".join(f"{key}={value}" for key, value in (config.get("model_args") or {}).items())
@@ -47,19 +44,19 @@ def table_heading(results: Results) -> str:
     return ", ".join(parts)
 
 
-def table_footing(results: Results) -> list[str]:
+def table_footing(results: ResultsJSON) -> list[str]:
     """The lines below the tables: usage, failures, and tasks that could not run."""
     own = results.get("assay", {})
     return [*_usage_lines(own.get("account", {})), *failure_lines(own)]
 
 
-def _usage_lines(account: Usage) -> list[str]:
+def _usage_lines(account: JSONObject) -> list[str]:
     """The usage of a run in a line; with several roles, one line for each."""
     lines = [_server_usage("requests", account)] if account else []
     return lines + [_server_usage(f"  as {role}", spent) for role, spent in account.get("roles", {}).items()]
 
 
-def _server_usage(name: str, spent: Usage) -> str:
+def _server_usage(name: str, spent: JSONObject) -> str:
     if "device_seconds" in spent:
         return _local_usage(name, spent)
     tokens, seconds = spent["tokens"], spent.get("seconds", {})
@@ -73,7 +70,7 @@ def _server_usage(name: str, spent: Usage) -> str:
     return "; ".join(parts)
 
 
-def _local_usage(name: str, spent: Usage) -> str:
+def _local_usage(name: str, spent: JSONObject) -> str:
     """Usage of a local model: tokens asked, computed and saved."""
     tokens = spent["tokens"]
     asked, computed = tokens["in"] + tokens["out"], tokens["computed"]
@@ -89,7 +86,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
-def _rows(results: Results, *, groups: bool, depth: int | None) -> Iterator[tuple[str, ...]]:
+def _rows(results: ResultsJSON, *, groups: bool, depth: int | None) -> Iterator[tuple[str, ...]]:
     rows = results.get("groups", {}) if groups else results["results"]
     members = results.get("group_subtasks", {})
     for name, level in names_with_depth(results):
@@ -99,13 +96,13 @@ def _rows(results: Results, *, groups: bool, depth: int | None) -> Iterator[tupl
                 yield (" " * (level + 1) + f"… {len(members[name])} members", *[""] * (len(HEADER) - 1))
 
 
-def _failed(own: Results, row: Results) -> str:
+def _failed(own: ResultsJSON, row: ResultsJSON) -> str:
     """The number of failed documents of a row, with `*` where it is incomplete; in runs before 0.2, of its task."""
     counted = row if "failed" in row else own
     return f"{counted['failed']}*" if counted.get("incomplete") else str(counted["failed"])
 
 
-def _task_rows(name: str, depth: int, row: Results, results: Results) -> Iterator[tuple[str, ...]]:
+def _task_rows(name: str, depth: int, row: ResultsJSON, results: ResultsJSON) -> Iterator[tuple[str, ...]]:
     alias = " " * depth + ("- " if depth else "") + str(row.get("alias", name))
     version = str(results.get("versions", {}).get(name, "N/A"))
     shots = str(results.get("n-shot", {}).get(name, ""))
@@ -144,12 +141,12 @@ def _task_rows(name: str, depth: int, row: Results, results: Results) -> Iterato
         alias = version = ""
 
 
-def metrics_of(row: Results) -> list[ScoreKey]:
+def metrics_of(row: ResultsJSON) -> list[ScoreKey]:
     """The metrics and filters of a task or group that have values, in table order."""
     return sorted(key for key, _ in rows_of(row))
 
 
-def _setting(value: Any) -> str:
+def _setting(value: AnyJSON) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
@@ -157,7 +154,7 @@ def _interval_cell(ends: Sequence[float | None] | None) -> str:
     return " … ".join("–" if end is None else f"{end:.3f}" for end in ends) if ends is not None else ""
 
 
-def format_value(value: Any) -> str:
+def format_value(value: AnyJSON) -> str:
     """A value as tables show it."""
     if value is None or value != value:
         return "–"
@@ -235,13 +232,13 @@ def format_interval(low: float | None, high: float | None) -> str:
     return f"{format_decimal(low, 3)} … {format_decimal(high, 3)}" if low is not None and high is not None else ""
 
 
-def checkpoints_table(checkpoints: Mapping[str, Results | None]) -> str:
+def checkpoints_table(checkpoints: Mapping[str, ResultsJSON | None]) -> str:
     """One row per metric of every task and group, one column per checkpoint; a dash where there is no value."""
     header = ("Tasks", "Filter", "Metric", "", *checkpoints)
     return markdown_table(header, [_checkpoint_row(row, checkpoints) for row in _checkpoint_rows(checkpoints)])
 
 
-def checkpoints_json(checkpoints: Mapping[str, Results | None]) -> dict[str, Any]:
+def checkpoints_json(checkpoints: Mapping[str, ResultsJSON | None]) -> JSONDict:
     """By checkpoint its status and results, as JSON."""
     return {
         "checkpoints": [
@@ -259,7 +256,7 @@ def checkpoints_json(checkpoints: Mapping[str, Results | None]) -> dict[str, Any
     }
 
 
-def _checkpoint_rows(checkpoints: Mapping[str, Results | None]) -> list[CheckpointRow]:
+def _checkpoint_rows(checkpoints: Mapping[str, ResultsJSON | None]) -> list[CheckpointRow]:
     rows: dict[tuple[str, ScoreKey], CheckpointRow] = {}
     for results in checkpoints.values():
         if results is None:
@@ -274,7 +271,7 @@ def _checkpoint_rows(checkpoints: Mapping[str, Results | None]) -> list[Checkpoi
     return list(rows.values())
 
 
-def _checkpoint_row(row: CheckpointRow, checkpoints: Mapping[str, Results | None]) -> tuple[str, ...]:
+def _checkpoint_row(row: CheckpointRow, checkpoints: Mapping[str, ResultsJSON | None]) -> tuple[str, ...]:
     name, alias, key, arrow = row
     return (
         alias,
@@ -285,7 +282,7 @@ def _checkpoint_row(row: CheckpointRow, checkpoints: Mapping[str, Results | None
     )
 
 
-def _checkpoint_cell(results: Results | None, name: str, key: ScoreKey) -> str:
+def _checkpoint_cell(results: ResultsJSON | None, name: str, key: ScoreKey) -> str:
     row = results["results"].get(name, {}) if results is not None else {}
     value = row.get(row_name(key))
     if value is None:

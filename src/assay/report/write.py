@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import orjson
 from jinja2 import Environment, StrictUndefined, Template
@@ -17,6 +16,7 @@ from markupsafe import Markup
 
 from assay.comparison.comparison import ComparedRow, Comparison
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.records import JSONDict, JSONObject
 from assay.report.document import ReportOptions, RunPart, RunsReport, Slices, WorstSample, build_report
 from assay.report.plots import STYLE, Interval, forest, interval_bar, slices
 from assay.report.reading import ResultLine
@@ -324,7 +324,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def _run_json(part: RunPart) -> Mapping[str, Any]:
+def _run_json(part: RunPart) -> JSONObject:
     reading = part.reading
     return {
         "name": reading.name,
@@ -352,7 +352,7 @@ NUMBER_FIELDS = (
 )  # fmt: skip
 
 
-def _line_json(line: ResultLine) -> dict[str, Any]:
+def _line_json(line: ResultLine) -> JSONDict:
     numbers = [{name: getattr(each, name) for name in NUMBER_FIELDS} for each in line.numbers]
     return {**asdict(replace(line, numbers=())), "name": line.name, "numbers": numbers}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from assay.runs.validation import JSON
+from assay.records import AnyJSON
 
 
 def sync(path: Path) -> None:
@@ -107,7 +107,7 @@ def _parquet(path: Path, records: Records, encoding: str) -> None:  # noqa: ARG0
     writer.close()
 
 
-def _cell(value: JSON) -> JSON:
+def _cell(value: AnyJSON) -> AnyJSON:
     plain = value is None or isinstance(value, str | int | float)
     return value if plain else orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
 

@@ -23,6 +23,7 @@ import orjson
 
 from assay.config.source import digest
 from assay.errors import AssayError, Place, Problem
+from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.runs import journal, lease
 from assay.runs.files import replace_file, replace_folder
 from assay.runs.journal import NAME as JOURNAL
@@ -31,7 +32,7 @@ from assay.runs.lease import NAME as LOCK
 from assay.runs.lease import Lease
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import SampleWriter, file_name
-from assay.runs.validation import FORMAT, JSON, JSONDict, JSONObject, newer_format, wrong_manifest, wrong_results
+from assay.runs.validation import FORMAT, newer_format, wrong_manifest, wrong_results
 
 JOURNALS = (JOURNAL, f"{JOURNAL}.zst")
 SCORED = "scored"
@@ -198,7 +199,7 @@ class LineWriter:
         for part in self._parts.values():
             part.close()
 
-    def _part(self, name: JSON) -> Path:
+    def _part(self, name: AnyJSON) -> Path:
         return self.path.with_name(f"{self.path.name}.{name}.part")
 
 
@@ -217,7 +218,7 @@ def _as_logged(record: JSONObject) -> JSONDict:
     }
 
 
-def _as_texts(value: JSON) -> JSON:
+def _as_texts(value: AnyJSON) -> AnyJSON:
     return [_as_texts(each) for each in value] if isinstance(value, list | tuple) else str(value)
 
 
@@ -292,7 +293,7 @@ def difference(before: JSONObject, now: JSONObject) -> str:
     return "; ".join(_difference(key, before.get(key), now.get(key)) for key in differing[:4])
 
 
-def _difference(key: str, there: JSON, here: JSON) -> str:
+def _difference(key: str, there: AnyJSON, here: AnyJSON) -> str:
     """Describe a difference; for mappings, such as the tasks with their settings and data, by the keys that differ."""
     if isinstance(there, Mapping) and isinstance(here, Mapping):
         names = sorted(name for name in {*there, *here} if there.get(name) != here.get(name))
@@ -300,7 +301,7 @@ def _difference(key: str, there: JSON, here: JSON) -> str:
     return f"{key}: {_short(there)} there, {_short(here)} here"
 
 
-def _short(value: JSON) -> str:
+def _short(value: AnyJSON) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else text[:59] + "…"
 

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from assay.errors import AssayError, Place, Problem
-from assay.records import MOST_TOKENS, Failed, Likelihood, Response, Text, Usage
+from assay.records import MOST_TOKENS, AnyJSON, Failed, JSONObject, Likelihood, Response, Text, Usage
 from assay.runs.compression import has_frames, read_frames, write_frames
 from assay.runs.files import replace_file, sync_folder
-from assay.runs.validation import FORMAT, JSON, JSONObject, newer_format
+from assay.runs.validation import FORMAT, newer_format
 
 NAME = "responses.jsonl"
 LONG = 16 * 2**20
@@ -456,7 +456,7 @@ def _read(entry: JSONObject) -> Response:
     return response._replace(usage=_usage(entry["u"]))
 
 
-def _usage(plain: JSON) -> Usage:
+def _usage(plain: AnyJSON) -> Usage:
     """The usage that was written so: counts and seconds, none of them below 0; a ValueError where none can have been."""
     if not isinstance(plain, list) or not 1 <= len(plain) <= _PARTS or not _NUMBERS.issuperset(map(type, plain)):
         raise ValueError(UNREADABLE)
@@ -465,7 +465,7 @@ def _usage(plain: JSON) -> Usage:
     return Usage(*plain)
 
 
-def _plain(response: Response) -> JSON:
+def _plain(response: Response) -> AnyJSON:
     if isinstance(response, Likelihood):
         return (response.value, response.greedy)
     if isinstance(response, Text):
@@ -475,7 +475,7 @@ def _plain(response: Response) -> JSON:
     return {"failed": response.reason}
 
 
-def _response(plain: JSON) -> Response:
+def _response(plain: AnyJSON) -> Response:
     """The response that was written so; a ValueError where none can have been."""
     match plain:
         case [float() | int() as value, bool() as greedy] if not isinstance(value, bool):
@@ -492,9 +492,9 @@ def _response(plain: JSON) -> Response:
     raise ValueError(UNREADABLE)
 
 
-def _is_text(plain: JSON) -> bool:
+def _is_text(plain: AnyJSON) -> bool:
     return plain is None or isinstance(plain, str)
 
 
-def _are_calls(plain: JSON) -> bool:
+def _are_calls(plain: AnyJSON) -> bool:
     return isinstance(plain, list) and all(isinstance(call, dict) for call in plain)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from assay.errors import AssayError, Place, Problem
-from assay.runs.validation import JSONDict, JSONObject
+from assay.records import JSONDict, JSONObject
 
 try:
     import fcntl

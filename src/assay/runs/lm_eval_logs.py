@@ -11,9 +11,8 @@ import orjson
 
 from assay.config.row_names import row_name
 from assay.errors import Place, Problem
-from assay.records import Likelihood, Response, ScoreKey, Text
+from assay.records import AnyJSON, JSONDict, JSONObject, Likelihood, Response, ScoreKey, Text
 from assay.runs.folder import RunError
-from assay.runs.validation import JSON, JSONDict, JSONObject
 
 _DATED = re.compile(r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+))?\.jsonl")
 
@@ -96,7 +95,7 @@ def _records(path: Path) -> Iterator[JSONDict]:
             yield record
 
 
-def _record(line: bytes) -> JSON:
+def _record(line: bytes) -> AnyJSON:
     """Parse a line. Python writes NaN and Infinity, which JSON does not have."""
     try:
         return orjson.loads(line)
@@ -106,7 +105,7 @@ def _record(line: bytes) -> JSON:
         return json.loads(line)
 
 
-def _response(written: JSON) -> Response:
+def _response(written: AnyJSON) -> Response:
     """Parse a response: pairs are log-likelihoods; whether it is a rolling one depends on its task."""
     if isinstance(written, list):
         return Likelihood(float(written[0]), written[1] in ("True", True))

@@ -4,8 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from assay.records import Generate, Request, arguments
-from assay.runs.validation import JSON, JSONDict, JSONObject
+from assay.records import AnyJSON, Generate, JSONDict, JSONObject, Request, arguments
 
 HIDDEN = "***"
 _SECRET = r"(?:api[_-]?key|apikey|key|token|secret|passw(?:or)?d|pwd|auth(?:orization)?|credentials?|bearer)"
@@ -157,7 +156,7 @@ def _bare_address(rest: str) -> str:
     return f"{HIDDEN + at if user else ''}{host}{slash}{path}{'?' + HIDDEN if mark else ''}"
 
 
-def redacted(value: JSON, name: str = "", *, texts: bool = True) -> JSON:
+def redacted(value: AnyJSON, name: str = "", *, texts: bool = True) -> AnyJSON:
     """Redact a value; `name` is its key. Without `texts`, only keys decide: a prompt may mention keys."""
     if is_header(name) and not isinstance(value, bool | int | float | None):
         return {str(key): HIDDEN for key in value} if isinstance(value, Mapping) else HIDDEN
@@ -174,7 +173,7 @@ def redacted(value: JSON, name: str = "", *, texts: bool = True) -> JSON:
     return redacted_text(value) if isinstance(value, str) and texts else value
 
 
-def written_arguments(request: Request) -> tuple[JSON, ...]:
+def written_arguments(request: Request) -> tuple[AnyJSON, ...]:
     """The arguments of a request as they may be written down: LiteLLM is given headers among the parameters."""
     plain = arguments(request)
     if isinstance(request, Generate) and any(is_header(key) for key in request.params):
@@ -192,7 +191,7 @@ def is_header(name: str) -> bool:
     return bool(name) and _HEADERS.search(name) is not None
 
 
-def _is_numbers(value: JSON) -> bool:
+def _is_numbers(value: AnyJSON) -> bool:
     """Whether a value is a number, or consists of numbers: token counts are not secret, even if their name sounds so."""
     if isinstance(value, Mapping):
         return all(map(_is_numbers, value.values()))
@@ -239,7 +238,7 @@ def without_secrets(value: JSONObject) -> JSONDict:
     return {key: _part(key, each) for key, each in value.items()}
 
 
-def _part(key: str, value: JSON) -> JSON:
+def _part(key: str, value: AnyJSON) -> AnyJSON:
     if key == "assay":
         return _account(value)
     if key in BY_NAME and isinstance(value, Mapping):
@@ -247,7 +246,7 @@ def _part(key: str, value: JSON) -> JSON:
     return redacted(value, key, texts=key != "system_instruction")  # prompts may speak of keys
 
 
-def _account(value: JSON, name: str = "") -> JSON:
+def _account(value: AnyJSON, name: str = "") -> AnyJSON:
     """Redact assay's section of the results: its keys are names of tasks, metrics, filters and models, which may be
     anything; only a group's metadata is written by users."""
     if name == "metadata":

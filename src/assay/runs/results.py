@@ -3,14 +3,20 @@
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.config.row_names import row_name, stderr_name
 from assay.errors import some
-from assay.records import Estimate, RowFailures, ScoreKey
+from assay.records import AnyJSON, Estimate, JSONDict, JSONObject, ScoreKey
 from assay.runs.redaction import redacted
-from assay.runs.validation import JSON, JSONDict, JSONObject
 
+if TYPE_CHECKING:
+    from assay.statistics.board import RowFailures
+
+ResultsJSON = JSONObject
+"""The content of a results.json, or a part of it: lm-eval's layout, and what it lacks under `assay`."""
+ManifestJSON = JSONObject
+"""The content of a manifest.json, or a part of it."""
 Ends = Callable[[Estimate], Sequence[float] | None]
 """The interval of a number."""
 
@@ -33,7 +39,7 @@ class TaskResult:
     higher_is_better: Mapping[str, bool | None]
     config: Mapping[str, object]
     audit: Mapping[str, Any]
-    failures: Mapping[ScoreKey, RowFailures] = field(default_factory=dict)
+    failures: Mapping[ScoreKey, "RowFailures"] = field(default_factory=dict)
 
     def has_lost(self, metric: str | None) -> bool:
         """Whether it lacks an expected score of this metric because documents failed or were not asked, or because
@@ -98,7 +104,7 @@ def lm_eval_results(tasks: Sequence[TaskResult], groups: Sequence[GroupResult]) 
     }
 
 
-def plain(value: JSON) -> JSON:
+def plain(value: AnyJSON) -> AnyJSON:
     """A value as JSON has it; what has no place there, as text."""
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
@@ -339,15 +345,12 @@ def total_usage(accounts: Sequence[JSONObject]) -> JSONDict:
     return total
 
 
-Results = Mapping[str, Any]
-
-
-def names_with_depth(results: Results) -> Iterator[tuple[str, int]]:
+def names_with_depth(results: ResultsJSON) -> Iterator[tuple[str, int]]:
     """Every line of the tree with its depth, in the order of `result_paths`."""
     return ((path[-1], len(path) - 1) for path in result_paths(results))
 
 
-def result_paths(results: Results) -> Iterator[tuple[str, ...]]:
+def result_paths(results: ResultsJSON) -> Iterator[tuple[str, ...]]:
     """The path to every line: groups that are in no other first, by name, each with its members below it; then the rest."""
     members: Mapping[str, Sequence[str]] = results.get("group_subtasks") or {}
     inside = {name for names in members.values() for name in names}

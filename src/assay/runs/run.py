@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.config.row_names import row_key, row_name, rows_of, stderr_name
 from assay.errors import Place, Problem
-from assay.records import ScoreKey
+from assay.records import AnyJSON, JSONObject, ScoreKey
 from assay.runs import journal
 from assay.runs.folder import (
     JOURNALS,
@@ -37,7 +37,6 @@ from assay.runs.journal import JournaledResponse
 from assay.runs.lease import is_held, progress
 from assay.runs.redaction import without_secrets
 from assay.runs.samples.reader import SampleFile, sample_file
-from assay.runs.validation import JSON, JSONObject
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -363,23 +362,23 @@ def _runs(folder: Path, name: str, depth: int) -> Iterator[tuple[str, Path]]:
             yield from _runs(folder / entry.name, f"{name}/{entry.name}".lstrip("/"), depth - 1)
 
 
-def mapping(value: JSON) -> JSONObject:
+def mapping(value: AnyJSON) -> JSONObject:
     """A value where it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
-def number(value: JSON) -> float | None:
+def number(value: AnyJSON) -> float | None:
     """A value where it is a number, else None."""
     is_plain = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_plain and value == value else None
 
 
-def _pair(written: Sequence[JSON] | None) -> tuple[float | None, float | None]:
+def _pair(written: Sequence[AnyJSON] | None) -> tuple[float | None, float | None]:
     low, high = written or (None, None)
     return number(low), number(high)
 
 
-def _influences(written: Sequence[Sequence[JSON]] | None) -> Mapping[tuple[str, ScoreKey], float] | None:
+def _influences(written: Sequence[Sequence[AnyJSON]] | None) -> Mapping[tuple[str, ScoreKey], float] | None:
     return {(task, row_key(row)): float(slope) for task, row, slope in written} if written else None
 
 

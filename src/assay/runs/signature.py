@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from assay.runs.validation import JSON, JSONDict, JSONObject
+from assay.records import AnyJSON, JSONDict, JSONObject
 
 SIGNATURE = "signature"
 SIZE = 32
@@ -32,7 +32,7 @@ def is_signed_by_user(manifest: JSONObject) -> bool:
     return hmac.compare_digest(_sign(key, manifest.get("options")).encode(), written.encode("utf-8", "replace"))
 
 
-def _sign(key: bytes, options: JSON) -> str:
+def _sign(key: bytes, options: AnyJSON) -> str:
     """A signature of options: the same before they are written down and after they are read back."""
     written = orjson.loads(
         orjson.dumps(options, default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)

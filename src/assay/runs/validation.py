@@ -9,13 +9,9 @@ from typing import Any
 
 import orjson
 
-JSON = Any
-"""A JSON value. Files of users and other programs have no schema; `Check` narrows the parts that readers rely on."""
-JSONObject = Mapping[str, JSON]
-"""A JSON object that is read only."""
-JSONDict = dict[str, JSON]
-"""A JSON object that the caller may change."""
-Check = Callable[[JSON], str]
+from assay.records import AnyJSON
+
+Check = Callable[[AnyJSON], str]
 """Describe what is wrong with a value, with its path (`.tasks.t.n must be a number, not a mapping`); empty where it is right."""
 FORMAT = 2
 """The latest layout that is known here. What changed: docs/decisions/0018-format.md."""
@@ -26,12 +22,12 @@ LATEST = 253_402_300_799
 KINDS = {dict: "a mapping", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
 
 
-def wrong_manifest(value: JSON) -> str:
+def wrong_manifest(value: AnyJSON) -> str:
     """Describe what is wrong with the content of a manifest.json; empty where it is right."""
     return _wrong(value, MANIFEST_LAYOUT)
 
 
-def newer_format(value: JSON) -> str:
+def newer_format(value: AnyJSON) -> str:
     """That a manifest or a journal's header was written by a later version; nothing where it was not."""
     written = value.get("format") if isinstance(value, dict) else None
     if not isinstance(written, int) or isinstance(written, bool) or written <= FORMAT:
@@ -39,17 +35,17 @@ def newer_format(value: JSON) -> str:
     return f"it has format {written}, and this version of assay reads 1 to {FORMAT}"
 
 
-def wrong_results(value: JSON) -> str:
+def wrong_results(value: AnyJSON) -> str:
     """Describe what is wrong with the content of a results.json; empty where it is right."""
     return _wrong(value, RESULTS_LAYOUT)
 
 
-def _wrong(value: JSON, check: Check) -> str:
+def _wrong(value: AnyJSON, check: Check) -> str:
     problem = " is nested too deeply" if _is_too_deep(value) else check(value)
     return f"it{problem}" if problem[:1] == " " else problem.removeprefix(".")
 
 
-def _is_too_deep(value: JSON) -> bool:
+def _is_too_deep(value: AnyJSON) -> bool:
     level = [value]
     for _ in range(DEEPEST):
         inside = [each for each in level if isinstance(each, dict | list)]
@@ -62,19 +58,19 @@ def _is_too_deep(value: JSON) -> bool:
 # ---- kinds of values
 
 
-def _must(kind: str, holds: Callable[[JSON], bool]) -> Check:
-    def check(value: JSON) -> str:
+def _must(kind: str, holds: Callable[[AnyJSON], bool]) -> Check:
+    def check(value: AnyJSON) -> str:
         return "" if holds(value) else f" must be {kind}, not {KINDS.get(type(value), repr(value)[:40])}"
 
     return check
 
 
-def is_number(value: JSON) -> bool:
+def is_number(value: AnyJSON) -> bool:
     """Whether a value is a number that can be reckoned with."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _is_numeric(value: JSON) -> bool:
+def _is_numeric(value: AnyJSON) -> bool:
     try:
         return is_number(float(value)) if isinstance(value, str) else is_number(value)
     except ValueError:
@@ -110,7 +106,7 @@ def optional(check: Check) -> Check:
 def each(check: Check) -> Check:
     """A mapping by names, of values of one kind."""
 
-    def checked(value: JSON) -> str:
+    def checked(value: AnyJSON) -> str:
         return mapping(value) or _first((f".{key}", check(inner)) for key, inner in value.items())
 
     return checked
@@ -119,7 +115,7 @@ def each(check: Check) -> Check:
 def listed(check: Check) -> Check:
     """A list of values of one kind."""
 
-    def checked(value: JSON) -> str:
+    def checked(value: AnyJSON) -> str:
         if not isinstance(value, list):
             return _must("a list", lambda _: False)(value)
         return _first((f".{number}", check(inner)) for number, inner in enumerate(value))
@@ -130,7 +126,7 @@ def listed(check: Check) -> Check:
 def fields(known: Mapping[str, Check], *needed: str) -> Check:
     """A mapping with keys that are known, of which some are needed."""
 
-    def checked(value: JSON) -> str:
+    def checked(value: AnyJSON) -> str:
         if wrong := mapping(value):
             return wrong
         missing = [key for key in needed if key not in value]
@@ -150,7 +146,7 @@ def _first(problems: Iterable[tuple[str, str]]) -> str:
 MEMBERS = each(listed(text))
 
 
-def _is_tree(value: JSON) -> str:
+def _is_tree(value: AnyJSON) -> str:
     """Groups by name with their members: no group is below itself."""
     if wrong := MEMBERS(value):
         return wrong
@@ -188,7 +184,7 @@ _GROUP = fields({
 }, "rows")  # fmt: skip
 
 
-def _group_account(value: JSON) -> str:
+def _group_account(value: AnyJSON) -> str:
     """Describe what is wrong with the section of a group: an incomplete one needs the number of its scored tasks."""
     return _GROUP(value) or (fields({}, *_COVERED)(value) if value.get("incomplete") else "")
 
@@ -201,14 +197,14 @@ _SPENT = {
 _COUNTED = ("requests", "failed", "retries", "tokens")
 
 
-def _spent(value: JSON) -> str:
+def _spent(value: AnyJSON) -> str:
     """The usage; for a model on this machine with the number of computed tokens."""
     is_local = isinstance(value, dict) and "device_seconds" in value
     computed = fields({"tokens": fields({}, "computed")})(value) if is_local else ""
     return fields(_SPENT, *_COUNTED)(value) or computed
 
 
-def _spent_in_all(value: JSON) -> str:
+def _spent_in_all(value: AnyJSON) -> str:
     if value == {}:
         return ""
     return _spent(value) or fields({"roles": each(_spent), "tasks": each(_spent)})(value)
@@ -249,7 +245,7 @@ NEEDED = frozenset(("doc_id", "doc", "target", "prompt", "requests", "responses"
 """Columns that samples cannot be without; the others may be missing, or empty in some rows."""
 
 
-def _are_requests(value: JSON) -> bool:
+def _are_requests(value: AnyJSON) -> bool:
     """The parts of each request beside the first context: texts, parameters, nothing."""
     if not isinstance(value, list) or not all(type(request) is list for request in value):
         return False
@@ -260,7 +256,7 @@ _LIKELIHOOD = (float, int, type(None))
 _SAID = (str, *_LIKELIHOOD)
 
 
-def are_responses(value: JSON) -> bool:
+def are_responses(value: AnyJSON) -> bool:
     """Whether a value is, by request, what was answered: texts, likelihoods, likelihoods with whether they are the greatest."""
     if type(value) is not list:
         return False
@@ -289,7 +285,7 @@ JSON_COLUMNS: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-def wrong_column(name: str, values: Sequence[JSON]) -> str:
+def wrong_column(name: str, values: Sequence[AnyJSON]) -> str:
     """Describe what is wrong with a column of samples; empty where it is right. All its texts are parsed at once: that is quick."""
     if name in NEEDED and None in values:
         return f"the column {name} is empty in some rows"

@@ -6,10 +6,10 @@ from typing import Any
 
 from assay.config.task import FilterConfig, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import Place, did_you_mean
-from assay.records import Failed, Sample
-from assay.scoring.loop import CombinedScorer, Rows, Unfiltered, finished, rows_by, step_of
-from assay.scoring.results import Instance, Metric, Repeated, ResultBuilder
-from assay.scoring.scorer import AnsweredSample, Scorer, Scores, make_scorer, models_of
+from assay.records import Answer, Answers, Failed, MetricValue, Sample, UserValue
+from assay.scoring.loop import CombinedScorer, Unfiltered, finished, rows_by, step_of
+from assay.scoring.results import Instance, Metric, ModelRoles, Repeated, ResultBuilder, ScoreDict, Scores
+from assay.scoring.scorer import AnsweredSample, Scorer, make_scorer, models_of
 
 
 class EnsembleScorer(CombinedScorer):
@@ -35,7 +35,7 @@ class EnsembleScorer(CombinedScorer):
         self.least_filters = max(member.least_filters for member in self.scorers)
 
     @classmethod
-    def create(cls, config: TaskConfig | None, **kwargs: Any) -> "EnsembleScorer":
+    def create(cls, config: TaskConfig | None, **kwargs: UserValue) -> "EnsembleScorer":
         members = kwargs.pop("scorers")
         if not isinstance(members, list | tuple):
             raise ValueError("scorers must be a list of names, or of {type:, kwargs:}")
@@ -71,7 +71,7 @@ class EnsembleScorer(CombinedScorer):
             names += [self._row(number, row) for row in member_rows]
         return (self.name, *names)
 
-    def models(self) -> Mapping[str, Any]:
+    def models(self) -> ModelRoles:
         return models_of(member.models() for member in self.scorers)
 
     def aggregation(self, row: str) -> str | None:
@@ -94,8 +94,8 @@ class EnsembleScorer(CombinedScorer):
         return finished(rows_by(step, step.result(document, (), ())))
 
     def combine(
-        self, rows: Sequence[Rows], metrics: Sequence[Sequence[Metric]], own: Callable[[], Rows]
-    ) -> dict[str, Any]:
+        self, rows: Sequence[Scores], metrics: Sequence[Sequence[Metric]], own: Callable[[], Scores]
+    ) -> ScoreDict:
         scores: dict[str, Any] = {}
         own_scores: list[Any] = []
         for number, (member, theirs) in enumerate(zip(self.scorers, rows, strict=True)):
@@ -117,7 +117,7 @@ class EnsembleScorer(CombinedScorer):
         return f"{row}#{before + 1}" if before else row
 
 
-def _member(written: object, config: TaskConfig | None, number: int) -> Scorer:
+def _member(written: UserValue, config: TaskConfig | None, number: int) -> Scorer:
     if isinstance(written, Scorer):
         return written
     if isinstance(written, Mapping):
@@ -145,7 +145,7 @@ def _scores_itself(member: Scorer) -> bool:
     return member.has_score or member.asks or member.wants_instances or member.computes
 
 
-def _own_score(member: Scorer, scores: Mapping[str, Any]) -> Any:
+def _own_score(member: Scorer, scores: Scores) -> MetricValue:
     if member.name in scores:
         return scores[member.name]
     if len(scores) != 1:
@@ -153,7 +153,7 @@ def _own_score(member: Scorer, scores: Mapping[str, Any]) -> Any:
     return next(iter(scores.values()))
 
 
-def _weighted_mean(scores: Sequence[Any], weights: Sequence[float]) -> Any:
+def _weighted_mean(scores: Sequence[MetricValue], weights: Sequence[float]) -> MetricValue:
     """The mean; answer by answer where members score every answer. A member without a score leaves none."""
     failed = next((each for each in scores if isinstance(each, Failed)), None)
     if failed is not None:
@@ -195,7 +195,7 @@ class CrossFilterScorer(Scorer):
         return scores
 
 
-def agreement(answers: Sequence[Any]) -> float:
+def agreement(answers: Answers) -> float:
     """The share of pairs of filters that leave the same answer.
 
     >>> agreement(["4", "4", "5"])
@@ -205,7 +205,7 @@ def agreement(answers: Sequence[Any]) -> float:
     return sum(bool(one == other) for one, other in pairs) / len(pairs)
 
 
-def diversity(answers: Sequence[Any]) -> float:
+def diversity(answers: Answers) -> float:
     """How many different answers there are, as a share of the filters.
 
     >>> diversity(["4", "4", "5", "6"])
@@ -218,7 +218,7 @@ def diversity(answers: Sequence[Any]) -> float:
     return len(different) / len(answers)
 
 
-def _answers(instances: Sequence[Instance], filters: Sequence[str]) -> list[list[Any]]:
+def _answers(instances: Sequence[Instance], filters: Sequence[str]) -> list[list[Answer]]:
     """The answers of the filters, side by side: of every request; of every answer where all leave equally many."""
     answers: list[list[Any]] = []
     for instance in instances:

@@ -17,10 +17,10 @@ from typing import Any
 
 from assay.config.task import FilterConfig, FilterStep
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.records import plain
+from assay.records import Answer, AnyJSON, Document, Params, UserFunction, UserValue, plain
 from assay.registry import Table, accepted, must_be_callable, refused
 
-Step = Callable[[list[Any], Mapping[str, Any]], list[Any]]
+Step = Callable[[list[Answer], Document], list[Answer]]
 """The responses to one request (one per repeat) and the document, to cleaner responses."""
 
 INVALID = "[invalid]"
@@ -29,20 +29,20 @@ UNFINISHED = "[unfinished thinking]"
 """A response that was still thinking when it ended. Later steps leave it as it is, so that it can be counted."""
 
 
-def each(function: Callable[[Any], Any]) -> Step:
+def each(function: Callable[[Answer], Answer]) -> Step:
     """A step that does the same to every response."""
 
-    def step(responses: list[Any], doc: Mapping[str, Any]) -> list[Any]:  # noqa: ARG001  # the shape of a step
+    def step(responses: list[Answer], doc: Document) -> list[Answer]:  # noqa: ARG001  # the shape of a step
         return [response if is_unfinished(response) else function(response) for response in responses]
 
     return step
 
 
-def is_unfinished(response: object) -> bool:
+def is_unfinished(response: Answer) -> bool:
     return isinstance(response, str) and response == UNFINISHED
 
 
-def contains(answers: Any, mark: str) -> bool:
+def contains(answers: Answer, mark: str) -> bool:
     """Whether one of a document's answers is a mark like `[invalid]`; answers may be in lists of lists."""
     if isinstance(answers, str):
         return answers == mark
@@ -72,7 +72,7 @@ def take_first() -> Step:
 def take_first_k(*, k: int) -> Step:
     """The first k responses."""
 
-    def step(responses: list[Any], doc: Mapping[str, Any]) -> list[Any]:  # noqa: ARG001
+    def step(responses: list[Answer], doc: Document) -> list[Answer]:  # noqa: ARG001
         if len(responses) < k:
             raise ValueError(f"take_first_k needs {k} responses, and there are {len(responses)}: raise `repeats`")
         return responses[:k]
@@ -83,7 +83,7 @@ def take_first_k(*, k: int) -> Step:
 def majority_vote() -> Step:
     """The response given most often; of several, the one that came first. Who has not finished thinking has no vote."""
 
-    def step(responses: list[Any], doc: Mapping[str, Any]) -> list[Any]:  # noqa: ARG001
+    def step(responses: list[Answer], doc: Document) -> list[Answer]:  # noqa: ARG001
         voters = [response for response in responses if not is_unfinished(response)]
         return [Counter(voters or responses).most_common(1)[0][0]]
 
@@ -113,14 +113,14 @@ def regex(*, regex_pattern: str = NUMBER_AFTER_HASHES, group_select: int = 0, fa
     """The match of a pattern: of all matches the `group_select`-th, of its groups the first that is not empty."""
     pattern = re.compile(regex_pattern)
 
-    def extract(response: Any) -> str:
+    def extract(response: Answer) -> str:
         matches = pattern.findall(response if isinstance(response, str) else "")
         return _selected(matches[group_select], fallback) if matches else fallback
 
     return each(extract)
 
 
-def _selected(match: Any, fallback: str) -> str:
+def _selected(match: str | tuple[str, ...], fallback: str) -> str:
     if isinstance(match, tuple):
         match = next((group for group in match if group), fallback)
     return str(match).strip()
@@ -130,7 +130,7 @@ def regex_pos(*, regex_pattern: str = r"\['(.*?)'\]", group_select: int = 0, fal
     """The tags of pairs written as ('token', 'TAG'). The pattern is accepted and, as in lm-eval, not used."""
     instead = ["invalid"] if fallback is None else fallback
 
-    def tags(response: Any) -> list[str]:
+    def tags(response: Answer) -> list[str]:
         pairs = re.findall(r"\('([^']*)', '([^']*)'\)", response) if isinstance(response, str) else response
         return [tag for _, tag in pairs] or instead
 
@@ -150,12 +150,12 @@ def multi_choice_regex(
     pattern = re.compile(regex_pattern)
     plain = _plainer(ignore_case, ignore_punctuation, regexes_to_ignore)
 
-    def step(responses: list[Any], doc: Mapping[str, Any]) -> list[Any]:
+    def step(responses: list[Answer], doc: Document) -> list[Answer]:
         words, letters = _choice_patterns(doc["choices"], plain)
         by_words = {plain(choice.strip()): f"({chr(65 + n)})" for n, choice in enumerate(doc["choices"])}
         letter_of = {chr(65 + number): f"({chr(65 + number)})" for number in range(len(by_words))}
 
-        def letter(response: Any) -> str:
+        def letter(response: Answer) -> str:
             return (
                 _match(pattern, response, group_select)
                 or _match(words, plain(response) if isinstance(response, str) else "", group_select, by_words)
@@ -175,7 +175,9 @@ def _choice_patterns(choices: Sequence[str], plain: Callable[[str], str]) -> tup
     return re.compile("|".join(escaped)), re.compile(rf":[\s]*({letters})")
 
 
-def _match(pattern: re.Pattern[str], response: Any, group_select: int, table: Mapping[str, str] | None = None) -> str:
+def _match(
+    pattern: re.Pattern[str], response: Answer, group_select: int, table: Mapping[str, str] | None = None
+) -> str:
     matches = pattern.findall(response if isinstance(response, str) else "")
     if not matches:
         return ""
@@ -233,7 +235,7 @@ def think(*, start: str = "<think>", end: str = "</think>", begun: bool = False)
     if not start or not end:
         raise ValueError("start and end must not be empty")
 
-    def answer(response: Any) -> Any:
+    def answer(response: Answer) -> Answer:
         if not isinstance(response, str):
             return response
         _, closing, rest = response.rpartition(end)
@@ -261,7 +263,7 @@ def json_path(*, path: str, fallback: str = INVALID) -> Step:
     """
     keys = _keys(path)
 
-    def value(response: Any) -> str:
+    def value(response: Answer) -> str:
         for value_in_text in _values(response if isinstance(response, str) else ""):
             there = _follow(value_in_text, keys)
             if there is not _MISSING:
@@ -284,7 +286,7 @@ def _keys(path: str) -> list[str | int]:
     return keys
 
 
-def _values(text: str) -> Iterator[Any]:
+def _values(text: str) -> Iterator[Answer]:
     """Every JSON value in a text: all of it, the content of fences, and what begins at a bracket."""
     decoder = json.JSONDecoder(strict=False)
     for whole in (text, *_FENCED.findall(text)):
@@ -304,7 +306,7 @@ def _values(text: str) -> Iterator[Any]:
             at = bracket.end()
 
 
-def _follow(value: Any, keys: list[str | int]) -> Any:
+def _follow(value: AnyJSON, keys: list[str | int]) -> Answer:
     for key in keys:
         by_name = isinstance(key, str) and isinstance(value, dict) and key in value
         by_number = isinstance(key, int) and isinstance(value, list) and -len(value) <= key < len(value)
@@ -329,7 +331,7 @@ def math(*, fallback: str = INVALID) -> Step:
     r"""The final answer of a calculation: the content of the last `\boxed{}`, else after "the answer is" or `####`,
     else the last number. A number loses its currency sign and the commas between thousands."""
 
-    def answer(response: Any) -> str:
+    def answer(response: Answer) -> str:
         text = response if isinstance(response, str) else ""
         for candidate in (_boxed(text), _said(text), _last_number(text)):
             if candidate:
@@ -409,8 +411,7 @@ FILTERS: Table[Callable[..., Step], Step] = Table(
 # --- pipelines ------------------------------------------------------------------------------------------------------
 
 
-Doc = Mapping[str, Any]
-Batch = Callable[[list[Any], list[Doc]], Iterable[Any]]
+Batch = Callable[[list[Answer], list[Document]], Iterable[Answer]]
 """A step that sees every document of a task at once: lm-eval's interface for a user's filters."""
 
 
@@ -426,11 +427,11 @@ class Pipeline:
     def is_batch(self) -> bool:
         return any(batch is not None for _, batch in self.steps)
 
-    def apply(self, responses: Sequence[list[Any]], doc: Doc) -> list[Any]:
+    def apply(self, responses: Sequence[list[Answer]], doc: Document) -> list[Answer]:
         """The answers to a document's requests."""
         return [self._ended(answers) for answers in self.apply_to_all(responses, [doc] * len(responses))]
 
-    def apply_to_all(self, responses: Sequence[list[Any]], docs: Sequence[Doc]) -> list[Any]:
+    def apply_to_all(self, responses: Sequence[list[Answer]], docs: Sequence[Document]) -> list[Answer]:
         """The answers to many requests; `docs` has the document of each."""
         answers: list[Any] = list(responses)
         for step, batch in self.steps:
@@ -440,15 +441,15 @@ class Pipeline:
                 answers = _answers_of(batch(answers, list(docs)), len(docs), self.name)
         return answers
 
-    def _ended(self, answers: Any) -> Any:
+    def _ended(self, answers: Answer) -> Answer:
         return answers[0] if self.single and isinstance(answers, list) else answers
 
-    def apply_batch(self, responses: Sequence[list[Any]], docs: Sequence[Doc]) -> list[Any]:
+    def apply_batch(self, responses: Sequence[list[Answer]], docs: Sequence[Document]) -> list[Answer]:
         """As `apply_to_all`, with single answers standing by themselves."""
         return [self._ended(answers) for answers in self.apply_to_all(responses, docs)]
 
 
-def _answers_of(returned: Any, count: int, name: str) -> list[Any]:
+def _answers_of(returned: Any, count: int, name: str) -> list[Answer]:
     """Check the answers that a user's filter returned: as many as there are requests, else an error."""
     if isinstance(returned, str | bytes | Mapping | Set) or not isinstance(returned, Iterable):
         raise TypeError(
@@ -464,7 +465,7 @@ DEFAULT = FilterConfig(name="none", filter=(FilterStep(function="take_first"),))
 
 
 def build_pipeline(
-    config: FilterConfig, place: Callable[..., Place], more: Mapping[str, Callable[..., Any]] | None = None
+    config: FilterConfig, place: Callable[..., Place], more: Mapping[str, UserFunction] | None = None
 ) -> Pipeline:
     """The pipeline a task describes. `more` are filters that helper code has registered; `place(step, key)` is for errors."""
     steps: list[tuple[Step | None, Batch | None]] = []
@@ -481,7 +482,7 @@ def build_pipeline(
 
 
 def _step(
-    config: FilterStep, number: int, place: Callable[..., Place], more: Mapping[str, Callable[..., Any]]
+    config: FilterStep, number: int, place: Callable[..., Place], more: Mapping[str, UserFunction]
 ) -> tuple[Step | None, Batch | None]:
     function, kwargs = config.function, dict(config.kwargs)
 
@@ -505,11 +506,11 @@ def _step(
     return FILTERS.bind(function, kwargs, at), None
 
 
-def _named(function: Any) -> str:
+def _named(function: UserValue) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _from_user(name: str, function: Any, kwargs: Mapping[str, Any], at: Callable[[str], Place]) -> Batch:
+def _from_user(name: str, function: UserValue, kwargs: Params, at: Callable[[str], Place]) -> Batch:
     """A class with `apply(responses, docs)`, made with the parameters; a function of the two; or one that returns either."""
     takes = accepted(function, 0 if inspect.isclass(function) else 2)
     is_factory = bool(kwargs) and not inspect.isclass(function) and takes.lacking > 0

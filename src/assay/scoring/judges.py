@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, meta
 from jinja2.sandbox import SandboxedEnvironment
@@ -17,8 +17,25 @@ from jinja2.sandbox import SandboxedEnvironment
 from assay.config.option import near_miss
 from assay.config.task import GENERATION_KEYS, TaskConfig
 from assay.errors import did_you_mean
-from assay.records import LIMITS, UNFINISHED, Generate, Likelihood, Loglikelihood, Request, Response, Text
-from assay.scoring.results import Repeated, Result
+from assay.records import (
+    LIMITS,
+    UNFINISHED,
+    Answer,
+    AnyJSON,
+    Document,
+    Generate,
+    JSONDict,
+    JSONObject,
+    Likelihood,
+    Loglikelihood,
+    MetricValue,
+    Params,
+    Request,
+    Response,
+    Text,
+    UserValue,
+)
+from assay.scoring.results import ModelRoles, ModelSpec, Repeated, Result
 from assay.scoring.scorer import GenerationScorer, Unscored
 
 PARAMS: Mapping[str, object] = {"max_gen_toks": 1024, "do_sample": False, "temperature": 0.0, "until": []}
@@ -40,10 +57,10 @@ class LLMJudgeScorer(GenerationScorer):
     asks = True
 
     def __init__(  # noqa: PLR0913  # what a task file may say about a judge
-        self, config: TaskConfig | None = None, judge_model: str | Mapping[str, Any] | None = None, *,
-        role: str | None = None, roles: Sequence[str] | Mapping[str, Any] | None = None, prompt: str | None = None,
+        self, config: TaskConfig | None = None, judge_model: ModelSpec | None = None, *,
+        role: str | None = None, roles: Sequence[str] | Params | None = None, prompt: str | None = None,
         rubric: str | None = None, scale: Sequence[float] = (1, 10), normalize: bool = True, pairwise: bool = False,
-        baseline: str | None = None, gen_kwargs: Mapping[str, object] | None = None,
+        baseline: str | None = None, gen_kwargs: Params | None = None,
     ) -> None:  # fmt: skip
         super().__init__(config)
         self._models = _judges(judge_model, role, roles)
@@ -56,7 +73,7 @@ class LLMJudgeScorer(GenerationScorer):
         self._prompt = JudgePrompt(prompt, shown=("first", "second") if pairwise else ("answer",))
         self.params = _params(gen_kwargs or {})
 
-    def models(self) -> Mapping[str, Any]:
+    def models(self) -> ModelRoles:
         return self._models
 
     def rows(self) -> tuple[str, ...]:
@@ -75,10 +92,10 @@ class LLMJudgeScorer(GenerationScorer):
             for posed in self._posed(result, answer)
         ]
 
-    def verdict(self, result: Result, responses: Sequence[Response]) -> dict[str, Any]:
+    def verdict(self, result: Result, responses: Sequence[Response]) -> dict[str, MetricValue]:
         replies = iter(responses)
         judged = [self._judged(result, answer, replies) for answer in self._answers(result)]
-        scores = {row: _together([each[row] for each in judged]) for row in judged[0]}
+        scores: dict[str, MetricValue] = {row: _together([each[row] for each in judged]) for row in judged[0]}
         if len(self._models) > 1:
             scores[f"{self.name}_alpha"] = [[each[self._row(role)] for role in self._models] for each in judged]
         return scores
@@ -118,12 +135,12 @@ class LLMJudgeScorer(GenerationScorer):
         other = plain(result.doc[self.baseline])
         return [self._pair(result, one, two, values) for one, two in ((answer, other), (other, answer))]
 
-    def _pair(self, result: Result, one: str, two: str, values: Mapping[str, Any]) -> JudgeQuestion:
+    def _pair(self, result: Result, one: str, two: str, values: Mapping[str, UserValue]) -> JudgeQuestion:
         mark = mark_of(result.doc, [one, two])
         first, second = fenced(one, mark, "answer A"), fenced(two, mark, "answer B")
         return JudgeQuestion(self._prompt.filled(id=mark, first=first, second=second, **values), mark)
 
-    def _values(self, result: Result) -> dict[str, Any]:
+    def _values(self, result: Result) -> dict[str, UserValue]:
         has_target = self.config is None or self.config.doc_to_target is not None
         targets = result.target if isinstance(result.target, list) else [result.target]
         references = [plain(each) for each in targets if each is not None] if has_target else []
@@ -146,7 +163,9 @@ class LLMJudgeScorer(GenerationScorer):
         return f"{self.name}[{role}]"
 
 
-def _judges(judge_model: Any, role: str | None, roles: Any) -> dict[str, Any]:
+def _judges(
+    judge_model: ModelSpec | None, role: str | None, roles: Sequence[str] | ModelRoles | None
+) -> dict[str, ModelSpec | None]:
     """The judges by role, each with the model it is, or None where the run says which."""
     if roles is None:
         judges = {role or ROLE: judge_model}
@@ -168,7 +187,7 @@ def _ends(scale: Sequence[float]) -> tuple[float, float]:
     return float(numbers[0]), float(numbers[1])
 
 
-def _params(params: Mapping[str, object]) -> dict[str, object]:
+def _params(params: Params) -> JSONDict:
     """The parameters of generation; those that look like a slip are refused."""
     for key in params:
         near = near_miss(str(key), GENERATION_KEYS) if key not in GENERATION_KEYS else None
@@ -184,7 +203,7 @@ def _agrees(said: Sequence[float]) -> bool:
     return len(said) == 1 or said[0] + said[1] == 1.0
 
 
-def _together(values: Sequence[float]) -> Any:
+def _together(values: Sequence[float]) -> float | Repeated:
     return Repeated(values) if len(values) > 1 else values[0]
 
 
@@ -246,7 +265,7 @@ class JudgePrompt:
             whole = f"{whole.rstrip()}\n{SCORE if grading else WINNER}"
         self._template = _ENVIRONMENT.from_string(whole)
 
-    def filled(self, **values: Any) -> str:
+    def filled(self, **values: UserValue) -> str:
         try:
             text = self._template.render(values)
         except (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
@@ -267,12 +286,12 @@ TRIES = 1000
 UNPARSABLE = "judge: unparsable verdict: "
 
 
-def plain(text: object) -> str:
+def plain(text: Answer) -> str:
     """A text that can be sent anywhere: halves of characters, which no encoding has, become question marks."""
     return str(text).encode("utf-8", "replace").decode()
 
 
-def mark_of(doc: Mapping[str, Any], texts: Sequence[str]) -> str:
+def mark_of(doc: Document, texts: Sequence[str]) -> str:
     """The mark of texts that answer a document: the same for the same, so that a resumed run asks nothing again."""
     digest = blake2b(digest_size=16, salt=SALT)
     row = json.dumps(dict(doc), default=lambda value: type(value).__name__, skipkeys=True)
@@ -290,7 +309,7 @@ def fenced(text: str, mark: str, label: str = "answer") -> str:
     return f"<<<{label} {mark}>>>\n{text}\n<<<end of {label} {mark}>>>"
 
 
-def read_verdict(reply: str, mark: str) -> Mapping[str, Any]:
+def read_verdict(reply: str, mark: str) -> JSONObject:
     """The JSON object in a reply that names the mark; anything else is refused."""
     objects = list(_objects(reply))
     own = [each for each in objects if each.get("id") == mark]
@@ -301,7 +320,7 @@ def read_verdict(reply: str, mark: str) -> Mapping[str, Any]:
     return own[0]
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
+def _objects(text: str) -> Iterator[JSONDict]:
     """The JSON objects in a text, the outermost ones, in their order."""
     decoder = json.JSONDecoder(object_pairs_hook=_without_doubles, strict=False)  # a reason may have several lines
     at = text.find("{")
@@ -316,7 +335,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
         at = text.find("{", end)
 
 
-def _without_doubles(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _without_doubles(pairs: Sequence[tuple[str, AnyJSON]]) -> JSONDict:
     whole = dict(pairs)
     if len(whole) != len(pairs):
         raise ValueError("duplicate key")
@@ -344,7 +363,7 @@ def read_winner(reply: str, mark: str) -> str:
 _KEY = re.compile(r"(?i)api_?key|authorization|://[^/\s]*@")
 
 
-def checked_role(role: object, model: Any = None) -> None:
+def checked_role(role: UserValue, model: ModelSpec | None = None) -> None:
     """Refuse what cannot be the name of a role, and a model that is named with its key."""
     if not str(role).isidentifier() or role == "model":
         raise ValueError(f"invalid role {role!r}: use a name such as judge")
@@ -368,7 +387,7 @@ class RewardModelScorer(GenerationScorer):
 
     def __init__(
         self, config: TaskConfig | None = None, reward_model_path: str | None = None, *,
-        reward_model: str | Mapping[str, Any] | None = None, role: str = REWARD_ROLE,
+        reward_model: ModelSpec | None = None, role: str = REWARD_ROLE,
     ) -> None:  # fmt: skip
         super().__init__(config)
         if reward_model_path is not None and reward_model is not None:
@@ -377,7 +396,7 @@ class RewardModelScorer(GenerationScorer):
         local = {"model": "reward-hf", "model_args": {"path": reward_model_path}}
         self._role, self._model = role, local if reward_model_path is not None else reward_model
 
-    def models(self) -> Mapping[str, Any]:
+    def models(self) -> ModelRoles:
         return {self._role: self._model}
 
     def questions(self, result: Result) -> Sequence[Request]:
@@ -385,7 +404,7 @@ class RewardModelScorer(GenerationScorer):
             raise Unscored("reward: the filter leaves no answer")
         return [Loglikelihood(plain(result.question), plain(answer), self._role) for answer in result.results]
 
-    def verdict(self, result: Result, responses: Sequence[Response]) -> Any:  # noqa: ARG002  # numbers need no reading
+    def verdict(self, result: Result, responses: Sequence[Response]) -> float | Repeated:  # noqa: ARG002  # numbers need no reading
         rewards = [_number(response) for response in responses]
         return Repeated(rewards) if len(rewards) > 1 else rewards[0]
 

@@ -4,7 +4,7 @@ A scoring step is one filter of a task with what scores its answers, made once p
 the only place that looks at what a class defines; the loop walks over steps and asks nothing.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -12,15 +12,45 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from assay.errors import SelfExplanatory
-from assay.records import EVERY_ROW, Failed, FilterScores, Likelihood, Request, Response, Rolling, Text
-from assay.scoring.results import Instance, Metric, Repeated, Result, ResultBuilder, ScoreRules, result_of, usable
+from assay.records import (
+    EVERY_ROW,
+    Answer,
+    Answers,
+    Document,
+    Failed,
+    FilterScores,
+    MetricValue,
+    Request,
+    Response,
+)
+from assay.scoring.results import (
+    Filtered,
+    Instance,
+    Metric,
+    Repeated,
+    Result,
+    ResultBuilder,
+    ScoreDict,
+    ScoreRules,
+    Scores,
+    StepInput,
+    result_of,
+    usable,
+    with_answers,
+)
 from assay.scoring.scorer import AnsweredSample as AnsweredSample
-from assay.scoring.scorer import ProcessResultsScorer, Scorer, bound_metrics, computed, shown
+from assay.scoring.scorer import (
+    ComputeMetric,
+    ProcessResults,
+    ProcessResultsScorer,
+    Scorer,
+    bound_metrics,
+    computed,
+    shown,
+)
 from assay.user_code import HALF, TIME_LIMIT, call_user_code, is_writable, timed, user_code, written
 
-Rows = Mapping[str, Any]
-"""By row its value, the values of several answers (`Repeated`), or the failure it is."""
-Asks = Generator[Sequence[Request], Sequence[Response], Rows]
+Asks = Generator[Sequence[Request], Sequence[Response], Scores]
 """A plan that asks other models about an answer: yields requests, is sent their responses, and returns rows."""
 
 
@@ -31,8 +61,8 @@ class Filter(Protocol):
     def name(self) -> str: ...
     @property
     def is_batch(self) -> bool: ...
-    def apply(self, responses: Sequence[list[Any]], doc: Mapping[str, Any]) -> list[Any]: ...
-    def apply_batch(self, responses: Sequence[list[Any]], docs: Sequence[Mapping[str, Any]]) -> list[Any]: ...
+    def apply(self, responses: Sequence[list[Answer]], doc: Document) -> list[Answer]: ...
+    def apply_batch(self, responses: Sequence[list[Answer]], docs: Sequence[Document]) -> list[Answer]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +72,10 @@ class Unfiltered:
     name: str
     is_batch: bool = False
 
-    def apply(self, responses: Sequence[list[Any]], doc: Mapping[str, Any]) -> list[Any]:  # noqa: ARG002
+    def apply(self, responses: Sequence[list[Answer]], doc: Document) -> list[Answer]:  # noqa: ARG002
         return list(responses)
 
-    def apply_batch(self, responses: Sequence[list[Any]], docs: Sequence[Mapping[str, Any]]) -> list[Any]:  # noqa: ARG002
+    def apply_batch(self, responses: Sequence[list[Answer]], docs: Sequence[Document]) -> list[Answer]:  # noqa: ARG002
         return list(responses)
 
 
@@ -59,12 +89,12 @@ class ScoringStep:
 
     filter: Filter
     metrics: Sequence[Metric]
-    result: Callable[[AnsweredSample, Any, Sequence[Any]], Any]
-    compute: Callable[[Any], dict[str, Any]]
+    result: Callable[[AnsweredSample, Answers, Sequence[Filtered]], StepInput]
+    compute: Callable[[StepInput], ScoreDict]
     """The rows of the metrics."""
-    score: Callable[[Any], Rows] | None = None
-    batch: Callable[[Sequence[Any]], Sequence[Rows | Failed]] | None = None
-    ask: Callable[[Any], Asks] | None = None
+    score: Callable[[StepInput], Scores] | None = None
+    batch: Callable[[Sequence[StepInput]], Sequence[Scores | Failed]] | None = None
+    ask: Callable[[StepInput], Asks] | None = None
     own_rows: tuple[str, ...] = ()
     """The rows that fail where score, batch or ask fails."""
     place: str = "scoring"
@@ -74,11 +104,11 @@ class ScoringStep:
     sees_every_filter: bool = False
     by_answer: Collection[str] = ()
     """Rows in which a list has a value for each answer, whatever their aggregation takes."""
-    reduce: Callable[[Rows, Any], tuple[dict[str, Any], Mapping[str, Sequence[Any]]]] | None = None
+    reduce: Callable[[Scores, Answers], tuple[ScoreDict, Mapping[str, Sequence[MetricValue]]]] | None = None
     """Makes one value for each row of those of several answers."""
     reduces_all: bool = True
     """Whether reductions look at every score; else at those of several answers alone."""
-    add: Callable[[dict[str, Any], Rows], None] = dict.update
+    add: Callable[[ScoreDict, Scores], None] = dict.update
     """Puts the rows of score, batch or ask to those of the metrics."""
 
     @property
@@ -154,7 +184,7 @@ class _Adapter:
             by_answer=[metric.name for metric in scorer.get_metrics(name)] if scorer.computes else (),
         )
 
-    def _processed(self, function: Callable[[Any, Any], Mapping[str, Any] | None]) -> ScoringStep:
+    def _processed(self, function: ProcessResults) -> ScoringStep:
         """A `process_results` function, which is handed a document and its answers."""
         return self._step_with(
             place=f"scoring: process_results of filter {self.filter.name!r}",
@@ -168,11 +198,11 @@ class _Adapter:
         members = [replace(self, scorer=member).step() for member in scorer.scorers]
         bound = bound_metrics(scorer, scorer.get_metrics(self.filter.name), self.filter.name)
 
-        def compute(arguments: Any) -> dict[str, Any]:
+        def compute(arguments: StepInput) -> ScoreDict:
             return computed(self._result(*arguments), bound, scorer)
 
-        def combined(arguments: Any) -> Asks:
-            rows: list[Rows] = []
+        def combined(arguments: StepInput) -> Asks:
+            rows: list[Scores] = []
             for member in members:
                 theirs = yield from rows_by(member, member.result(*arguments))
                 rows.append(theirs)
@@ -188,28 +218,28 @@ class _Adapter:
             **own,
         )
 
-    def _result(self, document: AnsweredSample, own: Any, answers: Sequence[Any]) -> Result:
+    def _result(self, document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> Result:
         if document.instances:
             return result_of(self._instances(document, answers), self.filter.name)
         result = self.reading.result(document.sample, own)
         result.question = document.question
         return result
 
-    def _full_result(self, document: AnsweredSample, own: Any, answers: Sequence[Any]) -> Result:
+    def _full_result(self, document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> Result:
         result = self._result(document, own, answers)
         result.instances = self._instances(document, answers)
         return result
 
-    def _instances(self, document: AnsweredSample, answers: Sequence[Any]) -> Sequence[Instance]:
+    def _instances(self, document: AnsweredSample, answers: Sequence[Filtered]) -> Sequence[Instance]:
         if document.instances:
-            return _with_answers(document.instances, self.filters, answers)
+            return with_answers(document.instances, self.filters, answers)
         return shown(document, dict(zip(self.filters, answers, strict=True)), self.reading, self.task)
 
     def _asked(self, result: Result) -> Asks:
         value = yield from self.scorer.ask(result)
         return self.scorer.rows_of(value, result)
 
-    def _together(self, results: Sequence[Result]) -> list[Rows | Failed]:
+    def _together(self, results: Sequence[Result]) -> list[Scores | Failed]:
         values = self.scorer.together(results)
         return [
             value if isinstance(value, Failed) else self.scorer.rows_of(value, result)
@@ -223,13 +253,13 @@ class CombinedScorer(Scorer):
     scorers: Sequence[Scorer]
 
     def combine(
-        self, rows: Sequence[Rows], metrics: Sequence[Sequence[Metric]], own: Callable[[], Rows]
-    ) -> dict[str, Any]:
+        self, rows: Sequence[Scores], metrics: Sequence[Sequence[Metric]], own: Callable[[], Scores]
+    ) -> ScoreDict:
         """Combine the rows of every member, each with its metrics; `own` computes those of the task's metrics."""
         raise NotImplementedError
 
 
-def rows_by(step: ScoringStep, result: Any) -> Asks:
+def rows_by(step: ScoringStep, result: StepInput) -> Asks:
     """The rows that a step makes of one result; yields what it asks."""
     scores = step.compute(result)
     if step.score is not None:
@@ -239,12 +269,12 @@ def rows_by(step: ScoringStep, result: Any) -> Asks:
     return scores
 
 
-def put(step: ScoringStep, scores: dict[str, Any], rows: Rows | Failed) -> None:
+def put(step: ScoringStep, scores: ScoreDict, rows: Scores | Failed) -> None:
     """Add the step's own rows; where it failed, each of them with the reason."""
     step.add(scores, dict.fromkeys(step.own_rows, rows) if isinstance(rows, Failed) else rows)
 
 
-def answered(step: ScoringStep, result: Any) -> Generator[Sequence[Request], Sequence[Response], Rows | Failed]:
+def answered(step: ScoringStep, result: StepInput) -> Generator[Sequence[Request], Sequence[Response], Scores | Failed]:
     """The rows that follow from what other models answer, or why there are none: asking, or a request of it, failed."""
     assert step.ask is not None
     try:
@@ -254,7 +284,7 @@ def answered(step: ScoringStep, result: Any) -> Generator[Sequence[Request], Seq
                 try:
                     requests = plan.send(responses)  # type: ignore[arg-type]  # a generator begins with None
                 except StopIteration as stop:
-                    rows: Rows = stop.value
+                    rows: Scores = stop.value
                     return rows
                 responses = yield requests
                 lost = next((each for each in responses if isinstance(each, Failed)), None)
@@ -264,12 +294,12 @@ def answered(step: ScoringStep, result: Any) -> Generator[Sequence[Request], Seq
         return Failed(written(str(error)))
 
 
-def finished(plan: Asks) -> Rows:
+def finished(plan: Asks) -> Scores:
     """The rows of a plan that asks nothing."""
     try:
         requests = next(plan)
     except StopIteration as stop:
-        rows: Rows = stop.value
+        rows: Scores = stop.value
         return rows
     raise ValueError(f"{len(requests)} questions were to be asked about this answer, and 0 were answered")
 
@@ -277,8 +307,8 @@ def finished(plan: Asks) -> Rows:
 def with_methods(
     step: ScoringStep,
     scorer: Scorer,
-    create_result: Callable[[Sequence[Instance], str], Any],
-    compute_metric: Callable[[Any, Metric], Any],
+    create_result: Callable[[Sequence[Instance], str], StepInput],
+    compute_metric: ComputeMetric,
 ) -> ScoringStep:
     """A step for instances whose result and metrics are computed by the two methods that seed 004 gives to tasks."""
     if isinstance(scorer, ProcessResultsScorer):
@@ -286,10 +316,10 @@ def with_methods(
     name = step.filter.name
     bound = bound_metrics(scorer, step.metrics, name, compute_metric)
 
-    def result(document: AnsweredSample, own: Any, answers: Sequence[Any]) -> Any:  # noqa: ARG001  # the shape of a result
-        return create_result(_with_answers(document.instances, (name,), (own,)), name)
+    def result(document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> StepInput:  # noqa: ARG001  # the shape of a result
+        return create_result(with_answers(document.instances, (name,), (own,)), name)
 
-    return replace(step, result=result, compute=lambda made: computed(made, bound, scorer))
+    return replace(step, result=result, compute=lambda result: computed(result, bound, scorer))
 
 
 def _label(scorer: Scorer) -> str:
@@ -300,18 +330,7 @@ def _label(scorer: Scorer) -> str:
     return f"scorer {(scorer.name if scorer.name != Scorer.name else kind.__name__)!r} of "
 
 
-def _with_answers(instances: Sequence[Instance], filters: Sequence[str], answers: Sequence[Any]) -> Sequence[Instance]:
-    """Instances with the answers that filters leave, where these are known."""
-    if not answers:
-        return instances
-    named = {name: each for name, each in zip(filters, answers, strict=True) if not isinstance(each, Failed)}
-    return [
-        replace(instance, filtered_resps={**instance.filtered_resps, **{name: named[name][number] for name in named}})
-        for number, instance in enumerate(instances)
-    ]
-
-
-def _scores(result: Result | Rows) -> dict[str, Any]:
+def _scores(result: Result | Scores) -> ScoreDict:
     return dict(result.scores if isinstance(result, Result) else result)
 
 
@@ -319,12 +338,12 @@ def _scores(result: Result | Rows) -> dict[str, Any]:
 
 
 _NO_REPEATS: Mapping[str, Sequence[Any]] = MappingProxyType({})
-VerdictPlan = Generator[Sequence[Request], Sequence[Response], dict[int, Rows | Failed]]
+VerdictPlan = Generator[Sequence[Request], Sequence[Response], dict[int, Scores | Failed]]
 """A plan of all steps that ask other models; returns their rows by the number of the step."""
-Call = Callable[..., Any]
+GuardedCall = Callable[..., Any]
 """`call_user_code`, or the same with a clock."""
-_timed: Call = partial(timed, TIME_LIMIT)
-_NOTHING_ASKED: Mapping[int, Rows | Failed] = MappingProxyType({})
+_timed: GuardedCall = partial(timed, TIME_LIMIT)
+_NOTHING_ASKED: Mapping[int, Scores | Failed] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -370,8 +389,8 @@ class ScoringLoop:
         """The plan of what scorers ask other models about a document's answers; returns the rows of those steps."""
         return self._verdict_plan(document, [self._answers(step, [document])[0] for step in self.steps])
 
-    def _verdict_plan(self, document: AnsweredSample, answers: Sequence[Any]) -> VerdictPlan:
-        rows: dict[int, Rows | Failed] = {}
+    def _verdict_plan(self, document: AnsweredSample, answers: Sequence[Filtered]) -> VerdictPlan:
+        rows: dict[int, Scores | Failed] = {}
         plans: dict[int, Any] = {}
         for number, step in enumerate(self.steps):
             if step.ask is not None:
@@ -393,7 +412,7 @@ class ScoringLoop:
             sent = {number: list(islice(replies, len(asked))) for number, asked in requests.items()}
         return rows
 
-    def _replayed(self, document: AnsweredSample, answers: Sequence[Any]) -> Mapping[int, Rows | Failed]:
+    def _replayed(self, document: AnsweredSample, answers: Sequence[Filtered]) -> Mapping[int, Scores | Failed]:
         """The rows of the steps that ask, from what was answered."""
         replies, plan = iter(document.verdicts), self._verdict_plan(document, answers)
         try:
@@ -406,7 +425,7 @@ class ScoringLoop:
                     return {number: lost for number, step in enumerate(self.steps) if step.ask is not None}
                 requests = plan.send(responses)
         except StopIteration as stop:
-            rows: dict[int, Rows | Failed] = stop.value
+            rows: dict[int, Scores | Failed] = stop.value
             return rows
 
     def _score_one(self, document: AnsweredSample) -> list[FilterScores] | Failed:
@@ -447,7 +466,8 @@ class ScoringLoop:
         return [_document(each) for each in rows]
 
     def _step(  # what a step is given
-        self, step: ScoringStep, document: AnsweredSample, own: Any, answers: Sequence[Any], asked: Rows | Failed | None, call: Call
+        self, step: ScoringStep, document: AnsweredSample, own: Filtered, answers: Sequence[Filtered],
+        asked: Scores | Failed | None, call: GuardedCall,
     ) -> FilterScores:  # fmt: skip
         """The rows of one step and document."""
         if step.sees_every_filter or type(own) is Failed:
@@ -458,7 +478,12 @@ class ScoringLoop:
         return without_scores(step, scores, own) if type(scores) is Failed else scores
 
     def _rows(
-        self, step: ScoringStep, document: AnsweredSample, own: Any, answers: Sequence[Any], asked: Rows | Failed | None
+        self,
+        step: ScoringStep,
+        document: AnsweredSample,
+        own: Answers,
+        answers: Sequence[Filtered],
+        asked: Scores | Failed | None,
     ) -> FilterScores:
         """The rows of one document: create the result, then for each metric compute."""
         result = step.result(document, own, answers)
@@ -473,8 +498,8 @@ class ScoringLoop:
         self,
         step: ScoringStep,
         documents: Sequence[AnsweredSample],
-        own: Sequence[Any],
-        answers: Sequence[Sequence[Any]],
+        own: Sequence[Filtered],
+        answers: Sequence[Sequence[Filtered]],
     ) -> list[FilterScores]:
         """The rows of all documents by a step that scores them at once."""
         assert step.batch is not None
@@ -491,7 +516,7 @@ class ScoringLoop:
             for each, mine in zip(pairs, own, strict=True)
         ]
 
-    def _batched(self, step: ScoringStep, result: Any, rows: Rows | Failed, own: Any) -> FilterScores:
+    def _batched(self, step: ScoringStep, result: StepInput, rows: Scores | Failed, own: Filtered) -> FilterScores:
         def all_rows() -> FilterScores:
             scores = step.compute(result)
             put(step, scores, rows)
@@ -502,7 +527,7 @@ class ScoringLoop:
             without_scores(step, scores_or_failure, own) if isinstance(scores_or_failure, Failed) else scores_or_failure
         )
 
-    def _reduced(self, step: ScoringStep, scores: Mapping[str, Any], own: Any) -> FilterScores:
+    def _reduced(self, step: ScoringStep, scores: Scores, own: Filtered) -> FilterScores:
         """One value for each row, or the reason that there is none."""
         name = step.filter.name
         if self.rules is not None:
@@ -518,7 +543,7 @@ class ScoringLoop:
         scored = {row: value for row, value in values.items() if row not in failed}
         return FilterScores(name, own, scored, {row: repeats[row] for row in repeats if row in scored}, failed)
 
-    def _answers(self, step: ScoringStep, documents: Sequence[AnsweredSample]) -> list[Any]:
+    def _answers(self, step: ScoringStep, documents: Sequence[AnsweredSample]) -> list[Filtered]:
         """The answers that a filter leaves of every document; a filter that must see them all at once, does."""
         pipeline, place, name = step.filter, step.filter_place, step.filter.name
         if not pipeline.is_batch:
@@ -538,12 +563,14 @@ class ScoringLoop:
         return [each if is_writable(each) else Failed(f"{place} returned {HALF}") for each in by_document]
 
 
-def _result(step: ScoringStep, document: AnsweredSample, own: Any, answers: Sequence[Any], call: Call) -> Any:
+def _result(
+    step: ScoringStep, document: AnsweredSample, own: Answers, answers: Sequence[Filtered], call: GuardedCall
+) -> StepInput:
     """The result that a step scores, or why it cannot be made."""
     return _lost(step, own, answers) or call(step.place, step.result, document, own, answers)
 
 
-def _lost(step: ScoringStep, own: Any, answers: Sequence[Any]) -> Failed | None:
+def _lost(step: ScoringStep, own: Filtered, answers: Sequence[Filtered]) -> Failed | None:
     """Why a step cannot look at a document: its filter failed, or another one that it looks at."""
     if isinstance(own, Failed):
         return own
@@ -552,7 +579,7 @@ def _lost(step: ScoringStep, own: Any, answers: Sequence[Any]) -> Failed | None:
     return None
 
 
-def without_scores(step: ScoringStep, lost: Failed, own: Any) -> FilterScores:
+def without_scores(step: ScoringStep, lost: Failed, own: Filtered) -> FilterScores:
     """A step that failed as a whole: every row of its filter has the reason."""
     answers = () if isinstance(own, Failed) else own
     return FilterScores(step.filter.name, answers, {}, _NO_REPEATS, {EVERY_ROW: lost.reason})
@@ -564,17 +591,3 @@ def _document(rows: list[FilterScores]) -> list[FilterScores] | Failed:
         if each.values or not each.failed:
             return rows
     return Failed("; ".join(dict.fromkeys(reason for each in rows for reason in each.failed.values())))
-
-
-def raw(request: Any, response: Response) -> Any:
-    """A response as filters and helper code see it: a text, a pair of log-likelihood and greedy, or a log-likelihood."""
-    if isinstance(response, Text):
-        return response.text
-    assert isinstance(response, Likelihood), "failures never come this far"
-    return response.value if isinstance(request, Rolling) else (response.value, response.greedy)
-
-
-def grouped(requests: Iterable[Any], responses: Sequence[Response], repeats: int) -> list[list[Any]]:
-    """The responses of each request together: plans ask a request `repeats` times in a row."""
-    values = [raw(request, response) for request, response in zip(requests, responses, strict=True)]
-    return [values[start : start + repeats] for start in range(0, len(values), repeats)]

@@ -17,23 +17,24 @@ from math import comb
 from typing import Any
 
 from assay.errors import Place
+from assay.records import Answers, MetricValue, UserFunction, UserValue
 from assay.registry import Table, accepted, must_be_callable
 from assay.statistics.pass_at_k import pass_all_k, pass_at_k
 
-Reduction = Callable[[Sequence[Any], Sequence[Any]], Any]
+Reduction = Callable[[Sequence[MetricValue], Answers], MetricValue]
 """The scores of a document's repeats, and the answers they are of, to one."""
 SUBSETS = 2000
 """So many ways to choose k of n are looked at by `maj@k`: all of them where there are no more, else so many at random."""
 
 
-def mean(scores: Sequence[Any], answers: Sequence[Any] = ()) -> Any:  # noqa: ARG001  # the shape of a reduction
+def mean(scores: Sequence[MetricValue], answers: Answers = ()) -> MetricValue:  # noqa: ARG001  # the shape of a reduction
     """The mean; of scores that are mappings, key by key."""
     if isinstance(scores[0], Mapping):
         return {key: mean([score[key] for score in scores]) for key in scores[0]}
     return sum(scores) / len(scores)
 
 
-def pass_at(scores: Sequence[Any], answers: Sequence[Any], *, k: int) -> float:  # noqa: ARG001
+def pass_at(scores: Sequence[MetricValue], answers: Answers, *, k: int) -> float:  # noqa: ARG001
     """The probability that at least one of k answers is right.
 
     >>> round(pass_at([1, 0, 0, 0], [], k=2), 3)
@@ -44,7 +45,7 @@ def pass_at(scores: Sequence[Any], answers: Sequence[Any], *, k: int) -> float: 
     return pass_at_k(n, right, k)
 
 
-def pass_all(scores: Sequence[Any], answers: Sequence[Any], *, k: int) -> float:  # noqa: ARG001
+def pass_all(scores: Sequence[MetricValue], answers: Answers, *, k: int) -> float:  # noqa: ARG001
     """The probability that all of k answers are right.
 
     >>> pass_all([1, 1, 1, 0], [], k=2)
@@ -55,7 +56,7 @@ def pass_all(scores: Sequence[Any], answers: Sequence[Any], *, k: int) -> float:
     return pass_all_k(n, right, k)
 
 
-def majority(scores: Sequence[Any], answers: Sequence[Any], *, k: int) -> float:
+def majority(scores: Sequence[MetricValue], answers: Answers, *, k: int) -> float:
     """The score of the answer that most of k say. Of answers that tie, the mean of their scores.
 
     >>> majority([1, 1, 0], ["a", "a", "b"], k=3)
@@ -76,7 +77,7 @@ def majority(scores: Sequence[Any], answers: Sequence[Any], *, k: int) -> float:
     return sum(_vote(chosen, keys, scores) for chosen in subsets) / len(subsets)
 
 
-def _vote(chosen: Sequence[int], keys: Sequence[str], scores: Sequence[Any]) -> float:
+def _vote(chosen: Sequence[int], keys: Sequence[str], scores: Sequence[MetricValue]) -> float:
     votes = Counter(keys[at] for at in chosen)
     most = max(votes.values())
     winners = {key for key, count in votes.items() if count == most}
@@ -84,7 +85,7 @@ def _vote(chosen: Sequence[int], keys: Sequence[str], scores: Sequence[Any]) -> 
     return float(sum(by_key.values()) / len(by_key))
 
 
-def _right(scores: Sequence[Any], name: str) -> int:
+def _right(scores: Sequence[MetricValue], name: str) -> int:
     if not set(scores) <= {0, 1}:
         raise ValueError(f"{name} needs scores of 0 and 1, and there is {next(s for s in scores if s not in (0, 1))!r}")
     return int(sum(scores))
@@ -95,13 +96,13 @@ def _enough(n: int, k: int, name: str) -> None:
         raise ValueError(f"{name}{k} needs {k} repeats, and there are {n}")
 
 
-def _of_scores(function: Callable[..., Any]) -> Reduction:
+def _of_scores(function: UserFunction) -> Reduction:
     """A function of scores alone as a reduction, with its parameters."""
     named = accepted(function, 1).named
     if not named:
         return lambda scores, answers: function(scores)  # noqa: ARG005  # the shape of a reduction
 
-    def reduced(scores: Sequence[Any], answers: Sequence[Any], **params: Any) -> Any:  # noqa: ARG001
+    def reduced(scores: Sequence[MetricValue], answers: Answers, **params: UserValue) -> MetricValue:  # noqa: ARG001
         return function(scores, **params)
 
     own = [each.replace(kind=each.KEYWORD_ONLY) for each in named.values()]
@@ -110,7 +111,7 @@ def _of_scores(function: Callable[..., Any]) -> Reduction:
     return reduced
 
 
-def _adopted(name: str, thing: Any) -> Reduction:
+def _adopted(name: str, thing: UserValue) -> Reduction:
     """A function of scores, or of scores and answers, as a reduction."""
     function: Callable[..., Any] = must_be_callable(name, thing)
     REDUCTIONS.refuse_shape(function, 1)
@@ -152,7 +153,7 @@ class MetricReductions:
     least: int = 1
 
 
-def read_reductions(written: object) -> MetricReductions:
+def read_reductions(written: UserValue) -> MetricReductions:
     """The reductions that a metric names: one, a list, or a mapping of rows to reductions. Invalid ones raise a ValueError."""
     if written is None:
         return MetricReductions()
@@ -168,7 +169,7 @@ def read_reductions(written: object) -> MetricReductions:
     return MetricReductions(plain[0] if plain else mean, added, max(least for _, _, least in reductions))
 
 
-def _read(written: object) -> tuple[str, Reduction, int]:
+def _read(written: UserValue) -> tuple[str, Reduction, int]:
     """A reduction with the row it makes, if it adds one, and how many repeats it needs."""
     if callable(written):
         return "", _from_user(written), 1
@@ -182,7 +183,7 @@ def _read(written: object) -> tuple[str, Reduction, int]:
     return "", REDUCTIONS[name], 1
 
 
-def _from_user(function: Callable[..., Any]) -> Reduction:
+def _from_user(function: UserFunction) -> Reduction:
     """A user's function in a file: nothing can be given to it but scores and answers."""
     name = str(getattr(function, "__name__", "function"))
     try:

@@ -1,16 +1,47 @@
 """Results and values: a document's answers next to what is right, the metrics that take them, and the values they return."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from assay.config.row_names import row_name_problem
-from assay.records import Failed, Sample, exact, number
+from assay.records import (
+    Answer,
+    Answers,
+    Failed,
+    Likelihood,
+    MetricValue,
+    Params,
+    Request,
+    Response,
+    Rolling,
+    Sample,
+    Text,
+    UserValue,
+    exact,
+    number,
+)
 from assay.scoring.reductions import MetricReductions, Reduction
 from assay.user_code import call_user_code
 
+Scores = Mapping[str, MetricValue]
+"""Values by row: one for the document, those of several answers (`Repeated`), or the failure of the row."""
+ScoreDict = dict[str, MetricValue]
+"""The same where rows are added."""
+Reference = Any
+"""A value that answers are compared with, from a column of data: usually text, or the index of a choice."""
+References = Sequence[Reference]
+"""All right answers of a document."""
+ModelSpec = str | Params
+"""A model as a task file writes it: its name, or `model` with `model_args`."""
+ModelRoles = Mapping[str, ModelSpec | None]
+"""By role the model that a scorer asks; None where the run names it."""
+Filtered = Answers | Failed
+"""The answers that a filter leaves of a document, or why there are none."""
+StepInput = Any
+"""The input of metrics and of `score`: a result, or what a user's class creates in its place."""
 OUT_OF_RANGE = -100
 """A right answer that is none of the choices: lm-eval's number for it."""
 CHOICE, LIKELIHOOD, ROLLING, GENERATE = "multiple_choice", "loglikelihood", "loglikelihood_rolling", "generate_until"
@@ -59,7 +90,7 @@ class Result:
     question: str = field(default="", kw_only=True)
 
     @property
-    def results(self) -> list[Any]:
+    def results(self) -> list[Answer]:
         """Its answers."""
         return []
 
@@ -78,7 +109,7 @@ class MCResult(Result):
         return isinstance(self.target, list)
 
     @property
-    def results(self) -> list[Any]:
+    def results(self) -> list[Answer]:
         """The likeliest choice."""
         return [self.choices[max(range(len(self.lls)), key=self.lls.__getitem__)]] if self.lls else []
 
@@ -105,7 +136,7 @@ class LLResult(Result):
     is_greedy: bool
 
     @property
-    def results(self) -> list[Any]:
+    def results(self) -> list[Answer]:
         return [self.value]
 
     @classmethod
@@ -126,11 +157,11 @@ class GenResult(Result):
     """Whether a user's metric is 1 where any reference has a value that is not 0, as lm-eval has it; else the best counts."""
 
     @property
-    def references(self) -> list[Any]:
+    def references(self) -> list[Reference]:
         return self.target if isinstance(self.target, list) else [self.target]
 
     @property
-    def results(self) -> list[Any]:
+    def results(self) -> list[Answer]:
         """The answers: a list, however many there are."""
         return self.answer if isinstance(self.answer, list) else [self.answer]
 
@@ -165,9 +196,36 @@ def result_of(instances: Sequence[Instance], filter_name: str) -> Result:
     return LLResult.from_instances(instances, filter_name)
 
 
-def _answer(instance: Instance, filter_name: str | None) -> Any:
+def with_answers(
+    instances: Sequence[Instance], filters: Sequence[str], answers: Sequence[Filtered]
+) -> Sequence[Instance]:
+    """Instances with the answers that filters leave, where these are known."""
+    if not answers:
+        return instances
+    named = {name: each for name, each in zip(filters, answers, strict=True) if not isinstance(each, Failed)}
+    return [
+        replace(instance, filtered_resps={**instance.filtered_resps, **{name: named[name][number] for name in named}})
+        for number, instance in enumerate(instances)
+    ]
+
+
+def _answer(instance: Instance, filter_name: str | None) -> Answer:
     filtered = instance.filtered_resps
     return filtered[filter_name] if filter_name is not None and filter_name in filtered else instance.resps[0]
+
+
+def raw(request: Request, response: Response) -> Answer:
+    """A response as filters and helper code see it: a text, a pair of log-likelihood and greedy, or a log-likelihood."""
+    if isinstance(response, Text):
+        return response.text
+    assert isinstance(response, Likelihood), "failures never come this far"
+    return response.value if isinstance(request, Rolling) else (response.value, response.greedy)
+
+
+def grouped(requests: Iterable[Request], responses: Sequence[Response], repeats: int) -> list[list[Answer]]:
+    """The responses of each request together: plans ask a request `repeats` times in a row."""
+    values = [raw(request, response) for request, response in zip(requests, responses, strict=True)]
+    return [values[start : start + repeats] for start in range(0, len(values), repeats)]
 
 
 # --- from samples ---------------------------------------------------------------------------------------------------
@@ -182,7 +240,7 @@ class ResultBuilder:
     multiple_targets: bool = False
     like_lm_eval: bool = False
 
-    def result(self, sample: Sample, answers: Sequence[Any]) -> Result:
+    def result(self, sample: Sample, answers: Answers) -> Result:
         """The result that metrics of this output type take."""
         if self.output_type == GENERATE:
             any_counts = self.like_lm_eval and self.multiple_targets
@@ -197,13 +255,13 @@ class ResultBuilder:
             return LLResult(sample.doc, sample.target, answers[0][0], answers[0][1])
         return LLResult(sample.doc, sample.target, answers[0], False)
 
-    def target(self, sample: Sample, answers: Sequence[Any]) -> Any:
+    def target(self, sample: Sample, answers: Answers) -> Reference:
         """The reference that answers to a sample are compared with."""
         if self.output_type == GENERATE:
             return self._references(sample, answers[0])
         return self.gold(sample) if self.output_type == CHOICE else sample.target
 
-    def gold(self, sample: Sample) -> Any:
+    def gold(self, sample: Sample) -> Reference:
         """The index of the right choice."""
         choices = sample.choices or ()
         gold = gold_index(sample.gold, choices)
@@ -211,7 +269,7 @@ class ResultBuilder:
             raise ValueError(f"the right answer, {sample.gold!r:.80}, is none of the {len(choices)} choices")
         return gold
 
-    def _references(self, sample: Sample, answer: Any) -> list[Any]:
+    def _references(self, sample: Sample, answer: Answer) -> list[Reference]:
         """The right answers, each of the type that the answer has."""
         gold = sample.gold
         if self.has_choices and sample.choices is not None and isinstance(gold, int):
@@ -227,11 +285,11 @@ class ResultBuilder:
             gold = type(one)(gold)
         return [gold]
 
-    def but(self, **changes: Any) -> "ResultBuilder":
-        return replace(self, **changes)
+    def but(self, *, multiple_targets: bool) -> "ResultBuilder":
+        return replace(self, multiple_targets=multiple_targets)
 
 
-def gold_index(gold: Any, choices: Sequence[str]) -> Any:
+def gold_index(gold: Reference, choices: Sequence[str]) -> Reference:
     """The index of the right choice, by index or by words; OUT_OF_RANGE where there is no such choice."""
     if isinstance(gold, list):
         return [each if each < len(choices) else OUT_OF_RANGE for each in gold]
@@ -242,7 +300,7 @@ def gold_index(gold: Any, choices: Sequence[str]) -> Any:
     return int(gold) if isinstance(gold, bool) else OUT_OF_RANGE
 
 
-def is_none_of(gold: Any, choices: Sequence[str]) -> bool:
+def is_none_of(gold: Reference, choices: Sequence[str]) -> bool:
     """Whether the index of a right choice, or one of several, means no choice: then there is nothing to be right about."""
     golds = gold if isinstance(gold, list) else [gold]
     return not golds or any(not 0 <= each < len(choices) for each in golds)
@@ -252,7 +310,7 @@ class Repeated(list[Any]):
     """The scores of a document's answers, where a filter leaves several: distinguished from a score that is a list."""
 
 
-def listed(value: Any) -> list[Any] | None:
+def listed(value: MetricValue) -> list[MetricValue] | None:
     """The items of a list, a tuple or an array of one dimension; None of anything else."""
     if isinstance(value, list | tuple):
         return list(value)
@@ -260,12 +318,12 @@ def listed(value: Any) -> list[Any] | None:
     return list(value) if type(value).__module__ == "numpy" and isinstance(shape, tuple) and len(shape) == 1 else None
 
 
-def row_name(key: Any) -> str:
+def row_name(key: MetricValue) -> str:
     """The name that a key of user code's means: mostly it is a text already."""
     return key if type(key) is str else str(exact(key))
 
 
-def described(value: Any) -> str:
+def described(value: MetricValue) -> str:
     """A value by its kind alone, so that equal mistakes have equal reasons and can be counted."""
     values = listed(value)
     if values is not None:
@@ -275,7 +333,7 @@ def described(value: Any) -> str:
     return "None" if value is None else f"a value of type {type(value).__name__!r}"
 
 
-def best(values: Sequence[Any], *, higher_is_better: bool | None, metric: str) -> Any:
+def best(values: Sequence[MetricValue], *, higher_is_better: bool | None, metric: str) -> MetricValue:
     """The best of a metric's values for several references: of values by name, each name for itself; of lists, each item.
 
     >>> best([{"a": 1.0, "b": 0.0}, {"a": 0.5, "b": 0.25}], higher_is_better=True, metric="m")
@@ -307,7 +365,7 @@ def best(values: Sequence[Any], *, higher_is_better: bool | None, metric: str) -
     return chosen(comparable) if comparable else math.nan
 
 
-def _by_answer(value: Any) -> list[Any] | None:
+def _by_answer(value: MetricValue) -> list[MetricValue] | None:
     """The items that may be a value for each answer: a list, or numbers in a tuple or an array; other tuples are one value."""
     items = listed(value)
     is_list = isinstance(value, list) or (items is not None and all(number(each) is not None for each in items))
@@ -315,8 +373,8 @@ def _by_answer(value: Any) -> list[Any] | None:
 
 
 def usable(
-    scores: Mapping[str, Any], answers: Any, filter_name: str, rules: "ScoreRules", *, by_answer: Collection[str] = ()
-) -> Mapping[str, Any]:
+    scores: Scores, answers: Answer, filter_name: str, rules: "ScoreRules", *, by_answer: Collection[str] = ()
+) -> Scores:
     """Scores in which everything that no aggregation can take is the reason for that; lists have a score for each answer.
 
     `answers` are those that were scored. What an aggregation takes that does not average may be anything, but for the rows of
@@ -342,7 +400,7 @@ def usable(
     return checked
 
 
-def _are_plain(scores: Mapping[str, Any], rules: "ScoreRules") -> bool:
+def _are_plain(scores: Scores, rules: "ScoreRules") -> bool:
     """Whether there is nothing to look at: names that will do, and numbers, as nearly always."""
     lenient = rules.lenient
     for name, value in scores.items():
@@ -373,7 +431,7 @@ class _Unusable(str):
     __slots__ = ()
 
 
-def _usable(value: Any, count: int, *, averaged: bool, by_answer: bool, takes_nan: bool) -> Any:
+def _usable(value: MetricValue, count: int, *, averaged: bool, by_answer: bool, takes_nan: bool) -> MetricValue:
     if isinstance(value, Failed):
         return value
     if not averaged:
@@ -393,17 +451,17 @@ def _usable(value: Any, count: int, *, averaged: bool, by_answer: bool, takes_na
     return as_repeated(numbers)
 
 
-def _number(value: Any, *, takes_nan: bool) -> int | float | None:
+def _number(value: MetricValue, *, takes_nan: bool) -> int | float | None:
     plain = number(value)
     return None if plain is None or (math.isnan(plain) and not takes_nan) else plain
 
 
-def as_repeated(values: list[Any]) -> Any:
+def as_repeated(values: list[MetricValue]) -> MetricValue:
     """The scores of several answers, marked as such; that of one answer alone."""
     return Repeated(values) if len(values) > 1 else values[0]
 
 
-def by_answer(value: Any, answers: Sequence[Any], name: str) -> Any:
+def by_answer(value: MetricValue, answers: Answers, name: str) -> MetricValue:
     """Mark the value of a scorer's own function: a list has a score for every answer, and is marked as what it is."""
     if not isinstance(value, list) or isinstance(value, Repeated):
         return value
@@ -415,14 +473,14 @@ def by_answer(value: Any, answers: Sequence[Any], name: str) -> Any:
     return as_repeated(value)
 
 
-def by_name(values: Sequence[Mapping[str, Any]], metric: str) -> Mapping[str, Any]:
+def by_name(values: Sequence[Scores], metric: str) -> Scores:
     """The values by name of each answer, as the values of all answers by name."""
     if any(not isinstance(each, Mapping) or each.keys() != values[0].keys() for each in values):
         return {metric: Failed(f"scoring: metric {metric!r} returns different names for several answers")}
     return {key: Repeated([each[key] for each in values]) for key in values[0]}
 
 
-def reduced_rows(name: str, value: Any, reductions: MetricReductions, answers: Any) -> dict[str, Any]:
+def reduced_rows(name: str, value: MetricValue, reductions: MetricReductions, answers: Answer) -> ScoreDict:
     """The rows that a score makes: its own, and those of the reductions of its repeats."""
     if not isinstance(value, Repeated):
         repeats, repeated_answers = [value], answers
@@ -432,7 +490,7 @@ def reduced_rows(name: str, value: Any, reductions: MetricReductions, answers: A
     return rows | {row: _reduced(row, reduce, repeats, repeated_answers) for row, reduce in reductions.added.items()}
 
 
-def _reduced(row: str, reduce: Reduction, repeats: Sequence[Any], answers: Any) -> Any:
+def _reduced(row: str, reduce: Reduction, repeats: Sequence[MetricValue], answers: Answer) -> MetricValue:
     failed = next((each for each in repeats if isinstance(each, Failed)), None)
     if failed is not None:
         return failed
@@ -440,10 +498,6 @@ def _reduced(row: str, reduce: Reduction, repeats: Sequence[Any], answers: Any) 
 
 
 # --- metrics ---------------------------------------------------------------------------------------------------------
-
-
-MetricValue = Any
-"""A metric's value for one document: a number, what an aggregation needs, or a mapping of several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,7 +515,12 @@ class Metric:
     """Further arguments of `fn`: none, since parameters are bound already."""
 
     def fn(
-        self, result: Any = None, *, references: Any = None, predictions: Sequence[Any] | None = None, **_: Any
+        self,
+        result: StepInput = None,
+        *,
+        references: Reference = None,
+        predictions: Answers | None = None,
+        **_: UserValue,
     ) -> MetricValue:
         """The metric as a function: of a result, or of references and a prediction."""
         if result is not None:

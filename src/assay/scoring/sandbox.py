@@ -16,18 +16,18 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from assay.scoring.results import GENERATE, DeclaredMetric
+from assay.records import Answer
+from assay.scoring.results import GENERATE, DeclaredMetric, References
 from assay.user_code import clock_stopped
 
 START_SECONDS = 30.0
 """Time limit for the sandbox itself to be ready on a busy machine."""
-NOBODY = "65534"
+UNPRIVILEGED = "65534"
 SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
 STARTED = b"started\n"
 
@@ -45,7 +45,7 @@ class SandboxError(RuntimeError):
     """The sandbox did not work, which says nothing about the program."""
 
 
-def code_exec(references: Sequence[Any], prediction: Any, *, timeout: float = 5.0, memory_mb: int = 1024) -> float:
+def code_exec(references: References, prediction: Answer, *, timeout: float = 5.0, memory_mb: int = 1024) -> float:
     """Whether the answer runs to its end with the tests behind it. The references are the tests, all of them."""
     program = "\n\n".join([str(prediction), *map(str, references)]) + "\n"
     return float(passes(program, SandboxLimits(timeout, memory_mb)))
@@ -112,7 +112,7 @@ def with_bubblewrap(limits: SandboxLimits, folder: str) -> list[str]:  # noqa: A
     shown = [part for path in _shown() for part in ("--ro-bind", path, path)]
     size = str(limits.file_size << 20)
     return [
-        _path_of("bwrap"), "--unshare-all", "--unshare-user", "--uid", NOBODY, "--gid", NOBODY, "--cap-drop", "ALL",
+        _path_of("bwrap"), "--unshare-all", "--unshare-user", "--uid", UNPRIVILEGED, "--gid", UNPRIVILEGED, "--cap-drop", "ALL",
         "--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox", "--size", size, "--tmpfs", "/tmp",
         *shown, "--dev", "/dev", "--remount-ro", "/dev", "--remount-ro", "/",
         "--chdir", "/tmp", "--", *_python(),
@@ -139,9 +139,9 @@ shift
 show /dev/null
 "$mount" -n -o remount,bind,ro,nosuid,nodev "$root"
 unset PWD OLDPWD
-exec "$unshare" --user --map-user=NOBODY --map-group=NOBODY --root="$root" --wd=/tmp "$@"
-""".replace("NOBODY", NOBODY)
-"""In the second user namespace the program is nobody, and has no rights over what the first has mounted."""
+exec "$unshare" --user --map-user=UNPRIVILEGED --map-group=UNPRIVILEGED --root="$root" --wd=/tmp "$@"
+""".replace("UNPRIVILEGED", UNPRIVILEGED)
+"""In the second user namespace the program is an unprivileged user, without rights over what the first has mounted."""
 
 
 def with_unshare(limits: SandboxLimits, folder: str) -> list[str]:

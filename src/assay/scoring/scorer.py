@@ -13,7 +13,19 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, SelfExplanatory
-from assay.records import Failed, Request, Response, Sample, arguments
+from assay.records import (
+    Answer,
+    Answers,
+    Document,
+    Failed,
+    MetricValue,
+    Params,
+    Request,
+    Response,
+    Sample,
+    UserValue,
+    arguments,
+)
 from assay.registry import Accepted, Table, accepted
 from assay.scoring.reductions import MetricReductions
 from assay.scoring.results import (
@@ -23,21 +35,29 @@ from assay.scoring.results import (
     ROLLING,
     Instance,
     Metric,
+    ModelRoles,
+    ModelSpec,
+    Reference,
     Repeated,
     Result,
     ResultBuilder,
     Results,
+    ScoreDict,
+    Scores,
+    StepInput,
     by_answer,
     by_name,
     reduced_rows,
     result_of,
     row_name,
 )
-from assay.scoring.workers import ScorerMemo, Workers, identity_of
+from assay.scoring.workers import ScoreInput, ScorerMemo, Workers, identity_of
 from assay.user_code import call_user_code
 
-Scores = Mapping[str, Any]
-"""By name: one value for the document, or a list with one for each of its answers."""
+ComputeMetric = Callable[[StepInput, Metric], MetricValue]
+"""Computes a metric of a result, in the way of a user's class."""
+ProcessResults = Callable[[Document, list[Answer]], Scores | None]
+"""A task's function `process_results(doc, results)`."""
 
 
 class AnsweredSample(NamedTuple):
@@ -55,7 +75,7 @@ class AnsweredSample(NamedTuple):
     """The requests of the document, where it is made of them."""
 
 
-Bound = tuple[str, Callable[[Any], Any], str, tuple[str, ...]]
+Bound = tuple[str, Callable[[StepInput], MetricValue], str, tuple[str, ...]]
 """A metric by name, with how it is computed, what it is called in reasons, and its rows."""
 
 
@@ -75,7 +95,7 @@ class Scorer:
     """The capability those models need: generate, loglikelihood or rolling."""
     cached: ClassVar[bool] = False
     """Whether its scores are cached beside the run by everything they depend on: for scorers that take long."""
-    version: ClassVar[object] = 1
+    version: ClassVar[str | int] = 1
     """Change it when cached scores are outdated although the source of the class is the same."""
     parallel: ClassVar[bool] = False
     """Whether `score` keeps a processor busy: then it is computed in several processes, for all documents at the end."""
@@ -100,16 +120,16 @@ class Scorer:
         self._memory: ScorerMemo | None = None
         self._workers: Workers | None = None
 
-    def __class_getitem__(cls, result: object) -> type["Scorer"]:
+    def __class_getitem__(cls, result: StepInput) -> type["Scorer"]:
         """`Scorer[GenResult]`, for readers: what a scorer makes of instances is up to it."""
         return cls
 
     @classmethod
-    def create(cls, config: TaskConfig | None, **kwargs: Any) -> "Scorer":
+    def create(cls, config: TaskConfig | None, **kwargs: UserValue) -> "Scorer":
         """The scorer of a task with the parameters that its file gives."""
         return cls(config, **kwargs)
 
-    def made_with(self, kwargs: Mapping[str, Any]) -> None:
+    def made_with(self, kwargs: Params) -> None:
         """Set the parameters of the task file: cached scores depend on them."""
         self._parameters = kwargs
 
@@ -131,15 +151,15 @@ class Scorer:
         """The metrics of a task that names none; those of its output type where this is None, too."""
         return () if self.has_score or self.is_batch or self.asks else None
 
-    def score(self, reference: Any, predictions: list[Any]) -> Any:
+    def score(self, reference: Reference, predictions: list[Answer]) -> MetricValue:
         """The score of a document's answers: a number, a list with one for each answer, or several by name."""
         raise NotImplementedError
 
-    def score_batch(self, results: Sequence[Result]) -> Sequence[Any]:
+    def score_batch(self, results: Sequence[Result]) -> Sequence[MetricValue]:
         """The scores of all documents of a task, in their order; each as `score` gives it."""
         raise NotImplementedError
 
-    def models(self) -> Mapping[str, Any]:
+    def models(self) -> ModelRoles:
         """Further models it asks, by role: as `--model_role` has them, or None where the run must name one."""
         return {}
 
@@ -151,7 +171,7 @@ class Scorer:
         """The requests to other models about a document's answers, where `asks` is true."""
         raise NotImplementedError
 
-    def verdict(self, result: Result, responses: Sequence[Response]) -> Any:
+    def verdict(self, result: Result, responses: Sequence[Response]) -> MetricValue:
         """The score of a document from what they responded: as `score` gives it. What cannot be read raises an error."""
         raise NotImplementedError
 
@@ -168,7 +188,7 @@ class Scorer:
     def _create_result(self, instances: Sequence[Instance], filter_name: str) -> Result:
         return result_of(instances, filter_name)
 
-    def _compute_metrics(self, result: Any, metrics: Sequence[Metric]) -> dict[str, Any]:
+    def _compute_metrics(self, result: StepInput, metrics: Sequence[Metric]) -> ScoreDict:
         scores = computed(result, bound_metrics(self, metrics), self)
         if self.has_score and not self.parallel:
             own = call_user_code(f"scoring: scorer {self.name!r}", self.own_score, result)
@@ -176,10 +196,10 @@ class Scorer:
             self._put(scores, own if not isinstance(own, Failed) else lost, self.name)
         return scores
 
-    def _compute_metric(self, result: Any, metric: Metric) -> Any:
+    def _compute_metric(self, result: StepInput, metric: Metric) -> MetricValue:
         return metric.compute(result)
 
-    def ask(self, result: Result) -> Generator[Sequence[Request], Sequence[Response], Any]:
+    def ask(self, result: Result) -> Generator[Sequence[Request], Sequence[Response], MetricValue]:
         """Yields what it asks other models about a document's answers, and returns the score; `questions` are asked at once."""
         responses = yield self.questions(result)
         return self.verdict(result, responses)
@@ -219,19 +239,19 @@ class Scorer:
         self._ways[filter_name] = {metric.name: metric.reductions for metric in metrics}
         self._adds[filter_name] = any(metric.reductions.added for metric in metrics)
 
-    def own_score(self, result: Result) -> dict[str, Any]:
+    def own_score(self, result: Result) -> ScoreDict:
         """The rows of what `score` gives."""
         asked = [_reference(result), result.results]
         [value] = self._remembered([asked], lambda _: [self.score(*asked)])
         return self.rows_of(value, result)
 
-    def rows_of(self, value: Any, result: Result) -> dict[str, Any]:
+    def rows_of(self, value: MetricValue, result: Result) -> ScoreDict:
         """The scorer's own score as rows: one of its name, or those that a mapping names."""
         rows: dict[str, Any] = {}
         self._note(rows, self.name, by_answer(value, result.results, self.name))
         return rows
 
-    def together(self, results: Sequence[Result]) -> Sequence[Any]:
+    def together(self, results: Sequence[Result]) -> Sequence[MetricValue]:
         """The scorer's own scores of all documents: in several processes, or as it computes them itself."""
         if self.parallel:
             asked = [[_reference(result), result.results] for result in results]
@@ -242,7 +262,7 @@ class Scorer:
         )
         return self._remembered(whole, lambda numbers: self._batch([results[number] for number in numbers]))
 
-    def _batch(self, results: Sequence[Result]) -> Sequence[Any]:
+    def _batch(self, results: Sequence[Result]) -> Sequence[MetricValue]:
         returned = self.score_batch(results)
         if isinstance(returned, Mapping | str | bytes):
             raise TypeError(
@@ -253,7 +273,9 @@ class Scorer:
             raise ValueError(f"score_batch gave {len(scores)} scores for {len(results)} documents")
         return scores
 
-    def _remembered(self, asked: Sequence[Any], compute: Callable[[list[int]], Sequence[Any]]) -> Sequence[Any]:
+    def _remembered(
+        self, asked: Sequence[ScoreInput], compute: Callable[[list[int]], Sequence[MetricValue]]
+    ) -> Sequence[MetricValue]:
         return compute(list(range(len(asked)))) if self._memory is None else self._memory.filled(asked, compute)
 
     def identity(self) -> str | None:
@@ -266,8 +288,8 @@ class Scorer:
         return ()
 
     def reduced(
-        self, scores: Mapping[str, Any], filter_name: str, answers: Any
-    ) -> tuple[dict[str, Any], Mapping[str, Sequence[Any]]]:
+        self, scores: Scores, filter_name: str, answers: Answers
+    ) -> tuple[ScoreDict, Mapping[str, Sequence[MetricValue]]]:
         """One value for each row, and where a score is one of several answers, the scores of all of them."""
         ways = self._ways[filter_name]
         if not self._adds[filter_name] and Repeated not in map(type, scores.values()):
@@ -280,7 +302,7 @@ class Scorer:
             name: list(each) for name, each in scores.items() if isinstance(each, Repeated) and len(each) > 1
         }
 
-    def _note(self, scores: dict[str, Any], name: str, value: Any) -> None:
+    def _note(self, scores: ScoreDict, name: str, value: MetricValue) -> None:
         """Write a value down under its name; of several by name, each under its own."""
         if isinstance(value, Repeated) and value and isinstance(value[0], Mapping):
             value = by_name(value, name)
@@ -290,7 +312,7 @@ class Scorer:
         else:
             self._put(scores, {name: value}, name)
 
-    def _put(self, scores: dict[str, Any], more: Mapping[str, Any], source: str) -> None:
+    def _put(self, scores: ScoreDict, more: Scores, source: str) -> None:
         """Add scores; a second score of the same name fails the row, unless later ones win as in lm-eval."""
         for key, value in more.items():
             name = row_name(key)
@@ -310,7 +332,7 @@ def _with_bound(config: TaskConfig | None, filter_name: str, metrics: Sequence[M
     return replace(config, filter_list=tuple(entries))
 
 
-def models_of(roles: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def models_of(roles: Iterable[ModelRoles]) -> dict[str, ModelSpec | None]:
     """The models that several scorers ask, by role: two that mean different models by one role are refused."""
     models: dict[str, Any] = {}
     for asked in roles:
@@ -322,7 +344,7 @@ def models_of(roles: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return models
 
 
-def _reference(result: Result) -> Any:
+def _reference(result: Result) -> Reference:
     """The reference of a score: the right answer, or a list of them; of choices, their text."""
     target = result.target
     choices = getattr(result, "choices", None)
@@ -335,7 +357,7 @@ def bound_metrics(
     scorer: Scorer,
     metrics: Sequence[Metric],
     filter_name: str | None = None,
-    compute: Callable[[Any, Metric], Any] | None = None,
+    compute: ComputeMetric | None = None,
 ) -> list[Bound]:
     """Metrics with how each is computed, what they are called in reasons, and the rows that fail with them.
 
@@ -355,11 +377,11 @@ def bound_metrics(
     ]
 
 
-def _computing(compute: Callable[[Any, Metric], Any], metric: Metric) -> Callable[[Any], Any]:
+def _computing(compute: ComputeMetric, metric: Metric) -> Callable[[StepInput], MetricValue]:
     return lambda result: compute(result, metric)
 
 
-def computed(result: Any, bound: Sequence[Bound], scorer: Scorer) -> dict[str, Any]:
+def computed(result: StepInput, bound: Sequence[Bound], scorer: Scorer) -> ScoreDict:
     """The rows of metrics: one that raises has failed, and the others have their scores."""
     scores: dict[str, Any] = {}
     for name, compute, place, rows in bound:
@@ -397,13 +419,13 @@ class ProcessResultsScorer(Scorer):
     def __init__(
         self,
         config: TaskConfig | None = None,
-        process_results_fn: Callable[[Any, list[Any]], Mapping[str, Any] | None] | None = None,
+        process_results_fn: ProcessResults | None = None,
     ) -> None:
         super().__init__(config)
         function = process_results_fn or (config.process_results if config is not None else None)
         if not callable(function):
             raise TypeError("ProcessResultsScorer needs a function process_results(doc, results)")
-        self.process_results_fn: Callable[[Any, list[Any]], Mapping[str, Any] | None] = function
+        self.process_results_fn: ProcessResults = function
 
     def score_instances(self, instances: Sequence[Instance], filter_name: str) -> Scores:
         result = Results.create(instances, filter_name)
@@ -412,7 +434,7 @@ class ProcessResultsScorer(Scorer):
 
 
 def shown(
-    document: AnsweredSample, answers: Mapping[str, Sequence[Any]], reading: ResultBuilder, task: str
+    document: AnsweredSample, answers: Mapping[str, Answers], reading: ResultBuilder, task: str
 ) -> list[Instance]:
     """The instances of a document: one for each of its requests, with what every filter left of its responses."""
     sample, responses = document.sample, document.responses
@@ -440,7 +462,7 @@ def shown(
 S = TypeVar("S", bound=type[Scorer])
 
 
-def _adopted(name: str, scorer: Any) -> type[Scorer]:
+def _adopted(name: str, scorer: UserValue) -> type[Scorer]:
     if not (inspect.isclass(scorer) and issubclass(scorer, Scorer)):
         raise TypeError(f"{scorer!r:.60} must be a class derived from assay.Scorer")
     if "name" not in vars(scorer):
@@ -451,7 +473,7 @@ def _adopted(name: str, scorer: Any) -> type[Scorer]:
 class _Scorers(Table[type[Scorer], Scorer]):
     """Classes of scorers: the configuration of the task is supplied, whatever the parameter is called."""
 
-    def accepts(self, member: Any) -> Accepted:
+    def accepts(self, member: UserValue) -> Accepted:
         if inspect.getattr_static(member, "create") is inspect.getattr_static(Scorer, "create"):
             return accepted(member, 1)
         takes = accepted(member)  # a class that makes itself may take anything first
@@ -515,7 +537,7 @@ class FirstToken(_Matching):
 class Regex(_Matching):
     """The match of a pattern in the answer, compared without case and punctuation. Parameters are those of the filter."""
 
-    def __init__(self, config: TaskConfig | None = None, **kwargs: Any) -> None:
+    def __init__(self, config: TaskConfig | None = None, **kwargs: UserValue) -> None:
         super().__init__(config)
         self._kwargs = kwargs
 
@@ -527,7 +549,7 @@ class ChoiceMatch(_Matching):
     """The answer as it is, compared without case and punctuation."""
 
 
-def make_scorer(written: str | ScorerConfig | object, config: TaskConfig | None, place: Place) -> Scorer:
+def make_scorer(written: UserValue, config: TaskConfig | None, place: Place) -> Scorer:
     """The scorer that a task names: an unknown name, another class, or a wrong parameter is refused."""
     kind: Any = written.type if isinstance(written, ScorerConfig) else written
     kwargs: Mapping[str, Any] = written.kwargs if isinstance(written, ScorerConfig) else {}

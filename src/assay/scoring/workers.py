@@ -11,13 +11,19 @@ import json
 import os
 import signal
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from assay.records import Failed
+from assay.records import Answer, Failed, MetricValue, Params, UserValue
+from assay.scoring.results import Reference
 from assay.user_code import TIME_LIMIT, timed
 
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
+
+ScoreInput = Any
+"""The input of one score: reference and answers, with the document before them where all are scored at once."""
 TOGETHER = 8
 """Answers that go to a process at once."""
 DIE_WITH_PARENT = 1
@@ -30,7 +36,7 @@ class ParallelScorer(Protocol):
     @property
     def name(self) -> str: ...
 
-    def score(self, reference: Any, predictions: list[Any]) -> Any: ...
+    def score(self, reference: Reference, predictions: list[Answer]) -> MetricValue: ...
 
 
 _SCORERS: list[ParallelScorer] = []
@@ -45,7 +51,7 @@ class Workers:
         self._scorers = list(scorers)
         self._pool = self._started() if scorers and self._count > 1 and can_fork() else None
 
-    def _started(self) -> Any:
+    def _started(self) -> "ProcessPoolExecutor":
         from concurrent.futures import ProcessPoolExecutor
         from multiprocessing import get_context
 
@@ -61,7 +67,7 @@ class Workers:
             _SCORERS.clear()
         return pool
 
-    def score(self, scorer: ParallelScorer, asked: Sequence[Sequence[Any]]) -> list[Any]:
+    def score(self, scorer: ParallelScorer, asked: Sequence[ScoreInput]) -> list[MetricValue]:
         """The scores of answers, in their order; or of each the failure that it is."""
         if self._pool is None:
             return [_guarded(scorer, *each) for each in asked]
@@ -86,11 +92,11 @@ def _begin(parent: int) -> None:
         os._exit(1)
 
 
-def _score(number: int, asked: Sequence[Any]) -> Any:
+def _score(number: int, asked: ScoreInput) -> MetricValue:
     return _guarded(_SCORERS[number], *asked)
 
 
-def _guarded(scorer: ParallelScorer, reference: Any, predictions: list[Any]) -> Any:
+def _guarded(scorer: ParallelScorer, reference: Reference, predictions: list[Answer]) -> MetricValue:
     return timed(TIME_LIMIT, f"scoring: scorer {scorer.name!r}", scorer.score, reference, predictions)
 
 
@@ -107,7 +113,9 @@ class ScorerMemo:
     def __init__(self, identity: str, store: ScoreStore) -> None:
         self._identity, self._store = identity, store
 
-    def filled(self, asked: Sequence[Any], compute: Callable[[list[int]], Sequence[Any]]) -> list[Any]:
+    def filled(
+        self, asked: Sequence[ScoreInput], compute: Callable[[list[int]], Sequence[MetricValue]]
+    ) -> list[MetricValue]:
         """The scores of everything asked; `compute` is given the numbers of those that are unknown yet."""
         keys = [self._key(each) for each in asked]
         stored = [self._store.get(key) if key is not None else None for key in keys]
@@ -119,12 +127,12 @@ class ScorerMemo:
                 self._store.add(key, written)
         return [computed[number] if known is None else json.loads(known) for number, known in enumerate(stored)]
 
-    def _key(self, asked: Any) -> bytes | None:
+    def _key(self, asked: ScoreInput) -> bytes | None:
         text = _written(asked)
         return blake2b(text, key=blake2b(self._identity.encode()).digest(), digest_size=16).digest() if text else None
 
 
-def _written(value: Any) -> bytes | None:
+def _written(value: MetricValue | ScoreInput) -> bytes | None:
     """A value as JSON, if it can be read back as what it was."""
     if isinstance(value, Failed):
         return None
@@ -135,7 +143,7 @@ def _written(value: Any) -> bytes | None:
     return text.encode() if json.loads(text) == value else None
 
 
-def identity_of(kind: type, until: type, version: object, kwargs: Mapping[str, Any]) -> str | None:
+def identity_of(kind: type, until: type, version: str | int, kwargs: Params) -> str | None:
     """Everything the scores of a class depend on beside answers: its source and that of its bases, up to `until`.
 
     None where that is unknown.
@@ -147,7 +155,7 @@ def identity_of(kind: type, until: type, version: object, kwargs: Mapping[str, A
         return None
 
 
-def _source(value: object) -> str:
+def _source(value: UserValue) -> str:
     if not callable(value):
         raise TypeError("only functions have a source")
     return inspect.getsource(value)

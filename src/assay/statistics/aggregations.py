@@ -5,14 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
-from typing import Any
 
 import numpy as np
 
+from assay.records import Floats, MetricValue, Params, UserFunction, UserValue
 from assay.registry import Accepted, Table, accepted, must_be_callable
 from assay.statistics.classes import CLASS_AGGREGATIONS
 
-Values = Sequence[Any]
+Values = Sequence[MetricValue]
+"""The values of one metric, in the order of documents."""
 
 
 def total(values: Values) -> float:
@@ -101,7 +102,7 @@ def ter(values: Values) -> float:
     return float(sacrebleu.corpus_ter(predictions, references).score)
 
 
-def _streams(values: Values) -> tuple[list[tuple[Any, ...]], list[str]]:
+def _streams(values: Values) -> tuple[list[tuple[str, ...]], list[str]]:
     """References as sacrebleu wants them: a stream for the first of each document, and so on; None for no more."""
     references = [[reference] if isinstance(reference, str) else list(reference) for reference, _ in values]
     predictions = [prediction if isinstance(prediction, str) else prediction[0] for _, prediction in values]
@@ -122,7 +123,7 @@ def _all_right(values: Values) -> list[bool]:
     return list(questions.values())
 
 
-def krippendorff_alpha(values: Sequence[Any]) -> float:
+def krippendorff_alpha(values: Values) -> float:
     """Krippendorff's alpha of interval data: 1 where all agree, 0 where they agree as by chance, less where they do worse.
 
     A value is a document's list of units, and a unit the numbers that judges gave to one answer; None for a judge that
@@ -143,11 +144,11 @@ def krippendorff_alpha(values: Sequence[Any]) -> float:
     return 1 - observed / expected
 
 
-def _numbers(unit: Sequence[Any]) -> Any:
+def _numbers(unit: Sequence[float | None]) -> Floats:
     return np.array([each for each in unit if each is not None and not math.isnan(each)], dtype=np.float64)
 
 
-def _differences(numbers: Any) -> float:
+def _differences(numbers: Floats) -> float:
     """The sum of squared differences over all ordered pairs; from the centre, so that little is lost."""
     return float(2 * len(numbers) * ((numbers - numbers.mean()) ** 2).sum())
 
@@ -162,7 +163,7 @@ class Aggregation:
 
     name: str
     function: Callable[[Values], float]
-    influence: Callable[[Values], Any] | None = None
+    influence: Callable[[Values], Floats] | None = None
     bootstrap_limit: int | None = None
     needs: str | None = None
     of_numbers: bool = False
@@ -171,12 +172,14 @@ class Aggregation:
     def __call__(self, values: Values) -> float:
         return self.function(values)
 
-    def bound(self, kwargs: Mapping[str, Any]) -> "Aggregation":
+    def bound(self, kwargs: Params) -> "Aggregation":
         """The same with parameters."""
         influence = partial(self.influence, **kwargs) if self.influence is not None else None
         return replace(self, function=partial(self.function, **kwargs), influence=influence)
 
 
+AggregationOrFunction = Aggregation | UserFunction
+"""An aggregation of the table, or a function of the values from user code."""
 BOUNDS: Mapping[str, tuple[float, float]] = {
     "perplexity": (1.0, math.inf),
     "weighted_perplexity": (1.0, math.inf),
@@ -194,26 +197,29 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 """Bounds of the numbers of an aggregation: likelihoods are at most 1, shares are between 0 and 1."""
 
 
-def _present(values: Values) -> Any:
+def _present(values: Values) -> Floats:
     numbers = np.asarray(values, dtype=np.float64)
     return numbers[~np.isnan(numbers)]
 
 
-def _perplexity_influence(values: Values) -> Any:
-    return -perplexity(values) * np.asarray(values, dtype=np.float64)
+def _perplexity_influence(values: Values) -> Floats:
+    numbers = np.asarray(values, dtype=np.float64)
+    return -perplexity(values) * numbers
 
 
-def _ratio_influence(values: Values) -> Any:
+def _ratio_influence(values: Values) -> Floats:
     above, below = (np.asarray(column, dtype=np.float64) for column in zip(*values, strict=True))
-    return (above - weighted_mean(values) * below) / below.mean()
+    influence: Floats = (above - weighted_mean(values) * below) / below.mean()
+    return influence
 
 
-def _brier_influence(values: Values) -> Any:
+def _brier_influence(values: Values) -> Floats:
     golds, predictions = zip(*values, strict=True)
-    return np.sum((np.array(predictions) - np.eye(len(predictions[0]))[list(golds)]) ** 2, axis=1)
+    influence: Floats = np.sum((np.array(predictions) - np.eye(len(predictions[0]))[list(golds)]) ** 2, axis=1)
+    return influence
 
 
-def _adopted(name: str, thing: Any) -> Aggregation:
+def _adopted(name: str, thing: UserValue) -> Aggregation:
     """An aggregation, or a function of all values as one."""
     if isinstance(thing, Aggregation):
         return thing
@@ -223,7 +229,7 @@ def _adopted(name: str, thing: Any) -> Aggregation:
 
 
 class _Aggregations(Table[Aggregation, Aggregation]):
-    def accepts(self, member: Any) -> Accepted:
+    def accepts(self, member: UserValue) -> Accepted:
         return accepted(member.function if isinstance(member, Aggregation) else member, 1)
 
 
@@ -260,7 +266,7 @@ AGGREGATIONS = _Aggregations(
 )
 
 
-def known_aggregation(aggregation: Aggregation | Callable[..., Any] | None) -> Aggregation | Callable[..., Any]:
+def known_aggregation(aggregation: AggregationOrFunction | None) -> AggregationOrFunction:
     """The aggregation, the mean where none is given; our own function that helper code hands back is recognized."""
     if aggregation is None:
         return AGGREGATIONS["mean"]

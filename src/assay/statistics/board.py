@@ -4,12 +4,20 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from assay.config.source import digest
-from assay.records import EVERY_ROW, Estimate, FilterScores, RowFailures, ScoreKey
-from assay.statistics.aggregations import Aggregation, known_aggregation
+from assay.records import EVERY_ROW, Estimate, FilterScores, ScoreKey, UserValue
+from assay.statistics.aggregations import AggregationOrFunction, Values, known_aggregation
 from assay.statistics.estimates import estimate, with_draws
+
+
+class RowFailures(NamedTuple):
+    """Number of documents without a value in a row, and the reasons of those that failed in this row only."""
+
+    documents: int
+    reasons: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -50,7 +58,7 @@ class Board:
             if column.repeats is not None:
                 column.repeats.append(scores.repeats.get(metric, (value,)))
 
-    def put_together(self, doc_id: int, value: object) -> None:
+    def put_together(self, doc_id: int, value: UserValue) -> None:
         """Count a document as one draw with all others of this value: in other tasks of the same data, too. None is alone."""
         if value is not None:
             self.clusters[doc_id] = cluster_number(value)
@@ -102,7 +110,7 @@ class Board:
 
     def estimates(
         self,
-        aggregation: Callable[[ScoreKey], Aggregation | Callable[..., Any] | None],
+        aggregation: Callable[[ScoreKey], AggregationOrFunction | None],
         *,
         bootstrap_iters: int,
         like_lm_eval: bool,
@@ -125,8 +133,8 @@ class Board:
 
     def estimated(  # noqa: PLR0913  # a number, and all that its error depends on
         self,
-        aggregation: Aggregation | Callable[..., Any] | None,
-        values: Sequence[Any],
+        aggregation: AggregationOrFunction | None,
+        values: Values,
         documents: Sequence[int],
         *,
         bootstrap_iters: int,
@@ -152,6 +160,6 @@ class Board:
         return array("q", (self.clusters.get(document, document) for document in documents))
 
 
-def cluster_number(value: object) -> int:
+def cluster_number(value: UserValue) -> int:
     """The number of the cluster with this value: the same in every task and run, and no number of a document."""
     return -1 - int(digest(repr(value).encode())[:15], 16)

@@ -6,16 +6,23 @@ without anything below the line is 0.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
-Values = Sequence[Any]
+from assay.records import Floats
+
+N = TypeVar("N", int, "Floats")
+Label = str | int
+LabelPairs = Sequence[tuple[Label, Label]]
+"""Actual and predicted class of each document."""
+Counts = Sequence[tuple[int, int, int]]
+"""Three numbers of each document; each function says which."""
 SCORES = ("precision", "recall", "f1")
 AVERAGES = ("macro", "micro", "weighted")
 
 
-def _fraction(score: str, correct: Any, predicted: Any, actual: Any) -> tuple[Any, Any]:
+def _fraction(score: str, correct: N, predicted: N, actual: N) -> tuple[N, N]:
     """Numerator and denominator of a score: from how often a class is correct, predicted and actual."""
     if score == "f1":
         return 2 * correct, predicted + actual
@@ -37,32 +44,32 @@ def f1_of_rates(precision: float, recall: float) -> float:
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-def _ratio(above: Any, below: Any) -> Any:
+def _ratio(above: "Floats | np.float64", below: "Floats | np.float64") -> Floats:
     return np.divide(above, below, out=np.zeros_like(below, dtype=np.float64), where=below != 0)
 
 
-def _influence(above: Any, below: Any) -> Any:
+def _influence(above: Floats, below: Floats) -> Floats:
     """How far each document moves the ratio of its columns' sums, per column."""
     value, mean = _ratio(above.sum(axis=0), below.sum(axis=0)), below.mean(axis=0)
     return _ratio(above - value * below, np.broadcast_to(mean, above.shape))
 
 
-def _of_hits(score: str, values: Values) -> tuple[Any, Any]:
+def _of_hits(score: str, values: Counts) -> tuple[Floats, Floats]:
     correct, predicted, actual = np.asarray(values, dtype=np.float64).T
     return _fraction(score, correct, predicted, actual)
 
 
-def class_score(score: str, values: Values) -> float:
+def class_score(score: str, values: Counts) -> float:
     """Of one class: values are (correct, predicted, actual) of each document."""
     above, below = _of_hits(score, values)
     return float(_ratio(above.sum(), below.sum()))
 
 
-def class_influence(score: str, values: Values) -> Any:
+def class_influence(score: str, values: Counts) -> Floats:
     return _influence(*_of_hits(score, values))
 
 
-def _table(values: Values, labels: Sequence[Any] | None) -> tuple[Any, Any, Any]:
+def _table(values: LabelPairs, labels: Sequence[Label] | None) -> tuple[Floats, Floats, Floats]:
     """For each document and class whether it is correct, predicted, actual. Classes are those that occur, unless named."""
     classes = list(dict.fromkeys(labels if labels is not None else [label for pair in values for label in pair]))
     place = {label: number for number, label in enumerate(classes)}
@@ -77,7 +84,7 @@ def _table(values: Values, labels: Sequence[Any] | None) -> tuple[Any, Any, Any]
     return actual * predicted, predicted, actual
 
 
-def average_score(average: str, score: str, values: Values, *, labels: Sequence[Any] | None = None) -> float:
+def average_score(average: str, score: str, values: LabelPairs, *, labels: Sequence[Label] | None = None) -> float:
     """Over classes: values are (actual, predicted) of each document. `labels` are the classes that count."""
     correct, predicted, actual = _table(values, labels)
     above, below = _fraction(score, correct, predicted, actual)
@@ -89,7 +96,7 @@ def average_score(average: str, score: str, values: Values, *, labels: Sequence[
     return float(_ratio(scores @ actual.sum(axis=0), actual.sum()))
 
 
-def average_influence(average: str, score: str, values: Values, *, labels: Sequence[Any] | None = None) -> Any:
+def average_influence(average: str, score: str, values: LabelPairs, *, labels: Sequence[Label] | None = None) -> Floats:
     """How far each document moves the number."""
     correct, predicted, actual = _table(values, labels)
     above, below = _fraction(score, correct, predicted, actual)
@@ -97,27 +104,28 @@ def average_influence(average: str, score: str, values: Values, *, labels: Seque
         return _influence(above.sum(axis=1), below.sum(axis=1))
     influence = _influence(above, below)
     if average == "macro":
-        return influence.mean(axis=1)
+        mean: Floats = influence.mean(axis=1)
+        return mean
     scores, totals = _ratio(above.sum(axis=0), below.sum(axis=0)), actual.sum(axis=0)
     # the weights move, too: they are shares of the documents
-    return influence @ _ratio(totals, np.full_like(totals, actual.sum())) + _influence(
-        actual @ scores, actual.sum(axis=1)
-    )
+    weights = _ratio(totals, np.full_like(totals, actual.sum()))
+    moved: Floats = influence @ weights + _influence(actual @ scores, actual.sum(axis=1))
+    return moved
 
 
 # --- records by the numbers of their classes, where there may be very many classes ------------------------------------
 
 
-def _sums(values: Values, score: str, classes: int) -> tuple[Any, Any]:
+def _sums(values: Counts, score: str, classes: int) -> tuple[Floats, Floats]:
     """Numerator and denominator, by class."""
     actual, predicted, correct = np.asarray(values, dtype=np.int64).T
-    given_counts = np.bincount(predicted[predicted >= 0], minlength=classes)
-    right_counts = np.bincount(actual[actual >= 0], minlength=classes)
+    given_counts = np.bincount(predicted[predicted >= 0], minlength=classes).astype(np.float64)
+    right_counts = np.bincount(actual[actual >= 0], minlength=classes).astype(np.float64)
     hits = np.bincount(predicted[(predicted >= 0) & (correct > 0)], minlength=classes)
     return _fraction(score, hits.astype(np.float64), given_counts, right_counts)
 
 
-def macro_score(values: Values, *, score: str, classes: int) -> float:
+def macro_score(values: Counts, *, score: str, classes: int) -> float:
     """The mean over classes. Values are (golden class, given class, is correct) by number, -1 for no class.
 
     >>> macro_score([(0, 0, 1), (1, 0, 0)], score="precision", classes=2)
@@ -126,7 +134,7 @@ def macro_score(values: Values, *, score: str, classes: int) -> float:
     return float(_ratio(*_sums(values, score, classes)).mean())
 
 
-def macro_influence(values: Values, *, score: str, classes: int) -> Any:
+def macro_influence(values: Counts, *, score: str, classes: int) -> Floats:
     """Influence of each record on that mean: a record concerns two classes at most, so no table of all is built."""
     actual, predicted, correct = np.asarray(values, dtype=np.int64).T
     above, below = _sums(values, score, classes)
@@ -142,7 +150,7 @@ def macro_influence(values: Values, *, score: str, classes: int) -> Any:
     return moved / classes
 
 
-CLASS_AGGREGATIONS: dict[str, tuple[Callable[..., float], Callable[..., Any]]] = {
+CLASS_AGGREGATIONS: dict[str, tuple[Callable[..., float], Callable[..., Floats]]] = {
     **{f"class_{score}": (partial(class_score, score), partial(class_influence, score)) for score in SCORES},
     **{
         f"{average}_{score}": (partial(average_score, average, score), partial(average_influence, average, score))

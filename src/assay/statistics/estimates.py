@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from assay.records import Draws, Estimate, Failed, exact, number
+from assay.records import Draws, Estimate, Failed, Floats, exact, number
 from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, Aggregation, Values, mean, total
 from assay.user_code import call_user_code
 
@@ -15,6 +16,7 @@ LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu",
 SLOW = ("bleu", "chrf", "chrf++", "ter")
 """Metrics of which lm-eval draws 100 resamples at most: by the metric's name, whatever its aggregation."""
 CHUNK = 1000
+Integers = npt.NDArray[np.int64]
 
 
 def estimate(
@@ -102,7 +104,7 @@ def _stderr(aggregation: Aggregation, values: Values, iterations: int, clusters:
     if aggregation.influence is not None:
         influence = aggregation.influence(values)
         if clusters is None:
-            return mean_stderr(influence) if len(influence) > 1 else None
+            return mean_stderr(influence) if len(influence) > 1 else None  # type: ignore[arg-type]  # read once, as a sequence
         if len(influence) == len(values):
             return math.sqrt(Draws.of_mean("", (), influence, clusters).variance)
     n, limit = len(values if clusters is None else set(clusters)), aggregation.bootstrap_limit or 1000
@@ -137,7 +139,7 @@ def bootstrap(
     return sample_deviation(results)
 
 
-def resamples(n: int, iterations: int) -> Iterator[Any]:
+def resamples(n: int, iterations: int) -> Iterator[Integers]:
     """Rows of n indices, a block at a time: what `random.Random(block).choices` draws, in one go for a block."""
     chunk = min(CHUNK, iterations)
     rows = max(1, min(chunk, 2_000_000 // n))
@@ -148,7 +150,7 @@ def resamples(n: int, iterations: int) -> Iterator[Any]:
             yield np.floor(stream.random_sample(size * n) * n).astype(np.int64).reshape(size, n)
 
 
-def whole_clusters(clusters: Sequence[int], iterations: int) -> Iterator[Any]:
+def whole_clusters(clusters: Sequence[int], iterations: int) -> Iterator[Integers]:
     """Resample by resample the indices of all values of as many clusters as there are, drawn with replacement."""
     numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
     place = np.array([numbers[cluster] for cluster in clusters])
@@ -161,32 +163,33 @@ def whole_clusters(clusters: Sequence[int], iterations: int) -> Iterator[Any]:
             yield ordered[np.repeat(starts[row], drawn) + within][None, :]
 
 
-def _as_array(values: Values) -> Any:
+def _as_array(values: Values) -> Floats:
     return np.asarray(values, dtype=np.float64)
 
 
-def _row_means(numbers: Any, indices: Any) -> Any:
-    return np.cumsum(numbers[indices], axis=1)[:, -1] / indices.shape[1]
+def _row_means(numbers: Floats, indices: Integers) -> Floats:
+    means: Floats = np.cumsum(numbers[indices], axis=1)[:, -1] / indices.shape[1]
+    return means
 
 
-def _perplexities(numbers: Any, indices: Any) -> list[float]:
+def _perplexities(numbers: Floats, indices: Integers) -> list[float]:
     perplexity = AGGREGATIONS["perplexity"].function
     return [perplexity([value]) for value in _row_means(numbers, indices).tolist()]
 
 
-def _medians(numbers: Any, indices: Any) -> list[float]:
+def _medians(numbers: Floats, indices: Integers) -> list[float]:
     middle = indices.shape[1] // 2
     return np.partition(numbers[indices], middle, axis=1)[:, middle].tolist()  # type: ignore[no-any-return]
 
 
-def _cells(values: Values) -> tuple[Any, int]:
+def _cells(values: Values) -> tuple[Integers, int]:
     """Each pair (right, given) as one number, and how many labels there are."""
     labels = sorted({label for both in values for label in both}, key=repr)
     place = {label: number for number, label in enumerate(labels)}
     return np.array([place[gold] * len(labels) + place[predicted] for gold, predicted in values]), len(labels)
 
 
-def _correlations(prepared: tuple[Any, int], indices: Any) -> list[float]:
+def _correlations(prepared: tuple[Integers, int], indices: Integers) -> list[float]:
     """Matthews' coefficient of each resample, from its table of counts."""
     cells, k = prepared
     results = []

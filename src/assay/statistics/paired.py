@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from assay.records import Draws
+from assay.records import Draws, Floats
 from assay.statistics.aggregations import Aggregation, Values
 from assay.statistics.estimates import estimate, resamples, whole_clusters
 from assay.statistics.intervals import LEVEL, student
@@ -83,7 +83,7 @@ def smoothed(contrast: Contrast) -> tuple[float, float]:
     return contrast.difference * share, math.sqrt(contrast.variance + 2 * HALF * contrast.unit**2) * share
 
 
-def reach(can: Any, does: Any, documents: int) -> float:
+def reach(can: "Sequence[float] | Floats", does: "Sequence[float] | Floats", documents: int) -> float:
     """The unit of a rate, from how far each draw can move it and how far it does: the root of the mean square.
 
     A document counts as far as it can move it. A cluster, or a document that several tasks have, seldom goes so far: it counts
@@ -144,7 +144,7 @@ def mcnemar(wins: int, losses: int) -> float:
     return min(1.0, float(2 * chances.sum() - chances[-1]))
 
 
-def sign_flips(sizes: Any, difference: float, draws: int = FLIPS) -> float:
+def sign_flips(sizes: "Sequence[float] | Floats", difference: float, draws: int = FLIPS) -> float:
     """The share of sign flips of the contributions whose sum is larger than the difference, and half of those as large.
 
     It depends on the sizes of the contributions alone, so that neither the order of documents nor that of runs matters.
@@ -161,12 +161,12 @@ def sign_flips(sizes: Any, difference: float, draws: int = FLIPS) -> float:
     return (larger + (equal + own) / 2) / (whole + own)
 
 
-def _every_sum(sizes: Any) -> Iterator[Any]:
+def _every_sum(sizes: Floats) -> Iterator[Floats]:
     bits = np.arange(2 ** len(sizes))[:, None] >> np.arange(len(sizes)) & 1
     yield (bits * 2.0 - 1.0) @ sizes
 
 
-def _drawn_sums(sizes: Any, draws: int) -> Iterator[Any]:
+def _drawn_sums(sizes: Floats, draws: int) -> Iterator[Floats]:
     """Sums with random signs. Where few sizes differ, how many of each are positive is drawn instead of every sign."""
     random = np.random.Generator(np.random.SFC64(0))
     different, counts = np.unique(np.round(sizes / sizes[-1], 12), return_counts=True)
@@ -214,13 +214,13 @@ def _quantiles(power: float, alpha: float) -> float:
 class PairedValues(NamedTuple):
     """The scores of both runs on the same documents, and the cluster of each where there are any."""
 
-    a: Sequence[Any]
-    b: Sequence[Any]
+    a: Values
+    b: Values
     clusters: Sequence[int] | None = None
 
 
 def recomputed(
-    function: Callable[[Sequence[Any]], float], values: PairedValues, iterations: int
+    function: Callable[[Values], float], values: PairedValues, iterations: int
 ) -> tuple[Contrast, Significance] | None:
     """A difference of numbers that must be computed anew for other documents: its spread over resamples of the pairs, and
     its p over runs that take each document from either. None where the function takes some resample badly, or has no number
@@ -247,7 +247,7 @@ def recomputed(
     return Contrast(observed, None, spread, n, count), Significance(p, "permutation")
 
 
-def _swapped(function: Callable[[Sequence[Any]], float], values: PairedValues, draws: int) -> Iterator[float]:
+def _swapped(function: Callable[[Values], float], values: PairedValues, draws: int) -> Iterator[float]:
     """The difference with the runs exchanged on a random half of the documents, or of the clusters."""
     a, b, clusters = values
     place = np.arange(len(a)) if clusters is None else np.unique(clusters, return_inverse=True)[1]

@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.floating[Any]]
+from assay.records import Floats
+
+AnyFloats = npt.NDArray[np.floating[Any]]
+"""Floats of any precision."""
 
 
 def softmax(values: Sequence[float]) -> list[float]:
@@ -22,7 +25,7 @@ def softmax(values: Sequence[float]) -> list[float]:
     return [power / total for power in powers]
 
 
-def softmax_in_place(scores: Floats) -> Floats:
+def softmax_in_place(scores: AnyFloats) -> AnyFloats:
     """Replace scores by their softmax over the last axis, without a copy: attention does this in every layer.
 
     >>> softmax_in_place(np.array([[0.0, 0.0]])).tolist()

@@ -34,8 +34,8 @@ from assay.runs.folder import SampleSink
 from assay.samples.data import Split, columns_of, data_set
 from assay.samples.prompt import Chat, Prompter, Question, RenderError
 from assay.samples.rows import DataError
-from assay.scoring.loop import AnsweredSample, ScoringLoop, grouped
-from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric, ScoreRules
+from assay.scoring.loop import AnsweredSample, ScoringLoop
+from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric, ModelRoles, ScoreRules, grouped
 from assay.scoring.scorer import Scorer, models_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
 from assay.tasks.documents import Splits, count, evaluated_split, examples, read_run, walked
@@ -301,7 +301,7 @@ class PreparedTask:
             return ask(sample.requests)
         return ask_about(sample.requests, lambda responses: self.scoring.verdict_plan(self.document(sample, responses)))
 
-    def models(self) -> Mapping[str, object]:
+    def models(self) -> ModelRoles:
         return models_of(scorer.models() for _, scorer in self.scoring.pipelines)
 
     def role_needs(self) -> Mapping[str, frozenset[str]]:

@@ -5,9 +5,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.engine import Ended, Started
-from assay.records import UNFINISHED, Failed, FilterScores, Likelihood, Outcome, Response, Sample, Text
+from assay.records import (
+    UNFINISHED,
+    Failed,
+    FilterScores,
+    JSONDict,
+    JSONObject,
+    Likelihood,
+    Outcome,
+    Response,
+    Sample,
+    Text,
+)
 from assay.runs.samples.records import SampleRecord
-from assay.runs.validation import JSONDict, JSONObject
 from assay.scoring.filters import INVALID, contains
 from assay.scoring.filters import UNFINISHED as UNFINISHED_MARK
 from assay.scoring.scorer import AnsweredSample

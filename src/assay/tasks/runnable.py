@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from assay.records import Asking, Estimate, Failed, FilterScores, Response, Sample, ScoreKey
 from assay.runs.folder import SampleSink
+from assay.scoring.results import ModelRoles
 from assay.scoring.scorer import AnsweredSample, Scorer
 from assay.statistics.aggregations import Aggregation
 from assay.tasks.task import Task
@@ -68,7 +69,7 @@ class Runnable(Protocol):
         """Return the plan of a sample, which yields its requests step by step."""
         ...
 
-    def models(self) -> Mapping[str, object]:
+    def models(self) -> ModelRoles:
         """Further models that its scorers ask, by role."""
         ...
 

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
+from assay.records import AnyJSON
 from assay.report.document import slice_interval
 from assay.report.plots import Bin, CalibrationPoint, Interval
 from assay.statistics.softmax import softmax
@@ -85,7 +85,7 @@ def calibration_points(samples: Samples) -> list[CalibrationPoint]:
     ]
 
 
-def confidence(likelihoods: Sequence[float | None], choices: int, gold: Any) -> tuple[float, bool] | None:
+def confidence(likelihoods: Sequence[float | None], choices: int, gold: AnyJSON) -> tuple[float, bool] | None:
     """The probability of the likeliest choice among all, and whether it is right; None where it is undefined.
 
     >>> confidence([0.0, 0.0], 2, 0)

@@ -7,6 +7,7 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from assay.config.row_names import is_row_name
+from assay.records import AnyJSON
 from assay.report.plots import Interval, calibration, histogram, slices
 from assay.report.reading import ResultLine, RunHeadline, RunSummary, worst_tasks
 from assay.runs.redaction import redacted_text
@@ -43,7 +44,7 @@ def _search_text(head: RunHeadline) -> str:
     return " ".join((head.name, head.model, *head.tasks, head.status)).lower()
 
 
-def _sort_key(head: RunHeadline, sort: str) -> tuple[bool, Any]:
+def _sort_key(head: RunHeadline, sort: str) -> tuple[bool, AnyJSON]:
     value = (
         (head.headline.value if head.headline else None)
         if sort == "score"
@@ -75,7 +76,7 @@ def run_page(library: RunLibrary, query: QueryParams) -> Page:
     }  # fmt: skip
 
 
-def _provenance(value: Any, *, is_line: bool) -> str:
+def _provenance(value: AnyJSON, *, is_line: bool) -> str:
     """Format a provenance value as text; a command as a line to copy."""
     return shlex.join(map(str, value)) if is_line and isinstance(value, list) else as_text(value, indent=True)
 

@@ -11,14 +11,19 @@ from typing import Any, NamedTuple
 import orjson
 
 from assay.config.row_names import row_key, row_name
+from assay.records import Answers, AnyJSON, JSONObject, MetricValue
 from assay.runs.redaction import redacted, redacted_text
 from assay.runs.samples.records import StoredRequest, StoredSample
 from assay.statistics.softmax import softmax
 
-TaskSettings = Mapping[str, Any]
-StoredReply = Mapping[str, Any]
-StoredAnswers = Mapping[str, Sequence[Any]]
-StoredScores = Mapping[str, Any]
+TaskSettings = JSONObject
+"""The configuration of a task as the run stored it."""
+StoredReply = JSONObject
+"""A response as the run stored it."""
+StoredAnswers = Mapping[str, Answers]
+"""The answers of each filter."""
+StoredScores = Mapping[str, MetricValue]
+"""The values of a document by row."""
 MAX_WORDS = 4000
 """Words of a text that are compared; the rest is shown as it is."""
 MAX_SCORE = 1e300
@@ -197,7 +202,7 @@ def _brief(text: str) -> str:
     return text if len(text) <= 200 else text[:200] + "…"
 
 
-def parse_json(text: str | None, otherwise: Any) -> Any:
+def parse_json(text: str | None, otherwise: AnyJSON) -> AnyJSON:
     """Parse JSON, or return `otherwise`. What orjson refuses (lone surrogates, NaN), Python's json reads."""
     if not text:
         return otherwise
@@ -232,7 +237,7 @@ def target_of(row: StoredSample) -> str:
     return target if isinstance(target, str) else as_text(target)
 
 
-def _response_view(text: str, reply: Any) -> ResponseView:
+def _response_view(text: str, reply: AnyJSON) -> ResponseView:
     about = dict(reply) if isinstance(reply, Mapping) else {}
     parts = [f"finish reason: {about['finish']}"] if about.get("finish") else []
     usage = about.get("usage")
@@ -320,7 +325,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def _trace(
-    trace: Any,
+    trace: AnyJSON,
     requests: Sequence[StoredRequest],
     texts: Sequence[str],
     replies: Sequence[StoredReply],
@@ -375,7 +380,7 @@ def _redacted_reply(reply: StoredReply) -> StoredReply:
     return {**reply, "failed": redacted_text(reply["failed"])} if "failed" in reply else reply
 
 
-def as_text(value: Any, *, indent: bool = False) -> str:
+def as_text(value: AnyJSON, *, indent: bool = False) -> str:
     """A value as text: strings as they are, everything else as JSON."""
     if isinstance(value, str):
         return value
@@ -410,7 +415,7 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\s+|\w+|[^\w\s]", text)
 
 
-def sample_score(metric: str, value: Any) -> float | None:
+def sample_score(metric: str, value: AnyJSON) -> float | None:
     """The score of one sample as a number; None where a metric has no per-sample value.
 
     >>> sample_score("acc", 1.0), sample_score("brier_score", [0, [0.75, 0.25]]), sample_score("byte_perplexity", [0.0, 9])
@@ -443,7 +448,7 @@ def _all_finite(values: Sequence[float]) -> bool:
     )
 
 
-def unit_results(answers: Any) -> list[UnitMetricView]:
+def unit_results(answers: AnyJSON) -> list[UnitMetricView]:
     """The verdicts that unit metrics stored in a graph's outputs."""
     outcomes = [each for left in answers.values() for each in left] if isinstance(answers, Mapping) else []
     return [
@@ -460,6 +465,6 @@ def unit_results(answers: Any) -> list[UnitMetricView]:
     ]
 
 
-def _single_value(value: Any) -> Any:
+def _single_value(value: AnyJSON) -> AnyJSON:
     """The value of a mapping with one key: the key adds nothing."""
     return next(iter(value.values())) if isinstance(value, Mapping) and len(value) == 1 else value

@@ -11,12 +11,11 @@ import orjson
 
 from assay.config.source import digest
 from assay.exchange.archive import write_archive
-from assay.records import FilterScores, Loglikelihood
+from assay.records import AnyJSON, FilterScores, JSONDict, JSONObject, Loglikelihood
 from assay.runs.run import ResultRow, Run
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord, StoredSample, arguments
 from assay.runs.samples.writer import file_name
-from assay.runs.validation import JSON, JSONDict, JSONObject
 from assay.version import __version__
 
 ASSAY_KEY = "assay"
@@ -98,7 +97,7 @@ class EpochReductions:
         self._reducer = "mean" if repeats > 1 else None
         self._samples: dict[str, list[dict[str, Any]]] = {}
 
-    def add(self, doc_id: int, scores: Sequence[JSON]) -> None:
+    def add(self, doc_id: int, scores: Sequence[AnyJSON]) -> None:
         for each in scores:
             for metric, value in each.values.items():
                 if _is_value(value):
@@ -182,20 +181,20 @@ def _interval(row: ResultRow) -> list[float] | None:
     return [row.low, row.high] if row.low is not None and row.high is not None else None
 
 
-def _version(version: JSON) -> int | str:
+def _version(version: AnyJSON) -> int | str:
     return version if isinstance(version, int) else str(version)
 
 
-def moment(seconds: JSON) -> str:
+def moment(seconds: AnyJSON) -> str:
     """A point in time as Inspect writes it."""
     return datetime.fromtimestamp(float(str(seconds or 0)), UTC).isoformat(timespec="seconds")
 
 
-def _is_value(value: JSON) -> bool:
+def _is_value(value: AnyJSON) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def _json(value: JSON) -> bytes:
+def _json(value: AnyJSON) -> bytes:
     return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
 
 
@@ -264,7 +263,7 @@ def _target(record: SampleRecord) -> str | list[str]:
     return [_text(each) for each in target] if isinstance(target, list | tuple) else _text(target)
 
 
-def _text(value: JSON) -> str:
+def _text(value: AnyJSON) -> str:
     return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
 
 
@@ -351,7 +350,7 @@ def marked_sample(row: StoredSample) -> JSONDict:
     return marked
 
 
-def _marked(value: JSON) -> JSON:
+def _marked(value: AnyJSON) -> AnyJSON:
     if isinstance(value, float) and not math.isfinite(value):
         return {FLOAT: str(value)}
     if isinstance(value, Mapping):

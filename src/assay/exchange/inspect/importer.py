@@ -12,12 +12,11 @@ import orjson
 from assay.exchange.imported import ImportedRun, ImportedTask, ReportedValue, is_number
 from assay.exchange.inspect.exporter import ASSAY_KEY, FLOAT, scorer_name, scores_of
 from assay.exchange.inspect.log_file import InspectLog, read_log
-from assay.records import FilterScores, Generate, Request, Sample, ScoreKey
+from assay.records import AnyJSON, FilterScores, Generate, JSONDict, JSONObject, Request, Sample, ScoreKey
 from assay.runs.redaction import redacted, redacted_text
 from assay.runs.samples import format_1
 from assay.runs.samples.reader import sample_record
 from assay.runs.samples.records import SampleRecord, StoredRequest, StoredSample
-from assay.runs.validation import JSON, JSONDict, JSONObject
 
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """The letters of Inspect's scorers: correct, partly, incorrect, no answer."""
@@ -72,7 +71,7 @@ def _config(header: JSONObject) -> JSONDict:
     return {**settings, "doc_to_target": "target", "solver": [step.get("solver") for step in steps]}
 
 
-def number(value: JSON) -> float | None:
+def number(value: AnyJSON) -> float | None:
     """Convert a score by Inspect's rule. None where it is not a number, or nothing was scored.
 
     >>> number("C"), number("P"), number("0.25"), number(True), number("maybe"), number(float("nan"))
@@ -184,7 +183,7 @@ def _record(doc_id: int, epochs: Sequence[JSONObject], names: Names, repeats: in
     )
 
 
-def _gold(target: JSON, choices: Sequence[str] | None) -> JSON:
+def _gold(target: AnyJSON, choices: Sequence[str] | None) -> AnyJSON:
     """The right choice by its number, where a letter names it."""
     is_letter = choices and isinstance(target, str) and len(target) == 1 and target.isascii() and target.isupper()
     return ord(target) - 65 if is_letter and ord(target) - 65 < len(choices or ()) else target
@@ -224,12 +223,12 @@ def _values(metric: str, own: Sequence[float | None], whole: Mapping[str, float 
     return reduced | {f"{metric}_{reducer}": value for reducer, value in further if value is not None}
 
 
-def _at(value: JSON, key: str | None) -> float | None:
+def _at(value: AnyJSON, key: str | None) -> float | None:
     """A value as a number; of several the one under a key."""
     return number(value.get(key) if isinstance(value, Mapping) and key is not None else value)
 
 
-def _keys(values: Sequence[JSON]) -> list[str | None]:
+def _keys(values: Sequence[AnyJSON]) -> list[str | None]:
     """Return the keys of a scorer's values; None for a plain value."""
     keys = dict.fromkeys(str(key) for value in values if isinstance(value, Mapping) for key in value)
     return list(keys) if keys else [None]
@@ -243,7 +242,7 @@ def _prompt(sample: JSONObject) -> str:
     return as_text(messages) if messages else as_text(sample.get("input"))
 
 
-def as_text(content: JSON) -> str:
+def as_text(content: AnyJSON) -> str:
     """Convert a conversation, a message's content, or a text to one text; a single user message is returned without its role."""
     if isinstance(content, str) or content is None:
         return content or ""
@@ -291,7 +290,7 @@ def _facts(header: JSONObject) -> JSONDict:
     }  # fmt: skip
 
 
-def _moment(text: JSON) -> float | None:
+def _moment(text: AnyJSON) -> float | None:
     try:
         return datetime.fromisoformat(str(text)).timestamp()
     except ValueError:
@@ -312,13 +311,13 @@ def unmarked_sample(stored: JSONObject) -> StoredSample:
     return StoredSample(**{**values, **own})
 
 
-def _likelihood_pair(value: JSON) -> JSON:
+def _likelihood_pair(value: AnyJSON) -> AnyJSON:
     """A pair of log-likelihood and greediness, which JSON makes a list of; anything else as it is."""
     is_pair = isinstance(value, list) and len(value) == 2 and isinstance(value[0], float) and isinstance(value[1], bool)
     return tuple(value) if is_pair else value
 
 
-def _unmarked(value: JSON) -> JSON:
+def _unmarked(value: AnyJSON) -> AnyJSON:
     if isinstance(value, Mapping):
         return float(value[FLOAT]) if [*value] == [FLOAT] else {key: _unmarked(each) for key, each in value.items()}
     return [_unmarked(each) for each in value] if isinstance(value, list) else value

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 
 from assay.errors import Place, Problem
+from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.runs.folder import RunError
-from assay.runs.validation import JSON, JSONDict, JSONObject
 
 ZSTD = 93
 """How Inspect packs members; Python's own zipfile learns it with 3.14."""
@@ -45,7 +45,7 @@ class InspectLog:
                 yield sorted((with_attachments(each) for each in epochs), key=lambda each: each.get("epoch", 1))
 
     @property
-    def sample_ids(self) -> list[JSON]:
+    def sample_ids(self) -> list[AnyJSON]:
         """The ids of the expected samples, each once; empty where the log does not list them."""
         ids = {str(each): each for each in (self.header["eval"].get("dataset") or {}).get("sample_ids") or ()}
         return list(ids.values())
@@ -118,7 +118,7 @@ def with_attachments(sample: JSONObject) -> JSONObject:
     if not apart:
         return sample
 
-    def placed(value: JSON) -> JSON:
+    def placed(value: AnyJSON) -> AnyJSON:
         if isinstance(value, str):
             return apart.get(value.removeprefix("attachment://"), value) if value.startswith("attachment://") else value
         if isinstance(value, Mapping):
@@ -147,7 +147,7 @@ def _parsed(path: Path, data: bytes) -> JSONDict:
     return parsed
 
 
-def _grouped(ids: Sequence[JSON], samples: Iterable[JSONObject]) -> Iterator[list[JSONObject]]:
+def _grouped(ids: Sequence[AnyJSON], samples: Iterable[JSONObject]) -> Iterator[list[JSONObject]]:
     by_id: dict[str, list[Mapping[str, Any]]] = {str(each): [] for each in ids}
     for sample in samples:
         by_id.setdefault(str(sample.get("id")), []).append(with_attachments(sample))

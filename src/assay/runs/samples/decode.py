@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from assay.config.row_names import REPEATS, row_name
-from assay.records import ScoreKey, Usage
+from assay.records import AnyJSON, JSONDict, ScoreKey, Usage
 from assay.runs.samples.encode import call_of
 from assay.runs.samples.records import StoredRequest, StoredSample
 from assay.runs.samples.schema import (
@@ -22,7 +22,6 @@ from assay.runs.samples.schema import (
     row_names,
 )
 from assay.runs.samples.writer import conversation_text, ordered
-from assay.runs.validation import JSON, JSONDict
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "prompt": ("prompt", "requests"), "replies": ("responses", "verdicts", "trace", "noticed"), "scores": ("other_scores",),
@@ -58,7 +57,7 @@ def _is_right(name: str, written: ArrowType) -> bool:
     return name not in SCHEMA or is_subtype(plain, arrow_type(name))
 
 
-def fields_of(table: ArrowTable, names: Sequence[str]) -> dict[str, list[JSON]]:
+def fields_of(table: ArrowTable, names: Sequence[str]) -> dict[str, list[AnyJSON]]:
     """Some fields of the rows of a table, or columns of scores, as lists. What is not as it should be is a ValueError."""
     arrays = {name: _whole(table.column(name)) for name in table.column_names}
     empty = sorted(name for name in PRESENT & arrays.keys() if arrays[name].null_count)
@@ -100,7 +99,7 @@ def _texts_in(array: Array) -> Iterator[str]:
         yield from (text for text in _texts(array) if text is not None)
 
 
-def wrong_json(fields: Mapping[str, Sequence[JSON]]) -> str:
+def wrong_json(fields: Mapping[str, Sequence[AnyJSON]]) -> str:
     """Describe what is wrong with texts that must be JSON; empty where they are right. A column is parsed at once."""
     for name in JSON_TEXTS:
         texts = [each for each in dict.fromkeys(fields.get(name, ())) if each is not None]
@@ -123,7 +122,7 @@ def _whole(column: Array) -> Array:
     return combined if not hasattr(combined, "chunks") else combined.chunk(0)
 
 
-def _texts(array: Array) -> list[JSON]:
+def _texts(array: Array) -> list[AnyJSON]:
     """A list of texts; those of a dictionary are one object each."""
     if hasattr(array, "dictionary"):
         texts = array.dictionary.to_pylist()
@@ -137,12 +136,12 @@ def _field(structs: Array, name: str) -> Array | None:
     return structs.field(name) if structs.type.get_field_index(name) >= 0 else None
 
 
-def _values(structs: Array, name: str) -> list[JSON]:
+def _values(structs: Array, name: str) -> list[AnyJSON]:
     array = _field(structs, name)
     return array.to_pylist() if array is not None else [None] * len(structs)
 
 
-def _lists(array: Array, make: Callable[[JSON], Sequence[JSON]], missing: Array = None) -> list[JSON]:
+def _lists(array: Array, make: Callable[[AnyJSON], Sequence[AnyJSON]], missing: Array = None) -> list[AnyJSON]:
     """By row the items of its list, from what is made of all items."""
     offsets, values, absent = list_buffers(array)
     items, ends = make(values), offsets.to_pylist()
@@ -152,7 +151,9 @@ def _lists(array: Array, make: Callable[[JSON], Sequence[JSON]], missing: Array 
     return [missing if is_absent else each for each, is_absent in zip(lists, absent.to_pylist(), strict=True)]
 
 
-def _optional_lists(arrays: Arrays, name: str, make: Callable[[JSON], Sequence[JSON]], size: int) -> list[JSON]:
+def _optional_lists(
+    arrays: Arrays, name: str, make: Callable[[AnyJSON], Sequence[AnyJSON]], size: int
+) -> list[AnyJSON]:
     return _lists(arrays[name], make) if name in arrays else [None] * size
 
 
@@ -218,17 +219,17 @@ def _prompts(arrays: Arrays, _: ArrowTable) -> list[str]:
 # ---- responses
 
 
-def _responses(arrays: Arrays, _: ArrowTable) -> list[list[list[JSON]]]:
+def _responses(arrays: Arrays, _: ArrowTable) -> list[list[list[AnyJSON]]]:
     """Return the responses by request. A failed sample has none."""
     nested: list[list[list[Any]]] = _lists(arrays["responses"], lambda inner: _lists(inner, _response_values))
     return [[] if responses and _are_not_stored(responses) else responses for responses in nested]
 
 
-def _are_not_stored(responses: Sequence[Sequence[JSON]]) -> bool:
+def _are_not_stored(responses: Sequence[Sequence[AnyJSON]]) -> bool:
     return responses[0] == [None] and all(repeats == [None] for repeats in responses)
 
 
-def _response_values(structs: Array) -> list[JSON]:
+def _response_values(structs: Array) -> list[AnyJSON]:
     """Texts, log-likelihoods, or pairs of those with their greediness."""
     texts, values, flags = (_field(structs, name) for name in ("text", "value", "greedy"))
     if values is None:
@@ -286,7 +287,7 @@ def _verdicts(structs: Array) -> list[JSONDict]:
     ]
 
 
-def _trace(structs: Array) -> list[list[JSON]]:
+def _trace(structs: Array) -> list[list[AnyJSON]]:
     numbers = _lists(structs.field("responses"), lambda values: values.to_pylist())
     return [[node, indices] for node, indices in zip(_values(structs, "node"), numbers, strict=True)]
 
@@ -298,16 +299,16 @@ def _noticed(structs: Array) -> list[tuple[str, int]]:
 # ---- answers and scores
 
 
-def _answers(arrays: Arrays, _: ArrowTable) -> list[dict[str, list[JSON]]]:
+def _answers(arrays: Arrays, _: ArrowTable) -> list[dict[str, list[AnyJSON]]]:
     pairs = _lists(arrays["answers"], _filtered)
     return [dict(each) for each in pairs]
 
 
-def _filtered(structs: Array) -> list[tuple[str, list[JSON]]]:
+def _filtered(structs: Array) -> list[tuple[str, list[AnyJSON]]]:
     return [*zip(_values(structs, "filter"), _lists(structs.field("values"), _answer_values), strict=True)]
 
 
-def _answer_values(structs: Array) -> list[JSON]:
+def _answer_values(structs: Array) -> list[AnyJSON]:
     """Return the answers by filter."""
     said, others = _response_values(structs), _field(structs, "json")
     if others is None:
@@ -340,11 +341,11 @@ def _scores(arrays: Arrays, table: ArrowTable) -> list[JSONDict]:
     return scores
 
 
-def _turned(columns: JSON, size: int) -> JSON:
+def _turned(columns: AnyJSON, size: int) -> AnyJSON:
     return zip(*columns, strict=True) if columns else [()] * size
 
 
-def _other_scores(structs: Array) -> list[tuple[str, int | None, JSON]]:
+def _other_scores(structs: Array) -> list[tuple[str, int | None, AnyJSON]]:
     columns = [_values(structs, name) for name in ("metric", "filter", "repeat", "value", "json")]
     return [
         (row_name(ScoreKey(metric, name)), repeat, orjson.loads(text) if text is not None else value)

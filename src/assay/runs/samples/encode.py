@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from assay.config.row_names import REPEATS, row_key
-from assay.records import Usage
+from assay.records import AnyJSON, JSONDict, JSONObject, Usage
 from assay.runs.samples.records import RequestColumns, ScoreColumns, StoredRequest
 from assay.runs.samples.schema import (
     ALWAYS,
@@ -30,7 +30,6 @@ from assay.runs.samples.schema import (
     arrow_type,
     type_of,
 )
-from assay.runs.validation import JSON, JSONDict, JSONObject
 from assay.user_code import written
 
 
@@ -83,7 +82,7 @@ def _with_required(columns: Mapping[str, Array | None]) -> dict[str, Array]:
     return {name: each for name, each in arrays.items() if each is not None}
 
 
-def _turned(rows: Sequence[Sequence[JSON]], width: int) -> list[Sequence[JSON]]:
+def _turned(rows: Sequence[Sequence[AnyJSON]], width: int) -> list[Sequence[AnyJSON]]:
     """The columns of rows."""
     return list(zip(*rows, strict=True)) if rows else [()] * width
 
@@ -112,7 +111,7 @@ def _unless_empty(array: Array) -> Array | None:
     return None if array is None or array.null_count == len(array) else array
 
 
-def _lists(column: Sequence[Sequence[JSON] | None], make: Callable[[list[JSON]], Array]) -> Array:
+def _lists(column: Sequence[Sequence[AnyJSON] | None], make: Callable[[list[AnyJSON]], Array]) -> Array:
     """Build a column of lists from the array of all their items; None is a missing list."""
     missing = [each is None for each in column] if None in column else None
     there: Sequence[Sequence[Any]] = [each or () for each in column] if missing else column  # type: ignore[assignment]
@@ -138,7 +137,7 @@ def _struct(described: Mapping[str, Type], fields: Mapping[str, Array | None], *
     return pa.StructArray.from_arrays([*there.values()], [*there])
 
 
-def as_json(value: JSON) -> str:
+def as_json(value: AnyJSON) -> str:
     """A value as JSON; what JSON has no word for, as text."""
     try:
         return orjson.dumps(value).decode()
@@ -146,14 +145,14 @@ def as_json(value: JSON) -> str:
         return _odd_json(value)
 
 
-def _odd_json(value: JSON) -> str:
+def _odd_json(value: AnyJSON) -> str:
     try:
         return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()
     except TypeError:  # a whole number beyond 64 bits, half a character: Python's own writes them
         return json.dumps(value, default=_plain)
 
 
-def _plain(value: JSON) -> JSON:
+def _plain(value: AnyJSON) -> AnyJSON:
     if hasattr(value, "_asdict") or isinstance(value, tuple):
         return list(value)
     if isinstance(value, Mapping):
@@ -228,7 +227,7 @@ NOT_STORED: list[Any] = [None]
 
 
 def _responses(
-    column: Sequence[Sequence[Sequence[JSON]]], replies: Sequence[Sequence[JSONObject] | None]
+    column: Sequence[Sequence[Sequence[AnyJSON]]], replies: Sequence[Sequence[JSONObject] | None]
 ) -> dict[str, Array | None]:
     """Build the columns of responses with their metadata; the responses to scorers come after those to the sample's requests."""
     if not any(replies):
@@ -265,7 +264,7 @@ def _verdicts(flat: Sequence[JSONObject]) -> Array:
     return _response_structs([each.get("verdict") for each in flat], flat)
 
 
-def _response_structs(said: Sequence[JSON], metadata: Sequence[JSONObject] | None) -> Array:
+def _response_structs(said: Sequence[AnyJSON], metadata: Sequence[JSONObject] | None) -> Array:
     fields = _response_fields(said)
     if metadata is not None:
         usages = [each.get("usage") for each in metadata]
@@ -276,7 +275,7 @@ def _response_structs(said: Sequence[JSON], metadata: Sequence[JSONObject] | Non
     return _struct(RESPONSE, fields)
 
 
-def _usages(column: Sequence[Sequence[JSON] | None]) -> Array:
+def _usages(column: Sequence[Sequence[AnyJSON] | None]) -> Array:
     import pyarrow as pa
 
     whole = [Usage(*each) if each is not None else Usage() for each in column]
@@ -285,7 +284,7 @@ def _usages(column: Sequence[Sequence[JSON] | None]) -> Array:
     return pa.StructArray.from_arrays(arrays, [*Usage._fields], mask=pa.array([each is None for each in column]))
 
 
-def _trace(flat: Sequence[Sequence[JSON]]) -> Array:
+def _trace(flat: Sequence[Sequence[AnyJSON]]) -> Array:
     import pyarrow as pa
 
     numbers = _lists([each[1] for each in flat], lambda items: pa.array(items, pa.int64()))
@@ -299,7 +298,7 @@ def _noticed(flat: Sequence[tuple[str, int]]) -> Array:
     return pa.StructArray.from_arrays([_texts([what for what, _ in flat]), counts], ["what", "count"])
 
 
-def _response_fields(values: Sequence[JSON]) -> dict[str, Array | None]:
+def _response_fields(values: Sequence[AnyJSON]) -> dict[str, Array | None]:
     """Texts, pairs of log-likelihood and greediness, and log-likelihoods, each in its field."""
     import pyarrow as pa
 
@@ -322,7 +321,7 @@ def as_float(value: float | None, flag: bool | None) -> float | None:
     return float(value) if value is not None else None if flag is None else -math.inf
 
 
-def _of_one_kind(values: Sequence[JSON]) -> dict[str, Array | None] | None:
+def _of_one_kind(values: Sequence[AnyJSON]) -> dict[str, Array | None] | None:
     """The fields of values that are all texts, all pairs of log-likelihood and greediness, or all log-likelihoods."""
     import pyarrow as pa
 
@@ -342,14 +341,14 @@ def _of_one_kind(values: Sequence[JSON]) -> dict[str, Array | None] | None:
 # ---- answers and scores
 
 
-def _answers(column: Sequence[Mapping[str, Sequence[JSON]]]) -> Array:
+def _answers(column: Sequence[Mapping[str, Sequence[AnyJSON]]]) -> Array:
     names = [name for each in column for name in each]
     answers = [values for each in column for values in each.values()]
     left = _split(_answer_structs([value for values in answers for value in values]), map(len, answers))
     return _split(_struct(FILTERED, {"filter": _texts(names), "values": left}, "filter", "values"), map(len, column))
 
 
-def _answer_structs(flat: Sequence[JSON]) -> Array:
+def _answer_structs(flat: Sequence[AnyJSON]) -> Array:
     import pyarrow as pa
 
     if (arrays := _of_one_kind(flat)) is None:
@@ -368,7 +367,7 @@ def _answer_structs(flat: Sequence[JSON]) -> Array:
     return _struct(ANSWER, arrays)
 
 
-def _kind_of_answer(value: JSON) -> str:
+def _kind_of_answer(value: AnyJSON) -> str:
     kind = type(value)
     if kind is str or kind is float:
         return "text" if kind is str else "value"
@@ -405,7 +404,7 @@ def _scores(column: Sequence[JSONObject], names: Sequence[str]) -> dict[str, Arr
     return arrays
 
 
-def _others(scores: JSONObject) -> Iterator[tuple[str, str, int | None, JSON]]:
+def _others(scores: JSONObject) -> Iterator[tuple[str, str, int | None, AnyJSON]]:
     for name, value in scores.items():
         row = row_key(name.removesuffix(REPEATS))
         if name.endswith(REPEATS):
@@ -414,7 +413,7 @@ def _others(scores: JSONObject) -> Iterator[tuple[str, str, int | None, JSON]]:
             yield (*row, None, value)
 
 
-def _other_scores(flat: Sequence[tuple[str, str, int | None, JSON]]) -> Array:
+def _other_scores(flat: Sequence[tuple[str, str, int | None, AnyJSON]]) -> Array:
     import pyarrow as pa
 
     metrics, filters, repeats, values = _turned(flat, 4)
@@ -428,7 +427,7 @@ def _other_scores(flat: Sequence[tuple[str, str, int | None, JSON]]) -> Array:
     return _struct(SCORE, fields, "metric", "filter")
 
 
-def is_number(value: JSON) -> bool:
+def is_number(value: AnyJSON) -> bool:
     """Whether a value fits a column of numbers: whole ones as far as they are exact there."""
     return isinstance(value, float) or (
         isinstance(value, int) and not isinstance(value, bool) and -(2**53) <= value <= 2**53

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import orjson
 
+from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.runs.samples.encode import as_json
 from assay.runs.samples.records import GENERATE, GRAPH, LOGLIKELIHOOD, NOTHING, ROLLING, StoredRequest, StoredSample
 from assay.runs.samples.schema import Array, ArrowSchema, ArrowTable, ArrowType
 from assay.runs.samples.writer import row_arrays
-from assay.runs.validation import JSON, JSON_COLUMNS, NEEDED, JSONDict, JSONObject, wrong_column
+from assay.runs.validation import JSON_COLUMNS, NEEDED, wrong_column
 
 NUMBERS = ("doc_id", "dropped")
 TEXTS = (
@@ -84,7 +85,7 @@ def row_of(written: JSONObject) -> StoredSample:
     )
 
 
-def _loads(written: JSONObject, name: str) -> JSON:
+def _loads(written: JSONObject, name: str) -> AnyJSON:
     return orjson.loads(written[name]) if written.get(name) is not None else None
 
 
@@ -94,7 +95,7 @@ def _scores(written: JSONObject) -> JSONDict:
     return {name: written.get(name) if value is None else value for name, value in scores.items()}
 
 
-def request_row(described: Sequence[JSON]) -> StoredRequest:
+def request_row(described: Sequence[AnyJSON]) -> StoredRequest:
     """A request from what it had beside the first context: parameters, a continuation with its context, or nothing."""
     if not described or described[-1] is None:
         return StoredRequest(ROLLING, described[0] if described else None)
@@ -104,7 +105,7 @@ def request_row(described: Sequence[JSON]) -> StoredRequest:
     return StoredRequest(LOGLIKELIHOOD, own, None, described[-1])
 
 
-def seen(value: JSON) -> JSON:
+def seen(value: AnyJSON) -> AnyJSON:
     """A response as filters saw it: a text, a pair of likelihood and greediness, or a likelihood alone."""
     if isinstance(value, list) and len(value) == 2 and isinstance(value[1], bool):
         return (LEAST if value[0] is None else value[0], value[1])

@@ -11,9 +11,11 @@ import orjson
 from assay.config.row_names import REPEATS, row_key
 from assay.errors import Place, Problem
 from assay.records import (
+    AnyJSON,
     Failed,
     FilterScores,
     Generate,
+    JSONObject,
     Likelihood,
     Loglikelihood,
     Outcome,
@@ -34,7 +36,6 @@ from assay.runs.samples.records import GENERATE, LOGLIKELIHOOD, RequestColumns, 
 from assay.runs.samples.records import StoredSample as StoredSample
 from assay.runs.samples.schema import DICTIONARIES, ROW_NAMES, Array, ArrowTable, ParquetFile, leaf_names, row_names
 from assay.runs.samples.writer import GroupWriter, file_name, verify_checksum
-from assay.runs.validation import JSON, JSONObject
 
 T = TypeVar("T")
 REQUEST_COLUMNS = (*(name for name in RequestColumns._fields if name != "replies"), "verdicts", "trace", "noticed")
@@ -148,7 +149,7 @@ class SampleFile:
         groups: int = self._read(lambda file: file.num_row_groups)
         return groups
 
-    def columns(self, fields: Sequence[str]) -> Iterator[dict[str, list[JSON]]]:
+    def columns(self, fields: Sequence[str]) -> Iterator[dict[str, list[AnyJSON]]]:
         """Some fields of the rows, or columns of scores that are there, as lists: one row group at a time."""
         for number in range(self._groups):
             group = self._group(number, fields)
@@ -242,7 +243,7 @@ def _table(arrays: Mapping[str, Array], names: Sequence[str]) -> ArrowTable:
     return pa.table(dict(arrays)).replace_schema_metadata({ROW_NAMES: orjson.dumps(names)})
 
 
-def _checked(fields: dict[str, list[JSON]]) -> dict[str, list[JSON]]:
+def _checked(fields: dict[str, list[AnyJSON]]) -> dict[str, list[AnyJSON]]:
     if what := wrong_json(fields):
         raise ValueError(what)
     return fields
@@ -262,7 +263,7 @@ def sample_record(row: StoredSample, repeats: int) -> SampleRecord:
 
 
 def filter_scores(
-    answers: Mapping[str, Sequence[JSON]],
+    answers: Mapping[str, Sequence[AnyJSON]],
     scores: JSONObject,
     failures: Mapping[ScoreKey, str] = MappingProxyType({}),
 ) -> list[FilterScores]:
@@ -352,7 +353,7 @@ def _request(context: str, stored: StoredRequest, repeat: int) -> Request:
 
 
 def _responses(
-    requests: Sequence[Request], raw: Sequence[JSON], replies: Sequence[JSONObject] | None
+    requests: Sequence[Request], raw: Sequence[AnyJSON], replies: Sequence[JSONObject] | None
 ) -> list[Response]:
     """Rebuild the responses. A failed sample has only the reason, and the usage of the other responses."""
     if not raw and replies is not None:
@@ -378,7 +379,7 @@ def _failure(reply: JSONObject) -> Response:
     return _response(None, "", reply)
 
 
-def _response(request: Request | None, raw: JSON, reply: JSONObject) -> Response:
+def _response(request: Request | None, raw: AnyJSON, reply: JSONObject) -> Response:
     usage = _usage(reply) if reply else None
     if isinstance(raw, str):
         return Text(raw, reply.get("finish"), reply.get("reasoning"), usage, reply.get("calls", ()))

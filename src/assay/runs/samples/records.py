@@ -9,13 +9,14 @@ import orjson
 from assay.records import (
     EVERY_ROW,
     FilterScores,
+    JSONDict,
+    JSONObject,
     Request,
     Sample,
     ScoreKey,
 )
 from assay.records import arguments as arguments
 from assay.runs.redaction import written_arguments
-from assay.runs.validation import JSONDict, JSONObject
 
 GENERATE, LOGLIKELIHOOD, ROLLING, GRAPH, NOTHING = "generate", "loglikelihood", "loglikelihood_rolling", "graph", "none"
 """Kinds of samples and requests, by lm-eval's names; a graph sends its own requests, and some samples have none."""

@@ -17,7 +17,19 @@ import orjson
 
 from assay.config.row_names import repeats_name, row_name
 from assay.config.source import digest
-from assay.records import Generate, Loglikelihood, Prompt, Request, Rolling, ScoreKey, messages_to_plain, prompt_text
+from assay.records import (
+    AnyJSON,
+    Generate,
+    JSONDict,
+    JSONObject,
+    Loglikelihood,
+    Prompt,
+    Request,
+    Rolling,
+    ScoreKey,
+    messages_to_plain,
+    prompt_text,
+)
 from assay.runs.files import replace_file
 from assay.runs.redaction import written_arguments
 from assay.runs.samples.encode import as_json, likelihood_requests, request_arrays, request_lists, score_arrays
@@ -45,7 +57,6 @@ from assay.runs.samples.schema import (
     cast_table,
     union_schema,
 )
-from assay.runs.validation import JSON, JSONDict, JSONObject
 
 ROWS, HELD = 2000, 8 * 2**20
 """Rows of one group at most, and characters of text: counts, not times, so that the same samples make the same file."""
@@ -196,7 +207,7 @@ class SampleWriter:
         self._asked, self._requests, self._documents, self._verdicts, self._held = [], [], [], [], 0
 
 
-def _length(responses: Sequence[Sequence[JSON]]) -> int:
+def _length(responses: Sequence[Sequence[AnyJSON]]) -> int:
     """How much text there is, about: of likelihoods there is none."""
     if not responses or not responses[0] or type(responses[0][0]) is tuple:
         return 30 * len(responses)
@@ -341,7 +352,7 @@ def messages_of(prompt: Prompt) -> list[JSONDict] | None:
     return messages if messages and all(map(_is_message, messages)) else None
 
 
-def _is_message(value: JSON) -> bool:
+def _is_message(value: AnyJSON) -> bool:
     """Whether a message has nothing but what its columns hold, in the order that it is written in."""
     if not isinstance(value, dict) or not {"role", "content"} <= value.keys() <= {*MESSAGE} - {"media"}:
         return False

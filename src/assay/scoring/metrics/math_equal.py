@@ -1,12 +1,13 @@
 """Whether two answers mean the same number, set or expression. Needs the extra `math`."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from assay.scoring.results import GENERATE, DeclaredMetric
+from assay.records import Answer
+from assay.scoring.results import GENERATE, DeclaredMetric, References
 from assay.user_code import clock_stopped, in_main_thread
 
 # --- the formula in a text -------------------------------------------------------------------------------------------
@@ -14,6 +15,8 @@ from assay.user_code import clock_stopped, in_main_thread
 # are read.
 
 
+Expression = Any
+"""A parsed number, set or relation of sympy, which has no types."""
 LONGEST = 4000
 """Characters of a formula: what is longer is a model that did not stop, and takes math-verify minutes."""
 _MARKED = ("$", r"\boxed", r"\(", r"\[")
@@ -357,7 +360,7 @@ _UNREADABLE = (
 """Errors that math-verify and sympy raise for texts that they cannot read."""
 
 
-def math_equal(references: Sequence[Any], prediction: Any, *, digits: int = 6, strict: bool = True) -> float:
+def math_equal(references: References, prediction: Answer, *, digits: int = 6, strict: bool = True) -> float:
     r"""Whether the answer equals a reference, by computing with both: 0.5, 1/2 and \frac{2}{4} are the same.
 
     Numbers are compared to so many digits after the point. `strict`: variables must have the same names.
@@ -463,20 +466,20 @@ def _differ_in_kind(gold: _Read, answer: _Read) -> bool:
     return (gold.in_braces and isinstance(other, in_order)) or (answer.in_braces and isinstance(one, in_order))
 
 
-def _has_bounds(value: Any) -> bool:
+def _has_bounds(value: Expression) -> bool:
     """Whether it is a list in which something is an inequality."""
     from sympy import FiniteSet
 
     return isinstance(value, FiniteSet) and any(map(_is_more, value.args))
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Expression) -> bool:
     from sympy import Expr
 
     return isinstance(value, Expr) and bool(value.is_number)
 
 
-def _is_more(value: Any) -> bool:
+def _is_more(value: Expression) -> bool:
     """Whether it is a set, tuple, interval, matrix or relation. `x = 3` is not: that says a number."""
     from math_verify.grader import is_equation
     from sympy import MatrixBase, Set, Tuple
@@ -485,7 +488,7 @@ def _is_more(value: Any) -> bool:
     return isinstance(value, Set | Tuple | MatrixBase) or (isinstance(value, Boolean) and not is_equation(value))
 
 
-def _same(gold: Any, answer: Any, digits: int, strict: bool) -> bool:
+def _same(gold: Expression, answer: Expression, digits: int, strict: bool) -> bool:
     from math_verify import verify
 
     gold, answer = _in_order(_as_decimal(gold, answer), answer), _as_decimal(answer, gold)
@@ -500,14 +503,14 @@ def _same(gold: Any, answer: Any, digits: int, strict: bool) -> bool:
     )
 
 
-def _chain(value: Any) -> list[Any]:
+def _chain(value: Expression) -> list[Expression]:
     """The relations of `1 < x < 3`, in the order in which they are written."""
     from sympy import And
 
     return list(getattr(value, "_unsorted_args", value.args)) if isinstance(value, And) else []
 
 
-def _as_decimal(number: Any, other: Any) -> Any:
+def _as_decimal(number: Expression, other: Expression) -> Expression:
     """An integer as a decimal where the other is one: sympy rounds 10 to 10, which it does not take for 10.0."""
     from sympy import Float, Integer
 
@@ -515,7 +518,7 @@ def _as_decimal(number: Any, other: Any) -> Any:
     return Float(number, precision=other._prec) if is_wanted else number
 
 
-def _in_order(gold: Any, answer: Any) -> Any:
+def _in_order(gold: Expression, answer: Expression) -> Expression:
     """A list as a tuple where the answer is one: math-verify would take both for sets."""
     from sympy import FiniteSet, Interval, Tuple
 
@@ -523,7 +526,7 @@ def _in_order(gold: Any, answer: Any) -> Any:
     return Tuple(*getattr(gold, "_unsorted_args", gold.args)) if is_wanted else gold
 
 
-def _check(gold: Any) -> None:
+def _check(gold: Expression) -> None:
     """Raise where nothing can be compared with a reference, itself included: then it is not the answer that is at fault."""
     from math_verify import verify
 

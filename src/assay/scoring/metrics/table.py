@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, NamedTuple
 
-from assay.records import Failed
+from assay.records import Answer, Document, Failed, UserValue
 from assay.registry import Table, must_be_callable
 from assay.scoring.metrics.math_equal import MATH_METRICS
 from assay.scoring.metrics.text import TEXT_METRICS
@@ -24,6 +24,8 @@ from assay.scoring.results import (
     DeclaredMetric,
     LLResult,
     MCResult,
+    Reference,
+    References,
 )
 from assay.scoring.sandbox import CODE_METRICS
 from assay.statistics.classes import AVERAGES, SCORES
@@ -66,23 +68,23 @@ def choice_exact_match(result: MCResult) -> float:
     return float(any(result.is_greedy[target] for target in targets if target != OUT_OF_RANGE))
 
 
-def gold_and_best(result: MCResult) -> tuple[Any, int]:
+def gold_and_best(result: MCResult) -> tuple[Reference, int]:
     return result.target, _best(result.lls)
 
 
-def brier_score(result: MCResult) -> tuple[Any, list[float]]:
+def brier_score(result: MCResult) -> tuple[Reference, list[float]]:
     return result.target, softmax(result.lls)
 
 
-def gold_and_likelihoods(result: MCResult) -> tuple[Any, Sequence[float]]:
+def gold_and_likelihoods(result: MCResult) -> tuple[Reference, Sequence[float]]:
     return result.target, result.lls
 
 
-def _of_one_choice(compute: Callable[[MCResult], float]) -> Callable[[MCResult], Any]:
+def _of_one_choice(compute: Callable[[MCResult], float]) -> Callable[[MCResult], float | Failed]:
     """A metric of the right choice, which fails its row where there are several of them."""
 
     @wraps(compute)
-    def computed(result: MCResult) -> Any:
+    def computed(result: MCResult) -> float | Failed:
         if result.has_several:
             return Failed("scoring: the document has several right choices, and this metric is of one")
         return compute(result)
@@ -142,11 +144,11 @@ def value(result: LLResult) -> float:
     return result.value
 
 
-def greedy_and_doc(result: LLResult) -> tuple[int, Mapping[str, Any]]:
+def greedy_and_doc(result: LLResult) -> tuple[int, Document]:
     return int(result.is_greedy), result.doc
 
 
-def best_and_doc(result: MCResult) -> tuple[int, Mapping[str, Any]]:
+def best_and_doc(result: MCResult) -> tuple[int, Document]:
     return _best(result.lls), result.doc
 
 
@@ -159,8 +161,8 @@ def per_byte(result: LLResult) -> tuple[float, int]:
 
 
 def exact_match(
-    references: Sequence[Any],
-    prediction: Any,
+    references: References,
+    prediction: Answer,
     *,
     regexes_to_ignore: Sequence[str] | None = None,
     ignore_case: bool = False,
@@ -171,7 +173,7 @@ def exact_match(
     return _matching(regexes_to_ignore, ignore_case, ignore_punctuation, ignore_numbers)(references, prediction)
 
 
-def _compiled(pattern: Any) -> "re.Pattern[str]":
+def _compiled(pattern: str) -> "re.Pattern[str]":
     try:
         return re.compile(pattern)
     except (re.error, TypeError) as error:
@@ -183,24 +185,24 @@ def _matching(
     ignore_case: bool = False,
     ignore_punctuation: bool = False,
     ignore_numbers: bool = False,
-) -> Callable[[Sequence[Any], Any], float]:
+) -> Callable[[References, Answer], float]:
     """`exact_match` with its parameters looked at once: it is called millions of times."""
     patterns = [_compiled(pattern) for pattern in regexes_to_ignore or ()]
     removed = (string.punctuation if ignore_punctuation else "") + (string.digits if ignore_numbers else "")
     table = str.maketrans("", "", removed)
 
-    def plain(text: Any) -> Any:
+    def plain(text: Answer) -> Answer:
         for pattern in patterns:
             text = pattern.sub("", text)
         if ignore_case:
             text = text.lower()
         return text.translate(table) if removed else text
 
-    def matches(references: Sequence[Any], prediction: Any) -> float:
+    def matches(references: References, prediction: Answer) -> float:
         answer = plain(prediction)
         return 1.0 if any(plain(reference) == answer for reference in references) else 0.0
 
-    def is_one_of(references: Sequence[Any], prediction: Any) -> float:
+    def is_one_of(references: References, prediction: Answer) -> float:
         return 1.0 if prediction in references else 0.0
 
     return matches if patterns or ignore_case or removed else is_one_of
@@ -209,12 +211,12 @@ def _matching(
 exact_match.prepared = _matching  # type: ignore[attr-defined]
 
 
-def pair(references: Sequence[Any], prediction: Any) -> tuple[Any, Any]:
+def pair(references: References, prediction: Answer) -> tuple[Reference | References, Answer]:
     """Reference and answer, for what is computed over all documents at once."""
     return (references[0] if len(references) == 1 else list(references)), prediction
 
 
-def nothing(*_: Any) -> None:
+def nothing(*_: UserValue) -> None:
     """No value: for runs that only ask."""
 
 
@@ -264,7 +266,7 @@ class Hit(NamedTuple):
     actual: int
 
 
-def _hit(right: Any, answer: Any, label: Any) -> Hit:
+def _hit(right: Reference, answer: Answer, label: str | int) -> Hit:
     return Hit(int(answer == label == right), int(answer == label), int(right == label))
 
 
@@ -276,7 +278,7 @@ def chosen_class(result: MCResult) -> tuple[str, str]:
     return result.choices[result.target], result.choices[best]
 
 
-def answered_class(references: Sequence[Any], prediction: Any) -> tuple[Any, Any]:
+def answered_class(references: References, prediction: Answer) -> tuple[Reference, Answer]:
     """The reference and the answer."""
     if len(references) != 1:
         raise ValueError("a document of several references has no class")
@@ -292,7 +294,7 @@ def hit_of_choice(result: MCResult, *, label: str | int = 1) -> Hit:
     return _hit(right, answer, class_label)
 
 
-def hit_of_answer(references: Sequence[Any], prediction: Any, *, label: str) -> Hit:
+def hit_of_answer(references: References, prediction: Answer, *, label: str) -> Hit:
     right, answer = answered_class(references, prediction)
     return _hit(right, answer, type(right)(label))
 
@@ -306,14 +308,14 @@ def _hits_of_choices(score: str) -> Callable[..., Mapping[str, Hit]]:
 
 
 def _hits_of_answers(score: str) -> Callable[..., Mapping[str, Hit]]:
-    def hits(references: Sequence[Any], prediction: Any, *, labels: Sequence[str]) -> Mapping[str, Hit]:
+    def hits(references: References, prediction: Answer, *, labels: Sequence[str]) -> Mapping[str, Hit]:
         right, answer = answered_class(references, prediction)
         return {class_name(score, label): _hit(right, answer, type(right)(label)) for label in labels}
 
     return hits
 
 
-def class_name(score: str, label: object) -> str:
+def class_name(score: str, label: str | int) -> str:
     """The name of the score of one class. A comma would be taken for the one before the name of the filter."""
     return f"{score}[{str(label).replace(',', ';')}]"
 
@@ -326,14 +328,14 @@ def _names(score: str) -> Callable[..., Sequence[str] | None]:
     return names
 
 
-def _one_name(*, label: object = None, labels: object = None) -> Sequence[str]:
+def _one_name(*, label: UserValue = None, labels: UserValue = None) -> Sequence[str]:
     """No names but the metric's own; the labels are checked."""
     _check(None if label is None else [label])
     _check(labels)
     return ()
 
 
-def _check(labels: object) -> None:
+def _check(labels: UserValue) -> None:
     """Labels are a list of words or numbers. An unquoted yes or no is none of them: YAML takes it for a truth."""
     if labels is None:
         return
@@ -365,7 +367,7 @@ CLASS_METRICS: dict[str, DeclaredMetric] = {
 }
 
 
-def _adopted(name: str, thing: Any) -> DeclaredMetric:
+def _adopted(name: str, thing: UserValue) -> DeclaredMetric:
     """A metric, or a function of references and a prediction as one."""
     declared = thing if isinstance(thing, DeclaredMetric) else DeclaredMetric({GENERATE: must_be_callable(name, thing)})
     for output_type, function in declared.functions.items():

@@ -5,12 +5,15 @@ import string
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
-from assay.scoring.results import GENERATE, DeclaredMetric
+from assay.records import Answer
+from assay.scoring.results import GENERATE, DeclaredMetric, References
 from assay.statistics.classes import score_of_counts
 
-References = Sequence[Any]
+if TYPE_CHECKING:
+    from rouge_score.rouge_scorer import RougeScorer
+
 ROUGE_TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 
 
@@ -20,7 +23,7 @@ def plain_words(text: str) -> list[str]:
     return re.sub(r"\b(a|an|the)\b", " ", without).split()
 
 
-def token_f1(references: References, prediction: Any) -> float:
+def token_f1(references: References, prediction: Answer) -> float:
     """F1 of the words in common; where one side has none, whether the other has none either."""
     return max(_words_in_common(plain_words(str(each)), plain_words(str(prediction))) for each in references)
 
@@ -48,7 +51,7 @@ def rouge(
 
 
 @cache
-def _rouge_scorer(types: tuple[str, ...], use_stemmer: bool) -> Any:
+def _rouge_scorer(types: tuple[str, ...], use_stemmer: bool) -> "RougeScorer":
     from rouge_score.rouge_scorer import RougeScorer
 
     return RougeScorer(list(types), use_stemmer=use_stemmer)
@@ -123,12 +126,12 @@ def edits(one: str, other: str) -> int:
     return distance
 
 
-def edit_distance(references: References, prediction: Any) -> int:
+def edit_distance(references: References, prediction: Answer) -> int:
     """The edits to the nearest reference."""
     return min(edits(str(each), str(prediction)) for each in references)
 
 
-def edit_similarity(references: References, prediction: Any) -> float:
+def edit_similarity(references: References, prediction: Answer) -> float:
     """One minus the edits as a share of the longer text: 1 for equal texts, 0 where no letter can stay."""
     return max(_similarity(str(each), str(prediction)) for each in references)
 
