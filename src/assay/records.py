@@ -14,6 +14,9 @@ from typing import Any, NamedTuple, SupportsFloat
 
 from assay.errors import Place
 
+Document = Mapping[str, Any]
+"""A row of a data set: the user's columns, of any type."""
+
 
 @dataclass(frozen=True, slots=True)
 class Function:

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from assay.cli.output import echo_err
@@ -9,6 +10,8 @@ from assay.tasks.run import TRUNCATED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rich.progress import TaskID
 
     from assay.evaluation.asking import RunProgress
     from assay.tasks.run import TaskRun
@@ -24,7 +27,7 @@ class Progress:
         self._last = self._started
         self._display: Any = None
         self._unreachable = False
-        self._bars: dict[str, Any] = {}
+        self._bars: dict[str, TaskID] = {}
 
     def __enter__(self) -> "Progress":
         if sys.stderr.isatty():
@@ -42,7 +45,7 @@ class Progress:
             self._display.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         if self._display is not None:
             self._display.stop()
 
@@ -71,7 +74,7 @@ class Progress:
             elif each.runnable.task.name in self._bars:
                 self._display.remove_task(self._bars.pop(each.runnable.task.name))
 
-    def _bar(self, name: str, total: int) -> Any:
+    def _bar(self, name: str, total: int) -> "TaskID":
         if name not in self._bars:
             self._bars[name] = self._display.add_task(name, total=total, note="")
         return self._bars[name]

@@ -16,6 +16,7 @@ from assay.runs.folder import no_run
 from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredRequest, StoredSample
+from assay.runs.validation import JSON
 from assay.tasks.audit import KINDS, is_wrong
 
 LONG = 2000
@@ -74,7 +75,7 @@ def _is_selected(row: StoredSample, options: argparse.Namespace, better: Mapping
     return not options.wrong or _is_wrong(sample_scores(row.scores), better)
 
 
-def _is_wrong(scores: Mapping[ScoreKey, Any], better: Mapping[str, bool | None]) -> bool:
+def _is_wrong(scores: Mapping[ScoreKey, JSON], better: Mapping[str, bool | None]) -> bool:
     firsts: dict[str, tuple[str, Any]] = {}
     for key, value in scores.items():
         firsts.setdefault(key.filter, (key.metric, value))
@@ -103,7 +104,7 @@ def _parts(row: StoredSample, *, full: bool) -> Iterator[tuple[str, str]]:
 
 
 def _answers(
-    requests: Sequence[StoredRequest], responses: Sequence[Sequence[Any]], answers: Mapping[str, Any], *, full: bool
+    requests: Sequence[StoredRequest], responses: Sequence[Sequence[JSON]], answers: Mapping[str, JSON], *, full: bool
 ) -> Iterator[tuple[str, str]]:
     """Yield the answers: texts before and after each filter, or the log-likelihood of each continuation."""
     texts = [each for repeats in responses for each in repeats if isinstance(each, str)]
@@ -126,7 +127,7 @@ def _target(row: StoredSample) -> str:
     return _shown(target)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: JSON) -> str:
     if isinstance(value, tuple):
         return f"{value[0]:>12}{' greedy' if value[1] else '       '}"
     return value if isinstance(value, str) else orjson.dumps(value).decode()

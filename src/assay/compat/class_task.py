@@ -10,9 +10,11 @@ from typing import Any
 
 from assay.compat.task_base import Surroundings
 from assay.compat.task_base import Task as Base
+from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import MEDIA, media_problem, unsent_media
 from assay.errors import ConfigError, Problem
 from assay.records import (
+    Document,
     Generate,
     Loglikelihood,
     Prompt,
@@ -29,6 +31,7 @@ from assay.samples.rows import DataError
 from assay.samples.templates import RenderError
 from assay.statistics.aggregations import Aggregation
 from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_clusters, preserved_random
+from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.scoring import BYPASS
 from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
@@ -92,7 +95,7 @@ class ClassTask(PreparedTask):
                 raise RenderError(first[0].problem)
 
     @property
-    def version(self) -> object:
+    def version(self) -> YAMLValue:
         return self.lm_task.VERSION
 
     @cached_property
@@ -113,18 +116,18 @@ class ClassTask(PreparedTask):
         self.lm_task.set_fewshot_seed(self.settings.fewshot_seed)
         return super()._samples(whole=whole)
 
-    def _pass_over(self, doc_id: int, doc: Mapping[str, Any]) -> None:
+    def _pass_over(self, doc_id: int, doc: Document) -> None:
         with suppress(RenderError):
             self.sample(doc_id, doc)
 
-    def sample(self, doc_id: int, doc: Mapping[str, Any]) -> Sample:
+    def sample(self, doc_id: int, doc: Document) -> Sample:
         with user_code(f"the class {type(self.lm_task).__name__}", RenderError):
             requests = self._asked(doc_id, doc)
             target = plain(self.lm_task.doc_to_target(doc))
             gold = plain(self.lm_task.doc_to_text(doc)) if self.lm_task.multiple_input else target
             return Sample(doc_id, doc, requests, target, gold, plain(self.lm_task.doc_to_choices_or_none(doc)))
 
-    def _asked(self, doc_id: int, doc: Mapping[str, Any]) -> list[Request]:
+    def _asked(self, doc_id: int, doc: Document) -> list[Request]:
         chat = self.settings.chat
         self._conversations.clear()
         applied = {"apply_chat_template": chat.template is not None, "chat_template": self._chat_template}
@@ -159,7 +162,7 @@ class ClassTask(PreparedTask):
 
         return apply
 
-    def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
+    def aggregation(self, row: ScoreKey) -> AggregationOrFunction | None:
         if row.metric == BYPASS:
             return super().aggregation(row)
         aggregation: Aggregation | Callable[..., Any] | None = self.lm_task.aggregation().get(row.metric)
@@ -168,7 +171,7 @@ class ClassTask(PreparedTask):
     def higher_is_better(self) -> Mapping[str, bool | None]:
         return dict(self.lm_task.higher_is_better())
 
-    def described(self) -> Mapping[str, object]:
+    def described(self) -> YAMLMapping:
         """The configuration as the class left it, with functions by their names in the file."""
         values = self.lm_task.config.to_dict()
         return {

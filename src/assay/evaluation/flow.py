@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from assay.config.option import YAMLValue
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.asking import RunProgress, Watch, ask
@@ -21,7 +22,9 @@ from assay.evaluation.scoring import AnswerSource, Output, score_tasks, scorer_p
 from assay.evaluation.writing import Evaluation, OutputOptions, open_output
 from assay.models.protocol import AnyModel
 from assay.runs.results import failure_lines
+from assay.runs.validation import JSONDict
 from assay.tasks import TaskManager
+from assay.tasks.manager import LoadedTasks
 
 T = TypeVar("T")
 
@@ -63,8 +66,8 @@ def finish(prepared: Prepared, answers: AnswerSource, output: Output[T]) -> T:
 
 
 def simple_evaluate(
-    model: AnyModel | str, model_args: object = None, tasks: object = None, **options: Any
-) -> dict[str, Any]:
+    model: AnyModel | str, model_args: YAMLValue = None, tasks: YAMLValue = None, **options: Any
+) -> JSONDict:
     """Evaluate a model on tasks; returns the content of results.json, with `samples` where they are logged.
 
     `model` is a model object or a name of `assay ls models`. `options` are those of lm-eval's function of this name, and
@@ -90,11 +93,11 @@ def simple_evaluate(
     return results
 
 
-def evaluate(lm: AnyModel, task_dict: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+def evaluate(lm: AnyModel, task_dict: LoadedTasks, **options: Any) -> JSONDict:
     """Evaluate a model on tasks that `TaskManager.load` returned."""
     items = [*task_dict["tasks"].values(), *task_dict.get("groups", {}).values()]
     return simple_evaluate(lm, tasks=items, **{"fewshot_as_multiturn": False, **options})
 
 
-def _listed(tasks: object) -> list[object]:
+def _listed(tasks: YAMLValue) -> list[YAMLValue]:
     return [tasks] if isinstance(tasks, str | Mapping) else list(tasks or [])  # type: ignore[call-overload]

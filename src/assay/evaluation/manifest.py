@@ -9,7 +9,7 @@ from pathlib import Path
 import assay
 from assay.catalog.graphs import graph_file
 from assay.config.arguments import parse_arguments
-from assay.config.option import yaml_fields
+from assay.config.option import YAMLValue, yaml_fields
 from assay.config.run import OPTIONS, RunConfig, identity_of
 from assay.config.source import digest
 from assay.evaluation.models import UNDER_TEST, parse_role, served_facts
@@ -78,7 +78,7 @@ def helper_digests(files: Iterable[Path]) -> dict[str, str]:
     return {str(file): file_digest(file) for file in sorted(files)}
 
 
-def _task_spec(task: object, folders: Sequence[str]) -> object:
+def _task_spec(task: YAMLValue, folders: Sequence[str]) -> YAMLValue:
     """A task spec that works from any folder: a file by its absolute path, an object by its name."""
     if isinstance(task, str):
         graph = graph_file(task, folders)

@@ -31,7 +31,8 @@ from assay.runs.run import holds_run
 from assay.runs.samples.reader import ReplayedSample
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
-from assay.runs.validation import FORMAT
+from assay.runs.validation import FORMAT, JSON, JSONDict
+from assay.scoring.results import MetricValue
 from assay.tasks.preflight import refuse_unsafe
 from assay.tasks.run import TaskRun
 from assay.tasks.runnable import Runnable
@@ -311,7 +312,7 @@ def changed_keys(answers: StoredAnswers, task: Runnable) -> list[str]:
     return [key for key in {**now, **before} if now.get(key) != before.get(key)] if before is not None else []
 
 
-def _difference(before: ReplayedSample, kept: SampleRecord) -> dict[str, Any]:
+def _difference(before: ReplayedSample, kept: SampleRecord) -> JSONDict:
     difference: dict[str, Any] = {}
     if before.failed != kept.failed:
         difference["failed"] = [before.failed or None, kept.failed or None]
@@ -327,7 +328,7 @@ def _difference(before: ReplayedSample, kept: SampleRecord) -> dict[str, Any]:
     return difference
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: MetricValue) -> JSON:
     """A value as it would be read back."""
     options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
     return orjson.loads(orjson.dumps(value, default=str, option=options))
@@ -349,5 +350,5 @@ def row_changes(
     return rows
 
 
-def _number(value: Any) -> float | None:
+def _number(value: MetricValue) -> float | None:
     return float(value) if isinstance(value, int | float) and value == value else None

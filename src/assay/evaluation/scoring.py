@@ -19,6 +19,7 @@ ResultsJSON = Mapping[str, Any]
 ManifestJSON = Mapping[str, Any]
 """The content of a manifest.json, or a part of it."""
 Written = TypeVar("Written", covariant=True)
+T = TypeVar("T")
 
 
 class UsageSummary(NamedTuple):
@@ -50,7 +51,7 @@ class Output(Protocol[Written]):
     def write(self, results: ResultsJSON, scored: ScoredTasks) -> Written: ...
 
 
-def score_tasks(tasks: Sequence[Runnable], answers: AnswerSource, output: Output[Any]) -> ScoredTasks:
+def score_tasks(tasks: Sequence[Runnable], answers: AnswerSource, output: Output[T]) -> ScoredTasks:
     """Score every task's answers as the source delivers them."""
     runs = [output.task_run(task) for task in tasks]
     with _fewer_collections():

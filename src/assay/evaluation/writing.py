@@ -28,6 +28,7 @@ from assay.runs.journal import Journal
 from assay.runs.run import output_folder
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import file_name
+from assay.runs.validation import JSONDict
 from assay.tasks.documents import parse_shard
 from assay.tasks.run import Keep, TaskRun
 from assay.tasks.runnable import Runnable
@@ -168,7 +169,7 @@ def file_label(task: Runnable, prepared: Prepared) -> str:
     return "".join(f"{file_name(name)}_" for name in names if name)
 
 
-def sample_log(config: RunConfig, task: str, kept: Sequence[SampleRecord]) -> list[dict[str, Any]]:
+def sample_log(config: RunConfig, task: str, kept: Sequence[SampleRecord]) -> list[JSONDict]:
     """The samples of a task as lm-eval logs them: filter by filter."""
     records = [list(lm_eval_records(k, logged_id(config, task, n, k.sample.doc_id))) for n, k in enumerate(kept)]
     filters = max(map(len, records), default=0)

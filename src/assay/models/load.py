@@ -5,11 +5,12 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 from assay.config.arguments import parse_arguments
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
+from assay.config.option import YAMLMapping, YAMLValue
+from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 from assay.models.local.generation import GENERATION_PARAMETERS
 from assay.models.protocol import AnyModel
@@ -46,7 +47,7 @@ class _Backends(Table[Callable[..., AnyModel], AnyModel]):
 
     word = "argument"
 
-    def accepts(self, member: Any) -> Accepted:
+    def accepts(self, member: Callable[..., AnyModel]) -> Accepted:
         takes = replace(accepted(member), instead=getattr(member, "unsupported_arguments", {}))
         if "connection" not in takes.named:
             return takes
@@ -79,12 +80,12 @@ def backend(name: str) -> Callable[..., AnyModel]:
     return BACKENDS.find(name, Place("model"))
 
 
-def parameters(factory: Callable[..., AnyModel]) -> dict[str, Any]:
+def parameters(factory: Callable[..., AnyModel]) -> dict[str, YAMLValue]:
     """Return a backend's arguments with their defaults: `inspect`'s `empty` for a required one."""
     return {key: each.default for key, each in BACKENDS.accepts(factory).named.items()}
 
 
-def load_model(name: str, arguments: Mapping[str, Any]) -> AnyModel:
+def load_model(name: str, arguments: YAMLMapping) -> AnyModel:
     """Load a model by the name of its backend and its arguments."""
     factory = backend(name)
     known = parameters(factory)
@@ -125,7 +126,7 @@ SERVER_PARAMETERS = frozenset((
 """Generation parameters of servers, in addition to those of all models."""
 
 
-def check_generation(name: str, params: Mapping[str, object]) -> None:
+def check_generation(name: str, params: GenerationParams) -> None:
     """Refuse generation parameters that the backend does not have. Servers may accept any: a likely typo is logged."""
     if not params:
         return
@@ -147,7 +148,7 @@ def check_generation(name: str, params: Mapping[str, object]) -> None:
         )
 
 
-def token_counter(name: str, arguments: object) -> Callable[[str], int] | None:
+def token_counter(name: str, arguments: YAMLValue) -> Callable[[str], int] | None:
     """Return a function that counts tokens, if the model's tokenizer is available without the model."""
     from assay.models.local.embedded import BUNDLED
     from assay.models.tokenizer import FolderTokenizer

@@ -1,7 +1,9 @@
 """Plans of plain tasks: the requests about a question by output type, and the generators that yield them."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 
+from assay.config.option import YAMLValue
+from assay.config.task import GenerationParams
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Asking,
@@ -13,6 +15,7 @@ from assay.records import (
     Response,
     Rolling,
 )
+from assay.samples.fields import FieldValue
 
 Further = Generator[Sequence[Request], Sequence[Response], object]
 """Requests that follow the responses, round by round."""
@@ -44,26 +47,26 @@ def choice_requests(context: Prompt, choices: Sequence[str], delimiter: str) -> 
     return [Loglikelihood(context, f"{delimiter}{choice}") for choice in choices]
 
 
-def context_requests(contexts: Sequence[Prompt], target: object, delimiter: str) -> list[Request]:
+def context_requests(contexts: Sequence[Prompt], target: FieldValue, delimiter: str) -> list[Request]:
     """One request per context: the choice is in the context, and the same words follow each."""
     return [Loglikelihood(context, f"{delimiter}{target}") for context in contexts]
 
 
-def likelihood_requests(context: Prompt, target: object) -> list[Request]:
+def likelihood_requests(context: Prompt, target: FieldValue) -> list[Request]:
     return [Loglikelihood(context, target if isinstance(target, str) else str(target))]
 
 
-def rolling_requests(target: object) -> list[Request]:
+def rolling_requests(target: FieldValue) -> list[Request]:
     return [Rolling(target if isinstance(target, str) else str(target))]
 
 
-def generation_requests(context: Prompt, params: Mapping[str, object], repeats: int) -> list[Request]:
+def generation_requests(context: Prompt, params: GenerationParams, repeats: int) -> list[Request]:
     return [Generate(context, params, repeat) for repeat in range(repeats)]
 
 
 def generation_params(
-    task: Mapping[str, object] | None, fewshot_delimiter: str, command: Mapping[str, object]
-) -> dict[str, object]:
+    task: GenerationParams | None, fewshot_delimiter: str, command: GenerationParams
+) -> dict[str, YAMLValue]:
     """The parameters of generation: the task's, completed as lm-eval does, and over them the command line's."""
     if task is None:
         params: dict[str, object] = {

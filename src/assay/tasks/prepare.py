@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem, did_you_mean
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Asking,
+    Document,
     Estimate,
     Failed,
     FilterScores,
@@ -49,6 +51,7 @@ from assay.tasks.plans import (
     rolling_requests,
 )  # fmt: skip
 from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets, check_templates
+from assay.tasks.runnable import AggregationOrFunction, Estimator
 from assay.tasks.scoring import placer, scoring
 from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
@@ -171,7 +174,7 @@ def _fitting(config: TaskConfig, settings: Settings) -> Callable[[Sequence[Promp
     return lambda contexts, choices: fits([prompt_text(c) + e for c in contexts for e in choices or [""]], generated)
 
 
-def has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Mapping[str, Any]) -> bool:
+def has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Document) -> bool:
     """Whether the choices are in the context: lm-eval takes it so where doc_to_text gives the number of the right one."""
     text = prompter.text(first)
     return config.doc_to_choice is not None and isinstance(text, int) and not isinstance(text, bool)
@@ -214,7 +217,7 @@ class PreparedTask:
         return self.config.num_fewshot or 0
 
     @property
-    def version(self) -> object:
+    def version(self) -> YAMLValue:
         return (self.config.metadata or {}).get("version", "Yaml")
 
     @property
@@ -248,13 +251,13 @@ class PreparedTask:
         """Whether what is asked depends on the documents before."""
         return self.prompter.draws
 
-    def _pass_over(self, doc_id: int, doc: Mapping[str, Any]) -> None:  # noqa: ARG002  # the shape of `sample`
+    def _pass_over(self, doc_id: int, doc: Document) -> None:  # noqa: ARG002  # the shape of `sample`
         """Draw for a document that is not asked about; one that cannot be asked draws as far as it comes."""
         with suppress(RenderError):
             if self.draws:
                 self.prompter.pass_over(doc)
 
-    def sample(self, doc_id: int, doc: Mapping[str, Any]) -> Sample:
+    def sample(self, doc_id: int, doc: Document) -> Sample:
         question = self.prompter.question(doc)
         gold = self.prompter.text(doc) if self.prompter.multiple_inputs else question.target
         requests = self._requests(question)
@@ -306,7 +309,7 @@ class PreparedTask:
             return ask(sample.requests)
         return ask_about(sample.requests, lambda responses: self.scoring.verdict_plan(self.document(sample, responses)))
 
-    def models(self) -> Mapping[str, object]:
+    def models(self) -> YAMLMapping:
         return models_of(scorer.models() for _, scorer in self.scoring.pipelines)
 
     def role_needs(self) -> Mapping[str, frozenset[str]]:
@@ -321,7 +324,7 @@ class PreparedTask:
             sample, grouped(sample.requests, own, self.config.repeats), verdicts, self._question(sample.doc)
         )
 
-    def _question(self, doc: Mapping[str, Any]) -> str:
+    def _question(self, doc: Document) -> str:
         """Return the question of a document, for scorers that ask a model about the answer."""
         if not self.scoring.asks:
             return ""
@@ -338,7 +341,7 @@ class PreparedTask:
     def _metrics(self) -> Iterator[Metric]:
         return iter(self.scoring.metrics)
 
-    def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
+    def aggregation(self, row: ScoreKey) -> AggregationOrFunction | None:
         scorer = next((each for pipeline, each in self.scoring.pipelines if pipeline.name == row.filter), None)
         if scorer is None:
             return None
@@ -390,11 +393,11 @@ class PreparedTask:
 
     def conclude(
         self,
-        estimated: Callable[[Aggregation, Sequence[Any], Sequence[int]], Estimate],  # noqa: ARG002  # it has none
+        estimated: Estimator,  # noqa: ARG002  # it has none
     ) -> Mapping[ScoreKey, Estimate]:
         return {}
 
-    def described(self) -> Mapping[str, object]:
+    def described(self) -> YAMLMapping:
         """Return the task's settings as this run uses them, without absent ones."""
         values = dict(self.task.fields) or {"task": self.task.name}
         described = {
@@ -418,7 +421,7 @@ class PreparedTask:
             check_right_choices(self.scoring.reading, [sample for sample in first if not sample.problem])
 
 
-def _aggregation_of(metric: str, metrics: Sequence[Metric]) -> Aggregation | Callable[..., Any] | None:
+def _aggregation_of(metric: str, metrics: Sequence[Metric]) -> AggregationOrFunction | None:
     """The aggregation that the metrics of a filter have for one of them."""
     aggregation = next((each.aggregation for each in metrics if each.name == metric), None)
     return AGGREGATIONS[aggregation] if isinstance(aggregation, str) else aggregation

@@ -3,23 +3,28 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Never, TypeVar
 
 from assay.errors import ConfigError, Place, Problem
-from assay.records import Function, Message, Prompt
+from assay.records import Document, Function, Message, Prompt
 from assay.samples.prompt import Chat
+
+UserFunction = Callable[..., Any]
+"""A function of helper code: its parameters and its value are the user's."""
+Resolve = Callable[[Function], Any]
+"""Returns the object that a `!function` names."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredMetric:
     """A metric of helper code's, with what it was registered with: that counts where a task says nothing."""
 
-    function: Callable[..., Any]
-    aggregation: Callable[..., Any] | None
+    function: UserFunction
+    aggregation: UserFunction | None
     higher_is_better: bool | None
 
 
-def no_dotted(name: str, folder: str | None, place: Place) -> Any:  # noqa: ARG001  # the shape of a resolver
+def no_dotted(name: str, folder: str | None, place: Place) -> Never:  # noqa: ARG001  # the shape of a resolver
     raise ConfigError([Problem(place, f"{name} cannot be loaded here", "run the task with `assay run`")])
 
 
@@ -30,12 +35,12 @@ class Helpers:
     The package `compat` supplies these.
     """
 
-    resolve: Callable[[Function], Any]
-    as_dataset: Callable[[Sequence[Mapping[str, Any]]], Any]
-    find_metric: Callable[[str], Callable[..., Any] | None]
-    filters: Callable[[], Mapping[str, Callable[..., Any]]]
+    resolve: Resolve
+    as_dataset: Callable[[Sequence[Document]], Any]
+    find_metric: Callable[[str], UserFunction | None]
+    filters: Callable[[], Mapping[str, UserFunction]]
     metrics: Mapping[str, RegisteredMetric] = field(default_factory=dict)
-    aggregations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    aggregations: Mapping[str, UserFunction] = field(default_factory=dict)
     dotted: Callable[[str, str | None, Place], Any] = no_dotted
     """The object of a dotted name, as graph files have them; with the folder of the file, and the place of the name."""
 
@@ -97,7 +102,7 @@ class Settings:
 T = TypeVar("T")
 
 
-def resolved(value: T, resolve: Callable[[Function], Any]) -> T:
+def resolved(value: T, resolve: Resolve) -> T:
     """The same value, with every function it names in place of the name. This runs helper code."""
     result: Any = value
     if isinstance(value, Function):

@@ -165,7 +165,7 @@ class PackedPattern:
     def of(
         cls,
         row: PackedRow,
-        device: Any,
+        device: torch.device,
         *,
         flash: bool,
         before: Layers | None = None,

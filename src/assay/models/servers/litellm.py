@@ -4,6 +4,7 @@ import logging
 import os
 from contextvars import ContextVar
 from functools import wraps
+from types import TracebackType
 from typing import Any
 
 from assay.errors import ConfigError, Place, Problem, installing
@@ -53,7 +54,7 @@ class LiteLLM(ServerModel):
     async def __aenter__(self) -> "LiteLLM":
         return self  # the library manages its connections
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         import litellm
 
         close = getattr(litellm, "close_litellm_async_clients", None)

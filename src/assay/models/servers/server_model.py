@@ -4,10 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from types import TracebackType
 from urllib.parse import urlsplit
 
-from assay.config.option import Remark, option
+from assay.config.option import Remark, YAMLValue, option
 from assay.config.source import digest
+from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem
 from assay.models.prices import Price, price_of
 from assay.models.protocol import Can, PermanentError, RetryableError, Samples
@@ -60,7 +62,7 @@ STREAMED_ABOVE = 2048
 """Generations that may be longer than this are streamed: the timeout then applies to the next chunk."""
 
 
-def _positive(value: object) -> Iterator[Remark]:
+def _positive(value: YAMLValue) -> Iterator[Remark]:
     if isinstance(value, int | float) and value <= 0:
         yield (), f"must be above 0, got {value}", ""
 
@@ -208,7 +210,7 @@ class ServerModel:
         await self.http.__aenter__()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         await self.http.__aexit__()
 
     async def ask(self, request: Request) -> Response:
@@ -320,7 +322,7 @@ class ServerModel:
 
     # used by protocols
 
-    def limit(self, params: Mapping[str, object]) -> int | None:
+    def limit(self, params: GenerationParams) -> int | None:
         """Maximum number of generated tokens; None is no limit, as reasoning needs."""
         limit = limit_of(params) or self.connection.max_gen_toks
         return limit if limit is not None or self.thinks else DEFAULT_MAX_GEN_TOKS
@@ -342,7 +344,7 @@ def seed_of(request: Generate, seed: int) -> int:
     return (seed + request.repeat + drawn) % SEEDS if drawn else seed + request.repeat
 
 
-def temperature_of(params: Mapping[str, object]) -> object:
+def temperature_of(params: GenerationParams) -> YAMLValue:
     """Return the temperature: 0 for greedy decoding, 1 for sampling without a given temperature."""
     if params.get("do_sample") is False:
         return 0.0

@@ -54,7 +54,15 @@ def finish_of(value: JSON) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def tool_calls_of(value: Any) -> Sequence[Mapping[str, Any]]:
+ServerJSON = Any
+"""JSON that a server sent. Nothing about it is certain: the parts that are read are checked, or fail the request."""
+ServerObject = Mapping[str, ServerJSON]
+"""A JSON object that a server sent."""
+RequestBody = dict[str, Any]
+"""JSON to send to a server, which may have parameters of the user's."""
+
+
+def tool_calls_of(value: ServerJSON) -> Sequence[ServerObject]:
     """Return the tool calls of a message: a list of mappings, each with a function's name and arguments."""
     if not value:
         return ()
