@@ -1,19 +1,20 @@
 """Class tasks: tasks that are Python classes written for lm-eval, bound to a run."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from assay.compat.task_base import Surroundings
+from assay.compat.task_base import Instance, Surroundings
 from assay.compat.task_base import Task as Base
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import MEDIA, media_problem, unsent_media
 from assay.errors import ConfigError, Problem
 from assay.records import (
+    JSON,
     Document,
     Generate,
     Loglikelihood,
@@ -154,7 +155,7 @@ class ClassTask(PreparedTask):
         if template is None:
             return None
 
-        def apply(messages: Any, add_generation_prompt: bool = True) -> str:
+        def apply(messages: Sequence[Mapping[str, JSON]], add_generation_prompt: bool = True) -> str:
             prompt = template(plain_to_messages(messages), add_generation_prompt)
             written = prompt_text(prompt)
             self._conversations[written] = prompt
@@ -180,16 +181,16 @@ class ClassTask(PreparedTask):
         }
 
 
-def _create(kind: Any, surroundings: Surroundings, config: Mapping[str, Any]) -> Any:
+def _create(kind: type[Base], surroundings: Surroundings, config: YAMLMapping) -> Base:
     """Create an object of the class; its surroundings are set before `__init__` runs, which may need them."""
     lm_task = kind.__new__(kind)
     lm_task.surroundings = surroundings
     arguments = {"config": dict(config)} if "config" in inspect.signature(kind.__init__).parameters else {}
-    lm_task.__init__(**arguments)
+    lm_task.__init__(**arguments)  # type: ignore[misc]  # the signature is read above
     return lm_task
 
 
-def _apply_settings(lm_task: Any, task: Task, settings: Settings) -> None:
+def _apply_settings(lm_task: Base, task: Task, settings: Settings) -> None:
     """Apply the settings of the run to the configuration of the class."""
     lm_task.set_config("task", task.config.task)
     number = lm_task.config.get("num_fewshot")
@@ -202,7 +203,7 @@ def _apply_settings(lm_task: Any, task: Task, settings: Settings) -> None:
             lm_task.set_config("repeats", settings.repeats)
 
 
-def _request(instance: Any, repeat: int, conversations: Mapping[str, Prompt]) -> Request:
+def _request(instance: Instance, repeat: int, conversations: Mapping[str, Prompt]) -> Request:
     first = instance.args[0]
     if instance.request_type == "generate_until":
         return Generate(conversations.get(first, first), instance.args[1], repeat)

@@ -15,8 +15,9 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -26,10 +27,10 @@ from assay.catalog.functions import check_function, module_file
 from assay.compat.dataset import Dataset
 from assay.compat.names import provided_modules
 from assay.compat.registered import Registered
-from assay.compat.sygra_names import TASK_UTILITIES
+from assay.compat.sygra_names import TASK_UTILITIES, ModuleContents
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem, did_you_mean, installing, nearest
-from assay.records import Function
+from assay.records import Document, Function
 from assay.tasks.settings import Helpers
 from assay.user_code import user_code
 
@@ -112,7 +113,7 @@ class HelperCode:
             raise ConfigError([Problem(function.place, f"{file.name} has no {function.name!r}", fix)])
         return getattr(module, function.name)
 
-    def as_dataset(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+    def as_dataset(self, rows: Sequence[Document]) -> Iterable[Document]:
         """Rows as helper code expects them: a data set with its operations; one of the real library stays what it is."""
         if type(rows).__module__.startswith("datasets"):
             return rows
@@ -137,7 +138,7 @@ class HelperCode:
                 undo.pop_all()
         return self._modules[path]
 
-    def _importer(self, folder: Path) -> Callable[..., Any]:
+    def _importer(self, folder: Path) -> Callable[..., ModuleType]:
         """`__import__` for the modules of one folder."""
 
         def scoped(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
@@ -175,7 +176,9 @@ class HelperCode:
             setattr(package, item, self.load(target / f"{item}.py"))
         return package
 
-    def _tasks_import(self, name: str, globals: Any, fromlist: Sequence[str], folder: Path) -> ModuleType:
+    def _tasks_import(
+        self, name: str, globals: ModuleContents | None, fromlist: Sequence[str], folder: Path
+    ) -> ModuleType:
         """A module of the user's `tasks` package, one that assay supplies, or an installed one."""
         inner = [name, *(f"{name}.{item}" for item in fromlist)]
         if any(each == TASK_UTILITIES or task_file(each, folder) for each in inner):
@@ -297,7 +300,7 @@ def _inside_sygra(target: Path) -> str | None:
     return ".".join(target.relative_to(tops[0].parent).parts) if tops else None
 
 
-def _spec(name: str) -> Any:
+def _spec(name: str) -> ModuleSpec | None:
     """Where an installed module is; None where there is none. Packages around it are imported."""
     try:
         return importlib.util.find_spec(name)
