@@ -65,7 +65,7 @@ class ClassTask(PreparedTask):
             lm_task: Any = _create(kind, Surroundings(task, settings, helpers), yaml_values)
             _apply_settings(lm_task, task, settings)
             lm_task.look_at_first()
-            lm_task.set_fewshot_seed(settings.fewshot_seed)
+            lm_task.set_fewshot_seed(settings.run.fewshot_random_seed)
             docs = lm_task.task_docs
             check_clusters(task, docs)
             prompter = Prompter(lm_task.yaml_config, ())
@@ -114,7 +114,7 @@ class ClassTask(PreparedTask):
         return True
 
     def _samples(self, *, whole: bool) -> Iterator[Sample]:
-        self.lm_task.set_fewshot_seed(self.settings.fewshot_seed)
+        self.lm_task.set_fewshot_seed(self.settings.run.fewshot_random_seed)
         return super()._samples(whole=whole)
 
     def _pass_over(self, doc_id: int, doc: Document) -> None:
@@ -194,13 +194,13 @@ def _apply_settings(lm_task: Base, task: Task, settings: Settings) -> None:
     """Apply the settings of the run to the configuration of the class."""
     lm_task.set_config("task", task.config.task)
     number = lm_task.config.get("num_fewshot")
-    if settings.num_fewshot is not None and not (settings.like_lm_eval and number == 0):
-        number = settings.num_fewshot
+    if settings.run.num_fewshot is not None and not (settings.like_lm_eval and number == 0):
+        number = settings.run.num_fewshot
     lm_task.set_config("num_fewshot", number or 0)
     if lm_task.config.get("output_type") == "generate_until":
         lm_task.set_config("generation_kwargs", dict(settings.gen_kwargs), update=True)
-        if settings.repeats is not None:
-            lm_task.set_config("repeats", settings.repeats)
+        if settings.run.repeats is not None:
+            lm_task.set_config("repeats", settings.run.repeats)
 
 
 def _request(instance: Instance, repeat: int, conversations: Mapping[str, Prompt]) -> Request:

@@ -175,7 +175,9 @@ class ConfigurableTask(Task):
         shots = replace(self._shots, samples=None, process_docs=None)  # what these say, `fewshot_docs` has done
         split = self.yaml_config.training_split or "train"
         config = replace(self.yaml_config, process_docs=None, training_split=split, fewshot_config=shots)
-        return examples(config, 1, pool, replace(self.surroundings.settings, fewshot_seed=self._seed))
+        settings = self.surroundings.settings
+        seeded = replace(settings, run=replace(settings.run, fewshot_random_seed=self._seed))
+        return examples(config, 1, pool, seeded)
 
     def construct_requests(self, doc: Document, ctx: Context, **kwargs: Any) -> Instance | list[Instance]:
         is_chat = kwargs.pop("apply_chat_template", False)
@@ -310,7 +312,7 @@ class FirstNSampler(ContextSampler):
         self,
         n: int,
         eval_doc: Document | None = None,
-        df: Sequence[Document] | None = None,
+        df: Sequence[Document] | None = None,  # noqa: ARG002
         **_: Ignored,
     ) -> Sequence[Document]:
         pool = self.rm_eval_doc(eval_doc, self.df) if eval_doc is not None else self.df

@@ -164,7 +164,8 @@ class Task:
         """How the configuration scores, with some changes; `scores_anyway`, even where the run wants no scores."""
         run = self.surroundings
         assert run is not None, "only tasks of a run are scored"
-        settings = replace(run.settings, predict_only=run.settings.predict_only and not scores_anyway)
+        options = run.settings.run
+        settings = replace(run.settings, run=replace(options, predict_only=options.predict_only and not scores_anyway))
         scored = scoring(run.task, replace(self.yaml_config, **changes), settings, run.helpers)
         multiple = self.multiple_target or self.yaml_config.multiple_targets
         return replace(scored, reading=scored.reading.but(multiple_targets=multiple))

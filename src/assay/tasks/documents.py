@@ -129,23 +129,25 @@ def is_in(shard: Shard | None, number: int) -> bool:
 
 
 def _is_restricted(task: str, settings: Settings) -> bool:
-    picked = settings.samples is not None and settings.samples.get(task) is not None
-    return picked or settings.limit is not None or settings.sample is not None or settings.start > 0
+    run = settings.run
+    is_picked = settings.numbers(task) is not None
+    return is_picked or run.limit is not None or run.sample is not None or run.start_index > 0
 
 
 def _numbers(n: int, task: str, settings: Settings) -> Sequence[int]:
-    if settings.samples is not None and settings.samples.get(task) is not None:
-        numbers = sorted(set(settings.samples[task]))
+    run, picked = settings.run, settings.numbers(task)
+    if picked is not None:
+        numbers = sorted(set(picked))
         if numbers and not 0 <= numbers[0] <= numbers[-1] < n:
             raise DataError(f"samples names document {numbers[-1]}, but there are {n} (from 0 to {n - 1})")
         return numbers
-    if settings.sample is not None:
-        return sorted(random.Random(f"sample {task}").sample(range(n), min(settings.sample, n)))
-    first = min(settings.start, n)
-    if settings.limit is None:
+    if run.sample is not None:
+        return sorted(random.Random(f"sample {task}").sample(range(n), min(run.sample, n)))
+    first = min(run.start_index, n)
+    if run.limit is None:
         return range(first, n)
     n -= first
-    return range(first, first + min(n, math.ceil(n * settings.limit) if settings.limit < 1 else int(settings.limit)))
+    return range(first, first + min(n, math.ceil(n * run.limit) if run.limit < 1 else int(run.limit)))
 
 
 def examples(config: TaskConfig, number: int, splits: Splits, settings: Settings) -> Examples:
@@ -160,7 +162,7 @@ def examples(config: TaskConfig, number: int, splits: Splits, settings: Settings
     if shots.fewshot_indices is not None and not settings.like_lm_eval:  # lm-eval 0.4.13 hands them to no sampler
         pool = _picked(pool, shots.fewshot_indices)
     leaks = LeakPolicy(one_more=named == config.test_split, always=not settings.like_lm_eval)
-    return Examples(number, pool, lambda: _sampler(shots.sampler, pool, settings.fewshot_seed, leaks))
+    return Examples(number, pool, lambda: _sampler(shots.sampler, pool, settings.run.fewshot_random_seed, leaks))
 
 
 def _picked(pool: Pool, indices: Sequence[int]) -> Pool:

@@ -72,7 +72,9 @@ def prepare(task: Task, settings: Settings, helpers: Helpers) -> "PreparedTask":
     key = next((key for key in ("dataset_kwargs", "dataset_path", "task") if key in task.fields), None)
     folder = task.fields.origin(key).folder if key is not None else None
     splits = Splits(
-        data_set(config, folder=folder, data_dir=settings.data_dir, as_table=settings.like_lm_eval, read_run=read_run),
+        data_set(
+            config, folder=folder, data_dir=settings.run.data_dir, as_table=settings.like_lm_eval, read_run=read_run
+        ),
         helpers.as_dataset,
     )
     scored = scoring(task, config, settings, helpers)
@@ -153,11 +155,13 @@ def check_columns(task: Task, docs: Split, scored: ScoringLoop) -> None:
 def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
     """The configuration under what the run says to every task."""
     number = config.num_fewshot
-    if settings.num_fewshot is not None and not (settings.like_lm_eval and number == 0):
-        number = settings.num_fewshot
+    if settings.run.num_fewshot is not None and not (settings.like_lm_eval and number == 0):
+        number = settings.run.num_fewshot
     if config.output_type == ROLLING and not settings.like_lm_eval:  # a whole text has no examples before it
         number = 0
-    repeats = settings.repeats if settings.repeats is not None and config.output_type == GENERATE else config.repeats
+    repeats = (
+        settings.run.repeats if settings.run.repeats is not None and config.output_type == GENERATE else config.repeats
+    )
     params = config.generation_kwargs
     if config.output_type == GENERATE:
         params = generation_params(params, config.fewshot_delimiter, settings.gen_kwargs)
@@ -416,7 +420,7 @@ class PreparedTask:
             first = list(islice(bare._samples(whole=False), LOOKED_AT))
         if first and all(sample.problem for sample in first):
             raise RenderError(first[0].problem)
-        own = self.config.process_results is not None or self.settings.predict_only or self.settings.like_lm_eval
+        own = self.config.process_results is not None or self.settings.run.predict_only or self.settings.like_lm_eval
         if self.config.output_type == CHOICE and not own:
             check_right_choices(self.scoring.reading, [sample for sample in first if not sample.problem])
 
