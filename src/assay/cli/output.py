@@ -113,6 +113,6 @@ def echo_results(results: "Results", folder: Path) -> int:
 
 
 def exit_code(results: "Results") -> int:
-    """Look up the exit code of a run; of a shard, that of its own documents."""
+    """Look up the exit code of a run; of a shard, that of the documents in it."""
     account = results["assay"]
     return EXIT[account.get("shard", account)["status"]]

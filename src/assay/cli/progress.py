@@ -57,7 +57,7 @@ class Progress:
             echo_err(self._line(run))
 
     def _is_news(self, run: "RunProgress") -> bool:
-        """Tell whether the model has just become unreachable or reachable: a log reports that at once."""
+        """Return whether the model has just become unreachable or reachable: a log reports that at once."""
         unreachable = run.engine.unreachable_since is not None
         changed, self._unreachable = unreachable != self._unreachable, unreachable
         return changed
@@ -69,7 +69,7 @@ class Progress:
             if 0 < each.board.documents < each.runnable.size:
                 name = each.runnable.task.name
                 self._display.update(
-                    self._bar(name, each.runnable.size), completed=each.board.documents, note=_troubles([each])
+                    self._bar(name, each.runnable.size), completed=each.board.documents, note=_failure_counts([each])
                 )
             elif each.runnable.task.name in self._bars:
                 self._display.remove_task(self._bars.pop(each.runnable.task.name))
@@ -83,7 +83,7 @@ class Progress:
         rate = run.engine.counts.sent / max(time.monotonic() - self._started, 1e-9)
         since = run.engine.unreachable_since
         waiting = f"the model is unreachable: waiting for {time.monotonic() - since:.0f} s" if since is not None else ""
-        return ", ".join(filter(None, (waiting, f"{rate:,.0f} requests/s", _troubles(run.tasks))))
+        return ", ".join(filter(None, (waiting, f"{rate:,.0f} requests/s", _failure_counts(run.tasks))))
 
     def _line(self, run: "RunProgress") -> str:
         total = sum(each.runnable.size for each in run.tasks)
@@ -92,7 +92,7 @@ class Progress:
         return f"{done} of {total} documents, {self._note(run)}, about {left / 60:.0f} min left"
 
 
-def _troubles(tasks: "Sequence[TaskRun]") -> str:
+def _failure_counts(tasks: "Sequence[TaskRun]") -> str:
     failed = sum(sum(each.board.failed.values()) for each in tasks)
     cut = sum(each.board.noticed[TRUNCATED] for each in tasks)
     return ", ".join(f"{count} {what}" for count, what in ((failed, "failed"), (cut, "cut off")) if count)

@@ -269,7 +269,7 @@ class Dataset:
     def sort(
         self, column_names: Names, reverse: bool | Sequence[bool] = False, null_placement: str = "at_end", **_: Ignored
     ) -> "Dataset":
-        """The rows in Arrow's order, which leaves equal ones as they stand and puts None at the end."""
+        """The rows in Arrow's order, which keeps the order of equal ones and puts None at the end."""
         names = self._known(column_names)
         down = [reverse] * len(names) if isinstance(reverse, bool) else list(reverse)
         if len(down) != len(names):
@@ -515,7 +515,7 @@ def random_numbers(seed: int | None, generator: np.random.Generator | None) -> n
 
 
 def sorted_places(places: Sequence[int], values: Sequence[Cell], descending: bool, nothing_first: bool) -> list[int]:
-    """Places in the order of the values that stand there; equal ones stay, NaN and then None come last."""
+    """Places in the order of their values; equal ones stay, NaN and then None come last."""
     nothing = [place for place in places if values[place] is None]
     numberless = [place for place in places if values[place] is not None and values[place] != values[place]]
     apart = {*nothing, *numberless}

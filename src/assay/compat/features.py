@@ -48,10 +48,10 @@ class Value:
         import pyarrow as pa
 
         try:
-            found = pa.type_for_alias(self.dtype)
+            arrow = pa.type_for_alias(self.dtype)
         except ValueError:
-            raise ValueError(f"{self.dtype!r} is no type of Arrow's") from None
-        self.dtype = {"float": "float32", "double": "float64", "halffloat": "float16"}.get(str(found), str(found))
+            raise ValueError(f"{self.dtype!r} is not a type of Arrow") from None
+        self.dtype = {"float": "float32", "double": "float64", "halffloat": "float16"}.get(str(arrow), str(arrow))
 
     def __repr__(self) -> str:
         return f"Value({self.dtype!r})"
@@ -241,8 +241,8 @@ def typed(values: Sequence[Cell]) -> list[Cell]:
     kinds = list(_sets(kind))
     if UNEVEN in kinds or all(len(each) < 2 for each in kinds):
         return column
-    found = _array(column)
-    return column if found is None else list(found.to_pylist())
+    array = _array(column)
+    return column if array is None else list(array.to_pylist())
 
 
 def typed_as_before(values: Sequence[Cell], before: Sequence[Cell], feature: Feature | None = None) -> list[Cell]:
@@ -256,8 +256,8 @@ def typed_as_before(values: Sequence[Cell], before: Sequence[Cell], feature: Fea
     if feature is None and kind == kind_of(before) and all(len(each) < 2 and each != UNEVEN for each in _sets(kind)):
         return column
     target = arrow_type(feature) if feature is not None else getattr(_array(before), "type", None)
-    found = _array(column)
-    if target is not None and found is not None and _may_become(found.type, target):
+    array = _array(column)
+    if target is not None and array is not None and _may_become(array.type, target):
         again = _cast_or_none(_with_keys(column, target), target)
         if again is not None:
             return again
@@ -325,18 +325,18 @@ def _with_keys(values: Sequence[Cell], target: "pa.DataType") -> list[Cell]:
     return list(values)
 
 
-def _may_become(found: "pa.DataType", target: "pa.DataType") -> bool:
+def _may_become(source: "pa.DataType", target: "pa.DataType") -> bool:
     """Whether `map` lets one type become the other: no number becomes text, no mapping loses a key."""
     import pyarrow as pa
 
-    if pa.types.is_null(found):
+    if pa.types.is_null(source):
         return True
-    if pa.types.is_struct(found) or pa.types.is_struct(target):
-        if not (pa.types.is_struct(found) and pa.types.is_struct(target)):
+    if pa.types.is_struct(source) or pa.types.is_struct(target):
+        if not (pa.types.is_struct(source) and pa.types.is_struct(target)):
             return False
         before = {each.name: each.type for each in target}
-        return all(each.name in before and _may_become(each.type, before[each.name]) for each in found)
-    if pa.types.is_list(found) or pa.types.is_list(target):
-        both = pa.types.is_list(found) and pa.types.is_list(target)
-        return both and _may_become(found.value_type, target.value_type)
-    return bool(pa.types.is_string(found) or not pa.types.is_string(target))
+        return all(each.name in before and _may_become(each.type, before[each.name]) for each in source)
+    if pa.types.is_list(source) or pa.types.is_list(target):
+        both = pa.types.is_list(source) and pa.types.is_list(target)
+        return both and _may_become(source.value_type, target.value_type)
+    return bool(pa.types.is_string(source) or not pa.types.is_string(target))

@@ -1,8 +1,8 @@
-"""Helper code: modules beside task files, loaded with an `import` of their own.
+"""Helper code: modules beside task files, loaded with a separate `import`.
 
 Inside a helper module, `import lm_eval`, `import datasets`, `import evaluate`, `import sygra` and `import
 tasks.eval.utils` find what assay supplies, whether or not those are installed. What it does not supply of the last two
-comes from the files around the graph, where they lie; every other import is the usual one. With ASSAY_DATASETS=real in
+comes from the files around the graph, if they exist; every other import is the usual one. With ASSAY_DATASETS=real in
 the environment, `datasets` is the installed library, and rows are handed over as its data sets. Nothing outside the
 module sees a difference: no entry in `sys.modules`, no path. The modules of one HelperCode are loaded once, so a fresh
 one means fresh modules.
@@ -36,7 +36,7 @@ from assay.user_code import user_code
 
 LM_EVAL_TASKS = "/lm_eval/tasks"
 AROUND = ("sygra", "tasks")
-"""Packages that lie around graph files."""
+"""Packages around graph files."""
 
 
 class Overlay(ModuleType):
@@ -318,7 +318,7 @@ def _wants_real_datasets() -> bool:
     """Whether helper code shall have Hugging Face's own `datasets`, which the environment says."""
     written = os.environ.get("ASSAY_DATASETS", "")
     if written not in ("", "real"):
-        fix = "write ASSAY_DATASETS=real, or leave it out for the one assay brings along"
+        fix = "write ASSAY_DATASETS=real, or leave it out for the one that assay supplies"
         raise ConfigError([Problem(Place("ASSAY_DATASETS"), f"cannot be {written!r}", fix)])
     if written and not _is_installed("datasets"):
         fix = f"{installing('hub')}, or leave ASSAY_DATASETS out"

@@ -36,7 +36,7 @@ class Registered:
     def register_metric(
         self, *, metric: str, higher_is_better: bool | None = None, aggregation: str | None = None, **_: Ignored
     ) -> Callable[[F], F]:
-        """A decorator; an aggregation that nobody has registered is refused here, as in lm-eval."""
+        """A decorator; an aggregation that is not registered is refused here, as in lm-eval."""
         function = None if aggregation is None else self.get_aggregation(aggregation)
         if aggregation is not None and function is None:
             raise KeyError(f"no aggregation named {aggregation!r}")
@@ -59,7 +59,7 @@ class Registered:
         return AGGREGATIONS[name].function if name in AGGREGATIONS else None
 
     def get_metric(self, name: str, hf_evaluate_metric: bool = False) -> UserFunction | None:
-        """The function of a metric: lm-eval's own hand on what they get, apart from exact_match."""
+        """The function of a metric: lm-eval's return their argument, apart from exact_match."""
         if hf_evaluate_metric:
             return evaluate_names.find_metric(name)
         if name in self.metrics:

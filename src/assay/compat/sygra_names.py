@@ -23,7 +23,7 @@ ModuleContents = dict[str, Any]
 
 
 def sygra_modules() -> dict[str, ModuleContents]:
-    """By dotted name of a module, what it holds; packages hold nothing of their own."""
+    """By dotted name of a module, what it holds; packages are empty."""
     parts = vars(sygra)
     contents = {
         **_metrics(),
@@ -53,8 +53,8 @@ def sygra_modules() -> dict[str, ModuleContents]:
     return {**{package: {} for package in sorted(packages)}, **contents}
 
 
-def _some(names: ModuleContents, *wanted: str) -> ModuleContents:
-    return {name: names[name] for name in wanted}
+def _some(names: ModuleContents, *chosen: str) -> ModuleContents:
+    return {name: names[name] for name in chosen}
 
 
 def _metrics() -> dict[str, ModuleContents]:

@@ -130,7 +130,7 @@ def _read_mapping(
 
 
 def _is_misspelled_required(key: str, mapping: YAMLMapping, shape: "Shape") -> bool:
-    """Tell whether a key is a typo of a missing required key, which is reported with it: one typo, one problem."""
+    """Return whether a key is a typo of a missing required key, which is reported with it: one typo, one problem."""
     absent = [required for required in shape.required if required not in mapping]
     return any(nearest(required, [key], count=1) for required in absent)
 

@@ -20,11 +20,11 @@ class RunOption:
     metavar:   the placeholder of its value in `--help`
     short:     its one-letter flag
     group:     the heading in `--help`; "" hides the flag, None means that there is none
-    syntax:    how its flag is written where the type does not tell
+    syntax:    how its flag is written where the type does not show it
     flag:      the name of the flag that switches it off, where it is on by default
     identity:  whether another value makes another run; models and tasks are identified by their content instead
     results:   its key in the `config` section of results.json
-    imported:  what becomes of it in a run that was made on another machine
+    imported:  its treatment in a run that was made on another machine
     for_model: passed to the model's backend if that has such a parameter
     """
 

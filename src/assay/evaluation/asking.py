@@ -1,4 +1,4 @@
-"""Ask models: the engine drives the plan of every sample, and scores are noted as responses land."""
+"""Ask models: the engine drives the plan of every sample, and scores are noted as responses arrive."""
 
 import asyncio
 import dataclasses
@@ -78,7 +78,7 @@ T = TypeVar("T")
 
 
 def run_async(work: Coroutine[None, None, T]) -> T:
-    """Run a coroutine to its end; where a loop is running already, as in a notebook, in a thread of its own."""
+    """Run a coroutine to its end; where a loop is running already, as in a notebook, in a separate thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -175,7 +175,7 @@ def _checked(record: type[R], fields: Fields) -> R:
 
 
 def with_metrics(task: Task, filters: Sequence[FilterConfig], metrics: Sequence[MetricConfig]) -> Task:
-    """The task with further filters and metrics; one with the name of its own replaces it."""
+    """The task with further filters and metrics; one with the name of an old one replaces it."""
     if not filters and not metrics:
         return task
     config = task.config

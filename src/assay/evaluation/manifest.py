@@ -56,18 +56,18 @@ def remembered(config: RunConfig, manager: TaskManager) -> ManifestJSON:
     """Facts for loading the tasks of a run again: its options without secrets, and those of conditions."""
     defaults = RunConfig()
     options = {f.name: getattr(config, f.name) for f in yaml_fields(RunConfig)}
-    given = {name: value for name, value in options.items() if value != getattr(defaults, name)}
+    changed = {name: value for name, value in options.items() if value != getattr(defaults, name)}
     roots = manager.catalog.roots
-    given["tasks"] = [_task_spec(task, [root.path for root in roots]) for task in config.tasks]
-    given["include_path"] = [root.path for root in roots if root.origin == "include_path"]
-    given["include_defaults"] = any(root.origin == "bundled" for root in roots)
+    changed["tasks"] = [_task_spec(task, [root.path for root in roots]) for task in config.tasks]
+    changed["include_path"] = [root.path for root in roots if root.origin == "include_path"]
+    changed["include_defaults"] = any(root.origin == "bundled" for root in roots)
     if config.plugins:
-        given["plugins"] = [str(Path(each).resolve()) if is_plugin_file(each) else each for each in config.plugins]
+        changed["plugins"] = [str(Path(each).resolve()) if is_plugin_file(each) else each for each in config.plugins]
     if config.data_dir is not None:
-        given["data_dir"] = str(Path(config.data_dir).resolve())
+        changed["data_dir"] = str(Path(config.data_dir).resolve())
     about = (manager.catalog.facts or {}).get("model")
     return {
-        **with_signature(redacted(given)),
+        **with_signature(redacted(changed)),
         **({"lenient": True} if manager.catalog.lenient else {}),
         **({"conditions": {"model": redacted(about)}} if about else {}),
     }

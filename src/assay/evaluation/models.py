@@ -55,7 +55,7 @@ class ModelPool:
         return self.under_test().chat_template(messages, opened)
 
     def fits(self, texts: Sequence[str], generated: int) -> bool:
-        """Whether prompts leave room for this many generated tokens."""
+        """Whether prompts fit the model together with this many generated tokens."""
         model = self.under_test()
         if model.max_length is None:
             return True

@@ -25,14 +25,14 @@ PRETRAINED = "pretrained"
 def run_config(options: YAMLMapping) -> RunConfig:
     """Decode and check the options of a run; every wrong option is reported at once."""
     problems: list[Problem] = []
-    given = {key: value for key, value in options.items() if value is not None or key == "bootstrap_iters"}
+    named = {key: value for key, value in options.items() if value is not None or key == "bootstrap_iters"}
     if DATA_DIR in os.environ:
-        given.setdefault("data_dir", os.environ[DATA_DIR])
-    config = decode(RunConfig, Fields.of(given, Origin("run")), problems)
+        named.setdefault("data_dir", os.environ[DATA_DIR])
+    config = decode(RunConfig, Fields.of(named, Origin("run")), problems)
     if config is None or problems:
         raise ConfigError(problems)
     load_plugins(config.plugins)
-    config = dataclasses.replace(config, model_named="model" in given)
+    config = dataclasses.replace(config, model_named="model" in named)
     if not config.tasks:
         raise ConfigError([Problem(Place("tasks"), "no tasks were named", "give --tasks; `assay ls` lists every name")])
     problems = list(_wrong_values(config))

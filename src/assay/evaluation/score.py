@@ -253,7 +253,7 @@ def _completed(
 
 
 def _manifest(answers: StoredAnswers, options: ScoreOptions, status: str) -> ManifestJSON:
-    given = {
+    chosen = {
         "filters": options.filters,
         "metrics": options.metrics,
         "tasks": options.tasks,
@@ -265,7 +265,7 @@ def _manifest(answers: StoredAnswers, options: ScoreOptions, status: str) -> Man
         "format": FORMAT,
         "created": time.time(),
         **options.facts,
-        "scored": {**{key: list(value) for key, value in given.items() if value}, **({"with": files} if files else {})},
+        "scored": {**{key: list(value) for key, value in chosen.items() if value}, **({"with": files} if files else {})},
         "of": of,
         "environment": environment(),
         "status": status,

@@ -145,7 +145,7 @@ def _ending(account: ResultsJSON, config: RunConfig, usage: UsageSummary) -> Res
 
 
 def folder_sinks(folder: RunFolder, prepared: Prepared, task: Runnable) -> tuple[list[Keep], Callable[[], None]]:
-    """What takes the samples of a task into a run's folder, and what to call after the last."""
+    """Return the functions that write the samples of a task into a run's folder, and one to call after the last."""
     name, config = task.task.name, prepared.config
     keeper = folder.keeper(name, config.log_samples, partial(logged_id, config, name))
     files = task.files(folder.path, folder.manifest["created"], file_label(task, prepared))

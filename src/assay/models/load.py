@@ -90,28 +90,28 @@ def load_model(name: str, arguments: YAMLMapping) -> AnyModel:
     factory = backend(name)
     known = parameters(factory)
     is_served = "base_url" in known
-    given = {
+    used = {
         key: value for key, value in arguments.items() if key in known or not (is_served and key in IGNORED_BY_SERVERS)
     }
     ignored: Mapping[str, str] = getattr(factory, "ignored_arguments", {})
-    for key in [key for key in given if key in ignored]:
-        logging.getLogger("assay").warning("%s=%s has no effect: %s", key, given.pop(key), ignored[key])
-    checked = {key: value for key, value in given.items() if value is not None or key not in known}
+    for key in [key for key in used if key in ignored]:
+        logging.getLogger("assay").warning("%s=%s has no effect: %s", key, used.pop(key), ignored[key])
+    checked = {key: value for key, value in used.items() if value is not None or key not in known}
     problems = BACKENDS.problems(name, BACKENDS.accepts(factory), checked, _argument_place)
     if problems:
         raise ConfigError(problems)
     if not is_served:
-        return factory(**given)
+        return factory(**used)
     from assay.models.servers.secrets import refuse_malformed
     from assay.models.servers.server_model import Connection
 
     names = {each.name for each in fields(Connection)}
-    own = {key: value for key, value in given.items() if key in names}
+    own = {key: value for key, value in used.items() if key in names}
     refuse_malformed(own)
     connection = decode(Connection, Fields.of(own, Origin("model_args")), problems)
     if problems or connection is None:
         raise ConfigError(problems)
-    return factory(connection=connection, **{key: value for key, value in given.items() if key not in names})
+    return factory(connection=connection, **{key: value for key, value in used.items() if key not in names})
 
 
 def _argument_place(key: str) -> Place:
@@ -153,13 +153,13 @@ def token_counter(name: str, arguments: YAMLValue) -> Callable[[str], int] | Non
     from assay.models.local.embedded import BUNDLED
     from assay.models.tokenizer import FolderTokenizer
 
-    given = parse_arguments(arguments, "model_args")
-    folder = given.get("path", BUNDLED) if name == "embedded" else given.get("tokenizer")
+    parsed = parse_arguments(arguments, "model_args")
+    folder = parsed.get("path", BUNDLED) if name == "embedded" else parsed.get("tokenizer")
     if _BUILT_IN.get(name) == TRANSFORMERS:
-        folder = folder or given.get("pretrained")
+        folder = folder or parsed.get("pretrained")
         if not Path(str(folder)).expanduser().joinpath("tokenizer.json").is_file():  # a hub name, say
             return None
-    if folder is None or given.get("tokenizer_backend") in ("tiktoken", "remote"):
+    if folder is None or parsed.get("tokenizer_backend") in ("tiktoken", "remote"):
         return None
     tokenizer = FolderTokenizer.load(str(folder))
     return lambda text: len(tokenizer.encode(text))

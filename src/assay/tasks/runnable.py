@@ -12,7 +12,7 @@ from assay.statistics.aggregations import Aggregation
 from assay.tasks.task import Task
 
 AggregationOrFunction = Aggregation | Callable[..., Any]
-"""Combines the values of samples: one of ours, or a function of the user's."""
+"""Combines the values of samples: one of assay's, or a function of the user."""
 Estimator = Callable[[Aggregation, Sequence[Any], Sequence[int]], Estimate]
 """Estimates a number with its error from an aggregation, its values, and the documents that they belong to."""
 

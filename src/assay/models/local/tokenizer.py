@@ -225,13 +225,13 @@ class HFTokenizer:
         """Render a conversation. If the template refuses system messages, they are left out, as in lm-eval."""
         from jinja2 import TemplateError
 
-        given = {"chat_template": name, "add_generation_prompt": add_generation_prompt} | extra
-        given |= {} if add_generation_prompt else {"continue_final_message": True}
+        arguments = {"chat_template": name, "add_generation_prompt": add_generation_prompt} | extra
+        arguments |= {} if add_generation_prompt else {"continue_final_message": True}
         try:
-            return str(self._tokenizer.apply_chat_template(messages_to_plain(messages), tokenize=False, **given))
+            return str(self._tokenizer.apply_chat_template(messages_to_plain(messages), tokenize=False, **arguments))
         except TemplateError:
             without_system = messages_to_plain([message for message in messages if message.role != "system"])
-            return str(self._tokenizer.apply_chat_template(without_system, tokenize=False, **given))
+            return str(self._tokenizer.apply_chat_template(without_system, tokenize=False, **arguments))
 
     def check_template(self, name: str | None) -> None:
         """Raise a ConfigError if the chat template does not exist."""

@@ -124,16 +124,16 @@ def _add(draft: Draft, block: ServerObject) -> None:
     draft.add(block.get("text"), block.get("thinking"))
 
 
-def _finish(draft: Draft, given: JSON) -> None:
-    reason = finish_of(given)
+def _finish(draft: Draft, reason_sent: JSON) -> None:
+    reason = finish_of(reason_sent)
     if reason == "refusal":
         raise PermanentError("the model refused to answer (stop_reason: refusal)")
     draft.finish = FINISHES.get(reason, reason) if reason is not None else draft.finish
 
 
-def _usage(given: JSON, before: Usage) -> Usage:
+def _usage(counts: JSON, before: Usage) -> Usage:
     """Return the usage so far; counts that an event does not report stay as before."""
-    reported = mapping_of(given)
+    reported = mapping_of(counts)
     stored = token_count(reported.get("cache_read_input_tokens")) or before.stored
     fresh = token_count(reported.get("input_tokens")) + token_count(reported.get("cache_creation_input_tokens"))
     read = fresh + stored if reported.get("input_tokens") is not None else before.read

@@ -43,7 +43,7 @@ class ServerAddress:
     """One address, with its number of requests in flight."""
 
     url: str
-    in_flight: int = 0
+    pending: int = 0
     faults: int = 0
     skip_until: float = 0.0
 
@@ -120,7 +120,7 @@ class Http:
         import aiohttp
 
         server = self._least_loaded()
-        server.in_flight += 1
+        server.pending += 1
         options = {"timeout": timeout} if timeout is not None else {}
         try:
             data = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
@@ -152,7 +152,7 @@ class Http:
             server.fail()
             raise RetryableError(self.clean(f"invalid HTTP answer: {type(error).__name__}: {error}")[:300]) from None
         finally:
-            server.in_flight -= 1
+            server.pending -= 1
 
     async def get(self, path: str) -> ServerJSON:
         """Return the answer of the first server; None if there is none."""
@@ -170,7 +170,7 @@ class Http:
             return self._servers[0]
         now = time.monotonic()
         available = [server for server in self._servers if server.skip_until <= now] or self._servers
-        return min(available, key=lambda server: server.in_flight)
+        return min(available, key=lambda server: server.pending)
 
     def _refuse(self, status: int, headers: Mapping[str, str], text: str) -> None:
         if 300 <= status < 400:

@@ -165,13 +165,13 @@ class OpenAIServer(ServerModel):
                 open_ones -= _take(drafts, event)
                 if not open_ones:
                     break
-        came = [draft for draft in drafts if draft.finish is not None]
-        if not came or any(draft.finish is None and draft.has_begun for draft in drafts):
+        finished = [draft for draft in drafts if draft.finish is not None]
+        if not finished or any(draft.finish is None and draft.has_begun for draft in drafts):
             raise RetryableError("incomplete answer: the stream ended before the answer did")
-        for draft in came:
+        for draft in finished:
             draft.usage = draft.usage or Usage()
         if not open_ones:  # closed at a stop string, before the server reported usage: count the chunks
-            came[0].usage = Usage(written=sum(draft.pieces for draft in drafts))
+            finished[0].usage = Usage(written=sum(draft.pieces for draft in drafts))
 
     def _parameters(self, requests: Sequence[Generate], limit: int | None, stops: Sequence[str]) -> RequestBody:
         """Return the parameters with the server's names. A model that reasons is sent no stop strings: they end the answer only."""

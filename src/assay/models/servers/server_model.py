@@ -323,7 +323,7 @@ class ServerModel:
     # used by protocols
 
     def limit(self, params: GenerationParams) -> int | None:
-        """Maximum number of generated tokens; None is no limit, as reasoning needs."""
+        """Maximum number of generated tokens; None means without limit, as reasoning needs."""
         limit = limit_of(params) or self.connection.max_gen_toks
         return limit if limit is not None or self.thinks else DEFAULT_MAX_GEN_TOKS
 

@@ -34,12 +34,12 @@ def usage(read: JSON, written: JSON, stored: JSON = 0) -> Usage:
     return Usage(tokens, token_count(written), stored=min(tokens, token_count(stored)))
 
 
-def checked_usage(given: Usage) -> Usage:
+def checked_usage(counts: Usage) -> Usage:
     """Return the usage if all its numbers are valid; invalid ones become 0."""
-    if _NUMBERS.issuperset(map(type, given)) and min(given) >= 0 and max(given) <= MOST_TOKENS:
-        return given
-    checked = usage(given.read, given.written, given.stored)
-    return checked._replace(tries=token_count(given.tries) or 1, cut=token_count(given.cut))
+    if _NUMBERS.issuperset(map(type, counts)) and min(counts) >= 0 and max(counts) <= MOST_TOKENS:
+        return counts
+    checked = usage(counts.read, counts.written, counts.stored)
+    return checked._replace(tries=token_count(counts.tries) or 1, cut=token_count(counts.cut))
 
 
 def mapping_of(value: JSON) -> Mapping[str, JSON]:

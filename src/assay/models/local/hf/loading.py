@@ -231,15 +231,15 @@ def _folder(name: str, options: HFOptions) -> Path:
 
 
 def _identity_of_object(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> str:
-    """Digest of weights in memory and of the tokenizer's vocabulary."""
+    """Digest of weights in memory and of the tokenizer's tokens."""
     import hashlib
 
     import torch
 
     digest = hashlib.blake2b(digest_size=16)
     is_fast = getattr(tokenizer, "is_fast", False)
-    vocabulary = tokenizer.backend_tokenizer.to_str() if is_fast else repr(sorted(tokenizer.get_vocab().items()))
-    digest.update(repr(model.config.to_dict()).encode() + vocabulary.encode())
+    tokens = tokenizer.backend_tokenizer.to_str() if is_fast else repr(sorted(tokenizer.get_vocab().items()))
+    digest.update(repr(model.config.to_dict()).encode() + tokens.encode())
     for name, weights in model.state_dict().items():
         digest.update(name.encode() + weights.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

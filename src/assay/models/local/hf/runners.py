@@ -190,8 +190,8 @@ class PaddedRunner:
         self.remarks: dict[str, str] = {}
         self._model, self._tokenizer, self._ends = loaded.model, tokenizer, end_tokens(loaded, tokenizer)
         self._rows, self._length = max_batch or ROWS, loaded.max_length()
-        vocabulary = getattr(loaded.model.config.get_text_config(), "vocab_size", 0) or 1
-        self._tokens = max(512, min(TOKENS, LOGITS // vocabulary))
+        vocab_size = getattr(loaded.model.config.get_text_config(), "vocab_size", 0) or 1
+        self._tokens = max(512, min(TOKENS, LOGITS // vocab_size))
         self._alone_beyond = length_dependent_beyond(loaded.model)
         self._pads = loaded.is_seq2seq or _ignores_padding(loaded.model)
 
