@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rich.progress import TaskID
 
-    from assay.evaluation.asking import RunProgress
+    from assay.evaluation.dispatch import RunProgress
     from assay.tasks.run import TaskRun
 
 LOG_SECONDS = 60.0

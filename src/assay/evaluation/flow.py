@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
-from assay.evaluation.asking import RunProgress, Watch, ask
+from assay.evaluation.dispatch import RunProgress, Watch, ask
 from assay.evaluation.estimates import estimate
 from assay.evaluation.models import ModelPool, check_model_options, open_models
 from assay.evaluation.options import run_config

@@ -12,7 +12,7 @@ from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.run import RunConfig, options_where
 from assay.engine.retry import retry_before_run
 from assay.errors import ConfigError, Place, Problem
-from assay.evaluation.asking import run_async
+from assay.evaluation.dispatch import run_async
 from assay.models.load import backend, check_generation, load_model, parameters
 from assay.models.protocol import AnyModel, Remote
 from assay.models.scripted import NoModel

@@ -265,7 +265,10 @@ def _manifest(answers: StoredAnswers, options: ScoreOptions, status: str) -> Man
         "format": FORMAT,
         "created": time.time(),
         **options.facts,
-        "scored": {**{key: list(value) for key, value in chosen.items() if value}, **({"with": files} if files else {})},
+        "scored": {
+            **{key: list(value) for key, value in chosen.items() if value},
+            **({"with": files} if files else {}),
+        },
         "of": of,
         "environment": environment(),
         "status": status,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
-from assay.evaluation.asking import Watch
+from assay.evaluation.dispatch import Watch
 from assay.evaluation.flow import execute, prepare_run
 from assay.evaluation.models import ModelPool, model_under_test, parse_role
 from assay.evaluation.options import task_manager
