@@ -19,6 +19,7 @@ import pytest
 
 from assay import TaskManager
 from assay.compat.modules import HelperCode
+from assay.config.run import RunConfig
 from assay.records import Estimate, Failed, Sample
 from assay.scoring.loop import AnsweredSample
 from assay.statistics.board import Board
@@ -30,7 +31,7 @@ SEED, CLOSE = 1234, 1e-9
 Entry = Mapping[str, Any]
 EXPECTED: list[Entry] = json.loads((HERE / "process_results/expected.json").read_text(encoding="utf-8"))
 COMPARED = {f"{entry['function']} of {entry['task']}": entry for entry in EXPECTED if "left_out" not in entry}
-LIKE_LM_EVAL = Settings(like_lm_eval=True)
+LIKE_LM_EVAL = Settings(RunConfig(compat="lm-eval"))
 
 
 @pytest.fixture(scope="module", params=["with lm_eval", "without lm_eval"])

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.config.run import RunConfig
 from assay.errors import AssayError
 from assay.evaluation.merge import merge
 from assay.evaluation.score import score
@@ -35,7 +36,7 @@ ROWS = [{"q": f"q{number}", "gold": "a" if number % 3 else "b"} for number in ra
 def test_shards_are_a_partition_of_the_documents(size: int, of: int, limit: float | None, sample: int | None) -> None:
     """Every document is in one shard, in order, whatever limit chose them; sizes differ by one at most and are known before."""
     docs = [{"n": number} for number in range(size)]
-    settings = Settings(limit=limit if sample is None else None, sample=sample)
+    settings = Settings(RunConfig(limit=limit if sample is None else None, sample=sample))
     whole = [number for number, _ in chosen(docs, "t", settings)]
     parts = [[doc for n, doc in enumerate(whole) if is_in(Shard(number, of), n)] for number in range(1, of + 1)]
     assert sorted(doc for part in parts for doc in part) == whole

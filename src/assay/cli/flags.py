@@ -4,12 +4,12 @@ import argparse
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from assay.config.arguments import parse_arguments, parse_value
-from assay.config.option import yaml_fields
+from assay.config.option import YAMLMapping, YAMLValue, yaml_fields
 from assay.config.run import GRAPHS, GROUPS, OPTIONS, PATHS, SCORING, WORK, RunConfig, RunOption
 from assay.errors import ConfigError, Place, Problem
 
@@ -36,7 +36,7 @@ def define_run(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_start_run)
 
 
-def _define_sygra(add: Callable[..., object]) -> None:
+def _define_sygra(add: Callable[..., argparse.Action]) -> None:
     add(
         "--task",
         metavar="NAME",
@@ -144,7 +144,7 @@ _SYNTAX: dict[str, dict[str, Any]] = {
 _FIELDS = {item.name: item for item in yaml_fields(RunConfig)}
 
 
-def run_options(flags: argparse.Namespace, file: Mapping[str, object] | None = None) -> dict[str, object]:
+def run_options(flags: argparse.Namespace, file: YAMLMapping | None = None) -> dict[str, YAMLValue]:
     """Collect the options that were given: by flag, else in a file. Text of flags and files becomes values here."""
     options = dict(file or {})
     for name, use in OPTIONS.items():
@@ -158,7 +158,7 @@ def run_options(flags: argparse.Namespace, file: Mapping[str, object] | None = N
     return options
 
 
-def _joined(name: str, value: Any, use: RunOption) -> object:
+def _joined(name: str, value: Any, use: RunOption) -> YAMLValue:
     """Unite the texts of a flag that takes many of them."""
     if use.syntax == "pairs":
         return {key: part for text in value for key, part in parse_arguments(text, name).items()}
@@ -173,7 +173,7 @@ def _role(text: str) -> tuple[str, str]:
     return role.strip(), model
 
 
-def _samples(written: str) -> object:
+def _samples(written: str) -> YAMLValue:
     import json
 
     text = Path(written).read_text() if not written.lstrip().startswith("{") and Path(written).is_file() else written
@@ -185,11 +185,11 @@ def _samples(written: str) -> object:
         ) from None
 
 
-def _numbers(text: str) -> object:
+def _numbers(text: str) -> list[YAMLValue]:
     return [parse_value(part) for part in text.split(",")]
 
 
-_TEXT: dict[str, Callable[[str], object]] = {
+_TEXT: dict[str, Callable[[str], YAMLValue]] = {
     "samples": _samples,
     "arguments": lambda text: parse_arguments(text, "metadata"),
     "numbers": _numbers,

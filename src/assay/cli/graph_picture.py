@@ -8,7 +8,7 @@ from assay.graphs.spec import END, START, GenerationSpec, LambdaSpec, Likelihood
 
 
 def drawn(graph: GraphFile) -> Iterator[str]:
-    """Every node in the order it is reached, each with where it goes on; ways back are marked."""
+    """Every node in the order it is reached, each with the nodes after it; ways back are marked."""
     order = _order(graph)
     for number, name in enumerate(order):
         if name == END:
@@ -39,11 +39,11 @@ def mermaid(graph: GraphFile) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    return re.sub(r'["<>|]', lambda found: f"#{ord(found.group())};", text)
+    return re.sub(r'["<>|]', lambda sign: f"#{ord(sign.group())};", text)
 
 
 def _ways(graph: GraphFile, name: str) -> Iterator[tuple[str, str]]:
-    """What is said, and the node that it leads to; nothing is said where there is no choice."""
+    """The label of every edge from a node, and the node it leads to; without a choice the label is empty."""
     for edge in graph.edges:
         if edge.source != name:
             continue
@@ -55,27 +55,27 @@ def _ways(graph: GraphFile, name: str) -> Iterator[tuple[str, str]]:
 
 def _order(graph: GraphFile) -> list[str]:
     """START, then every node when it is first reached, then END."""
-    found = [START]
-    for name in found:
+    order = [START]
+    for name in order:
         for edge in graph.edges:
             if edge.source == name:
-                found += [each for each in dict.fromkeys(targets(edge)) if each not in found and each != END]
-    return [*found, END]
+                order += [each for each in dict.fromkeys(targets(edge)) if each not in order and each != END]
+    return [*order, END]
 
 
 def _about(graph: GraphFile, name: str) -> str:
-    """What a node is, whom or what it asks, and what it writes."""
+    """Describe a node: its type, the model or function it calls, and the keys it writes."""
     node = graph.nodes[name]
-    told = str(node.node_type)
+    description = str(node.node_type)
     if isinstance(node, GenerationSpec | LikelihoodSpec):
-        told += " " + ", ".join(model.name for model in graph.models[name].values())
+        description += " " + ", ".join(model.name for model in graph.models[name].values())
     elif isinstance(node, LambdaSpec):
-        told += " " + node.function.rpartition(".")[2]
+        description += " " + node.function.rpartition(".")[2]
     elif isinstance(node, SubgraphSpec):
-        told += " " + node.subgraph
+        description += " " + node.subgraph
     written = output_keys(node.output_keys) if isinstance(node, GenerationSpec | LambdaSpec) else ()
     if isinstance(node, LikelihoodSpec):
         written = likelihood_keys(node)
     if isinstance(node, SamplerSpec):
         written = tuple(graph.attributes[name])
-    return told + (f" → {', '.join(written)}" if written else "")
+    return description + (f" → {', '.join(written)}" if written else "")

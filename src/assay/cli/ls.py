@@ -9,6 +9,7 @@ from assay.catalog.index import Index, index_root
 from assay.catalog.roots import all_roots
 from assay.cli.flags import add_catalog_options, task_manager
 from assay.cli.output import counted, echo_columns, echo_err, echo_json, is_terminal, printable, write_lines
+from assay.records import JSON
 
 KINDS = {"tasks": ("task", "group", "tag"), "subtasks": ("task",), "groups": ("group",), "tags": ("tag",)}
 TABLES = ("formats", "models", "metrics", "filters", "scorers", "aggregators", "aggregations", "reductions", "samplers",
@@ -22,9 +23,9 @@ class ListedName(NamedTuple):
     kind: str
     path: str | None
     error: str = ""
-    more: dict[str, object] | None = None
+    more: dict[str, JSON] | None = None
 
-    def described(self) -> dict[str, object]:
+    def described(self) -> dict[str, JSON]:
         error = {"error": self.error} if self.error else {}
         return {"name": self.name, "kind": self.kind, "path": self.path, **error, **(self.more or {})}
 
@@ -97,7 +98,7 @@ def _catalog_rows(index: Index, kinds: Iterable[str]) -> list[ListedName]:
         if entry is None:
             rows.append(ListedName(name, "tag", None, more={"tasks": index.tags[name]}))
         elif entry.kind == "task":
-            more: dict[str, object] = {"output_type": entry.output_type, "tags": entry.tags}
+            more: dict[str, JSON] = {"output_type": entry.output_type, "tags": entry.tags}
             rows.append(ListedName(name, "task", entry.path, entry.error, more))
         else:
             rows.append(ListedName(name, entry.kind, entry.path, entry.error))
@@ -123,7 +124,7 @@ def _table_rows(options: argparse.Namespace) -> list[ListedName]:
     return sorted(rows, key=lambda row: row.name)
 
 
-def _described(kind: str, member: Any) -> dict[str, object]:
+def _described(kind: str, member: Any) -> dict[str, JSON]:
     if kind == "metric":
         return {"output_types": list(member.functions), "aggregation": member.aggregation}
     return {"description": _sentence(getattr(member, "function", member))}

@@ -8,9 +8,13 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from assay.records import Function
+from assay.config.option import YAMLValue
+from assay.records import JSON, Function
+
+if TYPE_CHECKING:
+    from assay.runs.results import ResultsJSON
 
 EXIT = {"complete": 0, "incomplete": 1, "partial": 3}
 """Exit codes by the status of a run."""
@@ -54,11 +58,11 @@ def echo_err(text: str) -> None:
     sys.stderr.write(printable(text) + "\n")
 
 
-def echo_json(value: object) -> None:
+def echo_json(value: YAMLValue) -> None:
     sys.stdout.write(json.dumps(plain(value), indent=1, ensure_ascii=False) + "\n")
 
 
-def plain(value: object) -> object:
+def plain(value: YAMLValue) -> JSON:
     """Convert a value to JSON types; functions are written as in YAML."""
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
@@ -86,7 +90,7 @@ def echo_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     sys.stdout.write("\n".join([f"{bold}{head}{end}", *lines]) + "\n")
 
 
-def echo_tables(results: Mapping[str, Any], depth: int | None = None) -> None:
+def echo_tables(results: "ResultsJSON", depth: int | None = None) -> None:
     """Print the table of tasks, and that of groups if they have metrics."""
     from assay.report.table import results_table
 
@@ -96,7 +100,7 @@ def echo_tables(results: Mapping[str, Any], depth: int | None = None) -> None:
         echo("\n" + groups)
 
 
-def echo_results(results: Mapping[str, Any], folder: Path) -> int:
+def echo_results(results: "ResultsJSON", folder: Path) -> int:
     """Print the tables and the folder of a run that was made without a model; returns the exit code of its status."""
     from assay.report.table import table_footing, table_heading
 
@@ -108,7 +112,7 @@ def echo_results(results: Mapping[str, Any], folder: Path) -> int:
     return EXIT.get(results.get("assay", {}).get("status", ""), EXIT["incomplete"])
 
 
-def exit_code(results: Mapping[str, Any]) -> int:
-    """Look up the exit code of a run; of a shard, that of its own documents."""
+def exit_code(results: "ResultsJSON") -> int:
+    """Look up the exit code of a run; of a shard, that of the documents in it."""
     account = results["assay"]
     return EXIT[account.get("shard", account)["status"]]

@@ -126,7 +126,7 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
 
 
 def _has_own_unit(metric: str) -> bool:
-    """Tell whether a metric has its own unit, so that percentage points make no sense."""
+    """Return whether a metric has its own unit, so that percentage points make no sense."""
     name = row_key(metric).metric
     return name.endswith("perplexity") or name in OWN_UNITS
 

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from assay.cli.output import echo_err
@@ -10,7 +11,9 @@ from assay.tasks.run import TRUNCATED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.evaluation.asking import RunProgress
+    from rich.progress import TaskID
+
+    from assay.evaluation.dispatch import RunProgress
     from assay.tasks.run import TaskRun
 
 LOG_SECONDS = 60.0
@@ -24,7 +27,7 @@ class Progress:
         self._last = self._started
         self._display: Any = None
         self._unreachable = False
-        self._bars: dict[str, Any] = {}
+        self._bars: dict[str, TaskID] = {}
 
     def __enter__(self) -> "Progress":
         if sys.stderr.isatty():
@@ -42,7 +45,7 @@ class Progress:
             self._display.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         if self._display is not None:
             self._display.stop()
 
@@ -54,7 +57,7 @@ class Progress:
             echo_err(self._line(run))
 
     def _is_news(self, run: "RunProgress") -> bool:
-        """Tell whether the model has just become unreachable or reachable: a log reports that at once."""
+        """Return whether the model has just become unreachable or reachable: a log reports that at once."""
         unreachable = run.engine.unreachable_since is not None
         changed, self._unreachable = unreachable != self._unreachable, unreachable
         return changed
@@ -66,12 +69,12 @@ class Progress:
             if 0 < each.board.documents < each.runnable.size:
                 name = each.runnable.task.name
                 self._display.update(
-                    self._bar(name, each.runnable.size), completed=each.board.documents, note=_troubles([each])
+                    self._bar(name, each.runnable.size), completed=each.board.documents, note=_failure_counts([each])
                 )
             elif each.runnable.task.name in self._bars:
                 self._display.remove_task(self._bars.pop(each.runnable.task.name))
 
-    def _bar(self, name: str, total: int) -> Any:
+    def _bar(self, name: str, total: int) -> "TaskID":
         if name not in self._bars:
             self._bars[name] = self._display.add_task(name, total=total, note="")
         return self._bars[name]
@@ -80,7 +83,7 @@ class Progress:
         rate = run.engine.counts.sent / max(time.monotonic() - self._started, 1e-9)
         since = run.engine.unreachable_since
         waiting = f"the model is unreachable: waiting for {time.monotonic() - since:.0f} s" if since is not None else ""
-        return ", ".join(filter(None, (waiting, f"{rate:,.0f} requests/s", _troubles(run.tasks))))
+        return ", ".join(filter(None, (waiting, f"{rate:,.0f} requests/s", _failure_counts(run.tasks))))
 
     def _line(self, run: "RunProgress") -> str:
         total = sum(each.runnable.size for each in run.tasks)
@@ -89,7 +92,7 @@ class Progress:
         return f"{done} of {total} documents, {self._note(run)}, about {left / 60:.0f} min left"
 
 
-def _troubles(tasks: "Sequence[TaskRun]") -> str:
+def _failure_counts(tasks: "Sequence[TaskRun]") -> str:
     failed = sum(sum(each.board.failed.values()) for each in tasks)
     cut = sum(each.board.noticed[TRUNCATED] for each in tasks)
     return ", ".join(f"{count} {what}" for count, what in ((failed, "failed"), (cut, "cut off")) if count)

@@ -15,6 +15,7 @@ from assay.cli.output import EXIT, echo, echo_err, echo_tables, exit_code, plain
 from assay.cli.progress import Progress
 from assay.cli.runs import runs_dir
 from assay.cli.show import write_out
+from assay.config.option import YAMLValue
 from assay.config.run import RunConfig, options_where
 from assay.config.source import Source
 from assay.errors import AssayError, ConfigError, Place, Problem
@@ -25,6 +26,7 @@ from assay.evaluation.writing import Evaluation, OutputOptions
 from assay.models.load import backend, parameters
 from assay.report.table import checkpoints_json, checkpoints_table, table_footing, table_heading
 from assay.runs.redaction import redacted_command
+from assay.runs.results import ResultsJSON
 
 CANNOT, INTERRUPTED = 2, 130
 
@@ -94,7 +96,7 @@ def _free_memory() -> None:
 
 
 def run_checkpoints(
-    runs: Mapping[str, RunConfig], evaluate: Callable[[RunConfig], Mapping[str, Any]], output: str | None
+    runs: Mapping[str, RunConfig], evaluate: Callable[[RunConfig], ResultsJSON], output: str | None
 ) -> int:
     """Evaluate every checkpoint and print one table; returns the exit code."""
     results: dict[str, Mapping[str, Any] | None] = {}
@@ -121,7 +123,7 @@ def run_checkpoints(
     return next((code for code in order if code in codes), EXIT["complete"])
 
 
-def _show(results: Mapping[str, Any], config: RunConfig, depth: int | None) -> None:
+def _show(results: ResultsJSON, config: RunConfig, depth: int | None) -> None:
     echo(table_heading(results))
     echo_tables(results, depth)
     if config.show_config:
@@ -141,7 +143,7 @@ def _warn_ineffective(options: argparse.Namespace, config: RunConfig) -> None:
         echo_err(f"no effect here: {', '.join(ineffective)}")
 
 
-def _from_file(path: str | None) -> dict[str, object]:
+def _from_file(path: str | None) -> dict[str, YAMLValue]:
     if path is None:
         return {}
     try:

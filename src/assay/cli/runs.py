@@ -87,7 +87,7 @@ def _remove(path: Path) -> None:
 
 
 def _has_manifest(path: Path) -> bool:
-    """Tell whether a folder may be removed: one without a manifest may hold other things."""
+    """Return whether a folder may be removed: one without a manifest may hold other things."""
     return (path / MANIFEST).is_file()
 
 

@@ -11,7 +11,7 @@ from assay.cli.flags import parse_count
 from assay.cli.output import counted, echo, echo_err
 from assay.config.row_names import sample_scores
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.records import ScoreKey
+from assay.records import AnyJSON, ScoreKey
 from assay.runs.folder import no_run
 from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
@@ -74,7 +74,7 @@ def _is_selected(row: StoredSample, options: argparse.Namespace, better: Mapping
     return not options.wrong or _is_wrong(sample_scores(row.scores), better)
 
 
-def _is_wrong(scores: Mapping[ScoreKey, Any], better: Mapping[str, bool | None]) -> bool:
+def _is_wrong(scores: Mapping[ScoreKey, AnyJSON], better: Mapping[str, bool | None]) -> bool:
     firsts: dict[str, tuple[str, Any]] = {}
     for key, value in scores.items():
         firsts.setdefault(key.filter, (key.metric, value))
@@ -103,7 +103,11 @@ def _parts(row: StoredSample, *, full: bool) -> Iterator[tuple[str, str]]:
 
 
 def _answers(
-    requests: Sequence[StoredRequest], responses: Sequence[Sequence[Any]], answers: Mapping[str, Any], *, full: bool
+    requests: Sequence[StoredRequest],
+    responses: Sequence[Sequence[AnyJSON]],
+    answers: Mapping[str, AnyJSON],
+    *,
+    full: bool,
 ) -> Iterator[tuple[str, str]]:
     """Yield the answers: texts before and after each filter, or the log-likelihood of each continuation."""
     texts = [each for repeats in responses for each in repeats if isinstance(each, str)]
@@ -126,7 +130,7 @@ def _target(row: StoredSample) -> str:
     return _shown(target)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: AnyJSON) -> str:
     if isinstance(value, tuple):
         return f"{value[0]:>12}{' greedy' if value[1] else '       '}"
     return value if isinstance(value, str) else orjson.dumps(value).decode()

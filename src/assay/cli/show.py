@@ -11,11 +11,12 @@ from assay.cli.flags import add_catalog_options, add_option, task_manager
 from assay.cli.graph_picture import drawn, mermaid
 from assay.cli.output import counted, echo, echo_columns, echo_err, echo_json, plain
 from assay.config.fields import Fields
+from assay.config.option import YAMLValue
 from assay.errors import ConfigError, Place, Problem
 from assay.graphs.reading import GraphFile
 from assay.groups import Group
 from assay.models.load import token_counter
-from assay.records import Call, Failed, Sample, arguments
+from assay.records import JSON, Call, Failed, Sample, arguments
 from assay.tasks import Task, TaskManager
 from assay.tasks.manager import LoadedTasks
 from assay.tasks.validate import unchecked_parameters
@@ -134,7 +135,7 @@ def _settings(fields: Fields, folder: str) -> Iterator[tuple[str, str, str]]:
         yield key, _short(fields[key]), f"{file}:{place.line}" if place.line else file
 
 
-def _rewritten(task: Task) -> Iterator[tuple[str, object]]:
+def _rewritten(task: Task) -> Iterator[tuple[str, YAMLValue]]:
     if task.notes or task.config.derived or task.config.doc_to_text != task.fields.get("doc_to_text"):
         for key in PROMPT_KEYS:
             value = getattr(task.config, key)
@@ -212,7 +213,7 @@ def _title(node: "Group[Task] | Task", alias: str | None) -> str:
     return title + ("  (cannot be run)" if node.unsent is not None else "")
 
 
-def _described(manager: TaskManager, name: str, loaded: LoadedTasks) -> dict[str, object]:
+def _described(manager: TaskManager, name: str, loaded: LoadedTasks) -> dict[str, JSON]:
     """Return everything that is shown as data: tasks with value and origin of their keys, groups with their members."""
     tasks = {key: _described_task(manager, task) for key, task in loaded["tasks"].items()}
     groups = {
@@ -222,7 +223,7 @@ def _described(manager: TaskManager, name: str, loaded: LoadedTasks) -> dict[str
     return {"name": name, "kind": "group" if groups else "task", "tasks": tasks, "groups": groups}
 
 
-def _described_task(manager: TaskManager, task: Task) -> dict[str, object]:
+def _described_task(manager: TaskManager, task: Task) -> dict[str, JSON]:
     entry = manager.catalog.index.named.get(task.config.task)
     return {
         "path": entry.path if entry is not None else None,
@@ -236,12 +237,12 @@ def _described_task(manager: TaskManager, task: Task) -> dict[str, object]:
     }
 
 
-def _described_fields(fields: Fields) -> dict[str, object]:
+def _described_fields(fields: Fields) -> dict[str, JSON]:
     origin = {key: str(fields.place(key, key=True)) for key in fields}
     return {"config": {key: plain(fields[key]) for key in fields}, "origin": origin}
 
 
-def _short(value: object) -> str:
+def _short(value: YAMLValue) -> str:
     text = value if isinstance(value, str) else str(plain(value))
     text = text.replace("\n", "⏎")
     return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"

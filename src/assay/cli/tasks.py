@@ -2,7 +2,6 @@
 
 import argparse
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from assay.compat.modules import HelperCode, seen_dotted
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.plugins import plugin_problems
+from assay.records import Document
 from assay.samples.data import FILE_READERS, data_set
 from assay.samples.rows import DataError
 from assay.tasks.validate import validate
@@ -216,5 +216,5 @@ def fetch(config: TaskConfig, folder: Path) -> list[tuple[Path, int]]:
     return written
 
 
-def _plain(row: Mapping[Any, object]) -> dict[str, object]:
+def _plain(row: Document) -> Document:
     return {str(key): value for key, value in dict(row).items()}

@@ -1,18 +1,21 @@
 """Class tasks: tasks that are Python classes written for lm-eval, bound to a run."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from assay.compat.task_base import Surroundings
+from assay.compat.task_base import Instance, Surroundings
 from assay.compat.task_base import Task as Base
+from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import MEDIA, media_problem, unsent_media
 from assay.errors import ConfigError, Problem
 from assay.records import (
+    JSON,
+    Document,
     Generate,
     Loglikelihood,
     Prompt,
@@ -28,6 +31,7 @@ from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
 from assay.statistics.aggregations import Aggregation
 from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_clusters, preserved_random
+from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.scoring import BYPASS
 from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
@@ -60,7 +64,7 @@ class ClassTask(PreparedTask):
             lm_task: Any = _create(kind, Surroundings(task, settings, helpers), yaml_values)
             _apply_settings(lm_task, task, settings)
             lm_task.look_at_first()
-            lm_task.set_fewshot_seed(settings.fewshot_seed)
+            lm_task.set_fewshot_seed(settings.run.fewshot_random_seed)
             docs = lm_task.task_docs
             check_clusters(task, docs)
             prompter = Prompter(lm_task.yaml_config, ())
@@ -91,7 +95,7 @@ class ClassTask(PreparedTask):
                 raise RenderError(first[0].problem)
 
     @property
-    def version(self) -> object:
+    def version(self) -> YAMLValue:
         return self.lm_task.VERSION
 
     @cached_property
@@ -109,21 +113,21 @@ class ClassTask(PreparedTask):
         return True
 
     def _samples(self, *, whole: bool) -> Iterator[Sample]:
-        self.lm_task.set_fewshot_seed(self.settings.fewshot_seed)
+        self.lm_task.set_fewshot_seed(self.settings.run.fewshot_random_seed)
         return super()._samples(whole=whole)
 
-    def _pass_over(self, doc_id: int, doc: Mapping[str, Any]) -> None:
+    def _pass_over(self, doc_id: int, doc: Document) -> None:
         with suppress(RenderError):
             self.sample(doc_id, doc)
 
-    def sample(self, doc_id: int, doc: Mapping[str, Any]) -> Sample:
+    def sample(self, doc_id: int, doc: Document) -> Sample:
         with user_code(f"the class {type(self.lm_task).__name__}", RenderError):
             requests = self._asked(doc_id, doc)
             target = plain(self.lm_task.doc_to_target(doc))
             gold = plain(self.lm_task.doc_to_text(doc)) if self.lm_task.multiple_input else target
             return Sample(doc_id, doc, requests, target, gold, plain(self.lm_task.doc_to_choices_or_none(doc)))
 
-    def _asked(self, doc_id: int, doc: Mapping[str, Any]) -> list[Request]:
+    def _asked(self, doc_id: int, doc: Document) -> list[Request]:
         chat = self.settings.chat
         self._conversations.clear()
         applied = {"apply_chat_template": chat.template is not None, "chat_template": self._chat_template}
@@ -150,7 +154,7 @@ class ClassTask(PreparedTask):
         if template is None:
             return None
 
-        def apply(messages: Any, add_generation_prompt: bool = True) -> str:
+        def apply(messages: Sequence[Mapping[str, JSON]], add_generation_prompt: bool = True) -> str:
             prompt = template(plain_to_messages(messages), add_generation_prompt)
             written = prompt_text(prompt)
             self._conversations[written] = prompt
@@ -158,7 +162,7 @@ class ClassTask(PreparedTask):
 
         return apply
 
-    def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
+    def aggregation(self, row: ScoreKey) -> AggregationOrFunction | None:
         if row.metric == BYPASS:
             return super().aggregation(row)
         aggregation: Aggregation | Callable[..., Any] | None = self.lm_task.aggregation().get(row.metric)
@@ -167,7 +171,7 @@ class ClassTask(PreparedTask):
     def higher_is_better(self) -> Mapping[str, bool | None]:
         return dict(self.lm_task.higher_is_better())
 
-    def described(self) -> Mapping[str, object]:
+    def described(self) -> YAMLMapping:
         """The configuration as the class left it, with functions by their names in the file."""
         values = self.lm_task.config.to_dict()
         return {
@@ -176,29 +180,29 @@ class ClassTask(PreparedTask):
         }
 
 
-def _create(kind: Any, surroundings: Surroundings, config: Mapping[str, Any]) -> Any:
+def _create(kind: type[Base], surroundings: Surroundings, config: YAMLMapping) -> Base:
     """Create an object of the class; its surroundings are set before `__init__` runs, which may need them."""
     lm_task = kind.__new__(kind)
     lm_task.surroundings = surroundings
     arguments = {"config": dict(config)} if "config" in inspect.signature(kind.__init__).parameters else {}
-    lm_task.__init__(**arguments)
+    lm_task.__init__(**arguments)  # type: ignore[misc]  # the signature is read above
     return lm_task
 
 
-def _apply_settings(lm_task: Any, task: Task, settings: Settings) -> None:
+def _apply_settings(lm_task: Base, task: Task, settings: Settings) -> None:
     """Apply the settings of the run to the configuration of the class."""
     lm_task.set_config("task", task.config.task)
     number = lm_task.config.get("num_fewshot")
-    if settings.num_fewshot is not None and not (settings.like_lm_eval and number == 0):
-        number = settings.num_fewshot
+    if settings.run.num_fewshot is not None and not (settings.like_lm_eval and number == 0):
+        number = settings.run.num_fewshot
     lm_task.set_config("num_fewshot", number or 0)
     if lm_task.config.get("output_type") == "generate_until":
         lm_task.set_config("generation_kwargs", dict(settings.gen_kwargs), update=True)
-        if settings.repeats is not None:
-            lm_task.set_config("repeats", settings.repeats)
+        if settings.run.repeats is not None:
+            lm_task.set_config("repeats", settings.run.repeats)
 
 
-def _request(instance: Any, repeat: int, conversations: Mapping[str, Prompt]) -> Request:
+def _request(instance: Instance, repeat: int, conversations: Mapping[str, Prompt]) -> Request:
     first = instance.args[0]
     if instance.request_type == "generate_until":
         return Generate(conversations.get(first, first), instance.args[1], repeat)

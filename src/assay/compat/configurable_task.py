@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from assay.compat.task_base import Config, Instance, Task
+from assay.compat.features import Ignored
+from assay.compat.task_base import Config, Context, Docs, Instance, ModelAnswer, Task
+from assay.config.option import YAMLMapping
 from assay.config.task import FewshotConfig
-from assay.records import Failed, Message, Prompt, Sample, messages_to_plain, plain
+from assay.records import Document, Failed, Function, Message, MetricValue, Prompt, Sample, messages_to_plain, plain
 from assay.samples.data import DataSet, columns_of
 from assay.samples.prompt import (
     Chat,
     Examples,
+    FieldSpec,
+    FieldValue,
     Prompter,
     Sampler,
     choice_field,
@@ -28,8 +32,10 @@ from assay.scoring.filters import DEFAULT
 from assay.scoring.loop import AnsweredSample, ScoringLoop
 from assay.scoring.scorer import Unscored
 from assay.statistics.aggregations import AGGREGATIONS, bits_per_byte, mean, weighted_perplexity
-from assay.tasks.documents import Splits, examples
+from assay.tasks.documents import ProcessDocs, Splits, examples
 from assay.tasks.prompt_checks import QUESTION_KEYS, check_prompts
+from assay.tasks.runnable import AggregationOrFunction
+from assay.tasks.settings import UserFunction
 
 
 class ConfigurableTask(Task):
@@ -38,7 +44,7 @@ class ConfigurableTask(Task):
     VERSION = "Yaml"
     CONFIG: Any = None
 
-    def __init__(self, *_: Any, config: Any = None, **__: Any) -> None:
+    def __init__(self, *_: Ignored, config: Any = None, **__: Ignored) -> None:
         self._config = Config({**(self.CONFIG or {}), **(config or {})})
         metadata = self._config.metadata
         if isinstance(metadata, Mapping) and "version" in metadata:
@@ -48,7 +54,7 @@ class ConfigurableTask(Task):
         self.OUTPUT_TYPE = self._config.output_type
         self.download(self._config.dataset_kwargs)
 
-    def download(self, dataset_kwargs: Any = None, **_: Any) -> None:
+    def download(self, dataset_kwargs: YAMLMapping | None = None, **_: Ignored) -> None:
         self.dataset = self._opened(dataset_kwargs)
 
     def has_training_docs(self) -> bool:
@@ -60,26 +66,28 @@ class ConfigurableTask(Task):
     def has_test_docs(self) -> bool:
         return self._config.test_split is not None
 
-    def training_docs(self) -> Any:
+    def training_docs(self) -> Docs:
         return self._processed(self._config.training_split, self._config.process_docs)
 
-    def validation_docs(self) -> Any:
+    def validation_docs(self) -> Docs:
         return self._processed(self._config.validation_split, self._config.process_docs)
 
-    def test_docs(self) -> Any:
+    def test_docs(self) -> Docs:
         return self._processed(self._config.test_split, self._config.process_docs)
 
-    def _processed(self, split: str | None, process_docs: Any) -> Any:
+    def _processed(self, split: str | None, process_docs: Function | ProcessDocs | None) -> Docs:
         if split is None:
             return None
         return process_docs(self.dataset[split]) if callable(process_docs) else self.dataset[split]
 
-    def fewshot_docs(self) -> Any:
+    def fewshot_docs(self) -> Docs:
         own, shots = self.yaml_config, self._shots
         if (split := shots.split or own.fewshot_split) is not None:
             return self._processed(split, shots.process_docs or own.process_docs)
         if shots.samples is not None:
-            return shots.samples() if callable(shots.samples) else shots.samples
+            samples: Any = shots.samples
+            docs: Docs = samples() if callable(samples) else samples
+            return docs
         return super().fewshot_docs()
 
     @cached_property
@@ -104,25 +112,25 @@ class ConfigurableTask(Task):
         self.multiple_input = choices is not None and isinstance(text, int) and not isinstance(text, bool)
         self.multiple_target = isinstance(target, list)
 
-    def doc_to_text(self, doc: Any, doc_to_text: Any = None) -> Any:
+    def doc_to_text(self, doc: Document, doc_to_text: FieldSpec = None) -> FieldValue:
         spec = doc_to_text if doc_to_text is not None else self.yaml_config.doc_to_text
         return text_field(spec, self.features, has_choices=self.yaml_config.doc_to_choice is not None)(doc)
 
-    def doc_to_target(self, doc: Any, doc_to_target: Any = None) -> Any:
+    def doc_to_target(self, doc: Document, doc_to_target: FieldSpec = None) -> FieldValue:
         spec = doc_to_target if doc_to_target is not None else self.yaml_config.doc_to_target
         return target_field(spec, self.features, has_choices=self.yaml_config.doc_to_choice is not None)(doc)
 
-    def doc_to_choice(self, doc: Any, doc_to_choice: Any = None) -> Any:
+    def doc_to_choice(self, doc: Document, doc_to_choice: FieldSpec = None) -> FieldValue:
         spec = doc_to_choice if doc_to_choice is not None else self.yaml_config.doc_to_choice
         if spec is None:
             raise DataError(f"{type(self).__name__} asks for choices, and its configuration has no doc_to_choice")
         return choice_field(spec, self.features)(doc)
 
-    def doc_to_choices_or_none(self, doc: Any) -> Any:
+    def doc_to_choices_or_none(self, doc: Document) -> FieldValue:
         has_some = self.yaml_config.doc_to_choice is not None or self._overrides("doc_to_choice")
         return self.doc_to_choice(doc) if has_some else None
 
-    def doc_to_prefix(self, doc: Any) -> Any:
+    def doc_to_prefix(self, doc: Document) -> FieldValue:
         return plain_field(self.yaml_config.gen_prefix, self.features)(doc)
 
     def _overrides(self, method: str) -> bool:
@@ -133,9 +141,9 @@ class ConfigurableTask(Task):
         self._prompters: dict[tuple[Any, ...], Prompter] = {}
 
     def fewshot_context(  # type: ignore[override]  # noqa: PLR0913  # lm-eval's signatures
-        self, doc: Any, num_fewshot: int, system_instruction: str | None = None, apply_chat_template: bool = False,
-        fewshot_as_multiturn: bool = False, chat_template: Any = None, gen_prefix: str | None = None, **_: Any,
-    ) -> Any:  # fmt: skip
+        self, doc: Document, num_fewshot: int, system_instruction: str | None = None, apply_chat_template: bool = False,
+        fewshot_as_multiturn: bool = False, chat_template: UserFunction | None = None, gen_prefix: str | None = None, **_: Ignored,
+    ) -> Context:  # fmt: skip
         """Description, examples and question, as text or through the chat template; of several inputs, one for each."""
         template = chat_template if apply_chat_template else None
         key = (num_fewshot, system_instruction, fewshot_as_multiturn, template, gen_prefix)
@@ -175,9 +183,11 @@ class ConfigurableTask(Task):
         shots = replace(self._shots, samples=None, process_docs=None)  # what these say, `fewshot_docs` has done
         split = self.yaml_config.training_split or "train"
         config = replace(self.yaml_config, process_docs=None, training_split=split, fewshot_config=shots)
-        return examples(config, 1, pool, replace(self.surroundings.settings, fewshot_seed=self._seed))
+        settings = self.surroundings.settings
+        seeded = replace(settings, run=replace(settings.run, fewshot_random_seed=self._seed))
+        return examples(config, 1, pool, seeded)
 
-    def construct_requests(self, doc: Any, ctx: Any, **kwargs: Any) -> Any:
+    def construct_requests(self, doc: Document, ctx: Context, **kwargs: Any) -> Instance | list[Instance]:
         is_chat = kwargs.pop("apply_chat_template", False)
         kwargs.pop("chat_template", None)
         kind = str(self.OUTPUT_TYPE)
@@ -190,7 +200,7 @@ class ConfigurableTask(Task):
             arguments = (ctx, target) if kind == "loglikelihood" else (target,)
         return Instance(kind, doc, arguments, 0, **kwargs)
 
-    def _choice_arguments(self, doc: Any, ctx: Any, *, is_chat: bool) -> list[tuple[Any, str]]:
+    def _choice_arguments(self, doc: Document, ctx: Any, *, is_chat: bool) -> list[tuple[Prompt, str]]:
         config, choices = self.yaml_config, self.doc_to_choice(doc)
         prefix = config.gen_prefix
         delimiter = config.target_delimiter if not is_chat or (prefix and not prefix[-1].isspace()) else ""
@@ -218,7 +228,7 @@ class ConfigurableTask(Task):
             scorer.parents = self.yaml_scoring.pipelines[0][1].parents  # shared, so that both know them
         return scored
 
-    def process_results(self, doc: Any, results: Any) -> dict[str, Any]:
+    def process_results(self, doc: Document, results: Sequence[ModelAnswer]) -> dict[str, MetricValue]:
         if callable(self._config.process_results):
             return dict(self._config.process_results(doc, results))
         target = plain(self.doc_to_target(doc))
@@ -230,7 +240,7 @@ class ConfigurableTask(Task):
         lost = {row: Failed(reason) for row, reason in scored[0].failed.items()}
         return {**scored[0].values, **lost}
 
-    def aggregation(self) -> dict[str, Any]:
+    def aggregation(self) -> dict[str, AggregationOrFunction | None]:
         known = {metric.name: metric.aggregation for metric in self.yaml_scoring.metrics}
         known |= {name: known[parent] for name, parent in self.yaml_scoring.parents.items()}
         return {
@@ -238,17 +248,17 @@ class ConfigurableTask(Task):
             for name, aggregation in known.items()
         }
 
-    def higher_is_better(self) -> dict[str, Any]:
+    def higher_is_better(self) -> dict[str, bool | None]:
         known = {metric.name: metric.higher_is_better for metric in self.yaml_scoring.metrics}
         return known | {name: known[parent] for name, parent in self.yaml_scoring.parents.items()}
 
 
-def _opening(chat_template: Any) -> Callable[[tuple[Message, ...], bool], Prompt]:
+def _opening(chat_template: UserFunction) -> Callable[[tuple[Message, ...], bool], Prompt]:
     """A chat template in lm-eval's shape, in ours."""
     return lambda messages, opened: chat_template(messages_to_plain(messages), add_generation_prompt=opened)
 
 
-def _asked_with(method: Any, spec: Any, doc: Any) -> Any:
+def _asked_with(method: UserFunction, spec: FieldSpec, doc: Document) -> FieldValue:
     return method(doc, spec)
 
 
@@ -262,7 +272,12 @@ class ContextSampler:
     """Random examples from a pool."""
 
     def __init__(
-        self, df: Sequence[Any] | None = None, *, rnd: int | None = None, fewshot_indices: Any = None, **_: Any
+        self,
+        df: Sequence[Document] | None = None,
+        *,
+        rnd: int | None = None,
+        fewshot_indices: Sequence[int] | None = None,
+        **_: Ignored,
     ) -> None:
         self.rnd = random.Random(rnd)
         self.df = list(df or [])
@@ -272,14 +287,16 @@ class ContextSampler:
         self.rnd = random.Random(rnd)
         return self
 
-    def replace_df(self, df: Sequence[Any]) -> "ContextSampler":
+    def replace_df(self, df: Sequence[Document]) -> "ContextSampler":
         self.df = list(df)
         return self
 
-    def fewshot_docs(self) -> list[Any]:
+    def fewshot_docs(self) -> list[Document]:
         return [self.df[index] for index in self.fewshot_indices] if self.fewshot_indices else list(self.df)
 
-    def sample(self, n: int, eval_doc: Any = None, df: Sequence[Any] | None = None, **_: Any) -> Sequence[Any]:
+    def sample(
+        self, n: int, eval_doc: Document | None = None, df: Sequence[Document] | None = None, **_: Ignored
+    ) -> Sequence[Document]:
         if n == 0:
             return []
         if df:
@@ -292,25 +309,31 @@ class ContextSampler:
         return chosen
 
     @staticmethod
-    def rm_eval_doc(doc: Any, _iter: Sequence[Any], n: int | None = None) -> list[Any]:
+    def rm_eval_doc(doc: Document, _iter: Sequence[Document], n: int | None = None) -> list[Document]:
         return [example for example in _iter if example != doc][:n]
 
 
 class FirstNSampler(ContextSampler):
     """The first examples of a pool."""
 
-    def sample(self, n: int, eval_doc: Any = None, df: Sequence[Any] | None = None, **_: Any) -> Sequence[Any]:  # noqa: ARG002
+    def sample(
+        self,
+        n: int,
+        eval_doc: Document | None = None,
+        df: Sequence[Document] | None = None,  # noqa: ARG002
+        **_: Ignored,
+    ) -> Sequence[Document]:
         pool = self.rm_eval_doc(eval_doc, self.df) if eval_doc is not None else self.df
         if n > len(pool):
             raise ValueError(f"{n} examples are asked for, and the pool holds {len(pool)}")
         return pool[:n]
 
 
-def _gold_text(self: Any, doc: Mapping[str, Any], *_: Any) -> str:  # noqa: ARG001  # a method
+def _gold_text(self: Task, doc: Document, *_: Ignored) -> str:  # noqa: ARG001  # a method
     return f" {doc['choices'][doc['gold']]}"
 
 
-def _ask_choices(self: Any, doc: Mapping[str, Any], ctx: str, **kwargs: Any) -> list[Instance]:  # noqa: ARG001
+def _ask_choices(self: Task, doc: Document, ctx: str, **kwargs: Any) -> list[Instance]:  # noqa: ARG001
     metadata = kwargs.get("metadata", (None, None, None))
     return [
         Instance("loglikelihood", doc, (ctx, f" {choice}"), number, metadata)
@@ -318,7 +341,7 @@ def _ask_choices(self: Any, doc: Mapping[str, Any], ctx: str, **kwargs: Any) -> 
     ]
 
 
-def _score_choices(self: Any, doc: Mapping[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, float]:  # noqa: ARG001
+def _score_choices(self: Task, doc: Document, results: Sequence[tuple[float, bool]]) -> dict[str, float]:  # noqa: ARG001
     likelihoods = np.array([likelihood for likelihood, _ in results])
     lengths = np.array([float(len(choice)) for choice in doc["choices"]])
     return {
@@ -337,20 +360,20 @@ MULTIPLE_CHOICE: dict[str, Any] = {
 }
 
 
-def _no_examples(self: Any, doc: Any, num_fewshot: int = 0, **_: Any) -> str:  # noqa: ARG001
+def _no_examples(self: Task, doc: Document, num_fewshot: int = 0, **_: Ignored) -> str:  # noqa: ARG001
     if num_fewshot != 0:
         raise ValueError("a perplexity task has no examples: set num_fewshot to 0")
     return ""
 
 
-def _ask_text(self: Any, doc: Any, ctx: str | None = None, **kwargs: Any) -> Instance:
+def _ask_text(self: Task, doc: Document, ctx: str | None = None, **kwargs: Any) -> Instance:
     if ctx:
         raise ValueError("a perplexity task has no context")
     metadata = kwargs.get("metadata", (None, None, None))
     return Instance("loglikelihood_rolling", doc, (self.doc_to_target(doc),), 0, metadata)
 
 
-def _score_text(self: Any, doc: Any, results: Sequence[float]) -> dict[str, tuple[float, int]]:
+def _score_text(self: Task, doc: Document, results: Sequence[float]) -> dict[str, tuple[float, int]]:
     (likelihood,) = results
     text = self.doc_to_target(doc)
     size = likelihood, self.count_bytes(text)

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from assay.compat.features import (
+    Cell,
     ClassLabel,
+    Feature,
     Features,
+    Ignored,
     cast,
     complete,
     copied,
@@ -19,10 +22,17 @@ from assay.compat.features import (
     typed,
     typed_as_before,
 )
+from assay.config.option import YAMLMapping
+from assay.records import Document
+from assay.tasks.settings import UserFunction
 
-Row = dict[str, Any]
-Columns = dict[str, list[Any]]
+if TYPE_CHECKING:
+    import pandas as pd
+
+Row = dict[str, Cell]
+Columns = dict[str, list[Cell]]
 Names = str | Sequence[str]
+FeaturesByName = Mapping[str, Feature]
 
 
 class Dataset:
@@ -32,18 +42,18 @@ class Dataset:
     in place. The rows themselves are never written to, so that data sets can share them.
     """
 
-    def __init__(self, rows: Iterable[Mapping[str, Any]] = (), columns: Sequence[str] | None = None) -> None:
+    def __init__(self, rows: Iterable[Document] = (), columns: Sequence[str] | None = None) -> None:
         copies = [dict(row) for row in rows]
         self._columns = (
             list(columns) if columns is not None else list(dict.fromkeys(name for row in copies for name in row))
         )
         self._rows = [{name: row.get(name) for name in self._columns} for row in copies]
-        self._features: dict[str, Any] = {}
+        self._features: dict[str, Feature] = {}
         self.split: str | None = None
         complete(self._rows, self._columns)
 
     @classmethod
-    def _of(cls, rows: list[Row], columns: Sequence[str], features: Mapping[str, Any] | None = None) -> "Dataset":
+    def _of(cls, rows: list[Row], columns: Sequence[str], features: FeaturesByName | None = None) -> "Dataset":
         """A data set of rows that have these columns already; `features` are those that were set explicitly."""
         data = cls((), columns)
         data._rows = rows
@@ -51,7 +61,7 @@ class Dataset:
         return data
 
     @classmethod
-    def _of_columns(cls, columns: Columns, features: Mapping[str, Any] | None = None) -> "Dataset":
+    def _of_columns(cls, columns: Columns, features: FeaturesByName | None = None) -> "Dataset":
         lengths = {name: len(values) for name, values in columns.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns are not of one length: {lengths}")
@@ -60,7 +70,11 @@ class Dataset:
 
     @classmethod
     def from_list(
-        cls, mapping: Sequence[Mapping[str, Any]], features: Any = None, info: Any = None, split: Any = None
+        cls,
+        mapping: Sequence[Document],
+        features: FeaturesByName | None = None,
+        info: Ignored = None,
+        split: str | None = None,
     ) -> "Dataset":
         """The columns of the first row, for all rows."""
         names = list(mapping[0]) if mapping else []
@@ -68,7 +82,8 @@ class Dataset:
 
     @classmethod
     def from_dict(
-        cls, mapping: Mapping[str, Sequence[Any]], features: Any = None, info: Any = None, split: Any = None  # noqa: ARG003
+        cls, mapping: Mapping[str, Sequence[Cell]], features: FeaturesByName | None = None, info: Ignored = None,  # noqa: ARG003
+        split: str | None = None,
     ) -> "Dataset":  # fmt: skip
         types = dict(features or {})
         columns = {
@@ -81,8 +96,8 @@ class Dataset:
 
     @classmethod
     def from_generator(
-        cls, generator: Callable[..., Iterable[Mapping[str, Any]]], features: Any = None, *_: Any,
-        gen_kwargs: Any = None, **__: Any,
+        cls, generator: Callable[..., Iterable[Document]], features: FeaturesByName | None = None, *_: Ignored,
+        gen_kwargs: YAMLMapping | None = None, **__: Ignored,
     ) -> "Dataset":  # fmt: skip
         """The columns of the first row, which the others must have."""
         rows = list(generator(**(gen_kwargs or {})))
@@ -92,7 +107,8 @@ class Dataset:
 
     @classmethod
     def from_pandas(
-        cls, df: Any, features: Any = None, info: Any = None, split: Any = None, preserve_index: bool | None = None  # noqa: ARG003
+        cls, df: "pd.DataFrame", features: FeaturesByName | None = None, info: Ignored = None, split: str | None = None,  # noqa: ARG003
+        preserve_index: bool | None = None,
     ) -> "Dataset":  # fmt: skip
         import pyarrow as pa
 
@@ -146,7 +162,7 @@ class Dataset:
     def __repr__(self) -> str:
         return f"Dataset({{\n    features: {self._columns},\n    num_rows: {len(self._rows)}\n}})"
 
-    def _column(self, name: str) -> list[Any]:
+    def _column(self, name: str) -> list[Cell]:
         return [row[name] for row in self._rows]
 
     @cached_property
@@ -169,7 +185,7 @@ class Dataset:
 
     def map(  # noqa: PLR0913  # Hugging Face's signature
         self,
-        function: Callable[..., Any] | None = None,
+        function: UserFunction | None = None,
         with_indices: bool = False,
         with_rank: bool = False,
         input_columns: Names | None = None,
@@ -177,10 +193,10 @@ class Dataset:
         batch_size: int | None = 1000,
         drop_last_batch: bool = False,
         remove_columns: Names | None = None,
-        *_: Any,
-        features: Any = None,
-        fn_kwargs: Mapping[str, Any] | None = None,
-        **__: Any,
+        *_: Ignored,
+        features: FeaturesByName | None = None,
+        fn_kwargs: YAMLMapping | None = None,
+        **__: Ignored,
     ) -> "Dataset":
         """Each row with what a function adds or changes."""
         removed = self._known(remove_columns or [])
@@ -200,15 +216,15 @@ class Dataset:
 
     def filter(  # noqa: PLR0913  # Hugging Face's signature
         self,
-        function: Callable[..., Any] | None = None,
+        function: UserFunction | None = None,
         with_indices: bool = False,
         with_rank: bool = False,
         input_columns: Names | None = None,
         batched: bool = False,
         batch_size: int | None = 1000,
-        *_: Any,
-        fn_kwargs: Mapping[str, Any] | None = None,
-        **__: Any,
+        *_: Ignored,
+        fn_kwargs: YAMLMapping | None = None,
+        **__: Ignored,
     ) -> "Dataset":  # fmt: skip
         """The rows that a function accepts."""
         call = caller(function or bool, input_columns, fn_kwargs, indices=with_indices, rank=with_rank)
@@ -233,16 +249,16 @@ class Dataset:
             raise ValueError(f"Column name {missing} not in the dataset. Current columns: {self._columns}")
         return listed
 
-    def select(self, indices: Iterable[int], **_: Any) -> "Dataset":
+    def select(self, indices: Iterable[int], **_: Ignored) -> "Dataset":
         return self._picked([self._rows[int(index)] for index in indices])
 
-    def shuffle(self, seed: int | None = None, generator: Any = None, **_: Any) -> "Dataset":
+    def shuffle(self, seed: int | None = None, generator: np.random.Generator | None = None, **_: Ignored) -> "Dataset":
         """The rows in the order that Hugging Face's shuffle gives for the same seed."""
         return self.select(random_numbers(seed, generator).permutation(len(self)))
 
     def train_test_split(
         self, test_size: float | int | None = None, train_size: float | int | None = None, shuffle: bool = True,
-        seed: int | None = None, generator: Any = None, **_: Any,
+        seed: int | None = None, generator: np.random.Generator | None = None, **_: Ignored,
     ) -> "DatasetDict":  # fmt: skip
         trains, tests = split_sizes(len(self), test_size, train_size)
         if not shuffle:
@@ -251,9 +267,9 @@ class Dataset:
         return DatasetDict(train=self.select(order[tests : tests + trains]), test=self.select(order[:tests]))
 
     def sort(
-        self, column_names: Names, reverse: bool | Sequence[bool] = False, null_placement: str = "at_end", **_: Any
+        self, column_names: Names, reverse: bool | Sequence[bool] = False, null_placement: str = "at_end", **_: Ignored
     ) -> "Dataset":
-        """The rows in Arrow's order, which leaves equal ones as they stand and puts None at the end."""
+        """The rows in Arrow's order, which keeps the order of equal ones and puts None at the end."""
         names = self._known(column_names)
         down = [reverse] * len(names) if isinstance(reverse, bool) else list(reverse)
         if len(down) != len(names):
@@ -263,13 +279,13 @@ class Dataset:
             order = sorted_places(order, self._column(name), descending, null_placement in ("at_start", "first"))
         return self.select(order)
 
-    def unique(self, column: str) -> list[Any]:
+    def unique(self, column: str) -> list[Cell]:
         return list(dict.fromkeys(self[column]))
 
-    def rename_column(self, original_column_name: str, new_column_name: str, **_: Any) -> "Dataset":
+    def rename_column(self, original_column_name: str, new_column_name: str, **_: Ignored) -> "Dataset":
         return self.rename_columns({original_column_name: new_column_name})
 
-    def rename_columns(self, column_mapping: Mapping[str, str], **_: Any) -> "Dataset":
+    def rename_columns(self, column_mapping: Mapping[str, str], **_: Ignored) -> "Dataset":
         self._known(list(column_mapping))
         names = [column_mapping.get(name, name) for name in self._columns]
         if len(set(names)) < len(names):
@@ -277,15 +293,17 @@ class Dataset:
         features = {column_mapping.get(name, name): each for name, each in self._features.items()}
         return Dataset._of([dict(zip(names, row.values(), strict=True)) for row in self._rows], names, features)
 
-    def remove_columns(self, column_names: Names, **_: Any) -> "Dataset":
+    def remove_columns(self, column_names: Names, **_: Ignored) -> "Dataset":
         removed = self._known(column_names)
         return self.select_columns([name for name in self._columns if name not in removed])
 
-    def select_columns(self, column_names: Names, **_: Any) -> "Dataset":
+    def select_columns(self, column_names: Names, **_: Ignored) -> "Dataset":
         names = self._known(column_names)
         return Dataset._of([{name: row[name] for name in names} for row in self._rows], names, self._features)
 
-    def add_column(self, name: str, column: Sequence[Any], *_: Any, feature: Any = None, **__: Any) -> "Dataset":
+    def add_column(
+        self, name: str, column: Sequence[Cell], *_: Ignored, feature: Feature | None = None, **__: Ignored
+    ) -> "Dataset":
         if name in self._columns:
             raise ValueError(f"there is a column {name!r} already")
         values = strictly_typed(plain_list(column)) if feature is None else cast(column, feature)
@@ -294,7 +312,7 @@ class Dataset:
             rows, [*self._columns, name], {**self._features, name: feature} if feature else self._features
         )
 
-    def add_item(self, item: Mapping[str, Any], **_: Any) -> "Dataset":
+    def add_item(self, item: Document, **_: Ignored) -> "Dataset":
         """One more row, of the types the columns have."""
         names = [*self._columns, *(name for name in item if name not in self._columns)]
         columns: Columns = {}
@@ -312,32 +330,32 @@ class Dataset:
     def repeat(self, num_times: int) -> "Dataset":
         return self._picked(self._rows * max(num_times, 0))
 
-    def shard(self, num_shards: int, index: int, contiguous: bool = True, **_: Any) -> "Dataset":
+    def shard(self, num_shards: int, index: int, contiguous: bool = True, **_: Ignored) -> "Dataset":
         if not contiguous:
             return self.select(range(index, len(self), num_shards))
         size, more = divmod(len(self), num_shards)
         start = size * index + min(index, more)
         return self.select(range(start, start + size + (index < more)))
 
-    def flatten_indices(self, **_: Any) -> "Dataset":
+    def flatten_indices(self, **_: Ignored) -> "Dataset":
         return self
 
-    def with_format(self, *_: Any, **__: Any) -> "Dataset":
+    def with_format(self, *_: Ignored, **__: Ignored) -> "Dataset":
         return self
 
-    def cast(self, features: Mapping[str, Any], **_: Any) -> "Dataset":
+    def cast(self, features: FeaturesByName, **_: Ignored) -> "Dataset":
         if sorted(features) != sorted(self._columns):
             raise ValueError(f"the features are of {list(features)}, and the columns are {self._columns}")
         return Dataset._of_columns({name: cast(self._column(name), features[name]) for name in features}, features)
 
-    def cast_column(self, column: str, feature: Any, **_: Any) -> "Dataset":
+    def cast_column(self, column: str, feature: Feature, **_: Ignored) -> "Dataset":
         self._known(column)
         columns = {name: self._column(name) for name in self._columns}
         return Dataset._of_columns(
             {**columns, column: cast(columns[column], feature)}, self._features | {column: feature}
         )
 
-    def class_encode_column(self, column: str, **_: Any) -> "Dataset":
+    def class_encode_column(self, column: str, **_: Ignored) -> "Dataset":
         """A column as numbers of its values, which are the names in their order."""
         texts = [value if value is None else str(value) for value in self._column(*self._known(column))]
         label = ClassLabel(names=sorted({text for text in texts if text is not None}))
@@ -346,15 +364,15 @@ class Dataset:
     def to_list(self) -> list[Row]:
         return list(self)
 
-    def to_dict(self, **_: Any) -> Columns:
+    def to_dict(self, **_: Ignored) -> Columns:
         return self._batch(self._rows)
 
-    def to_pandas(self, **_: Any) -> Any:
+    def to_pandas(self, **_: Ignored) -> "pd.DataFrame":
         import pyarrow as pa
 
         return pa.table({name: self._column(name) for name in self._columns}).to_pandas()
 
-    def iter(self, batch_size: int, **_: Any) -> Iterator[Columns]:
+    def iter(self, batch_size: int, **_: Ignored) -> Iterator[Columns]:
         for start in range(0, len(self._rows), batch_size):
             yield self._batch(self._rows[start : start + batch_size])
 
@@ -378,7 +396,7 @@ class DatasetDict(dict[str, Dataset]):
         return {name: len(split) for name, split in self.items()}
 
 
-def concatenate_datasets(dsets: Sequence[Dataset], axis: int = 0, **_: Any) -> Dataset:
+def concatenate_datasets(dsets: Sequence[Dataset], axis: int = 0, **_: Ignored) -> Dataset:
     """Data sets below each other, or beside each other."""
     names = [name for each in dsets for name in each.column_names]
     features = {name: each.features[name] for each in dsets for name in each._features}
@@ -396,29 +414,29 @@ class Before:
     """A data set's columns before `map`, the types that were set explicitly, and the columns to remove."""
 
     names: Sequence[str]
-    column: Callable[[str], list[Any]]
-    features: Mapping[str, Any]
+    column: Callable[[str], list[Cell]]
+    features: Mapping[str, Feature]
     removed: Sequence[str]
 
-    def order(self, result: Mapping[str, Any]) -> list[str]:
+    def order(self, result: Document) -> list[str]:
         """The columns after a function gave this: those there were in their order, then the new."""
         kept = [name for name in self.names if name in result or name not in self.removed]
         return [*kept, *(name for name in result if name not in self.names)]
 
-    def typed(self, name: str, values: Sequence[Any]) -> list[Any]:
+    def typed(self, name: str, values: Sequence[Cell]) -> list[Cell]:
         if name not in self.names:
             return typed(values)
         return typed_as_before(values, self.column(name), self.features.get(name))
 
 
 def caller(
-    function: Callable[..., Any],
+    function: UserFunction,
     columns: str | Sequence[str] | None,
-    kwargs: Mapping[str, Any] | None,
+    kwargs: YAMLMapping | None,
     *,
     indices: bool,
     rank: bool,
-) -> Callable[[Any, Any], Any]:
+) -> UserFunction:
     """The function as a call of a row or batch and its number or numbers. There is one process, whose rank is None."""
     names = [columns] if isinstance(columns, str) else columns
     fixed, ranks = dict(kwargs or {}), [None] if rank else []
@@ -430,7 +448,7 @@ def caller(
     return call
 
 
-def after_rows(before: Before, results: Sequence[Any]) -> Columns | None:
+def after_rows(before: Before, results: Sequence[Cell]) -> Columns | None:
     """The columns after a function gave a result for each row; None where it never gave any.
 
     As in the library, the first result says which columns there are: a later one must have them, and has no others.
@@ -443,7 +461,7 @@ def after_rows(before: Before, results: Sequence[Any]) -> Columns | None:
     }
 
 
-def after_batches(before: Before, batches: Sequence[range], results: Sequence[Any]) -> Columns | None:
+def after_batches(before: Before, batches: Sequence[range], results: Sequence[Cell]) -> Columns | None:
     """The columns after a function gave columns for each batch, which may be longer or shorter if no old one stays."""
     if not _gives_results(results):
         return None
@@ -458,7 +476,7 @@ def after_batches(before: Before, batches: Sequence[range], results: Sequence[An
     return {name: before.typed(name, values) if name in results[0] else values for name, values in columns.items()}
 
 
-def _gives_results(results: Sequence[Any]) -> bool:
+def _gives_results(results: Sequence[Cell]) -> bool:
     """Whether a function gives mappings; one that never gives anything is called for what it does besides."""
     if all(result is None for result in results):
         return False
@@ -484,7 +502,7 @@ class Split(NamedSplit):
     ALL = NamedSplit("all")
 
 
-def random_numbers(seed: int | None, generator: Any) -> Any:
+def random_numbers(seed: int | None, generator: np.random.Generator | None) -> np.random.Generator:
     """The generator that shuffles, as Hugging Face makes it."""
     if generator is not None:
         return generator
@@ -496,8 +514,8 @@ def random_numbers(seed: int | None, generator: Any) -> Any:
     return np.random.default_rng(seed)
 
 
-def sorted_places(places: Sequence[int], values: Sequence[Any], descending: bool, nothing_first: bool) -> list[int]:
-    """Places in the order of the values that stand there; equal ones stay, NaN and then None come last."""
+def sorted_places(places: Sequence[int], values: Sequence[Cell], descending: bool, nothing_first: bool) -> list[int]:
+    """Places in the order of their values; equal ones stay, NaN and then None come last."""
     nothing = [place for place in places if values[place] is None]
     numberless = [place for place in places if values[place] is not None and values[place] != values[place]]
     apart = {*nothing, *numberless}

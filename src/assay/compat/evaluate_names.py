@@ -3,20 +3,30 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
+from assay.compat.features import Ignored
+from assay.records import JSON
 from assay.scoring.metrics.table import exact_match as matches
 from assay.scoring.metrics.text import plain_words, token_f1
 from assay.scoring.sandbox import SandboxLimits, passes
 from assay.statistics.pass_at_k import pass_at_k
+from assay.tasks.settings import UserFunction
+
+Label = int | float | str | bool
+"""A class that is predicted, or the right one."""
+Texts = Sequence[str | Sequence[str]]
+"""The references of each prediction: one text or more."""
+Scores = float | np.ndarray[tuple[int], np.dtype[np.float64]]
+"""A score, or one for each class."""
 
 
 class EvaluateMetric:
     """A metric as `evaluate` hands it out: `compute` takes all predictions and references at once."""
 
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+    def __init__(self, name: str, function: UserFunction) -> None:
         self.name = name
         self._function = function
         self._added: tuple[list[Any], list[Any]] = ([], [])
@@ -38,8 +48,8 @@ class EvaluateMetric:
         self._added[1].extend(references)
 
 
-def f1(predictions: Sequence[Any], references: Sequence[Any], labels: Any = None, pos_label: Any = 1,
-       average: str | None = "binary", sample_weight: Any = None) -> dict[str, Any]:  # fmt: skip
+def f1(predictions: Sequence[Label], references: Sequence[Label], labels: Sequence[Label] | None = None, pos_label: Label = 1,
+       average: str | None = "binary", sample_weight: Sequence[float] | None = None) -> dict[str, Scores]:  # fmt: skip
     from sklearn.metrics import f1_score
 
     score = f1_score(
@@ -49,8 +59,11 @@ def f1(predictions: Sequence[Any], references: Sequence[Any], labels: Any = None
 
 
 def accuracy(
-    predictions: Sequence[Any], references: Sequence[Any], normalize: bool = True, sample_weight: Any = None
-) -> dict[str, Any]:
+    predictions: Sequence[Label],
+    references: Sequence[Label],
+    normalize: bool = True,
+    sample_weight: Sequence[float] | None = None,
+) -> dict[str, float]:
     from sklearn.metrics import accuracy_score
 
     return {
@@ -64,9 +77,9 @@ def exact_match(predictions: Sequence[Any], references: Sequence[Any], **kwargs:
 
 
 def rouge(
-    predictions: Sequence[str], references: Sequence[Any], rouge_types: Sequence[str] | None = None,
+    predictions: Sequence[str], references: Texts, rouge_types: Sequence[str] | None = None,
     use_aggregator: bool = True, use_stemmer: bool = False, tokenizer: Any = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, float | list[float]]:  # fmt: skip
     from rouge_score import rouge_scorer, scoring
 
     types = list(rouge_types or ["rouge1", "rouge2", "rougeL", "rougeLsum"])
@@ -84,9 +97,9 @@ def rouge(
 
 
 def bleu(
-    predictions: Sequence[str], references: Sequence[Any], tokenizer: Callable[[str], Sequence[str]] | None = None,
+    predictions: Sequence[str], references: Texts, tokenizer: Callable[[str], Sequence[str]] | None = None,
     max_order: int = 4, smooth: bool = False,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, float | list[float]]:  # fmt: skip
     """Corpus BLEU as `evaluate` has it: clipped n-gram precisions, their geometric mean, a penalty for brevity."""
     split = tokenizer or _tokens_13a
     matched, possible = [0] * max_order, [0] * max_order
@@ -142,7 +155,7 @@ def compute_f1(a_gold: str, a_pred: str) -> float:
     return token_f1([a_gold], a_pred)
 
 
-def squad_v2(predictions: list[dict[str, object]], references: list[dict[str, object]]) -> dict[str, float]:
+def squad_v2(predictions: list[dict[str, JSON]], references: list[dict[str, JSON]]) -> dict[str, float]:
     """The scores of `evaluate.load("squad_v2")`: over all, over questions with an answer, and over those without."""
     predicted = {str(entry["id"]): str(entry["prediction_text"]) for entry in predictions}
     unanswerable = {str(entry["id"]): float(str(entry["no_answer_probability"])) for entry in predictions}
@@ -165,7 +178,7 @@ def squad_v2(predictions: list[dict[str, object]], references: list[dict[str, ob
     return scores
 
 
-def _texts(answers: object) -> list[str]:
+def _texts(answers: JSON) -> list[str]:
     if isinstance(answers, dict):
         return [str(text) for text in answers.get("text", [])]
     return [str(answer["text"]) for answer in answers] if isinstance(answers, list) else []
@@ -199,7 +212,16 @@ SQUAD_METRICS = {function.__name__: function for function in (normalize_answer, 
 """SQuAD's exact match and F1, as `transformers.data.metrics.squad_metrics` had them before transformers 5."""
 
 
-Verdicts = dict[int, list[tuple[int, dict[str, Any]]]]
+class Verdict(TypedDict):
+    """The outcome of one program, with the keys of `evaluate`."""
+
+    task_id: int
+    passed: bool
+    result: str
+    completion_id: int
+
+
+Verdicts = dict[int, list[tuple[int, Verdict]]]
 
 
 def code_eval(
@@ -224,7 +246,7 @@ def code_eval(
     return shares, verdicts
 
 
-def _verdict(task: int, number: int, program: str, timeout: float) -> dict[str, Any]:
+def _verdict(task: int, number: int, program: str, timeout: float) -> Verdict:
     passed = passes(program, SandboxLimits(timeout))
     return {"task_id": task, "passed": passed, "result": "passed" if passed else "failed", "completion_id": number}
 
@@ -239,7 +261,7 @@ METRICS: dict[str, Callable[..., Mapping[str, Any]]] = {
 }
 
 
-def load(path: str, *_: Any, **__: Any) -> EvaluateMetric:
+def load(path: str, *_: Ignored, **__: Ignored) -> EvaluateMetric:
     """The metric of that name, as `evaluate.load` would give it. Only helper code gets the one that runs programs."""
     known: dict[str, Callable[..., Any]] = {**METRICS, "code_eval": code_eval}
     if path not in known:
@@ -247,6 +269,6 @@ def load(path: str, *_: Any, **__: Any) -> EvaluateMetric:
     return EvaluateMetric(path, known[path])
 
 
-def find_metric(name: str) -> Callable[..., Any] | None:
+def find_metric(name: str) -> UserFunction | None:
     """The function a task means that names a metric of `evaluate`."""
     return EvaluateMetric(name, METRICS[name]).compute if name in METRICS else None

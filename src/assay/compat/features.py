@@ -4,13 +4,22 @@ A column that holds one kind of thing needs no Arrow, which is nearly every colu
 The rest goes through Arrow's own inference and casts, so that 1 beside 0.5 becomes 1.0 here as it does there.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Ignored = Any
+"""Further arguments of Hugging Face's or lm-eval's function, which change nothing here."""
+Cell = Any
+"""A value of a column: a number, a text, a list, a mapping, whatever the rows hold."""
+Feature = Union["Value", "ClassLabel", "List", "Anything", list["Feature"], dict[str, "Feature"]]
+"""The type of a column."""
 Kind = Any
 """The types in a column: a set of them, or of a column of lists a list of one kind, of mappings a tuple of (key, kind)."""
 
@@ -20,11 +29,11 @@ NONE = frozenset([type(None)])
 SIMPLE = frozenset([str, int, float, bool, bytes, "uneven"])
 
 
-class Features(dict[str, Any]):
+class Features(dict[str, Feature]):
     """Types by column name."""
 
     @property
-    def type(self) -> Any:
+    def type(self) -> "pa.DataType":
         return arrow_type(dict(self))
 
 
@@ -39,10 +48,10 @@ class Value:
         import pyarrow as pa
 
         try:
-            found = pa.type_for_alias(self.dtype)
+            arrow = pa.type_for_alias(self.dtype)
         except ValueError:
-            raise ValueError(f"{self.dtype!r} is no type of Arrow's") from None
-        self.dtype = {"float": "float32", "double": "float64", "halffloat": "float16"}.get(str(found), str(found))
+            raise ValueError(f"{self.dtype!r} is not a type of Arrow") from None
+        self.dtype = {"float": "float32", "double": "float64", "halffloat": "float16"}.get(str(arrow), str(arrow))
 
     def __repr__(self) -> str:
         return f"Value({self.dtype!r})"
@@ -70,7 +79,7 @@ class ClassLabel:
     def __repr__(self) -> str:
         return f"ClassLabel(names={self.names})"
 
-    def str2int(self, values: Any) -> Any:
+    def str2int(self, values: str | Iterable[str]) -> int | list[int]:
         """The number of a name; a number written as text is itself."""
         return self._one(values) if isinstance(values, str) else [self._one(value) for value in values]
 
@@ -96,7 +105,7 @@ class ClassLabel:
 class List:
     """Lists of one type."""
 
-    feature: Any
+    feature: Feature
     length: int = -1
     id: str | None = None
 
@@ -107,17 +116,17 @@ class List:
 class Anything:
     """A type that is only named, as that of images: values of it stay what they are."""
 
-    def __init__(self, *_: Any, **__: Any) -> None: ...
+    def __init__(self, *_: Ignored, **__: Ignored) -> None: ...
 
 
-def sequence(feature: Any, length: int = -1, **_: Any) -> Any:
+def sequence(feature: Feature, length: int = -1, **_: Ignored) -> Feature:
     """Lists of one type; of mappings, a mapping of lists."""
     if isinstance(feature, dict):
         return {name: List(inner, length) for name, inner in feature.items()}
     return List(feature, length)
 
 
-def arrow_type(feature: Any) -> Any:
+def arrow_type(feature: Feature) -> "pa.DataType | None":
     """Arrow's type for a feature, None where it has no fixed one."""
     import pyarrow as pa
 
@@ -134,13 +143,13 @@ def arrow_type(feature: Any) -> Any:
     return None
 
 
-def inferred(values: Sequence[Any]) -> Any:
+def inferred(values: Sequence[Cell]) -> Feature:
     """The feature of values, as Arrow infers it; where it can make nothing of them, one that is only named."""
     column = _array(values)
     return Anything() if column is None else _feature(column.type)
 
 
-def _feature(type_: Any) -> Any:
+def _feature(type_: "pa.DataType") -> Feature:
     import pyarrow as pa
 
     if pa.types.is_struct(type_):
@@ -150,7 +159,7 @@ def _feature(type_: Any) -> Any:
     return Value(str(type_))
 
 
-def plain(value: Any) -> Any:
+def plain(value: Cell) -> Cell:
     """A value as it comes back from Arrow: lists for tuples, sets and arrays, Python's numbers for numpy's."""
     if isinstance(value, dict):
         return {key: plain(inner) for key, inner in value.items()}
@@ -161,12 +170,12 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def plain_list(values: Any) -> list[Any]:
+def plain_list(values: Iterable[Cell]) -> list[Cell]:
     """A column as a list, whatever kind of sequence it comes in."""
     return values.tolist() if isinstance(values, np.ndarray) else list(values)
 
 
-def copied(value: Any) -> Any:
+def copied(value: Cell) -> Cell:
     """A value that may be written to without the first one's noticing."""
     if type(value) is list:
         return [copied(inner) if type(inner) in (list, dict) else inner for inner in value]
@@ -175,7 +184,7 @@ def copied(value: Any) -> Any:
     return value
 
 
-def complete(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
+def complete(rows: Sequence[dict[str, Cell]], names: Sequence[str]) -> None:
     """Give mappings of one column the same keys in every row, None where one had not: they are one type to Arrow."""
     for name in names:
         keys = [row[name].keys() for row in rows if isinstance(row[name], dict)]
@@ -186,7 +195,7 @@ def complete(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
                     row[name] = {**every, **row[name]}
 
 
-def kind_of(values: Sequence[Any]) -> Kind:
+def kind_of(values: Sequence[Cell]) -> Kind:
     """The types of the values and, of lists and mappings, of what is in them."""
     types = frozenset(map(type, values)) - NONE
     if types == {list}:
@@ -200,7 +209,7 @@ def kind_of(values: Sequence[Any]) -> Kind:
     return types
 
 
-def _sets(kind: Kind) -> Iterator[frozenset[Any]]:
+def _sets(kind: Kind) -> Iterator[frozenset[type | str]]:
     if isinstance(kind, frozenset):
         yield kind
         return
@@ -208,7 +217,7 @@ def _sets(kind: Kind) -> Iterator[frozenset[Any]]:
         yield from _sets(inner)
 
 
-def _plain_column(values: Sequence[Any]) -> tuple[list[Any], Kind]:
+def _plain_column(values: Sequence[Cell]) -> tuple[list[Cell], Kind]:
     kind = kind_of(values)
     if all(each <= SIMPLE for each in _sets(kind)):
         return list(values), kind
@@ -216,7 +225,7 @@ def _plain_column(values: Sequence[Any]) -> tuple[list[Any], Kind]:
     return column, kind_of(column)
 
 
-def strictly_typed(values: Sequence[Any]) -> list[Any]:
+def strictly_typed(values: Sequence[Cell]) -> list[Cell]:
     """A column given whole, as `from_list` takes it: Arrow must find one type, and every mapping gets all keys."""
     column, kind = _plain_column(values)
     if all(len(each) < 2 and each != UNEVEN for each in _sets(kind)):
@@ -226,17 +235,17 @@ def strictly_typed(values: Sequence[Any]) -> list[Any]:
     return list(pa.array(column).to_pylist())
 
 
-def typed(values: Sequence[Any]) -> list[Any]:
+def typed(values: Sequence[Cell]) -> list[Cell]:
     """A column that `map` adds: numbers of one type where Arrow can, and what it cannot take as it is."""
     column, kind = _plain_column(values)
     kinds = list(_sets(kind))
     if UNEVEN in kinds or all(len(each) < 2 for each in kinds):
         return column
-    found = _array(column)
-    return column if found is None else list(found.to_pylist())
+    array = _array(column)
+    return column if array is None else list(array.to_pylist())
 
 
-def typed_as_before(values: Sequence[Any], before: Sequence[Any], feature: Any = None) -> list[Any]:
+def typed_as_before(values: Sequence[Cell], before: Sequence[Cell], feature: Feature | None = None) -> list[Cell]:
     """A column that `map` changes: of the type it had, if its values can be; else of the type they have.
 
     Text that reads as a number becomes one in a column of numbers, but no number becomes text.
@@ -247,15 +256,15 @@ def typed_as_before(values: Sequence[Any], before: Sequence[Any], feature: Any =
     if feature is None and kind == kind_of(before) and all(len(each) < 2 and each != UNEVEN for each in _sets(kind)):
         return column
     target = arrow_type(feature) if feature is not None else getattr(_array(before), "type", None)
-    found = _array(column)
-    if target is not None and found is not None and _may_become(found.type, target):
+    array = _array(column)
+    if target is not None and array is not None and _may_become(array.type, target):
         again = _cast_or_none(_with_keys(column, target), target)
         if again is not None:
             return again
     return typed(column)
 
 
-def cast(values: Sequence[Any], feature: Any) -> list[Any]:
+def cast(values: Sequence[Cell], feature: Feature) -> list[Cell]:
     """The values as a feature asks; what cannot be is an error of Arrow's, as in the library."""
     column = _numbered(plain(list(values)), feature)
     target = arrow_type(feature)
@@ -266,7 +275,7 @@ def cast(values: Sequence[Any], feature: Any) -> list[Any]:
     return list(pa.array(_with_keys(column, target)).cast(target).to_pylist())
 
 
-def _numbered(values: Any, feature: Any) -> Any:
+def _numbered(values: Sequence[Cell], feature: Feature) -> Sequence[Cell]:
     """A column with the numbers of class labels in place of their names, wherever the feature has labels."""
     if isinstance(feature, ClassLabel):
         return [feature.str2int(value) if isinstance(value, str) else value for value in values]
@@ -281,7 +290,7 @@ def _numbered(values: Any, feature: Any) -> Any:
     return values
 
 
-def _array(values: Sequence[Any]) -> Any:
+def _array(values: Sequence[Cell]) -> "pa.Array | None":
     """The values as Arrow has them, None where it cannot."""
     import pyarrow as pa
 
@@ -291,7 +300,7 @@ def _array(values: Sequence[Any]) -> Any:
         return None
 
 
-def _cast_or_none(values: Sequence[Any], target: Any) -> list[Any] | None:
+def _cast_or_none(values: Sequence[Cell], target: "pa.DataType") -> list[Cell] | None:
     # `pa.array(values, target)` would do both at once, and silently cut 1.5 to 1 inside lists
     import pyarrow as pa
 
@@ -301,7 +310,7 @@ def _cast_or_none(values: Sequence[Any], target: Any) -> list[Any] | None:
         return None
 
 
-def _with_keys(values: Sequence[Any], target: Any) -> list[Any]:
+def _with_keys(values: Sequence[Cell], target: "pa.DataType") -> list[Cell]:
     """The values, their mappings with the keys of a type of Arrow's in its order: what a cast needs."""
     import pyarrow as pa
 
@@ -316,18 +325,18 @@ def _with_keys(values: Sequence[Any], target: Any) -> list[Any]:
     return list(values)
 
 
-def _may_become(found: Any, target: Any) -> bool:
+def _may_become(source: "pa.DataType", target: "pa.DataType") -> bool:
     """Whether `map` lets one type become the other: no number becomes text, no mapping loses a key."""
     import pyarrow as pa
 
-    if pa.types.is_null(found):
+    if pa.types.is_null(source):
         return True
-    if pa.types.is_struct(found) or pa.types.is_struct(target):
-        if not (pa.types.is_struct(found) and pa.types.is_struct(target)):
+    if pa.types.is_struct(source) or pa.types.is_struct(target):
+        if not (pa.types.is_struct(source) and pa.types.is_struct(target)):
             return False
         before = {each.name: each.type for each in target}
-        return all(each.name in before and _may_become(each.type, before[each.name]) for each in found)
-    if pa.types.is_list(found) or pa.types.is_list(target):
-        both = pa.types.is_list(found) and pa.types.is_list(target)
-        return both and _may_become(found.value_type, target.value_type)
-    return bool(pa.types.is_string(found) or not pa.types.is_string(target))
+        return all(each.name in before and _may_become(each.type, before[each.name]) for each in source)
+    if pa.types.is_list(source) or pa.types.is_list(target):
+        both = pa.types.is_list(source) and pa.types.is_list(target)
+        return both and _may_become(source.value_type, target.value_type)
+    return bool(pa.types.is_string(source) or not pa.types.is_string(target))

@@ -4,18 +4,28 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from assay.config.option import YAMLMapping, YAMLValue
+from assay.records import Document
 from assay.scoring.filters import FILTERS, INVALID, NUMBER_AFTER_HASHES, Step, multi_choice_regex, regex
+from assay.tasks.settings import UserFunction
+
+if TYPE_CHECKING:
+    from assay.compat.task_base import Instance
+
+
+Answers = Iterable[Any]
+"""For each document of a task its answers, or the one that the steps before left."""
 
 
 class Filter:
     """A filter that sees the responses and documents of a whole task."""
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: YAMLValue) -> None:
         """Subclasses take what they need."""
 
-    def apply(self, resps: Iterable[Any], docs: Sequence[dict[str, Any]]) -> Iterable[Any]:  # noqa: ARG002
+    def apply(self, resps: Answers, docs: Sequence[Document]) -> Answers:  # noqa: ARG002
         return resps
 
 
@@ -31,7 +41,7 @@ class RegexFilter(Filter):
         self.group_select = group_select
         self.fallback = fallback
 
-    def apply(self, resps: Iterable[Any], docs: Sequence[dict[str, Any]]) -> list[list[str]]:  # noqa: ARG002
+    def apply(self, resps: Answers, docs: Sequence[Document]) -> list[list[str]]:  # noqa: ARG002
         step = regex(regex_pattern=self.regex_pattern, group_select=self.group_select, fallback=self.fallback)
         return [step(list(responses), {}) for responses in resps]
 
@@ -53,7 +63,7 @@ class MultiChoiceRegexFilter(RegexFilter):
         self.ignore_punctuation = ignore_punctuation
         self.regexes_to_ignore = regexes_to_ignore
 
-    def apply(self, resps: Iterable[Any], docs: Sequence[dict[str, Any]]) -> list[list[str]]:
+    def apply(self, resps: Answers, docs: Sequence[Document]) -> list[list[str]]:
         step = multi_choice_regex(
             regex_pattern=self.regex_pattern,
             group_select=self.group_select,
@@ -68,12 +78,12 @@ class MultiChoiceRegexFilter(RegexFilter):
 class WhitespaceFilter(Filter):
     """Without white space around."""
 
-    def apply(self, resps: Iterable[Any], docs: Sequence[dict[str, Any]]) -> list[list[str]]:  # noqa: ARG002
+    def apply(self, resps: Answers, docs: Sequence[Document]) -> list[list[str]]:  # noqa: ARG002
         return [[response.strip() for response in responses] for responses in resps]
 
 
 class TakeFirstFilter(Filter):
-    def apply(self, resps: Iterable[Any], docs: Sequence[dict[str, Any]]) -> list[Any]:  # noqa: ARG002
+    def apply(self, resps: Answers, docs: Sequence[Document]) -> Answers:  # noqa: ARG002
         return [responses[0] for responses in resps]
 
 
@@ -83,7 +93,7 @@ class SteppedFilter(Filter):
     def step(self) -> Step:
         raise NotImplementedError
 
-    def apply(self, resps: Iterable[Any], docs: Sequence[dict[str, Any]]) -> list[Any]:  # noqa: ARG002
+    def apply(self, resps: Answers, docs: Sequence[Document]) -> Answers:  # noqa: ARG002
         step = self.step()
         return [step(list(responses), {}) for responses in resps]
 
@@ -91,7 +101,9 @@ class SteppedFilter(Filter):
 class POSFilter(SteppedFilter):
     """The tags of pairs written as ('token', 'TAG')."""
 
-    def __init__(self, regex_pattern: str = r"\['(.*?)'\]", group_select: int = 0, fallback: Any = None) -> None:
+    def __init__(
+        self, regex_pattern: str = r"\['(.*?)'\]", group_select: int = 0, fallback: list[str] | None = None
+    ) -> None:
         super().__init__()
         self.regex_pattern = regex_pattern
         self.regex = re.compile(regex_pattern)
@@ -105,7 +117,7 @@ class POSFilter(SteppedFilter):
 class TakeKFilter(SteppedFilter):
     """The first k responses."""
 
-    def __init__(self, *, k: int, **kwargs: Any) -> None:
+    def __init__(self, *, k: int, **kwargs: YAMLValue) -> None:
         super().__init__(**kwargs)
         self.k = k
 
@@ -133,7 +145,7 @@ class UppercaseFilter(SteppedFilter):
 class MapFilter(SteppedFilter):
     """The entry of a table for each response."""
 
-    def __init__(self, mapping_dict: Mapping[Any, Any] | None = None, default_value: Any = None) -> None:
+    def __init__(self, mapping_dict: Mapping[str, YAMLValue] | None = None, default_value: YAMLValue = None) -> None:
         super().__init__()
         self.mapping_dict = {} if mapping_dict is None else mapping_dict
         self.default_value = default_value
@@ -152,12 +164,13 @@ class SPANFilter(SteppedFilter):
 class CustomFilter(Filter):
     """A function of the responses and documents of a whole task."""
 
-    def __init__(self, *, filter_fn: Callable[..., Iterable[Any]], **kwargs: Any) -> None:
+    def __init__(self, *, filter_fn: UserFunction, **kwargs: YAMLValue) -> None:
         super().__init__(**kwargs)
         self.filter_fn = filter_fn
 
-    def apply(self, resps: Iterable[Any], docs: Sequence[dict[str, Any]]) -> Iterable[Any]:
-        return self.filter_fn(resps, docs)
+    def apply(self, resps: Answers, docs: Sequence[Document]) -> Answers:
+        answers: Answers = self.filter_fn(resps, docs)
+        return answers
 
 
 CLASSES: dict[str, type[Filter]] = {
@@ -183,7 +196,7 @@ class FilterEnsemble:
     name: str
     filters: list[Callable[[], Filter]]
 
-    def apply(self, instances: Sequence[Any]) -> None:
+    def apply(self, instances: "Sequence[Instance]") -> None:
         answers: Iterable[Any] = [instance.resps for instance in instances]
         docs = [instance.doc for instance in instances]
         for make in self.filters:
@@ -194,8 +207,8 @@ class FilterEnsemble:
 
 def build_ensemble(
     filter_name: str,
-    components: Iterable[tuple[Any, Mapping[str, Any] | None]],
-    find: Callable[[Any], Callable[..., Filter]],
+    components: Iterable[tuple[str | UserFunction, YAMLMapping | None]],
+    find: Callable[[str | UserFunction], Callable[..., Filter]],
 ) -> FilterEnsemble:
     """The filters that names and parameters mean."""
     return FilterEnsemble(filter_name, [partial(find(name), **(kwargs or {})) for name, kwargs in components])

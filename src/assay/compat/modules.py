@@ -1,8 +1,8 @@
-"""Helper code: modules beside task files, loaded with an `import` of their own.
+"""Helper code: modules beside task files, loaded with a separate `import`.
 
 Inside a helper module, `import lm_eval`, `import datasets`, `import evaluate`, `import sygra` and `import
 tasks.eval.utils` find what assay supplies, whether or not those are installed. What it does not supply of the last two
-comes from the files around the graph, where they lie; every other import is the usual one. With ASSAY_DATASETS=real in
+comes from the files around the graph, if they exist; every other import is the usual one. With ASSAY_DATASETS=real in
 the environment, `datasets` is the installed library, and rows are handed over as its data sets. Nothing outside the
 module sees a difference: no entry in `sys.modules`, no path. The modules of one HelperCode are loaded once, so a fresh
 one means fresh modules.
@@ -15,8 +15,9 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -26,16 +27,16 @@ from assay.catalog.functions import check_function, module_file
 from assay.compat.dataset import Dataset
 from assay.compat.names import provided_modules
 from assay.compat.registered import Registered
-from assay.compat.sygra_names import TASK_UTILITIES
+from assay.compat.sygra_names import TASK_UTILITIES, ModuleContents
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem, did_you_mean, installing, nearest
-from assay.records import Function
+from assay.records import Document, Function
 from assay.tasks.settings import Helpers
 from assay.user_code import user_code
 
 LM_EVAL_TASKS = "/lm_eval/tasks"
 AROUND = ("sygra", "tasks")
-"""Packages that lie around graph files."""
+"""Packages around graph files."""
 
 
 class Overlay(ModuleType):
@@ -112,7 +113,7 @@ class HelperCode:
             raise ConfigError([Problem(function.place, f"{file.name} has no {function.name!r}", fix)])
         return getattr(module, function.name)
 
-    def as_dataset(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+    def as_dataset(self, rows: Sequence[Document]) -> Iterable[Document]:
         """Rows as helper code expects them: a data set with its operations; one of the real library stays what it is."""
         if type(rows).__module__.startswith("datasets"):
             return rows
@@ -137,7 +138,7 @@ class HelperCode:
                 undo.pop_all()
         return self._modules[path]
 
-    def _importer(self, folder: Path) -> Callable[..., Any]:
+    def _importer(self, folder: Path) -> Callable[..., ModuleType]:
         """`__import__` for the modules of one folder."""
 
         def scoped(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
@@ -175,7 +176,9 @@ class HelperCode:
             setattr(package, item, self.load(target / f"{item}.py"))
         return package
 
-    def _tasks_import(self, name: str, globals: Any, fromlist: Sequence[str], folder: Path) -> ModuleType:
+    def _tasks_import(
+        self, name: str, globals: ModuleContents | None, fromlist: Sequence[str], folder: Path
+    ) -> ModuleType:
         """A module of the user's `tasks` package, one that assay supplies, or an installed one."""
         inner = [name, *(f"{name}.{item}" for item in fromlist)]
         if any(each == TASK_UTILITIES or task_file(each, folder) for each in inner):
@@ -297,7 +300,7 @@ def _inside_sygra(target: Path) -> str | None:
     return ".".join(target.relative_to(tops[0].parent).parts) if tops else None
 
 
-def _spec(name: str) -> Any:
+def _spec(name: str) -> ModuleSpec | None:
     """Where an installed module is; None where there is none. Packages around it are imported."""
     try:
         return importlib.util.find_spec(name)
@@ -315,7 +318,7 @@ def _wants_real_datasets() -> bool:
     """Whether helper code shall have Hugging Face's own `datasets`, which the environment says."""
     written = os.environ.get("ASSAY_DATASETS", "")
     if written not in ("", "real"):
-        fix = "write ASSAY_DATASETS=real, or leave it out for the one assay brings along"
+        fix = "write ASSAY_DATASETS=real, or leave it out for the one that assay supplies"
         raise ConfigError([Problem(Place("ASSAY_DATASETS"), f"cannot be {written!r}", fix)])
     if written and not _is_installed("datasets"):
         fix = f"{installing('hub')}, or leave ASSAY_DATASETS out"

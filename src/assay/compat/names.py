@@ -4,17 +4,20 @@ import fnmatch
 import logging
 import re
 from collections.abc import Callable, Sequence
+from os import PathLike
 from types import ModuleType
-from typing import Any
+from typing import TypeVar
 
 from assay.catalog.roots import is_lm_eval
 from assay.compat import evaluate_names, filter_classes
 from assay.compat.configurable_task import MULTIPLE_CHOICE, PERPLEXITY, ContextSampler, FirstNSampler, task_classes
 from assay.compat.dataset import Dataset, DatasetDict, NamedSplit, Split, concatenate_datasets
-from assay.compat.features import Anything, ClassLabel, Features, List, Value, sequence
+from assay.compat.evaluate_names import Label
+from assay.compat.features import Anything, ClassLabel, Features, Ignored, List, Value, sequence
 from assay.compat.registered import Registered, identity
-from assay.compat.sygra_names import sygra_modules
+from assay.compat.sygra_names import ModuleContents, sygra_modules
 from assay.compat.task_base import Instance
+from assay.config.option import YAMLValue
 from assay.config.source import Source
 from assay.config.task import TaskConfig
 from assay.samples.data import data_set
@@ -34,6 +37,8 @@ from assay.statistics import estimates as estimate
 from assay.statistics.softmax import softmax
 from assay.tasks.documents import read_run
 from assay.tasks.scoring import ScorerFactory
+
+T = TypeVar("T")
 
 
 def provided_modules(registered: Registered, data_dir: str | None) -> dict[str, ModuleType]:
@@ -61,7 +66,7 @@ def provided_modules(registered: Registered, data_dir: str | None) -> dict[str, 
     return modules
 
 
-def _lm_eval(registered: Registered, data_dir: str | None) -> dict[str, dict[str, Any]]:
+def _lm_eval(registered: Registered, data_dir: str | None) -> dict[str, ModuleContents]:
     task, configurable = task_classes(data_dir)
     return {
         "lm_eval": {"__version__": "0.4.13"},
@@ -84,7 +89,7 @@ def _lm_eval(registered: Registered, data_dir: str | None) -> dict[str, dict[str
     }  # fmt: skip
 
 
-def _utils() -> dict[str, Any]:
+def _utils() -> ModuleContents:
     return {
         "weighted_f1_score": weighted_f1_score, "general_detokenize": general_detokenize, "logging": logging,
         "eval_logger": logging.getLogger("lm_eval"), "regex_replace": regex_replace, "softmax": softmax,
@@ -94,14 +99,14 @@ def _utils() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _scorers() -> dict[str, Any]:
+def _scorers() -> ModuleContents:
     """Contents of `lm_eval.api.scorer`: classes to derive from, and their registry."""
     kinds = (Scorer, GenerationScorer, LoglikelihoodScorer, PerplexityScorer, ProcessResultsScorer, ScorerFactory)
     more = {"SCORER_REGISTRY": SCORER_REGISTRY, "register_scorer": register_scorer, "Results": Results}
     return {**{kind.__name__: kind for kind in kinds}, **more, "GenResult": GenResult, "MCResult": MCResult}
 
 
-def _metrics(registered: Registered) -> dict[str, Any]:
+def _metrics(registered: Registered) -> ModuleContents:
     """Contents of `lm_eval.api.metrics`: aggregations, and metric functions that return their argument."""
     own = {name: value for name, value in vars(functions).items() if callable(value) and not name.startswith("_")}
     handing = ("acc", "acc_norm", "acc_mutual_info", "acc_bytes", "brier_score", "perplexity", "likelihood", "mcc", "f1",
@@ -116,7 +121,7 @@ def _metrics(registered: Registered) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _filters(registered: Registered) -> dict[str, dict[str, Any]]:
+def _filters(registered: Registered) -> dict[str, ModuleContents]:
     shared = {"Filter": filter_classes.Filter, "register_filter": registered.register_filter}
     folders = {
         "custom": ("CustomFilter",),
@@ -133,8 +138,10 @@ def _filters(registered: Registered) -> dict[str, dict[str, Any]]:
     return {"lm_eval.filters": outer, **inner}
 
 
-def _datasets(data_dir: str | None) -> dict[str, Any]:
-    def load_dataset(path: str, name: str | None = None, split: str | None = None, **kwargs: Any) -> Any:
+def _datasets(data_dir: str | None) -> ModuleContents:
+    def load_dataset(
+        path: str, name: str | None = None, split: str | None = None, **kwargs: YAMLValue
+    ) -> Dataset | DatasetDict:
         """A data set as a task would get it: from the data folder, from files, or from the hub."""
         config = TaskConfig(task=path, dataset_path=path, dataset_name=name, dataset_kwargs=kwargs)
         data = data_set(config, folder=None, data_dir=data_dir, read_run=read_run)
@@ -151,7 +158,7 @@ def _datasets(data_dir: str | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def weighted_f1_score(items: Sequence[tuple[Any, Any]]) -> float:
+def weighted_f1_score(items: Sequence[tuple[Label, Label]]) -> float:
     """F1 of pairs (gold, prediction), weighted by the frequency of each gold class."""
     from sklearn.metrics import f1_score
 
@@ -176,7 +183,7 @@ def pattern_match(patterns: str | Sequence[str], source_list: Sequence[str]) -> 
     return sorted({name for pattern in each for name in fnmatch.filter(source_list, pattern)})
 
 
-def simple_parse_args_string(args_string: str | None) -> dict[str, Any]:
+def simple_parse_args_string(args_string: str | None) -> dict[str, str | int | float | None]:
     """Parse `a=1,b=text`.
 
     >>> simple_parse_args_string("a=1, b='2',c=1e3,d=None,e=x=y")
@@ -186,7 +193,7 @@ def simple_parse_args_string(args_string: str | None) -> dict[str, Any]:
     return {key: _meant(value.strip()) for key, _, value in parts}
 
 
-def _meant(text: str) -> Any:
+def _meant(text: str) -> str | int | float | None:
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         return text[1:-1]
     words = {"true": True, "false": False, "none": None}
@@ -200,18 +207,16 @@ def _meant(text: str) -> Any:
     return text
 
 
-def bootstrap_stderr(f: Callable[[Sequence[Any]], float], xs: Sequence[Any], iters: int) -> float:
+def bootstrap_stderr(f: Callable[[Sequence[T]], float], xs: Sequence[T], iters: int) -> float:
     """The spread of a number over resamples, drawn as lm-eval draws them."""
     return estimate.bootstrap(functions.Aggregation("custom", f), xs, iters)
 
 
-def _max_over_ground_truths(
-    metric_fn: Callable[[Any, Any], float], prediction: Any, ground_truths: Sequence[Any]
-) -> float:
+def _max_over_ground_truths(metric_fn: Callable[[T, T], float], prediction: T, ground_truths: Sequence[T]) -> float:
     return max(metric_fn(prediction, truth) for truth in ground_truths)
 
 
-def _load_yaml(path: Any, **_: Any) -> Any:
+def _load_yaml(path: str | PathLike[str], **_: Ignored) -> YAMLValue:
     """Load a YAML file for helper code."""
     from pathlib import Path
 

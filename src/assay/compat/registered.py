@@ -1,18 +1,22 @@
 """Lm-eval's names for what the helper code of one run registers and finds: views of tables that end with the run."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from assay.compat import evaluate_names
+from assay.compat.features import Ignored
 from assay.compat.filter_classes import CLASSES, FilterEnsemble, build_ensemble
+from assay.compat.sygra_names import ModuleContents
+from assay.config.option import YAMLMapping
 from assay.registry import Table
 from assay.scoring.metrics.table import LM_EVAL_METRICS
 from assay.statistics.aggregations import AGGREGATIONS
-from assay.tasks.settings import RegisteredMetric
+from assay.tasks.settings import RegisteredMetric, UserFunction
 
 T = TypeVar("T")
+F = TypeVar("F", bound=UserFunction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,39 +27,39 @@ class Registered:
     metrics: Table[RegisteredMetric, Any] = field(default_factory=lambda: Table("metric", {}))
     aggregations: Table[Callable[..., Any], Any] = field(default_factory=lambda: Table("aggregation", {}))
 
-    def register_filter(self, name: str) -> Callable[[Any], Any]:
-        return partial(_register, self.filters, name)
+    def register_filter(self, name: str) -> Callable[[F], F]:
+        return _decorator(self.filters, name)
 
-    def register_aggregation(self, name: str) -> Callable[[Any], Any]:
-        return partial(_register, self.aggregations, name)
+    def register_aggregation(self, name: str) -> Callable[[F], F]:
+        return _decorator(self.aggregations, name)
 
     def register_metric(
-        self, *, metric: str, higher_is_better: bool | None = None, aggregation: str | None = None, **_: Any
-    ) -> Callable[[Any], Any]:
-        """A decorator; an aggregation that nobody has registered is refused here, as in lm-eval."""
+        self, *, metric: str, higher_is_better: bool | None = None, aggregation: str | None = None, **_: Ignored
+    ) -> Callable[[F], F]:
+        """A decorator; an aggregation that is not registered is refused here, as in lm-eval."""
         function = None if aggregation is None else self.get_aggregation(aggregation)
         if aggregation is not None and function is None:
             raise KeyError(f"no aggregation named {aggregation!r}")
 
-        def register(item: Any) -> Any:
-            _register(self.metrics, metric, RegisteredMetric(item, function, higher_is_better))
+        def register(item: F) -> F:
+            if metric not in self.metrics:
+                self.metrics[metric] = RegisteredMetric(item, function, higher_is_better)
             return item
 
         return register
 
-    def get_filter(self, filter_name: Any) -> Callable[..., Any]:
+    def get_filter(self, filter_name: str | UserFunction) -> UserFunction:
         if not isinstance(filter_name, str):
-            given: Callable[..., Any] = filter_name
-            return given
+            return filter_name
         return self.filters[filter_name] if filter_name in self.filters else CLASSES[filter_name]
 
-    def get_aggregation(self, name: str) -> Callable[..., Any] | None:
+    def get_aggregation(self, name: str) -> UserFunction | None:
         if name in self.aggregations:
             return self.aggregations[name]
         return AGGREGATIONS[name].function if name in AGGREGATIONS else None
 
-    def get_metric(self, name: str, hf_evaluate_metric: bool = False) -> Callable[..., Any] | None:
-        """The function of a metric: lm-eval's own hand on what they get, apart from exact_match."""
+    def get_metric(self, name: str, hf_evaluate_metric: bool = False) -> UserFunction | None:
+        """The function of a metric: lm-eval's return their argument, apart from exact_match."""
         if hf_evaluate_metric:
             return evaluate_names.find_metric(name)
         if name in self.metrics:
@@ -64,7 +68,7 @@ class Registered:
             return identity
         return evaluate_names.find_metric(name)
 
-    def get_metric_aggregation(self, name: str) -> Callable[..., Any] | None:
+    def get_metric_aggregation(self, name: str) -> UserFunction | None:
         if name in self.metrics:
             return self.metrics[name].aggregation
         named = LM_EVAL_METRICS[name].aggregation if name in LM_EVAL_METRICS else None
@@ -75,14 +79,16 @@ class Registered:
             return self.metrics[metric_name].higher_is_better
         return LM_EVAL_METRICS[metric_name].higher_is_better if metric_name in LM_EVAL_METRICS else None
 
-    def build_filter_ensemble(self, filter_name: str, components: Any) -> FilterEnsemble:
+    def build_filter_ensemble(
+        self, filter_name: str, components: Iterable[tuple[str | UserFunction, YAMLMapping | None]]
+    ) -> FilterEnsemble:
         return build_ensemble(filter_name, components, self.get_filter)
 
-    def find_metric(self, name: str) -> Callable[..., Any] | None:
+    def find_metric(self, name: str) -> UserFunction | None:
         """The function a task means by a name that is not one of our metrics."""
         return self.metrics[name].function if name in self.metrics else evaluate_names.find_metric(name)
 
-    def names(self) -> Mapping[str, Any]:
+    def names(self) -> ModuleContents:
         """Contents of `lm_eval.api.registry`."""
         return {
             "register_filter": self.register_filter,
@@ -148,17 +154,21 @@ class View(MutableMapping[str, Any]):
         return len(list(iter(self)))
 
 
-def _register(table: Table[T, Any], name: str, item: T) -> T:
-    """Enter what helper code decorates; a name that is taken stays with the first, as in lm-eval."""
-    if name not in table:
-        table[name] = item
-    return item
+def _decorator(table: MutableMapping[str, UserFunction], name: str) -> Callable[[F], F]:
+    """Enters what helper code decorates; a name that is taken stays with the first, as in lm-eval."""
+
+    def register(item: F) -> F:
+        if name not in table:
+            table[name] = item
+        return item
+
+    return register
 
 
-def identity(items: Any) -> Any:
+def identity(items: T) -> T:
     """The same: of a metric whose aggregation does the work."""
     return items
 
 
-def _ignored(*_: Any, **__: Any) -> Callable[[Any], Any]:
+def _ignored(*_: Ignored, **__: Ignored) -> Callable[[T], T]:
     return lambda item: item

@@ -18,9 +18,12 @@ _CONSTANTS = {
     "SERVER_DOWN_ERROR_CODE": [404, 500, 501, 502, 503],
 }  # fmt: skip
 
+ModuleContents = dict[str, Any]
+"""The names of a module, with their values."""
 
-def sygra_modules() -> dict[str, dict[str, Any]]:
-    """By dotted name of a module, what it holds; packages hold nothing of their own."""
+
+def sygra_modules() -> dict[str, ModuleContents]:
+    """By dotted name of a module, what it holds; packages are empty."""
     parts = vars(sygra)
     contents = {
         **_metrics(),
@@ -50,11 +53,11 @@ def sygra_modules() -> dict[str, dict[str, Any]]:
     return {**{package: {} for package in sorted(packages)}, **contents}
 
 
-def _some(names: dict[str, Any], *wanted: str) -> dict[str, Any]:
-    return {name: names[name] for name in wanted}
+def _some(names: ModuleContents, *chosen: str) -> ModuleContents:
+    return {name: names[name] for name in chosen}
 
 
-def _metrics() -> dict[str, dict[str, Any]]:
+def _metrics() -> dict[str, ModuleContents]:
     base = {"BaseUnitMetric": unit_metrics.UnitMetric, "BaseMetricMetadata": unit_metrics.MetricMetadata}
     result = {"UnitMetricResult": unit_metrics.UnitMetricResult}
     unit_names = {"UnitMetricRegistry": unit_metrics.UnitMetricRegistry, "unit_metric": unit_metrics.unit_metric}

@@ -2,20 +2,24 @@
 
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
+from assay.compat.features import Ignored
 from assay.config.fields import Fields, Origin
+from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import TaskConfig
-from assay.samples.data import data_set
+from assay.records import Document, MetricValue, Prompt
+from assay.samples.data import DataSet, data_set
 from assay.samples.fewshot import LeakPolicy, default_sampler
-from assay.samples.prompt import Sampler
+from assay.samples.prompt import FieldValue, Sampler
 from assay.samples.rows import DataError, plain_rows
 from assay.scoring.loop import ScoringLoop
 from assay.tasks.documents import read_run
 from assay.tasks.prepare import generation_params
+from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.scoring import scoring
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task as OurTask
@@ -37,15 +41,23 @@ class Surroundings:
         return written.origin(key).folder if key is not None else None
 
 
+Docs = Iterable[Document] | None
+"""The documents of a split, as a class returns them: a data set, a list, an iterator."""
+Context = Prompt | list[Prompt]
+"""The prompt of a document; where the choices are in the context, one for each."""
+ModelAnswer = str | float | tuple[float, bool]
+"""The answer to a request, as lm-eval's code sees it: a text, a log-likelihood, one with whether it is greedy."""
+
+
 @dataclass
 class Instance:
     """One request of a class-based task, with lm-eval's names."""
 
     request_type: str
-    doc: Any
+    doc: Document
     arguments: Any
     idx: int
-    metadata: Any = (None, None, None)
+    metadata: tuple[str | None, int | None, int | None] = (None, None, None)
     resps: list[Any] = field(default_factory=list)
     filtered_resps: dict[str, Any] = field(default_factory=dict)
 
@@ -54,22 +66,22 @@ class Instance:
         return self.arguments if isinstance(self.arguments, tuple) else (self.arguments,)
 
     @property
-    def task_name(self) -> Any:
+    def task_name(self) -> str | None:
         return self.metadata[0]
 
     @property
-    def doc_id(self) -> Any:
+    def doc_id(self) -> int | None:
         return self.metadata[1]
 
     @property
-    def repeats(self) -> Any:
+    def repeats(self) -> int | None:
         return self.metadata[2]
 
 
 class Config(dict[str, Any]):
     """A configuration that class-based tasks read and write by attribute or by key."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: YAMLMapping) -> None:
         defaults = {item.name: None if item.default is MISSING else item.default for item in fields(TaskConfig)}
         super().__init__({**defaults, "task": None, **{key: values[key] for key in values if key != "class"}})
         if self["output_type"] == "generate_until":
@@ -80,10 +92,10 @@ class Config(dict[str, Any]):
             raise AttributeError(name)
         return self[name]
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: YAMLValue) -> None:
         self[name] = value
 
-    def to_dict(self, **_: Any) -> dict[str, Any]:
+    def to_dict(self, **_: Ignored) -> dict[str, YAMLValue]:
         return {key: value for key, value in self.items() if value is not None}
 
 
@@ -104,10 +116,10 @@ class Task:
         self._config = Config({})
         self.download(*places)
 
-    def download(self, *_: Any, **__: Any) -> None:
+    def download(self, *_: Ignored, **__: Ignored) -> None:
         self.dataset: Any = self._opened(None)
 
-    def _opened(self, dataset_kwargs: Any) -> "_Splits":
+    def _opened(self, dataset_kwargs: YAMLMapping | None) -> "_Splits":
         """The data set, split by split as they are asked for."""
         config = TaskConfig(
             task=str(self._config.task), dataset_path=self.DATASET_PATH, dataset_name=self.DATASET_NAME,
@@ -120,14 +132,15 @@ class Task:
         )
 
     @property
-    def config(self) -> Any:
+    def config(self) -> Config:
         return self._config
 
     @property
-    def task_name(self) -> Any:
-        return self._config.task
+    def task_name(self) -> str | None:
+        name: str | None = self._config.task
+        return name
 
-    def get_config(self, key: str) -> Any:
+    def get_config(self, key: str) -> YAMLValue:
         return self._config.get(key)
 
     def set_config(self, key: str, value: Any, update: bool = False) -> None:
@@ -150,7 +163,8 @@ class Task:
         """How the configuration scores, with some changes; `scores_anyway`, even where the run wants no scores."""
         run = self.surroundings
         assert run is not None, "only tasks of a run are scored"
-        settings = replace(run.settings, predict_only=run.settings.predict_only and not scores_anyway)
+        options = run.settings.run
+        settings = replace(run.settings, run=replace(options, predict_only=options.predict_only and not scores_anyway))
         scored = scoring(run.task, replace(self.yaml_config, **changes), settings, run.helpers)
         multiple = self.multiple_target or self.yaml_config.multiple_targets
         return replace(scored, reading=scored.reading.but(multiple_targets=multiple))
@@ -160,33 +174,35 @@ class Task:
 
     has_validation_docs = has_test_docs = has_training_docs
 
-    def training_docs(self) -> Any:
+    def training_docs(self) -> Docs:
         return []
 
     validation_docs = test_docs = training_docs
 
-    def fewshot_docs(self) -> Any:
+    def fewshot_docs(self) -> Docs:
         if self.has_training_docs():
             return self.training_docs()
         return self.validation_docs() if self.has_validation_docs() else self.test_docs()
 
     @property
-    def eval_docs(self) -> Any:
+    def eval_docs(self) -> Docs:
         if not self.has_test_docs() and not self.has_validation_docs():
             raise DataError("the task has neither test nor validation documents, so there is nothing to evaluate")
         return self.test_docs() if self.has_test_docs() else self.validation_docs()
 
     @cached_property
-    def task_docs(self) -> Any:
+    def task_docs(self) -> Sequence[Document]:
         """The evaluated documents, prepared once."""
-        docs = self.eval_docs
-        listed = plain_rows(docs if hasattr(docs, "__len__") and hasattr(docs, "__getitem__") else list(docs))
+        docs: Any = self.eval_docs
+        listed: Sequence[Document] = plain_rows(
+            docs if hasattr(docs, "__len__") and hasattr(docs, "__getitem__") else list(docs)
+        )
         if len(listed) == 0:
             raise DataError("there is no document to evaluate")
         return listed
 
     @cached_property
-    def _pool(self) -> list[Any]:
+    def _pool(self) -> list[Document]:
         docs = self.fewshot_docs()
         return [] if docs is None else list(plain_rows(docs))
 
@@ -201,21 +217,21 @@ class Task:
         self.fewshot_rnd = random.Random(seed)
         self._seed, self._choose = seed, None
 
-    def doc_to_text(self, doc: Any) -> Any:
+    def doc_to_text(self, doc: Document) -> FieldValue:
         raise NotImplementedError(f"{type(self).__name__} must define doc_to_text")
 
-    def doc_to_target(self, doc: Any) -> Any:
+    def doc_to_target(self, doc: Document) -> FieldValue:
         raise NotImplementedError(f"{type(self).__name__} must define doc_to_target")
 
-    def doc_to_choices_or_none(self, doc: Any) -> Any:  # noqa: ARG002  # for those that have choices
+    def doc_to_choices_or_none(self, doc: Document) -> FieldValue:  # noqa: ARG002  # for those that have choices
         return None
 
-    def doc_to_prefix(self, doc: Any) -> Any:  # noqa: ARG002  # for those that have one
+    def doc_to_prefix(self, doc: Document) -> FieldValue:  # noqa: ARG002  # for those that have one
         return ""
 
     def fewshot_context(
-        self, doc: Any, num_fewshot: int, rnd: Any = None, description: str | None = None, **_: Any  # noqa: ARG002
-    ) -> Any:  # fmt: skip
+        self, doc: Document, num_fewshot: int, rnd: random.Random | None = None, description: str | None = None, **_: Ignored  # noqa: ARG002
+    ) -> Context:  # fmt: skip
         """Description, examples and question, each written right behind the other."""
         if num_fewshot and self._choose is None:
             leaks = LeakPolicy(one_more=not self.has_training_docs(), always=not self._is_like_lm_eval)
@@ -224,16 +240,16 @@ class Task:
         before = [f"{self.doc_to_text(shot)}{self.doc_to_target(shot)}\n\n" for shot in shots]
         return "".join([description or "", *before, self.doc_to_text(doc)])
 
-    def construct_requests(self, doc: Any, ctx: Any, **kwargs: Any) -> Any:
+    def construct_requests(self, doc: Document, ctx: Context, **kwargs: Any) -> Instance | list[Instance]:
         raise NotImplementedError(f"{type(self).__name__} must define construct_requests")
 
-    def process_results(self, doc: Any, results: Any) -> dict[str, Any]:
+    def process_results(self, doc: Document, results: Sequence[ModelAnswer]) -> dict[str, MetricValue]:
         raise NotImplementedError(f"{type(self).__name__} must define process_results")
 
-    def aggregation(self) -> dict[str, Any]:
+    def aggregation(self) -> dict[str, AggregationOrFunction | None]:
         return {}
 
-    def higher_is_better(self) -> dict[str, Any]:
+    def higher_is_better(self) -> dict[str, bool | None]:
         return {}
 
     @classmethod
@@ -248,7 +264,7 @@ class Task:
 class _Splits(dict[str, Any]):
     """Splits of a data set, each opened when it is asked for, and as helper code expects it."""
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: DataSet) -> None:
         super().__init__()
         self._data = data
 

@@ -4,10 +4,11 @@ import ast
 import json
 from collections.abc import Mapping
 
+from assay.config.option import YAMLValue
 from assay.errors import ConfigError, Place, Problem
 
 
-def parse_arguments(written: object, name: str) -> dict[str, object]:
+def parse_arguments(written: YAMLValue, name: str) -> dict[str, YAMLValue]:
     """Parse a text, or copy a mapping; `name` is the place that errors report.
 
     >>> parse_arguments("pretrained=gpt2,dtype=float32,revision=1.0,trust=true", "model_args")
@@ -39,7 +40,7 @@ def parse_arguments(written: object, name: str) -> dict[str, object]:
     return arguments
 
 
-def parse_value(text: str) -> object:
+def parse_value(text: str) -> YAMLValue:
     """Parse a word: true, false, none, a number, a Python literal, else the text itself."""
     lowered = text.lower()
     if lowered in ("true", "false"):

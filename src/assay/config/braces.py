@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from assay.config.option import YAMLMapping
+
 _PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
@@ -38,7 +40,7 @@ class Braces:
         pieces[-1] += text[start:]
         return cls(tuple(pieces), tuple(names), wrong)
 
-    def fill(self, values: Mapping[str, object]) -> str:
+    def fill(self, values: YAMLMapping) -> str:
         """Replace the names by values."""
         text = self.pieces[0]
         for name, piece in zip(self.names, self.pieces[1:], strict=True):

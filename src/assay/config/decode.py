@@ -8,12 +8,14 @@ from functools import cache
 from typing import Any, TypeVar
 
 from assay.config.fields import Fields, Origin
-from assay.config.option import near_miss, yaml_fields
+from assay.config.option import YAMLMapping, YAMLValue, near_miss, yaml_fields
 from assay.errors import Place, Problem, did_you_mean, nearest
 from assay.records import Function
 
 R = TypeVar("R")
 Path = tuple[str | int, ...]
+Decoded = Any
+"""A value of the type that a record declares."""
 
 WORDS = {
     "null": "nothing",
@@ -39,7 +41,7 @@ class ProblemCollector:
     def add(self, path: Path, what: str, fix: str = "", *, key: bool = False, serious: bool = True) -> None:
         self.problems.append(Problem(self._place(path, key), what, fix, serious))
 
-    def mistyped(self, path: Path, value: object, kind: str, readers: "Mapping[str, Read]") -> Any:
+    def mistyped(self, path: Path, value: YAMLValue, kind: str, readers: "Mapping[str, Read]") -> Decoded:
         """Report a value of the wrong type; returns the value to use instead.
 
         lm-eval checks no types. So in its files a null means the default, and one scalar in place of another is kept; other
@@ -57,7 +59,7 @@ class ProblemCollector:
         self.add((*path, *inner), what, fix, key=bool(inner), serious=not self.lenient)
 
 
-Read = Callable[[Any, Path, ProblemCollector], Any]
+Read = Callable[[Any, Path, ProblemCollector], Decoded]
 """Reads one value. A value that does not fit is reported, and returned unchanged or as DEFAULT."""
 
 DEFAULT = object()
@@ -89,7 +91,7 @@ def _report_on(fields: Fields, problems: list[Problem]) -> ProblemCollector:
     return ProblemCollector(place, problems, lenient=any(origin.lenient for origin in origins))
 
 
-def kind_of(value: object) -> str:
+def kind_of(value: YAMLValue) -> str:
     """Return the YAML kind of a value: one of the keys of WORDS."""
     kind = _KINDS.get(type(value))
     if kind is not None:
@@ -106,8 +108,8 @@ _KINDS: dict[type, str] = {
 
 
 def _read_mapping(
-    record: type, mapping: Mapping[str, object], path: Path, report: ProblemCollector, known: Sequence[str] = ()
-) -> dict[str, Any]:
+    record: type, mapping: YAMLMapping, path: Path, report: ProblemCollector, known: Sequence[str] = ()
+) -> dict[str, Decoded]:
     shape = shape_of(record)
     values: dict[str, Any] = {}
     rest: dict[str, object] = {}
@@ -127,14 +129,14 @@ def _read_mapping(
     return values
 
 
-def _is_misspelled_required(key: str, mapping: Mapping[str, object], shape: "Shape") -> bool:
-    """Tell whether a key is a typo of a missing required key, which is reported with it: one typo, one problem."""
+def _is_misspelled_required(key: str, mapping: YAMLMapping, shape: "Shape") -> bool:
+    """Return whether a key is a typo of a missing required key, which is reported with it: one typo, one problem."""
     absent = [required for required in shape.required if required not in mapping]
     return any(nearest(required, [key], count=1) for required in absent)
 
 
 def _missing(
-    record: type, values: Mapping[str, Any], mapping: Mapping[str, object], path: Path, report: ProblemCollector
+    record: type, values: Mapping[str, Decoded], mapping: YAMLMapping, path: Path, report: ProblemCollector
 ) -> bool:
     absent = [key for key, attribute in shape_of(record).required.items() if attribute not in values]
     for key in absent:
@@ -187,7 +189,7 @@ def _reader(hint: Any, metadata: Mapping[str, Any]) -> Read:
         readers = _one_or_many(readers)
     check = metadata.get("check")
 
-    def read(value: Any, path: Path, report: ProblemCollector) -> Any:
+    def read(value: YAMLValue, path: Path, report: ProblemCollector) -> Decoded:
         kind = kind_of(value)
         reader = readers.get(kind)
         if reader is None:
@@ -229,14 +231,14 @@ _SCALARS: dict[Any, tuple[str, ...]] = {
 }
 
 
-def _as_is(value: Any, path: Path, report: ProblemCollector) -> Any:  # noqa: ARG001  # the shape of every reader
+def _as_is(value: YAMLValue, path: Path, report: ProblemCollector) -> Decoded:  # noqa: ARG001  # the shape of every reader
     return value
 
 
 def _one_or_many(readers: dict[str, Read]) -> dict[str, Read]:
     each = readers["list"]
 
-    def alone(value: Any, path: Path, report: ProblemCollector) -> Any:
+    def alone(value: YAMLValue, path: Path, report: ProblemCollector) -> Decoded:
         single = ProblemCollector(
             lambda inner, key: report._place((*path, *inner[len(path) + 1 :]), key),
             report.problems,
@@ -248,7 +250,7 @@ def _one_or_many(readers: dict[str, Read]) -> dict[str, Read]:
 
 
 def _one_of(options: tuple[str, ...]) -> Read:
-    def read(value: Any, path: Path, report: ProblemCollector) -> Any:
+    def read(value: str, path: Path, report: ProblemCollector) -> Decoded:
         if value not in options:
             report.add(
                 path, f"{_name(path)} must be one of {', '.join(options)}, got {value!r}", did_you_mean(value, options)
@@ -259,7 +261,7 @@ def _one_of(options: tuple[str, ...]) -> Read:
 
 
 def _each(read: Read) -> Read:
-    def read_all(values: Any, path: Path, report: ProblemCollector) -> Any:
+    def read_all(values: Sequence[YAMLValue], path: Path, report: ProblemCollector) -> Decoded:
         items = (read(value, (*path, number), report) for number, value in enumerate(values))
         return tuple(item for item in items if item is not DEFAULT)
 
@@ -267,7 +269,7 @@ def _each(read: Read) -> Read:
 
 
 def _nested(record: type) -> Read:
-    def read(value: Any, path: Path, report: ProblemCollector) -> Any:
+    def read(value: YAMLMapping, path: Path, report: ProblemCollector) -> Decoded:
         values = _read_mapping(record, value, path, report)
         return value if _missing(record, values, value, path, report) else record(**values)
 
@@ -279,7 +281,7 @@ def _name(path: Path) -> str:
     return f"an entry of {key}" if path and isinstance(path[-1], int) else key
 
 
-def _shown(value: Any, kind: str) -> str:
+def _shown(value: YAMLValue, kind: str) -> str:
     if kind in ("null", "list", "map", "function"):
         return WORDS[kind]
     if kind == "other":
@@ -289,7 +291,7 @@ def _shown(value: Any, kind: str) -> str:
     )
 
 
-def _remedy(value: Any, kind: str, readers: Mapping[str, Read]) -> str:
+def _remedy(value: YAMLValue, kind: str, readers: Mapping[str, Read]) -> str:
     if "str" in readers and kind in ("bool", "int", "float", "other"):
         return f"YAML reads this as {_shown(value, kind)}; put it in quotes"
     if kind == "null":
@@ -298,7 +300,9 @@ def _remedy(value: Any, kind: str, readers: Mapping[str, Read]) -> str:
         return "write `!function module.name`"
     if kind == "str" and ("int" in readers or "bool" in readers):
         return (
-            "write it without quotes" if value.strip().lower() in _PLAIN or _is_number(value) else "correct the value"
+            "write it without quotes"
+            if str(value).strip().lower() in _PLAIN or _is_number(str(value))
+            else "correct the value"
         )
     return ""
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.source import Source
 from assay.errors import Place
 
@@ -43,12 +44,12 @@ class Fields(Mapping[str, object]):
 
     __slots__ = ("_origins", "_values")
 
-    def __init__(self, values: Mapping[str, object], origins: Mapping[str, Origin]) -> None:
+    def __init__(self, values: YAMLMapping, origins: Mapping[str, Origin]) -> None:
         self._values = values
         self._origins = origins
 
     @classmethod
-    def of(cls, values: Mapping[str, object], origin: Origin) -> "Fields":
+    def of(cls, values: YAMLMapping, origin: Origin) -> "Fields":
         texts = (
             values
             if all(isinstance(key, str) for key in values)
@@ -56,7 +57,7 @@ class Fields(Mapping[str, object]):
         )
         return cls(texts, dict.fromkeys(texts, origin))
 
-    def __getitem__(self, key: str) -> object:
+    def __getitem__(self, key: str) -> YAMLValue:
         return self._values[key]
 
     def __iter__(self) -> Iterator[str]:

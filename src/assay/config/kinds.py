@@ -4,10 +4,10 @@
 the package behind it; the entry is imported when the first such file is seen. `assay.tasks.kinds` adds what it takes to run one.
 """
 
-from collections.abc import Mapping
 from typing import Protocol
 
 from assay.config.fields import Fields
+from assay.config.option import YAMLMapping
 from assay.config.task import TaskConfig
 from assay.errors import Problem
 from assay.registry import Table
@@ -54,6 +54,6 @@ class FileKind(Protocol):
 KINDS: Table[FileKind, FileKind] = Table("kind of task", {"graph_config": "assay.graphs.kind:GRAPH"})
 
 
-def kind_key(fields: Mapping[str, object]) -> str | None:
+def kind_key(fields: YAMLMapping) -> str | None:
     """Return the key of KINDS that a file has, or None for a plain task, group, format or template."""
     return next((key for key in KINDS if key in fields), None)

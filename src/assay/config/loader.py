@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from assay.config.option import YAMLValue
 from assay.errors import Place, Problem, nearest
 from assay.records import Function
 
@@ -21,7 +22,7 @@ MAX_VALUES = 1_000_000
 _BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def load(data: bytes, file: str, *, lenient: bool) -> tuple[object, tuple[Problem, ...]]:
+def load(data: bytes, file: str, *, lenient: bool) -> tuple[YAMLValue, tuple[Problem, ...]]:
     """Parse a text into a value and its problems. In a lenient file a key may be written twice."""
     problem = _too_much(data, file)
     if problem is not None:

@@ -29,18 +29,25 @@ class _Nothing(Mapping[str, Any]):
 
 NOTHING: Mapping[str, Any] = _Nothing()
 
+YAMLValue = object
+"""A value of a YAML file or of an option before it is checked: a Python caller may give anything."""
+YAMLMapping = Mapping[str, YAMLValue]
+"""The keys and values of a YAML file, or of a part of it, before they are checked."""
+
 Remark = tuple[tuple[str | int, ...], str, str]
 """The path inside a value, the problem, and how to fix it."""
+Check = Callable[[YAMLValue], Iterable[Remark]]
+"""Finds the problems of a value that has the right type."""
 
 
 def option(  # noqa: PLR0913  # one keyword for each thing that a field declares
     doc: str,
-    default: object = MISSING,
+    default: YAMLValue = MISSING,
     *,
     key: str | None = None,
     many: bool = False,
     rest: bool = False,
-    check: Callable[[object], Iterable[Remark]] | None = None,
+    check: Check | None = None,
     run: "RunOption | None" = None,
 ) -> Any:
     """Declare a dataclass field that is a YAML key.
@@ -60,7 +67,7 @@ def option(  # noqa: PLR0913  # one keyword for each thing that a field declares
     return field(default=default, metadata=metadata)
 
 
-def yaml_fields(record: type) -> list[Field[Any]]:
+def yaml_fields(record: type) -> list[Field[YAMLValue]]:
     """List the fields of a record that are keys in YAML."""
     return [item for item in fields(record) if "doc" in item.metadata]
 

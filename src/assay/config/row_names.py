@@ -3,11 +3,13 @@
 Nothing else joins or splits them: between readers and writers a row is a `ScoreKey`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import TypeVar
 
 from assay.records import ScoreKey
+
+T = TypeVar("T")
 
 RESERVED = frozenset((
     "alias", "name", "sample_len", "sample_count", "samples",
@@ -86,10 +88,10 @@ def is_row_name(name: str) -> bool:
     return "," in name
 
 
-def rows_of(written: Mapping[str, Any]) -> Iterator[tuple[ScoreKey, Any]]:
+def rows_of(written: Mapping[str, T]) -> Iterator[tuple[ScoreKey, T]]:
     """The rows of a task or group in results, without standard errors, aliases and counts.
 
-    Earlier versions let a metric have a comma in its name: then the name of its standard error tells where the filter begins.
+    Earlier versions let a metric have a comma in its name: then the name of its standard error shows where the filter begins.
 
     >>> dict(rows_of({"alias": "a", "acc,none": 0.5, "acc_stderr,none": 0.1}))
     {ScoreKey(metric='acc', filter='none'): 0.5}
@@ -103,7 +105,7 @@ def rows_of(written: Mapping[str, Any]) -> Iterator[tuple[ScoreKey, Any]]:
                 yield key, value
 
 
-def _is_stderr(name: str, written: Mapping[str, Any]) -> bool:
+def _is_stderr(name: str, written: Collection[str]) -> bool:
     """Whether a name is that of the standard error of a row beside it."""
     bases = (
         key._replace(metric=key.metric.removesuffix(STDERR)) for key in _splits(name) if key.metric.endswith(STDERR)
@@ -117,6 +119,6 @@ def _splits(name: str) -> Iterator[ScoreKey]:
     return (ScoreKey(",".join(parts[:place]), ",".join(parts[place:])) for place in range(1, len(parts)))
 
 
-def sample_scores(written: Mapping[str, Any]) -> dict[ScoreKey, Any]:
+def sample_scores(written: Mapping[str, T]) -> dict[ScoreKey, T]:
     """The scores of a sample by row, without those of its repeats."""
     return {row_key(name): value for name, value in written.items() if not name.endswith(REPEATS)}

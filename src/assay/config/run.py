@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Literal
 
-from assay.config.option import NOTHING, Remark, option
+from assay.config.option import NOTHING, Remark, YAMLValue, option
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class RunOption:
     metavar:   the placeholder of its value in `--help`
     short:     its one-letter flag
     group:     the heading in `--help`; "" hides the flag, None means that there is none
-    syntax:    how its flag is written where the type does not tell
+    syntax:    how its flag is written where the type does not show it
     flag:      the name of the flag that switches it off, where it is on by default
     identity:  whether another value makes another run; models and tasks are identified by their content instead
     results:   its key in the `config` section of results.json
-    imported:  what becomes of it in a run that was made on another machine
+    imported:  its treatment in a run that was made on another machine
     for_model: passed to the model's backend if that has such a parameter
     """
 
@@ -54,17 +54,17 @@ _seed = RunOption
 _ignored = partial(RunOption, group="", identity=False)
 
 
-def _positive(value: object) -> Iterator[Remark]:
+def _positive(value: YAMLValue) -> Iterator[Remark]:
     if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
         yield (), f"must be above 0, got {value}", "omit it, or give a number from 1 on"
 
 
-def _count(value: object) -> Iterator[Remark]:
+def _count(value: YAMLValue) -> Iterator[Remark]:
     if isinstance(value, int) and value < 0:
         yield (), f"must be at least 0, got {value}", ""
 
 
-def _shard(value: object) -> Iterator[Remark]:
+def _shard(value: YAMLValue) -> Iterator[Remark]:
     number, slash, of = str(value).partition("/")
     if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
         yield (), f"must be a part such as 2/4, got {value!r}", "2/4 is the second of four; the first is 1/4"
@@ -288,6 +288,6 @@ def options_where(is_meant: Callable[[RunOption], bool]) -> tuple[str, ...]:
     return tuple(name for name, each in OPTIONS.items() if is_meant(each))
 
 
-def identity_of(config: RunConfig) -> dict[str, object]:
+def identity_of(config: RunConfig) -> dict[str, YAMLValue]:
     """Collect the options that the results of a run depend on."""
     return {name: getattr(config, name) for name in options_where(lambda each: each.identity)}

@@ -1,19 +1,19 @@
 """The keys of task files and of formats. Names and defaults are lm-eval's; keys that only assay has come last."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from assay.config.option import NOTHING, Remark, near_miss, option
+from assay.config.option import NOTHING, Check, Remark, YAMLMapping, YAMLValue, near_miss, option
 from assay.errors import Place, Problem
 from assay.records import Function
 
 OutputType = Literal["generate_until", "loglikelihood", "loglikelihood_rolling", "multiple_choice"]
 
 
-def _at_least(least: int) -> Callable[[object], Iterator[Remark]]:
-    def check(value: object) -> Iterator[Remark]:
+def _at_least(least: int) -> Check:
+    def check(value: YAMLValue) -> Iterator[Remark]:
         if isinstance(value, int | float) and value < least:
             yield (), f"must be at least {least}, got {value}", ""
 
@@ -26,8 +26,11 @@ GENERATION_KEYS = (
     "max_length",
 )  # fmt: skip
 
+GenerationParams = Mapping[str, YAMLValue]
+"""Parameters of generation by name; those that assay does not know are passed to the model."""
 
-def generation_slips(value: object) -> Iterator[Remark]:
+
+def generation_slips(value: YAMLValue) -> Iterator[Remark]:
     """Refuse only keys that look like a typo: other ones are passed to the model."""
     if isinstance(value, Mapping):
         for key in value:
@@ -40,7 +43,7 @@ _FUNCTION = re.compile(r"\s*!function\b\s*(\S*)|\s*function\s+([A-Za-z_]\w*(?:\.
 _ONE_EXPRESSION = re.compile(r"\s*\{\{-?((?:(?!\}\}|\{\{).)*?)-?\}\}\s*", re.DOTALL)
 
 
-def quoted_function(value: object) -> Iterator[Remark]:
+def quoted_function(value: YAMLValue) -> Iterator[Remark]:
     """Find a `!function` in quotes, or without its exclamation mark: YAML reads it as text."""
     match = _FUNCTION.match(value) if isinstance(value, str) else None
     if match is not None:
@@ -48,7 +51,7 @@ def quoted_function(value: object) -> Iterator[Remark]:
         yield (), what, f"write it without quotes: !function {match[1] or match[2] or 'module.name'}"
 
 
-def prompt_slips(value: object) -> Iterator[Remark]:
+def prompt_slips(value: YAMLValue) -> Iterator[Remark]:
     """Find mistakes in a question, an answer or choices: a function in quotes, templates inside a list."""
     yield from quoted_function(value)
     items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, tuple | list) else ()
@@ -61,7 +64,7 @@ def prompt_slips(value: object) -> Iterator[Remark]:
             return
 
 
-def literal_slips(value: object) -> Iterator[Remark]:
+def literal_slips(value: YAMLValue) -> Iterator[Remark]:
     """Find mistakes in a delimiter: it is not a template."""
     yield from quoted_function(value)
     if isinstance(value, str) and _has_markup(value):
@@ -72,7 +75,7 @@ def _has_markup(text: str) -> bool:
     return "{{" in text or "{%" in text
 
 
-def _as_template(items: list[object]) -> str:
+def _as_template(items: list[YAMLValue]) -> str:
     """Join a list of templates into one, if each is a single expression or plain text.
 
     >>> _as_template(["{{a}}", "{{ b.c }}", "none"])
@@ -278,7 +281,7 @@ class FormatConfig:
 MEDIA = {"doc_to_image": "images", "doc_to_audio": "audio", "doc_to_video": "video"}
 
 
-def unsent_media(fields: Mapping[str, object]) -> str | None:
+def unsent_media(fields: YAMLMapping) -> str | None:
     """Return the key by which a task sends more than text, if it has one."""
     return next((key for key in MEDIA if fields.get(key)), None)
 

@@ -13,9 +13,11 @@ import orjson
 from assay.catalog.roots import split_paths
 from assay.catalog.selection import graph_file, looks_like_path, split_specs
 from assay.config.arguments import parse_arguments
+from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.run import RunConfig, options_where
 from assay.errors import AssayError, Place, Problem
 from assay.evaluation.options import run_config, task_manager
+from assay.graphs.spec import Record
 from assay.records import Likelihood, Response, Text, arguments
 from assay.registry import is_plugin_file
 from assay.runs.folder import RunError
@@ -86,7 +88,7 @@ class StoredAnswers(Protocol):
         ...
 
     def facts(self, name: str) -> TaskFacts: ...
-    def record(self, name: str) -> Mapping[str, Any] | None:
+    def record(self, name: str) -> Record | None:
         """A record of the output of a task that is a graph."""
         ...
 
@@ -194,7 +196,7 @@ class StoredRun:
     def created(self) -> float:
         return float(self.manifest["created"])
 
-    def record(self, name: str) -> Mapping[str, Any] | None:
+    def record(self, name: str) -> Record | None:
         return self._file(name).first_record()
 
     def samples(self, task: Runnable) -> Iterator[ReplayedSample]:
@@ -232,7 +234,7 @@ class LoggedRun:
     left_out: Sequence[str] = ()
 
     @classmethod
-    def of(cls, paths: Sequence[Path], options: Mapping[str, object]) -> "LoggedRun":
+    def of(cls, paths: Sequence[Path], options: YAMLMapping) -> "LoggedRun":
         missing = [path for path in paths if not path.exists()]
         files = logged_files(paths)
         if missing or not files:
@@ -266,7 +268,7 @@ class LoggedRun:
     def created(self) -> float:
         return next(iter(self.files.values())).path.stat().st_mtime
 
-    def record(self, name: str) -> Mapping[str, Any] | None:
+    def record(self, name: str) -> Record | None:
         what = "is a graph, and lm-eval's samples files hold no graph records"
         fix = "name its output_….json or .jsonl, and nothing else"
         raise RunError([Problem(Place(f"task {name!r}"), what, fix)])
@@ -310,7 +312,7 @@ class LoggedRun:
             yield ReplayedSample(sample, responses, logged.scores)
 
 
-def named_config(options: Mapping[str, Any]) -> RunConfig:
+def named_config(options: YAMLMapping) -> RunConfig:
     """The configuration of a run, even if none of its tasks can be loaded by name."""
     tasks = options["tasks"]
     return run_config(options) if tasks else replace(run_config({**options, "tasks": ["-"]}), tasks=())
@@ -320,7 +322,7 @@ def _rolled(response: Response) -> Response:
     return Likelihood(float(response.text)) if isinstance(response, Text) else response
 
 
-def without_paths(options: Mapping[str, Any], names: Iterable[str]) -> SafeOptions:
+def without_paths(options: YAMLMapping, names: Iterable[str]) -> SafeOptions:
     """The options of a run without those that may lead to code; its tasks are loaded by name.
 
     `names` are its tasks and groups, which take the place of a file or folder.
@@ -364,20 +366,20 @@ def imported(manifest: ManifestJSON, names: Iterable[str]) -> ManifestJSON:
     return {**rest, "options": safe.options, LEFT_OUT: list(dict.fromkeys([*listed, *safe.left_out]))}
 
 
-def _specs(tasks: object) -> list[object]:
+def _specs(tasks: YAMLValue) -> list[YAMLValue]:
     """The specs of an option `tasks`, one by one; an object that is not text has no name to load it by."""
     items = tasks if isinstance(tasks, list | tuple) else [tasks]
     return [spec for item in items for spec in (split_specs([item]) if isinstance(item, str) else [item])]
 
 
-def _arguments(written: object) -> dict[str, object]:
+def _arguments(written: YAMLValue) -> dict[str, YAMLValue]:
     try:
         return parse_arguments(written, "arguments") if isinstance(written, str | Mapping) else {}
     except AssayError:
         return {}
 
 
-def _texts(value: object) -> list[str]:
+def _texts(value: YAMLValue) -> list[str]:
     """Every text in a value."""
     if isinstance(value, Mapping):
         return [text for each in value.items() for text in _texts(each)]

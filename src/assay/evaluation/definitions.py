@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from assay.config.arguments import parse_arguments, parse_value
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
+from assay.config.option import YAMLValue
 from assay.config.source import Source
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
@@ -134,7 +135,7 @@ def parse_filter(written: str) -> FilterConfig:
     return FilterConfig(name=name.strip(), filter=tuple(steps))
 
 
-def _first_parameter(step: str, value: str) -> dict[str, object]:
+def _first_parameter(step: str, value: str) -> dict[str, YAMLValue]:
     parameters = list(FILTERS.accepts(FILTERS[step]).named.values())
     if not parameters:
         raise ConfigError([Problem(Place("--filter"), f"filter {step!r} has no parameter", f"write {step} alone")])
@@ -174,7 +175,7 @@ def _checked(record: type[R], fields: Fields) -> R:
 
 
 def with_metrics(task: Task, filters: Sequence[FilterConfig], metrics: Sequence[MetricConfig]) -> Task:
-    """The task with further filters and metrics; one with the name of its own replaces it."""
+    """The task with further filters and metrics; one with the name of an old one replaces it."""
     if not filters and not metrics:
         return task
     config = task.config
@@ -219,13 +220,13 @@ def _merged(own: Iterable[R], added: Iterable[R]) -> tuple[R, ...]:
     return tuple({**{entry.name: entry for entry in own}, **{entry.name: entry for entry in added}}.values())
 
 
-def _plain_filter(config: FilterConfig) -> dict[str, Any]:
+def _plain_filter(config: FilterConfig) -> dict[str, YAMLValue]:
     steps = [{"function": step.function, **step.kwargs} for step in config.filter]
     own = config.metric_list
     more = {"metric_list": [_plain_metric(entry) for entry in own]} if own is not None else {}
     return {"name": config.name, "filter": steps, **more}
 
 
-def _plain_metric(config: MetricConfig) -> dict[str, Any]:
+def _plain_metric(config: MetricConfig) -> dict[str, YAMLValue]:
     keys = {key: getattr(config, key) for key in ("aggregation", "higher_is_better", "reduction")}
     return {"metric": config.name, **{key: value for key, value in keys.items() if value is not None}, **config.kwargs}

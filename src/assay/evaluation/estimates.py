@@ -1,12 +1,11 @@
 """Estimate the metrics of every task and group from the scores of all samples."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from assay.evaluation.prepare import Prepared
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, counted_tasks, group_numbers
-from assay.records import Estimate, ScoreKey
+from assay.records import Estimate, MetricValue, ScoreKey
 from assay.runs.results import GroupResult, ResultsJSON, Share, TaskResult, assay_section, lm_eval_results
 from assay.statistics.aggregations import Aggregation
 from assay.statistics.intervals import interval
@@ -29,7 +28,7 @@ def task_result(run: TaskRun, bootstrap_iters: int, like_lm_eval: bool) -> TaskR
     task, runnable = run.runnable.task, run.runnable
     source = runnable.source or task.name
 
-    def estimated(aggregation: Aggregation, values: Sequence[Any], documents: Sequence[int]) -> Estimate:
+    def estimated(aggregation: Aggregation, values: Sequence[MetricValue], documents: Sequence[int]) -> Estimate:
         return run.board.estimated(
             aggregation, values, documents, bootstrap_iters=bootstrap_iters, like_lm_eval=like_lm_eval, source=source
         )

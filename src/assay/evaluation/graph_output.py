@@ -9,11 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from assay.config.option import YAMLMapping
 from assay.config.run import RunConfig
 from assay.errors import Place, Problem
 from assay.evaluation.options import run_config, task_manager
+from assay.graphs.spec import Record
 from assay.records import Failed, Outcome, Sample
 from assay.runs.folder import NoRun, RunError
+from assay.runs.results import ResultsJSON
 from assay.runs.run import Run
 from assay.runs.samples.reader import ReplayedSample
 from assay.samples.rows import Rows
@@ -35,7 +38,7 @@ class OutputFile:
     manager: TaskManager
 
     @classmethod
-    def of(cls, paths: Sequence[Path], options: Mapping[str, object]) -> "OutputFile | None":
+    def of(cls, paths: Sequence[Path], options: YAMLMapping) -> "OutputFile | None":
         """The output, where one file and one graph are named."""
         named: Any = options.get("tasks")
         if len(paths) != 1 or not paths[0].is_file() or paths[0].suffix not in ENDINGS or len(named or ()) != 1:
@@ -80,7 +83,7 @@ class OutputFile:
         return ()
 
     @property
-    def results(self) -> Mapping[str, Any]:
+    def results(self) -> ResultsJSON:
         return {}
 
     @property
@@ -97,7 +100,7 @@ class OutputFile:
         size = self.asked or len(self._rows)
         return TaskFacts(size, size)
 
-    def record(self, name: str) -> Mapping[str, Any]:  # noqa: ARG002  # there is one
+    def record(self, name: str) -> Record:  # noqa: ARG002  # there is one
         return self._rows[0]
 
     def samples(self, task: Runnable) -> Iterator[ReplayedSample]:  # noqa: ARG002  # there is one

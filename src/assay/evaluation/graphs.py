@@ -28,7 +28,7 @@ def graph_settings(
         return role not in models or models[role].can.schema
 
     named = frozenset({**(config.model_role or {}), **roles})
-    return GraphSettings(write, takes_schema, named, whole, config.models_file, config.compat == "sygra")
+    return GraphSettings(write, takes_schema, named, whole)
 
 
 def read_inner(manager: TaskManager) -> FindDefinition:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from assay.catalog.selection import graph_file
 from assay.config.arguments import parse_arguments
-from assay.config.option import yaml_fields
+from assay.config.option import YAMLValue, yaml_fields
 from assay.config.run import OPTIONS, RunConfig, identity_of
 from assay.config.source import digest
 from assay.evaluation.models import UNDER_TEST, parse_role, served_facts
@@ -56,18 +56,18 @@ def remembered(config: RunConfig, manager: TaskManager) -> ManifestJSON:
     """Facts for loading the tasks of a run again: its options without secrets, and those of conditions."""
     defaults = RunConfig()
     options = {f.name: getattr(config, f.name) for f in yaml_fields(RunConfig)}
-    given = {name: value for name, value in options.items() if value != getattr(defaults, name)}
+    changed = {name: value for name, value in options.items() if value != getattr(defaults, name)}
     roots = manager.catalog.roots
-    given["tasks"] = [_task_spec(task, [root.path for root in roots]) for task in config.tasks]
-    given["include_path"] = [root.path for root in roots if root.origin == "include_path"]
-    given["include_defaults"] = any(root.origin == "bundled" for root in roots)
+    changed["tasks"] = [_task_spec(task, [root.path for root in roots]) for task in config.tasks]
+    changed["include_path"] = [root.path for root in roots if root.origin == "include_path"]
+    changed["include_defaults"] = any(root.origin == "bundled" for root in roots)
     if config.plugins:
-        given["plugins"] = [str(Path(each).resolve()) if is_plugin_file(each) else each for each in config.plugins]
+        changed["plugins"] = [str(Path(each).resolve()) if is_plugin_file(each) else each for each in config.plugins]
     if config.data_dir is not None:
-        given["data_dir"] = str(Path(config.data_dir).resolve())
+        changed["data_dir"] = str(Path(config.data_dir).resolve())
     about = (manager.catalog.facts or {}).get("model")
     return {
-        **with_signature(redacted(given)),
+        **with_signature(redacted(changed)),
         **({"lenient": True} if manager.catalog.lenient else {}),
         **({"conditions": {"model": redacted(about)}} if about else {}),
     }
@@ -78,7 +78,7 @@ def helper_digests(files: Iterable[Path]) -> dict[str, str]:
     return {str(file): file_digest(file) for file in sorted(files)}
 
 
-def _task_spec(task: object, folders: Sequence[str]) -> object:
+def _task_spec(task: YAMLValue, folders: Sequence[str]) -> YAMLValue:
     """A task spec that works from any folder: a file by its absolute path, an object by its name."""
     if isinstance(task, str):
         graph = graph_file(task, folders)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
@@ -20,6 +19,8 @@ from assay.evaluation.score import changed_keys
 from assay.evaluation.scoring import ScoredTasks, UsageSummary, replay
 from assay.evaluation.writing import all_of, folder_sinks
 from assay.graphs.output import GraphFiles
+from assay.graphs.spec import Record
+from assay.records import JSONDict
 from assay.registry import load_plugins
 from assay.runs.folder import RunFolder, difference, open_run
 from assay.runs.journal import NAME, lines
@@ -53,7 +54,7 @@ class Shards(StoredRun):
     def manager(self) -> TaskManager:
         return self.parts[0].manager
 
-    def record(self, name: str) -> Mapping[str, Any] | None:
+    def record(self, name: str) -> Record | None:
         records = (part.record(name) for part in self.parts)
         return next((record for record in records if record is not None), None)
 
@@ -72,7 +73,7 @@ def merge(
     include_path: Sequence[str] = (),
     force: bool = False,
     confirm_run_unsafe_code: bool = False,
-) -> dict[str, Any]:
+) -> JSONDict:
     """Merge the shards of a run into a new folder; returns the content of its results.json."""
     if Path(output).resolve() in [Path(folder).resolve() for folder in folders]:
         raise ConfigError([Problem(Place(str(output)), "is one of the shards", "name a new folder first: OUT RUN…")])
@@ -100,7 +101,7 @@ class MergedOutput:
         sinks, end = folder_sinks(self.folder, self.prepared, task)
         return TaskRun(task, all_of(sinks), end)
 
-    def write(self, results: ResultsJSON, scored: ScoredTasks) -> dict[str, Any]:
+    def write(self, results: ResultsJSON, scored: ScoredTasks) -> JSONDict:
         for files in self.folder.keepers:
             if isinstance(files, GraphFiles):
                 files.write_copies()

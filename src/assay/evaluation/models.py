@@ -5,18 +5,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.config.arguments import parse_arguments
+from assay.config.option import YAMLValue
 from assay.config.run import RunConfig, options_where
 from assay.engine.retry import retry_before_run
 from assay.errors import ConfigError, Place, Problem
-from assay.evaluation.asking import run_async
+from assay.evaluation.dispatch import run_async
 from assay.models.load import backend, check_generation, load_model, parameters
 from assay.models.protocol import AnyModel, Remote
 from assay.models.scripted import NoModel
 from assay.models.servers.server_model import NONDETERMINISTIC, ServerModel
-from assay.records import Message, Prompt
+from assay.records import JSONDict, JSONObject, Message, Prompt
 from assay.runs.folder import RunError, RunFolder
 from assay.runs.run import Run
 from assay.scoring.results import ModelRoles
@@ -54,7 +55,7 @@ class ModelPool:
         return self.under_test().chat_template(messages, opened)
 
     def fits(self, texts: Sequence[str], generated: int) -> bool:
-        """Whether prompts leave room for this many generated tokens."""
+        """Whether prompts fit the model together with this many generated tokens."""
         model = self.under_test()
         if model.max_length is None:
             return True
@@ -145,7 +146,7 @@ def use_template(model: AnyModel, name: str) -> None:
     model.use_template(name)  # type: ignore[union-attr]  # declared by `named_templates`
 
 
-def parse_role(written: object, role: str) -> tuple[str, dict[str, Any]]:
+def parse_role(written: YAMLValue, role: str) -> tuple[str, dict[str, YAMLValue]]:
     """The backend of a role and its arguments: `openai,model=x,base_url=…`, or `{model:, model_args:}`.
 
     >>> parse_role("openai-chat,model=x", "judge")
@@ -206,7 +207,7 @@ def refuse_unpriced(models: Mapping[str, AnyModel], cost: float | None) -> None:
         raise ConfigError([Problem(Place("max_cost"), what, fix)])
 
 
-def served_facts(model: AnyModel) -> dict[str, Any]:
+def served_facts(model: AnyModel) -> JSONDict:
     """The addresses of a served model and its response to the probe, for the manifest."""
     return {"addresses": model.addresses, "probe": model.probed} if isinstance(model, ServerModel) else {}
 
@@ -239,7 +240,7 @@ def note_addresses(folder: RunFolder, models: Mapping[str, AnyModel]) -> None:
             noted["addresses"] = [*known, *(address for address in model.addresses if address not in known)]
 
 
-def _manifest(folder: str | None) -> Mapping[str, Any]:
+def _manifest(folder: str | None) -> JSONObject:
     """The manifest of a folder, empty where it cannot be read: opening the folder reports why."""
     try:
         return Run.open(folder).manifest if folder is not None else {}
@@ -247,12 +248,12 @@ def _manifest(folder: str | None) -> Mapping[str, Any]:
         return {}
 
 
-def _noted(manifest: Mapping[str, Any], role: str) -> dict[str, Any]:
+def _noted(manifest: JSONObject, role: str) -> JSONDict:
     model = manifest.get("model") if role == UNDER_TEST else (manifest.get("roles") or {}).get(role)
     return model if isinstance(model, dict) else {}
 
 
-def _other_model(folder: Path, role: str, noted: Mapping[str, Any], model: ServerModel) -> Problem:
+def _other_model(folder: Path, role: str, noted: JSONObject, model: ServerModel) -> Problem:
     now = f"{model.name} {model.model} at {', '.join(model.addresses)}"
     args = noted.get("args") or {}
     url = args.get("base_url") or "?"

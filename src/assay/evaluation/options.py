@@ -4,13 +4,14 @@ import dataclasses
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from glob import glob, has_magic
 from pathlib import Path
 
 from assay.config.arguments import parse_arguments
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
+from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.registry import load_plugins
@@ -21,17 +22,17 @@ DATA_DIR = "ASSAY_DATA_DIR"
 PRETRAINED = "pretrained"
 
 
-def run_config(options: Mapping[str, object]) -> RunConfig:
+def run_config(options: YAMLMapping) -> RunConfig:
     """Decode and check the options of a run; every wrong option is reported at once."""
     problems: list[Problem] = []
-    given = {key: value for key, value in options.items() if value is not None or key == "bootstrap_iters"}
+    named = {key: value for key, value in options.items() if value is not None or key == "bootstrap_iters"}
     if DATA_DIR in os.environ:
-        given.setdefault("data_dir", os.environ[DATA_DIR])
-    config = decode(RunConfig, Fields.of(given, Origin("run")), problems)
+        named.setdefault("data_dir", os.environ[DATA_DIR])
+    config = decode(RunConfig, Fields.of(named, Origin("run")), problems)
     if config is None or problems:
         raise ConfigError(problems)
     load_plugins(config.plugins)
-    config = dataclasses.replace(config, model_named="model" in given)
+    config = dataclasses.replace(config, model_named="model" in named)
     if not config.tasks:
         raise ConfigError([Problem(Place("tasks"), "no tasks were named", "give --tasks; `assay ls` lists every name")])
     problems = list(_wrong_values(config))
@@ -78,7 +79,7 @@ def _with_seeds(config: RunConfig) -> RunConfig:
     )
 
 
-def task_manager(config: RunConfig, **more: object) -> TaskManager:
+def task_manager(config: RunConfig, **more: YAMLValue) -> TaskManager:
     """The task manager of a run. `more` are facts beside those of the options."""
     arguments = parse_arguments(config.model_args, "model_args")
     facts = {**redacted(arguments), **parse_arguments(config.metadata or None, "metadata")}
@@ -87,7 +88,7 @@ def task_manager(config: RunConfig, **more: object) -> TaskManager:
     )
 
 
-def run_facts(config: RunConfig) -> dict[str, object]:
+def run_facts(config: RunConfig) -> dict[str, YAMLValue]:
     """The names that conditions of group members can use: `model`, `run`, `metadata`."""
     options = {item.name: getattr(config, item.name) for item in dataclasses.fields(config)}
     model = {"name": config.model, **parse_arguments(config.model_args, "model_args")}
@@ -111,7 +112,7 @@ def checkpoint_runs(config: RunConfig) -> dict[str, RunConfig]:
     }
 
 
-def _checkpoint_names(written: object) -> list[str]:
+def _checkpoint_names(written: YAMLValue) -> list[str]:
     """The checkpoints of a list in its order; those that match a pattern in natural order."""
     if isinstance(written, str) and re.fullmatch(r"\[.*\]", written.strip()):
         written = [part.strip(" '\"") for part in written.strip()[1:-1].split(",")]

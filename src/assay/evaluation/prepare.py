@@ -30,7 +30,7 @@ from assay.tasks.prepare import preserved_random, seed_random
 from assay.tasks.prompt_checks import placed
 from assay.tasks.rescore import TaskFacts, prepare_scoring
 from assay.tasks.runnable import Runnable
-from assay.tasks.settings import GraphSettings, Settings
+from assay.tasks.settings import Settings
 
 if TYPE_CHECKING:
     from assay.evaluation.answers import StoredAnswers
@@ -134,29 +134,28 @@ def run_settings(models: ModelPool) -> Settings:
         config.system_instruction,
     )
     return dataclasses.replace(
-        _scoring_settings(config),
+        _settings(config),
         chat=chat,
-        fewshot_seed=config.fewshot_random_seed,
-        predict_only=config.predict_only,
-        start=config.start_index,
         graphs=graph_settings(config, models.opened, models.roles, whole=models.answers_for_graphs),
         fits=models.fits if config.over_length == "drop_shots" else None,
     )
 
 
 def _scoring_settings(config: RunConfig) -> Settings:
-    return Settings(
-        num_fewshot=config.num_fewshot,
-        repeats=config.repeats,
-        gen_kwargs=parse_arguments(config.gen_kwargs, "gen_kwargs"),
-        limit=config.limit,
-        sample=config.sample,
-        samples=config.samples,  # type: ignore[arg-type]  # check_samples has looked
-        shard=parse_shard(config.shard),
-        data_dir=config.data_dir,
-        like_lm_eval=config.compat == "lm-eval",
-        graphs=GraphSettings(like_sygra=config.compat == "sygra"),
+    """Settings for answers that are stored: the options that select prompts and documents have had their effect."""
+    default = RunConfig()
+    return _settings(
+        dataclasses.replace(
+            config,
+            start_index=default.start_index,
+            fewshot_random_seed=default.fewshot_random_seed,
+            predict_only=default.predict_only,
+        )
     )
+
+
+def _settings(config: RunConfig) -> Settings:
+    return Settings(config, parse_arguments(config.gen_kwargs, "gen_kwargs"), parse_shard(config.shard))
 
 
 class _Bound(NamedTuple):
@@ -170,7 +169,7 @@ class _Bound(NamedTuple):
 
 def _bind_all(tasks: Iterable[Task], settings: Settings, config: RunConfig, bind: Bind) -> _Bound:
     lm_eval = next((folder for origin, folder in installed_folders() if origin == "lm_eval"), None)
-    code = HelperCode(settings.data_dir, lm_eval or None)
+    code = HelperCode(settings.run.data_dir, lm_eval or None)
     seed_random(config.random_seed, config.numpy_random_seed)
     bound: list[Runnable] = []
     broken: dict[str, str] = {}

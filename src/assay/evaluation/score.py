@@ -22,7 +22,7 @@ from assay.evaluation.prepare import Prepared, prepare_to_score
 from assay.evaluation.scoring import ScoredTasks, replay
 from assay.evaluation.writing import file_label
 from assay.graphs.output import GraphFiles
-from assay.records import ScoreKey
+from assay.records import AnyJSON, JSONDict, MetricValue, ScoreKey
 from assay.registry import load_plugins
 from assay.runs.folder import MANIFEST, RESULTS, environment, new_scoring, publish_scoring, write_json
 from assay.runs.redaction import redacted
@@ -252,7 +252,7 @@ def _completed(
 
 
 def _manifest(answers: StoredAnswers, options: ScoreOptions, status: str) -> ManifestJSON:
-    given = {
+    chosen = {
         "filters": options.filters,
         "metrics": options.metrics,
         "tasks": options.tasks,
@@ -264,7 +264,10 @@ def _manifest(answers: StoredAnswers, options: ScoreOptions, status: str) -> Man
         "format": FORMAT,
         "created": time.time(),
         **options.facts,
-        "scored": {**{key: list(value) for key, value in given.items() if value}, **({"with": files} if files else {})},
+        "scored": {
+            **{key: list(value) for key, value in chosen.items() if value},
+            **({"with": files} if files else {}),
+        },
         "of": of,
         "environment": environment(),
         "status": status,
@@ -311,7 +314,7 @@ def changed_keys(answers: StoredAnswers, task: Runnable) -> list[str]:
     return [key for key in {**now, **before} if now.get(key) != before.get(key)] if before is not None else []
 
 
-def _difference(before: ReplayedSample, kept: SampleRecord) -> dict[str, Any]:
+def _difference(before: ReplayedSample, kept: SampleRecord) -> JSONDict:
     difference: dict[str, Any] = {}
     if before.failed != kept.failed:
         difference["failed"] = [before.failed or None, kept.failed or None]
@@ -327,7 +330,7 @@ def _difference(before: ReplayedSample, kept: SampleRecord) -> dict[str, Any]:
     return difference
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: MetricValue) -> AnyJSON:
     """A value as it would be read back."""
     options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
     return orjson.loads(orjson.dumps(value, default=str, option=options))
@@ -349,5 +352,5 @@ def row_changes(
     return rows
 
 
-def _number(value: Any) -> float | None:
+def _number(value: MetricValue) -> float | None:
     return float(value) if isinstance(value, int | float) and value == value else None

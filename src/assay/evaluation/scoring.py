@@ -16,6 +16,7 @@ from assay.tasks.run import TaskRun
 from assay.tasks.runnable import Runnable
 
 Written = TypeVar("Written", covariant=True)
+T = TypeVar("T")
 
 
 class UsageSummary(NamedTuple):
@@ -47,7 +48,7 @@ class Output(Protocol[Written]):
     def write(self, results: ResultsJSON, scored: ScoredTasks) -> Written: ...
 
 
-def score_tasks(tasks: Sequence[Runnable], answers: AnswerSource, output: Output[Any]) -> ScoredTasks:
+def score_tasks(tasks: Sequence[Runnable], answers: AnswerSource, output: Output[T]) -> ScoredTasks:
     """Score every task's answers as the source delivers them."""
     runs = [output.task_run(task) for task in tasks]
     with _fewer_collections():

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
-from assay.evaluation.asking import Watch
+from assay.evaluation.dispatch import Watch
 from assay.evaluation.flow import execute, prepare_run
 from assay.evaluation.models import ModelPool, model_under_test, parse_role
 from assay.evaluation.options import task_manager
@@ -110,13 +110,13 @@ def verify(
 
 @dataclass
 class RecordedTask(TaskRun):
-    """A task at work that records the responses to each sample; where samples are `given`, those are asked again."""
+    """A task at work that records the responses to each sample; where samples are `asked_before`, those are asked again."""
 
-    given: Sequence[Sample] | None = None
+    asked_before: Sequence[Sample] | None = None
     answers: dict[int, tuple[Sample, Sequence[Response]]] = field(default_factory=dict)
 
     def samples(self) -> Iterator[Sample]:
-        return super().samples() if self.given is None else iter(self.given)
+        return super().samples() if self.asked_before is None else iter(self.asked_before)
 
     def end(self, number: int, sample: Sample, responses: Sequence[Response]) -> None:
         self.answers[number] = (sample, responses[: len(sample.requests)])  # what follows are responses to scorers
@@ -130,7 +130,7 @@ class RecordedTask(TaskRun):
 def _repeated(
     samples: Mapping[str, Sequence[Sample]], task: Runnable, keep: Keep | None, ended: Callable[[], None] | None
 ) -> RecordedTask:
-    return RecordedTask(task, keep, ended, given=samples[task.task.name])
+    return RecordedTask(task, keep, ended, asked_before=samples[task.task.name])
 
 
 def _execute(prepared: PreparedRun, watching: Watching, task_run: MakeTaskRun) -> list[RecordedTask]:

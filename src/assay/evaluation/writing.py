@@ -22,6 +22,7 @@ from assay.evaluation.models import UNDER_TEST, note_addresses
 from assay.evaluation.prepare import Prepared, PreparedRun
 from assay.evaluation.scoring import ScoredTasks, UsageSummary, scorer_memories
 from assay.models.protocol import AnyModel
+from assay.records import JSONDict
 from assay.registry import USED
 from assay.runs.folder import RunFolder, open_run
 from assay.runs.journal import Journal
@@ -145,7 +146,7 @@ def _ending(account: ResultsJSON, config: RunConfig, usage: UsageSummary) -> Res
 
 
 def folder_sinks(folder: RunFolder, prepared: Prepared, task: Runnable) -> tuple[list[Keep], Callable[[], None]]:
-    """What takes the samples of a task into a run's folder, and what to call after the last."""
+    """Return the functions that write the samples of a task into a run's folder, and one to call after the last."""
     name, config = task.task.name, prepared.config
     keeper = folder.keeper(name, config.log_samples, partial(logged_id, config, name))
     files = task.files(folder.path, folder.manifest["created"], file_label(task, prepared))
@@ -169,7 +170,7 @@ def file_label(task: Runnable, prepared: Prepared) -> str:
     return "".join(f"{file_name(name)}_" for name in names if name)
 
 
-def sample_log(config: RunConfig, task: str, kept: Sequence[SampleRecord]) -> list[dict[str, Any]]:
+def sample_log(config: RunConfig, task: str, kept: Sequence[SampleRecord]) -> list[JSONDict]:
     """The samples of a task as lm-eval logs them: filter by filter."""
     records = [list(lm_eval_records(k, logged_id(config, task, n, k.sample.doc_id))) for n, k in enumerate(kept)]
     filters = max(map(len, records), default=0)

@@ -218,7 +218,6 @@ class GraphBinder:
             changed,
             self.models.settings,
             self.helpers,
-            self.models.gen_kwargs,
             folder,
             self.models.backends,
             self.models.needs,

@@ -14,7 +14,7 @@ from assay.graphs.reading import GraphFile
 from assay.graphs.spec import ModelConfig, Record, StructuredOutput
 from assay.records import LIMITS, JSONDict, Prompt
 from assay.scoring.results import ModelSpec
-from assay.tasks.settings import GraphSettings, Helpers, Messages
+from assay.tasks.settings import Helpers, Messages, Settings
 
 FILE = "models.yaml"
 CUSTOM = "SYGRA_CUSTOM_MODELS_PATH"
@@ -176,9 +176,8 @@ class GraphModels:
     """Finds the model that a node means; `backends` are those that the run must make, by role, as a run names them."""
 
     graph: GraphFile
-    settings: GraphSettings
+    settings: Settings
     helpers: Helpers
-    gen_kwargs: Mapping[str, object]
     folder: str | None
     backends: dict[str, ModelSpec | None] = field(default_factory=dict)
     needs: dict[str, set[str]] = field(default_factory=dict)
@@ -186,19 +185,19 @@ class GraphModels:
 
     @cached_property
     def _entries(self) -> dict[str, ModelEntry]:
-        return read_models(find_models_file(self.settings.models_file, self.folder))
+        return read_models(find_models_file(self.settings.run.models_file, self.folder))
 
     def generation_model(self, model: ModelConfig, place: Place, tools: Record | None = None) -> NodeModel:
         """Whom a node asks, and how; `tools` are the parameters that describe them."""
         role, parameters = self._role(model, place)
         self.needs.setdefault(role, set()).update({"generate", "chat", *(["tools"] if tools else [])})
-        params: dict[str, object] = {**parameters, **model.parameters, **self.gen_kwargs, **(tools or {})}
+        params: dict[str, object] = {**parameters, **model.parameters, **self.settings.gen_kwargs, **(tools or {})}
         params.setdefault("until", params.pop("stop", None) or [])
         if not any(key in params for key in LIMITS):
             params["max_tokens"] = MAX_TOKENS
         structure = self._structure(model.structured_output, place)
         native = {**params, "response_format": structure.response_format} if structure is not None else params
-        write, takes = self.settings.write, self.settings.takes_schema
+        write, takes = self.settings.graphs.write, self.settings.graphs.takes_schema
         return NodeModel(role, native, params, lambda messages: write(role, messages), structure, lambda: takes(role))
 
     def likelihood_model(
@@ -207,18 +206,18 @@ class GraphModels:
         """The role of a model that is asked for log-likelihoods, and what writes a conversation for it."""
         role, _ = self._role(model, place)
         self.needs.setdefault(role, set()).update(needs)
-        write = self.settings.write
+        write = self.settings.graphs.write
         return role, lambda messages: write(role, messages)
 
     def _role(self, model: ModelConfig, place: Place) -> tuple[str, JSONDict]:
         """The role that a model has in the run, and the parameters that its entry gives it."""
         name = model.name
         plain = re.sub(r"\W", "_", name)
-        role_of_run = next((each for each in (name, plain) if each in self.settings.roles), None)
+        role_of_run = next((each for each in (name, plain) if each in self.settings.graphs.roles), None)
         if role_of_run is not None:
             self.backends[role_of_run] = None
             return role_of_run, {}
-        if self.settings.whole:
+        if self.settings.graphs.whole:
             return UNDER_TEST, {}
         entry = self._entries.get(name)
         if entry is None and "model_type" in model.entry:

@@ -201,15 +201,15 @@ class GraphSources:
         transforms = self.transforms(file, folder, problems)
         if problems:
             raise ConfigError(problems)
-        limit, start = self.settings.limit, self.settings.start
+        limit, start = self.settings.run.limit, self.settings.run.start_index
         last = int(limit) + start if limit is not None and limit >= 1 else None
         return graph_rows(
             file.config.data_config,
             transforms,
             folder=folder,
-            data_dir=self.settings.data_dir,
+            data_dir=self.settings.run.data_dir,
             limit=last,
-            like_pandas=self.settings.graphs.like_sygra,
+            like_pandas=self.settings.like_sygra,
         )
 
     def missing_files(self, file: GraphFile, folder: str | None) -> Iterator[Problem]:
@@ -219,7 +219,7 @@ class GraphSources:
         for number, source in enumerate(file.config.data_config.source or ()):
             if source.type == "disk" and source.file_path:
                 try:
-                    find_files(os.path.expanduser(source.file_path), folder, self.settings.data_dir)  # noqa: PTH111  # maybe a pattern
+                    find_files(os.path.expanduser(source.file_path), folder, self.settings.run.data_dir)  # noqa: PTH111  # maybe a pattern
                 except DataError as error:
                     place = file.place("data_config", "source", *([number] if is_list else []), "file_path")
                     yield Problem(place, str(error), "put the file there, or correct its name")
@@ -237,8 +237,8 @@ class GraphSources:
             sampled.column,
             changes,
             folder=folder,
-            data_dir=self.settings.data_dir,
-            like_pandas=self.settings.graphs.like_sygra,
+            data_dir=self.settings.run.data_dir,
+            like_pandas=self.settings.like_sygra,
         )
         self.names.append(name)
         return values
@@ -278,7 +278,7 @@ class GraphSources:
                 problems += error.problems
                 continue
             if isinstance(change, DataTransform):
-                change.like_sygra = self.settings.graphs.like_sygra
+                change.like_sygra = self.settings.like_sygra
                 problems += change.problems(each.params, file.place(*at, "transformations", index))
             transforms.append(_transform(each.transform, change, dict(each.params)))
         return transforms

@@ -41,7 +41,7 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     """The graph, bound to its records, its models and its code. All that can fail before the first request does so here."""
     file = graph_of(task)
     folder = file.fields.origin("graph_config").folder
-    models = GraphModels(file, settings.graphs, helpers, settings.gen_kwargs, folder)
+    models = GraphModels(file, settings, helpers, folder)
     sources = GraphSources(settings, helpers)
     binder = GraphBinder(file, models, helpers, folder, read, sources.column)
     problems: list[Problem] = []
@@ -75,7 +75,7 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
         graph=graph,
         graph_models=models,
     )
-    if not prepared.scored and not processors and not result_columns(file) and not settings.predict_only:
+    if not prepared.scored and not processors and not result_columns(file) and not settings.run.predict_only:
         logging.getLogger("assay").warning("%s: %s", task.name, UNMEASURED)
     check_clusters(task, rows)
     if not prepared.size:

@@ -5,11 +5,12 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 from assay.config.arguments import parse_arguments
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
+from assay.config.option import YAMLMapping, YAMLValue
+from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 from assay.models.local.generation import GENERATION_PARAMETERS
 from assay.models.protocol import AnyModel
@@ -46,7 +47,7 @@ class _Backends(Table[Callable[..., AnyModel], AnyModel]):
 
     word = "argument"
 
-    def accepts(self, member: Any) -> Accepted:
+    def accepts(self, member: Callable[..., AnyModel]) -> Accepted:
         takes = replace(accepted(member), instead=getattr(member, "unsupported_arguments", {}))
         if "connection" not in takes.named:
             return takes
@@ -79,38 +80,38 @@ def backend(name: str) -> Callable[..., AnyModel]:
     return BACKENDS.find(name, Place("model"))
 
 
-def parameters(factory: Callable[..., AnyModel]) -> dict[str, Any]:
+def parameters(factory: Callable[..., AnyModel]) -> dict[str, YAMLValue]:
     """Return a backend's arguments with their defaults: `inspect`'s `empty` for a required one."""
     return {key: each.default for key, each in BACKENDS.accepts(factory).named.items()}
 
 
-def load_model(name: str, arguments: Mapping[str, Any]) -> AnyModel:
+def load_model(name: str, arguments: YAMLMapping) -> AnyModel:
     """Load a model by the name of its backend and its arguments."""
     factory = backend(name)
     known = parameters(factory)
     is_served = "base_url" in known
-    given = {
+    used = {
         key: value for key, value in arguments.items() if key in known or not (is_served and key in IGNORED_BY_SERVERS)
     }
     ignored: Mapping[str, str] = getattr(factory, "ignored_arguments", {})
-    for key in [key for key in given if key in ignored]:
-        logging.getLogger("assay").warning("%s=%s has no effect: %s", key, given.pop(key), ignored[key])
-    checked = {key: value for key, value in given.items() if value is not None or key not in known}
+    for key in [key for key in used if key in ignored]:
+        logging.getLogger("assay").warning("%s=%s has no effect: %s", key, used.pop(key), ignored[key])
+    checked = {key: value for key, value in used.items() if value is not None or key not in known}
     problems = BACKENDS.problems(name, BACKENDS.accepts(factory), checked, _argument_place)
     if problems:
         raise ConfigError(problems)
     if not is_served:
-        return factory(**given)
+        return factory(**used)
     from assay.models.servers.secrets import refuse_malformed
     from assay.models.servers.server_model import Connection
 
     names = {each.name for each in fields(Connection)}
-    own = {key: value for key, value in given.items() if key in names}
+    own = {key: value for key, value in used.items() if key in names}
     refuse_malformed(own)
     connection = decode(Connection, Fields.of(own, Origin("model_args")), problems)
     if problems or connection is None:
         raise ConfigError(problems)
-    return factory(connection=connection, **{key: value for key, value in given.items() if key not in names})
+    return factory(connection=connection, **{key: value for key, value in used.items() if key not in names})
 
 
 def _argument_place(key: str) -> Place:
@@ -125,7 +126,7 @@ SERVER_PARAMETERS = frozenset((
 """Generation parameters of servers, in addition to those of all models."""
 
 
-def check_generation(name: str, params: Mapping[str, object]) -> None:
+def check_generation(name: str, params: GenerationParams) -> None:
     """Refuse generation parameters that the backend does not have. Servers may accept any: a likely typo is logged."""
     if not params:
         return
@@ -147,18 +148,18 @@ def check_generation(name: str, params: Mapping[str, object]) -> None:
         )
 
 
-def token_counter(name: str, arguments: object) -> Callable[[str], int] | None:
+def token_counter(name: str, arguments: YAMLValue) -> Callable[[str], int] | None:
     """Return a function that counts tokens, if the model's tokenizer is available without the model."""
     from assay.models.local.embedded import BUNDLED
     from assay.models.tokenizer import FolderTokenizer
 
-    given = parse_arguments(arguments, "model_args")
-    folder = given.get("path", BUNDLED) if name == "embedded" else given.get("tokenizer")
+    parsed = parse_arguments(arguments, "model_args")
+    folder = parsed.get("path", BUNDLED) if name == "embedded" else parsed.get("tokenizer")
     if _BUILT_IN.get(name) == TRANSFORMERS:
-        folder = folder or given.get("pretrained")
+        folder = folder or parsed.get("pretrained")
         if not Path(str(folder)).expanduser().joinpath("tokenizer.json").is_file():  # a hub name, say
             return None
-    if folder is None or given.get("tokenizer_backend") in ("tiktoken", "remote"):
+    if folder is None or parsed.get("tokenizer_backend") in ("tiktoken", "remote"):
         return None
     tokenizer = FolderTokenizer.load(str(folder))
     return lambda text: len(tokenizer.encode(text))

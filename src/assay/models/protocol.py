@@ -51,7 +51,7 @@ class Described(Protocol):
         ...
 
     def count_tokens(self, text: str) -> int | None:
-        """Return the number of tokens of a text; None if the model cannot tell."""
+        """Return the number of tokens of a text; None if that is unknown."""
         ...
 
 

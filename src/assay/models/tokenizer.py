@@ -1,12 +1,13 @@
 """Tokenizers without the model: a folder in Hugging Face's layout, tiktoken, or the server's; lm-eval's rules for tokens."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 from assay.config.source import digest
+from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem
 from assay.records import JSON, Message, messages_to_plain
 
@@ -146,7 +147,7 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> tuple[str, bool]:
     return (text[: min(places)], True) if places else (text, False)
 
 
-def stops_of(params: Mapping[str, object]) -> list[str]:
+def stops_of(params: GenerationParams) -> list[str]:
     """Return the stop strings of generation parameters."""
     until: Any = params.get("until") or ()
     return [until] if isinstance(until, str) else [str(stop) for stop in until if stop]

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from assay.records import UNFINISHED, FilterScores, Sample
+from assay.records import JSON, UNFINISHED, FilterScores, Sample
 from assay.runs.samples.records import SampleRecord
 from assay.scoring.filters import INVALID
 
@@ -40,7 +39,7 @@ class Audit:
             if len(named) < NAMED:
                 named.append(doc_id)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, JSON]:
         """As results have it."""
         return {
             kind: {"count": count, **({"ids": self.documents[kind]} if count else {})}
@@ -72,7 +71,7 @@ def _kinds(kept: SampleRecord, directions: Directions) -> Iterator[str]:
         yield GOLD_IN_ANSWER
 
 
-def is_wrong(firsts: Iterable[tuple[str, Any]], directions: Directions) -> bool:
+def is_wrong(firsts: Iterable[tuple[str, JSON]], directions: Directions) -> bool:
     """Whether no filter's first metric, given by name and value, is above 0. A metric of which less is better does not count."""
     numbers = [(metric, value) for metric, value in firsts if isinstance(value, int | float)]
     if all(value > 0 for _, value in numbers):
@@ -82,12 +81,12 @@ def is_wrong(firsts: Iterable[tuple[str, Any]], directions: Directions) -> bool:
     return bool(counted) and all(value <= 0 for value in counted)
 
 
-def firsts_of(scores: Sequence[FilterScores]) -> list[tuple[str, Any]]:
+def firsts_of(scores: Sequence[FilterScores]) -> list[tuple[str, JSON]]:
     """The first metric of each filter, with its value."""
     return [next(iter(each.values.items()), ("", None)) for each in scores]
 
 
-def _is_unextracted(answers: Sequence[Any]) -> bool:
+def _is_unextracted(answers: Sequence[JSON]) -> bool:
     """Whether a filter found nothing in an answer, or in one of several."""
     return any(each == INVALID or (isinstance(each, list | tuple) and INVALID in each) for each in answers)
 

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import orjson
 from assay.config.source import digest
 from assay.config.task import FewshotConfig, TaskConfig
 from assay.errors import Place
+from assay.records import Document, Function
 from assay.runs.folder import RunError
 from assay.runs.run import Run
 from assay.runs.samples.records import StoredSample
@@ -23,6 +24,9 @@ from assay.samples.rows import DataError, as_rows, file_digest, spill_rows
 from assay.tasks.settings import Settings, Shard
 from assay.user_code import place_of, user_code
 
+ProcessDocs = Callable[[Any], Iterable[Document] | None]
+"""A task's function from a data set, as helper code sees it, to the documents to use."""
+
 
 @dataclass(slots=True)
 class Splits:
@@ -32,7 +36,7 @@ class Splits:
     as_dataset: Callable[[Split], Any]
     _prepared: dict[tuple[str, int], Split] = field(default_factory=dict)
 
-    def split(self, name: str, process_docs: Callable[[Any], Any] | None) -> Split:
+    def split(self, name: str, process_docs: ProcessDocs | None) -> Split:
         key = (name, id(process_docs))
         if key not in self._prepared:
             rows = self.data.split(name)
@@ -41,7 +45,7 @@ class Splits:
             self._prepared[key] = rows
         return self._prepared[key]
 
-    def _processed(self, rows: Split, process_docs: Callable[[Any], Any], name: str) -> Split:
+    def _processed(self, rows: Split, process_docs: ProcessDocs, name: str) -> Split:
         with user_code(place_of("process_docs", process_docs), DataError):
             return _as_split(process_docs(self.as_dataset(rows)), name)
 
@@ -54,7 +58,7 @@ class Splits:
         return digest("\n".join(parts).encode())
 
 
-def _as_split(rows: Any, name: str) -> Split:
+def _as_split(rows: Iterable[Document] | None, name: str) -> Split:
     if rows is None:
         raise DataError(f"process_docs returned nothing for the split {name!r}")
     return as_rows(rows, "process_docs returned")
@@ -67,7 +71,7 @@ def evaluated_split(config: TaskConfig) -> str:
     return split
 
 
-def chosen(docs: Split, task: str, settings: Settings) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def chosen(docs: Split, task: str, settings: Settings) -> Iterator[tuple[int, Document]]:
     """The documents to evaluate with their numbers, in the order of the data."""
     numbers = _numbers(len(docs), task, settings) if _is_restricted(task, settings) else None
     if numbers is None:
@@ -81,7 +85,7 @@ def chosen(docs: Split, task: str, settings: Settings) -> Iterator[tuple[int, Ma
             yield number, doc
 
 
-def walked(docs: Split, task: str, settings: Settings, *, whole: bool) -> Iterator[tuple[int, Mapping[str, Any], bool]]:
+def walked(docs: Split, task: str, settings: Settings, *, whole: bool) -> Iterator[tuple[int, Document, bool]]:
     """The documents up to the last one to evaluate, with their numbers, and whether each is evaluated in this run.
 
     With `whole` they come from the first on, chosen or not: examples are drawn one document after the other, and so a part
@@ -124,23 +128,25 @@ def is_in(shard: Shard | None, number: int) -> bool:
 
 
 def _is_restricted(task: str, settings: Settings) -> bool:
-    picked = settings.samples is not None and settings.samples.get(task) is not None
-    return picked or settings.limit is not None or settings.sample is not None or settings.start > 0
+    run = settings.run
+    is_picked = settings.numbers(task) is not None
+    return is_picked or run.limit is not None or run.sample is not None or run.start_index > 0
 
 
 def _numbers(n: int, task: str, settings: Settings) -> Sequence[int]:
-    if settings.samples is not None and settings.samples.get(task) is not None:
-        numbers = sorted(set(settings.samples[task]))
+    run, picked = settings.run, settings.numbers(task)
+    if picked is not None:
+        numbers = sorted(set(picked))
         if numbers and not 0 <= numbers[0] <= numbers[-1] < n:
             raise DataError(f"samples names document {numbers[-1]}, but there are {n} (from 0 to {n - 1})")
         return numbers
-    if settings.sample is not None:
-        return sorted(random.Random(f"sample {task}").sample(range(n), min(settings.sample, n)))
-    first = min(settings.start, n)
-    if settings.limit is None:
+    if run.sample is not None:
+        return sorted(random.Random(f"sample {task}").sample(range(n), min(run.sample, n)))
+    first = min(run.start_index, n)
+    if run.limit is None:
         return range(first, n)
     n -= first
-    return range(first, first + min(n, math.ceil(n * settings.limit) if settings.limit < 1 else int(settings.limit)))
+    return range(first, first + min(n, math.ceil(n * run.limit) if run.limit < 1 else int(run.limit)))
 
 
 def examples(config: TaskConfig, number: int, splits: Splits, settings: Settings) -> Examples:
@@ -155,7 +161,7 @@ def examples(config: TaskConfig, number: int, splits: Splits, settings: Settings
     if shots.fewshot_indices is not None and not settings.like_lm_eval:  # lm-eval 0.4.13 hands them to no sampler
         pool = _picked(pool, shots.fewshot_indices)
     leaks = LeakPolicy(one_more=named == config.test_split, always=not settings.like_lm_eval)
-    return Examples(number, pool, lambda: _sampler(shots.sampler, pool, settings.fewshot_seed, leaks))
+    return Examples(number, pool, lambda: _sampler(shots.sampler, pool, settings.run.fewshot_random_seed, leaks))
 
 
 def _picked(pool: Pool, indices: Sequence[int]) -> Pool:
@@ -186,7 +192,7 @@ def _listed(split: Split) -> Pool:
     return list(split)
 
 
-def _callable(function: object) -> Callable[[Any], Any] | None:
+def _callable(function: Function | ProcessDocs | None) -> ProcessDocs | None:
     return function if callable(function) else None
 
 
@@ -205,7 +211,7 @@ def _class_sampler(kind: Any, pool: Pool, seed: int | None, leaks: LeakPolicy) -
         known = {id(doc): number for number, doc in enumerate(sampler.df)}
     guard = user_code(place, RenderError)  # its errors are those of the document that it is asked for
 
-    def choose(doc: Mapping[str, Any], number: int) -> Sequence[int]:
+    def choose(doc: Document, number: int) -> Sequence[int]:
         with guard:
             picked = sampler.sample(n=number, eval_doc=doc if leaks.one_more else None)
             return [known[id(each)] if id(each) in known else list(pool).index(each) for each in picked]
@@ -231,7 +237,7 @@ class RunSplits:
     def splits(self) -> list[str]:
         return sorted(self._files)
 
-    def rows(self, split: str) -> list[Mapping[str, Any]] | None:
+    def rows(self, split: str) -> list[Document] | None:
         """The documents of a split, each with what was asked, answered and scored; None where there is no such split."""
         named = {**{file_name(task): file for task, file in self._files.items()}, **self._files}
         if split not in named:
@@ -242,7 +248,7 @@ class RunSplits:
             raise DataError(str(error.problems[0])) from error
 
 
-def _document(row: StoredSample) -> Mapping[str, Any]:
+def _document(row: StoredSample) -> Document:
     return {
         **orjson.loads(row.doc), "doc_id": row.doc_id, "prompt": row.prefix + row.prompt, "target": orjson.loads(row.target),
         "responses": row.responses, "answers": row.answers, "scores": row.scores,

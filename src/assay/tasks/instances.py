@@ -3,12 +3,13 @@
 The loop is that of every run: for filter, for document, create the result, for metric, compute.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Never
 
+from assay.config.option import YAMLMapping
 from assay.config.task import TaskConfig
-from assay.records import EVERY_ROW, Failed, FilterScores, Function, Sample
+from assay.records import EVERY_ROW, Failed, FilterScores, Function, MetricValue, Sample
 from assay.scoring.loop import ScoringLoop, ScoringStep, with_methods, without_scores
 from assay.scoring.reductions import mean
 from assay.scoring.results import CHOICE, GENERATE, Instance, Metric, Result, sort_instances
@@ -22,7 +23,7 @@ Scores = dict[tuple[str, str], list[Any]]
 """By metric and filter, the scores of documents in their order: a number, a list of several answers', or a failure."""
 
 
-def _no_code(function: Function) -> Any:
+def _no_code(function: Function) -> Never:
     raise LookupError(f"{function} is helper code: load the task with a TaskManager, and run it")
 
 
@@ -34,7 +35,7 @@ class InstanceTask(Task):
 
     OUTPUT_TYPE: ClassVar[str | None] = None
 
-    def __init__(self, config: TaskConfig | Mapping[str, object]) -> None:
+    def __init__(self, config: TaskConfig | YAMLMapping) -> None:
         task_config = config if isinstance(config, TaskConfig) else Task.from_config(config).config
         if self.OUTPUT_TYPE is not None:
             task_config = replace(task_config, output_type=self.OUTPUT_TYPE)  # type: ignore[arg-type]  # one of them
@@ -74,7 +75,7 @@ class InstanceTask(Task):
             instances=[replace(each, request_type=self.output_type) for each in instances],
         )
 
-    def compute_aggregations(self, sample_scores: Scores | None = None) -> dict[tuple[str, str], Any]:
+    def compute_aggregations(self, sample_scores: Scores | None = None) -> dict[tuple[str, str], MetricValue]:
         """One number for each metric and filter: by the metric's own aggregation, the mean where it has none."""
         known = {metric.name: metric for metric in self._scoring.metrics}
         parents = self._scoring.parents
@@ -97,7 +98,7 @@ class InstanceTask(Task):
     def _create_result(self, instances: Sequence[Instance], filter_name: str) -> Result:
         return self._scorer._create_result(instances, filter_name)
 
-    def _compute_metric(self, result: Result, metric: Metric) -> Any:
+    def _compute_metric(self, result: Result, metric: Metric) -> MetricValue:
         return self._scorer._compute_metric(result, metric)
 
 
@@ -119,7 +120,7 @@ def _by_filter(scored: list[FilterScores] | Failed, steps: Sequence[ScoringStep]
     return scored
 
 
-def _aggregated(metric: Metric | None, values: Sequence[Any]) -> Any:
+def _aggregated(metric: Metric | None, values: Sequence[MetricValue]) -> MetricValue:
     scored = [each for each in values if not isinstance(each, Failed)]
     plain = [
         (metric.reductions.plain if metric else mean)(each, ()) if isinstance(each, list) else each for each in scored

@@ -14,11 +14,12 @@ from assay.catalog.expand import CatalogNode, GroupNode, TaskNode
 from assay.catalog.functions import functions_in
 from assay.catalog.index import CatalogEntry
 from assay.catalog.roots import IncludePath
-from assay.catalog.selection import Spec
+from assay.catalog.selection import Overrides, Spec
 from assay.config.decode import decode
 from assay.config.fields import Fields
 from assay.config.group import GroupConfig
 from assay.config.kinds import KINDS, kind_key
+from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import FormatConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
 from assay.groups import Group, StandardGroup
@@ -53,9 +54,9 @@ class TaskManager:
         verbosity: str | None = None,
         include_path: IncludePath = None,
         include_defaults: bool = True,
-        metadata: Mapping[str, object] | None = None,
+        metadata: YAMLMapping | None = None,
         compat: str | None = None,
-        facts: Mapping[str, object] | None = None,
+        facts: YAMLMapping | None = None,
     ) -> None:
         if verbosity is not None:
             warnings.warn("`verbosity` has no effect: configure logging instead", DeprecationWarning, stacklevel=2)
@@ -105,7 +106,7 @@ class TaskManager:
     def load(
         self,
         specs: "Loadable | Iterable[Loadable]",
-        overrides: Mapping[str, Mapping[str, object]] | None = None,
+        overrides: Overrides | None = None,
     ) -> LoadedTasks:
         """Load what is asked for, or raise a ConfigError with everything that is wrong with it."""
         single = isinstance(specs, str | Mapping | CatalogEntry | Task | Group | os.PathLike)
@@ -128,8 +129,8 @@ class TaskManager:
 
     def attempt(
         self,
-        specs: object,
-        overrides: Mapping[str, Mapping[str, object]] | None = None,
+        specs: YAMLValue,
+        overrides: Overrides | None = None,
         *,
         thorough: bool = False,
     ) -> tuple[LoadedTasks, list[Problem]]:
@@ -300,7 +301,7 @@ def _steps(fields: Fields) -> Iterator[Problem]:
                 yield Problem(place, f"no filter named {name!r}", did_you_mean(name, FILTERS.names()))
 
 
-def _entries(value: object) -> Iterator[tuple[int, Mapping[str, object]]]:
+def _entries(value: YAMLValue) -> Iterator[tuple[int, YAMLMapping]]:
     entries = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
     return ((number, each) for number, each in enumerate(entries) if isinstance(each, Mapping))
 

@@ -4,20 +4,28 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Never
 
+from assay.config.option import YAMLMapping
 from assay.config.task import MetricConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.records import Function, MetricValue
 from assay.registry import Accepted, accepted, library_problem, names_only, read_signature
 from assay.scoring.metrics.table import DEFAULTS, LM_EVAL_METRICS, METRICS, pair
 from assay.scoring.metrics.text import ALONE
 from assay.scoring.reductions import REDUCTIONS, MetricReductions, read_reductions
-from assay.scoring.results import GENERATE, DeclaredMetric, GenResult, Metric, Repeated, best
+from assay.scoring.results import GENERATE, DeclaredMetric, GenResult, Metric, Repeated, Result, best
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
-from assay.tasks.settings import Helpers
+from assay.tasks.runnable import AggregationOrFunction
+from assay.tasks.settings import Helpers, UserFunction
 
 OF_PAIRS = ("f1", "matthews_corrcoef", "bleu", "chrf", "chrf++", "ter")
 """Aggregations of references with answers."""
+
+Compute = Callable[[Any], MetricValue]
+"""Computes the value of a metric from the result of a document."""
+ScorePair = Callable[[Any, Any], MetricValue]
+"""Compares one reference, or all, with an answer."""
 
 
 class MetricBinder:
@@ -96,7 +104,7 @@ class MetricBinder:
             return ALONE[str(name)]
         return declared
 
-    def _names(self, declared: DeclaredMetric | None, kwargs: Mapping[str, Any], number: int) -> Sequence[str] | None:
+    def _names(self, declared: DeclaredMetric | None, kwargs: YAMLMapping, number: int) -> Sequence[str] | None:
         if declared is None or declared.gives is None:
             return ()
         try:
@@ -109,7 +117,7 @@ class MetricBinder:
 
     def _function(
         self, config: MetricConfig, named: str, declared: DeclaredMetric | None, number: int
-    ) -> Callable[..., Any] | None:
+    ) -> UserFunction | None:
         """The user's function that a metric is; None where it is one of the table, or passes on what it gets."""
         if callable(config.name):
             return config.name
@@ -133,9 +141,7 @@ class MetricBinder:
         aggregation = config.aggregation or declared.aggregation
         return not config.hf_evaluate and (callable(aggregation) or aggregation in OF_PAIRS)
 
-    def _compute(
-        self, name: str, declared: DeclaredMetric, kwargs: Mapping[str, Any], number: int
-    ) -> Callable[[Any], Any]:
+    def _compute(self, name: str, declared: DeclaredMetric, kwargs: YAMLMapping, number: int) -> Compute:
         function = declared.functions[self.output_type]
         _need(declared.needs, self.place(number, "metric"), f"metric {name!r}")
         obstacle = declared.obstacle() if declared.obstacle is not None else None
@@ -161,7 +167,7 @@ class MetricBinder:
     def _where(self, number: int, key: str = "metric") -> Callable[[str], Place]:
         return lambda each: self.place(number, each or key)
 
-    def _wrong(self, name: str, takes: Accepted, kwargs: Mapping[str, Any], number: int) -> list[Problem]:
+    def _wrong(self, name: str, takes: Accepted, kwargs: YAMLMapping, number: int) -> list[Problem]:
         return METRICS.problems(name, names_only(takes) if self.lenient else takes, kwargs, self._where(number))
 
     @staticmethod
@@ -170,8 +176,8 @@ class MetricBinder:
             raise ConfigError(problems)
 
     def _split(
-        self, aggregation: Aggregation | Callable[..., Any], kwargs: Mapping[str, Any], number: int
-    ) -> tuple[Aggregation | Callable[..., Any], Mapping[str, Any]]:
+        self, aggregation: AggregationOrFunction, kwargs: YAMLMapping, number: int
+    ) -> tuple[AggregationOrFunction, YAMLMapping]:
         """The aggregation with its parameters, and what is left for the metric: in a file they are written side by side."""
         takes = AGGREGATIONS.accepts(aggregation)
         used = {key: value for key, value in kwargs.items() if key in takes.named}
@@ -183,8 +189,8 @@ class MetricBinder:
         return (partial(aggregation, **used) if used else aggregation), left
 
     def _adapted(
-        self, function: Callable[..., Any], kwargs: Mapping[str, Any], named: str, number: int, better: bool | None
-    ) -> Callable[[Any], Any]:
+        self, function: UserFunction, kwargs: YAMLMapping, named: str, number: int, better: bool | None
+    ) -> Compute:
         """A user's metric with its parameters, called as its signature wants to be: see `_shape`."""
         shape = _shape(function)
         takes = accepted(function, {"names": 0, "pair": 1, "answers": 2}[shape])
@@ -201,7 +207,7 @@ class MetricBinder:
 
     def _aggregation(
         self, config: MetricConfig, named: str, declared: DeclaredMetric | None, number: int
-    ) -> Aggregation | Callable[..., Any]:
+    ) -> AggregationOrFunction:
         aggregation_named: object = config.aggregation
         if aggregation_named is None and declared is None and named in self.helpers.metrics:
             aggregation_named = self.helpers.metrics[named].aggregation
@@ -241,7 +247,7 @@ class MetricBinder:
         return ConfigError([Problem(self.place(number, key), what, fix)])
 
 
-def function_name(function: Any) -> str:
+def function_name(function: UserFunction | Function) -> str:
     """The name of a function, also of one with some arguments given, or of the class of an object that can be called."""
     if isinstance(function, partial):
         return function_name(function.func)
@@ -266,14 +272,14 @@ def _need(module: str | None, place: Place, what: str) -> None:
         raise ConfigError([problem])
 
 
-def _never(result: Any) -> Any:  # noqa: ARG001
+def _never(result: Result) -> Never:  # noqa: ARG001
     raise AssertionError("the task computes its own values")
 
 
-def _of_answers(score: Callable[[list[Any], Any], Any]) -> Callable[[GenResult], Any]:
+def _of_answers(score: ScorePair) -> Compute:
     """A metric of references and an answer as one of results; of several answers it gives the score of each."""
 
-    def compute(result: GenResult) -> Any:
+    def compute(result: GenResult) -> MetricValue:
         answer = result.answer
         if not isinstance(answer, list):
             return score(result.references, answer)
@@ -284,24 +290,22 @@ def _of_answers(score: Callable[[list[Any], Any], Any]) -> Callable[[GenResult],
     return compute
 
 
-def _passed_through(result: GenResult) -> Any:
+def _passed_through(result: GenResult) -> MetricValue:
     return pair(result.references, result.answer)
 
 
-def _by_name(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
+def _by_name(function: UserFunction, kwargs: YAMLMapping) -> ScorePair:
     return lambda reference, answer: function(references=[reference], predictions=[answer], **kwargs)
 
 
-def _by_pair(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
+def _by_pair(function: UserFunction, kwargs: YAMLMapping) -> ScorePair:
     return lambda reference, answer: function([reference, answer], **kwargs)
 
 
-def _best_of_references(
-    score: Callable[[Any, Any], Any], named: str, higher_is_better: bool | None
-) -> Callable[[GenResult], Any]:
+def _best_of_references(score: ScorePair, named: str, higher_is_better: bool | None) -> Compute:
     """A metric of one reference as one of results: of several references the best value counts."""
 
-    def compute(result: GenResult) -> Any:
+    def compute(result: GenResult) -> MetricValue:
         answer = result.answer
         scores = [score(reference, answer) for reference in result.references]
         if result.any_counts:
@@ -311,7 +315,7 @@ def _best_of_references(
     return compute
 
 
-def _shape(function: Callable[..., Any]) -> Literal["answers", "names", "pair"]:
+def _shape(function: UserFunction) -> Literal["answers", "names", "pair"]:
     """How a user's metric is called, read from its signature and never found out by trying.
 
     "answers": as ours, with all references and a prediction; "names": as lm-eval does, with `references` and

@@ -1,15 +1,15 @@
 """Checks before the first request: of tasks, of a model for these tasks, of groups' aggregates."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from assay.config.group import AggMetricConfig
+from assay.config.option import YAMLMapping
 from assay.config.row_names import row_name_problem
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups.aggregators import AggregatorFactory
-from assay.groups.group import Group
+from assay.groups.group import Group, TaskT
 from assay.groups.results import is_lenient
 from assay.groups.rows import NONE, MemberSelection, filter_name, member_names
 from assay.groups.rows import check as check_filter
@@ -17,9 +17,9 @@ from assay.models.protocol import AnyModel
 from assay.records import Function, ScoreKey
 from assay.scoring.metrics.table import METRICS
 from assay.tasks.runnable import Runnable
+from assay.tasks.settings import Resolve
 from assay.tasks.task import Task
 
-Resolve = Callable[[Function], Any]
 MEANING = {
     "generate": "generate text",
     "loglikelihood": "give log-likelihoods",
@@ -81,7 +81,7 @@ def check_roles(models: Mapping[str, AnyModel], tasks: Sequence[Runnable]) -> No
                     raise ConfigError([Problem(Place(f"model_role.{role}"), what, "choose another model")])
 
 
-def ready_groups(groups: Iterable[Group[Any]], tasks: Sequence[Runnable], resolve: Resolve, *, lenient: bool) -> None:
+def ready_groups(groups: Iterable[Group[TaskT]], tasks: Sequence[Runnable], resolve: Resolve, *, lenient: bool) -> None:
     """Give every group what computes its numbers, and refuse what cannot be computed; all problems at once."""
     known = {task.task.name: task.rows() for task in tasks}
     problems: list[Problem] = []
@@ -98,7 +98,7 @@ def ready_groups(groups: Iterable[Group[Any]], tasks: Sequence[Runnable], resolv
         raise ConfigError(problems)
 
 
-def ready_group(group: Group[Any], resolve: Resolve) -> None:
+def ready_group(group: Group[TaskT], resolve: Resolve) -> None:
     """A group with its functions resolved and its aggregators made."""
     entries = tuple(
         replace(entry, aggregation=resolve(entry.aggregation)) if isinstance(entry.aggregation, Function) else entry
@@ -117,7 +117,7 @@ def ready_group(group: Group[Any], resolve: Resolve) -> None:
     )
 
 
-def _directions(group: Group[Any], tasks: Sequence[Runnable]) -> dict[str, bool | None]:
+def _directions(group: Group[TaskT], tasks: Sequence[Runnable]) -> dict[str, bool | None]:
     """By metric whether more is better, where the members agree."""
     below = {task.name for task in group.get_all_tasks()}
     directions: dict[str, bool | None] = {}
@@ -128,7 +128,7 @@ def _directions(group: Group[Any], tasks: Sequence[Runnable]) -> dict[str, bool 
     return directions
 
 
-def check_samples(samples: Mapping[str, object] | None, tasks: Iterable[str]) -> None:
+def check_samples(samples: YAMLMapping | None, tasks: Iterable[str]) -> None:
     """`samples` speaks of tasks that are there, and gives lists of whole numbers."""
     known, problems = list(tasks), []
     for name, numbers in (samples or {}).items():
@@ -149,7 +149,7 @@ Fault = tuple[str, str]
 SKIP = "add `missing: skip` to leave such members out of this number"
 
 
-def lacking(group: Group[Any], known: Known) -> Iterator[Problem]:
+def lacking(group: Group[TaskT], known: Known) -> Iterator[Problem]:
     """Aggregates of what members do not have."""
     entries = group.config.aggregate_metric_list or ()
     for number, entry in enumerate(entries):
@@ -166,7 +166,7 @@ def lacking(group: Group[Any], known: Known) -> Iterator[Problem]:
             yield Problem(place, *fault)
 
 
-def doubled(group: Group[Any]) -> Iterator[Problem]:
+def doubled(group: Group[TaskT]) -> Iterator[Problem]:
     """Entries that make the same row, of which one would overwrite the other, or a row that results read otherwise."""
     entries = list(enumerate(group.config.aggregate_metric_list or ()))
     for number, entry in entries:
@@ -191,14 +191,14 @@ def _make_one_row(one: AggMetricConfig, other: AggMetricConfig) -> bool:
     return not {filter_name(str(each)) for each in filters[0]}.isdisjoint(filter_name(str(each)) for each in filters[1])
 
 
-def place_in(group: Group[Any], *path: str | int) -> Place:
+def place_in(group: Group[TaskT], *path: str | int) -> Place:
     """Return the place of a key in the file of a group."""
     if str(path[0]) in group.fields:
         return group.fields.place(*path)
     return Place(f"group {group.name!r}, {path[0]}")
 
 
-def _fault(group: Group[Any], entry: AggMetricConfig, names: Sequence[str], known: Known) -> Fault | None:
+def _fault(group: Group[TaskT], entry: AggMetricConfig, names: Sequence[str], known: Known) -> Fault | None:
     if callable(entry.aggregation):
         return None
     rows = {name: keys for name in names if (keys := _rows(group, name, known)) is not None}
@@ -210,7 +210,7 @@ def _fault(group: Group[Any], entry: AggMetricConfig, names: Sequence[str], know
     return _metric_fault(entry, metrics, rows, len(rows) == len(names)) or _filter_fault(entry, metrics, rows, names)
 
 
-def _rows(group: Group[Any], name: str, known: Known) -> frozenset[ScoreKey] | None:
+def _rows(group: Group[TaskT], name: str, known: Known) -> frozenset[ScoreKey] | None:
     """The rows of a member: of a task as it says, of a group as its list says."""
     child = next((each for each in group.children if each.name == name and isinstance(each, Group)), None)
     if child is None:

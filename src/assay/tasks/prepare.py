@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem, did_you_mean
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Asking,
+    Document,
     Estimate,
     Failed,
     FilterScores,
@@ -40,6 +42,7 @@ from assay.scoring.scorer import Scorer, models_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
 from assay.tasks.documents import Splits, count, evaluated_split, examples, read_run, walked
 from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets, check_templates
+from assay.tasks.runnable import AggregationOrFunction, Estimator
 from assay.tasks.scoring import placer, scoring
 from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
@@ -60,7 +63,9 @@ def prepare(task: Task, settings: Settings, helpers: Helpers) -> "PreparedTask":
     key = next((key for key in ("dataset_kwargs", "dataset_path", "task") if key in task.fields), None)
     folder = task.fields.origin(key).folder if key is not None else None
     splits = Splits(
-        data_set(config, folder=folder, data_dir=settings.data_dir, as_table=settings.like_lm_eval, read_run=read_run),
+        data_set(
+            config, folder=folder, data_dir=settings.run.data_dir, as_table=settings.like_lm_eval, read_run=read_run
+        ),
         helpers.as_dataset,
     )
     scored = scoring(task, config, settings, helpers)
@@ -141,11 +146,13 @@ def check_columns(task: Task, docs: Split, scored: ScoringLoop) -> None:
 def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
     """The configuration under what the run says to every task."""
     number = config.num_fewshot
-    if settings.num_fewshot is not None and not (settings.like_lm_eval and number == 0):
-        number = settings.num_fewshot
+    if settings.run.num_fewshot is not None and not (settings.like_lm_eval and number == 0):
+        number = settings.run.num_fewshot
     if config.output_type == ROLLING and not settings.like_lm_eval:  # a whole text has no examples before it
         number = 0
-    repeats = settings.repeats if settings.repeats is not None and config.output_type == GENERATE else config.repeats
+    repeats = (
+        settings.run.repeats if settings.run.repeats is not None and config.output_type == GENERATE else config.repeats
+    )
     params = config.generation_kwargs
     if config.output_type == GENERATE:
         params = generation_params(params, config.fewshot_delimiter, settings.gen_kwargs)
@@ -162,7 +169,7 @@ def _fitting(config: TaskConfig, settings: Settings) -> Callable[[Sequence[Promp
     return lambda contexts, choices: fits([prompt_text(c) + e for c in contexts for e in choices or [""]], generated)
 
 
-def has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Mapping[str, Any]) -> bool:
+def has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Document) -> bool:
     """Whether the choices are in the context: lm-eval takes it so where doc_to_text gives the number of the right one."""
     text = prompter.text(first)
     return config.doc_to_choice is not None and isinstance(text, int) and not isinstance(text, bool)
@@ -205,7 +212,7 @@ class PreparedTask:
         return self.config.num_fewshot or 0
 
     @property
-    def version(self) -> object:
+    def version(self) -> YAMLValue:
         return (self.config.metadata or {}).get("version", "Yaml")
 
     @property
@@ -239,13 +246,13 @@ class PreparedTask:
         """Whether what is asked depends on the documents before."""
         return self.prompter.draws
 
-    def _pass_over(self, doc_id: int, doc: Mapping[str, Any]) -> None:  # noqa: ARG002  # the shape of `sample`
+    def _pass_over(self, doc_id: int, doc: Document) -> None:  # noqa: ARG002  # the shape of `sample`
         """Draw for a document that is not asked about; one that cannot be asked draws as far as it comes."""
         with suppress(RenderError):
             if self.draws:
                 self.prompter.pass_over(doc)
 
-    def sample(self, doc_id: int, doc: Mapping[str, Any]) -> Sample:
+    def sample(self, doc_id: int, doc: Document) -> Sample:
         question = self.prompter.question(doc)
         gold = self.prompter.text(doc) if self.prompter.multiple_inputs else question.target
         requests = self._requests(question)
@@ -316,7 +323,7 @@ class PreparedTask:
             sample, grouped(sample.requests, own, self.config.repeats), verdicts, self._question(sample.doc)
         )
 
-    def _question(self, doc: Mapping[str, Any]) -> str:
+    def _question(self, doc: Document) -> str:
         """Return the question of a document, for scorers that ask a model about the answer."""
         if not self.scoring.asks:
             return ""
@@ -333,7 +340,7 @@ class PreparedTask:
     def _metrics(self) -> Iterator[Metric]:
         return iter(self.scoring.metrics)
 
-    def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
+    def aggregation(self, row: ScoreKey) -> AggregationOrFunction | None:
         scorer = next((each for pipeline, each in self.scoring.pipelines if pipeline.name == row.filter), None)
         if scorer is None:
             return None
@@ -385,11 +392,11 @@ class PreparedTask:
 
     def conclude(
         self,
-        estimated: Callable[[Aggregation, Sequence[Any], Sequence[int]], Estimate],  # noqa: ARG002  # it has none
+        estimated: Estimator,  # noqa: ARG002  # it has none
     ) -> Mapping[ScoreKey, Estimate]:
         return {}
 
-    def described(self) -> Mapping[str, object]:
+    def described(self) -> YAMLMapping:
         """Return the task's settings as this run uses them, without absent ones."""
         values = dict(self.task.fields) or {"task": self.task.name}
         described = {
@@ -408,12 +415,12 @@ class PreparedTask:
             first = list(islice(bare._samples(whole=False), LOOKED_AT))
         if first and all(sample.problem for sample in first):
             raise RenderError(first[0].problem)
-        own = self.config.process_results is not None or self.settings.predict_only or self.settings.like_lm_eval
+        own = self.config.process_results is not None or self.settings.run.predict_only or self.settings.like_lm_eval
         if self.config.output_type == CHOICE and not own:
             check_right_choices(self.scoring.reading, [sample for sample in first if not sample.problem])
 
 
-def _aggregation_of(metric: str, metrics: Sequence[Metric]) -> Aggregation | Callable[..., Any] | None:
+def _aggregation_of(metric: str, metrics: Sequence[Metric]) -> AggregationOrFunction | None:
     """The aggregation that the metrics of a filter have for one of them."""
     aggregation = next((each.aggregation for each in metrics if each.name == metric), None)
     return AGGREGATIONS[aggregation] if isinstance(aggregation, str) else aggregation

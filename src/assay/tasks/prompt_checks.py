@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.config.fields import Fields
+from assay.config.option import YAMLValue
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem, nearest
 from assay.records import Sample
@@ -56,7 +57,7 @@ def check_prompts(
 
 
 def check_targets(
-    task: Task, config: TaskConfig, columns: Collection[str], settings: Settings, choices: object
+    task: Task, config: TaskConfig, columns: Collection[str], settings: Settings, choices: YAMLValue
 ) -> None:
     """The same of answers. One of the choices may be a word, and what a task scores itself need not be an answer."""
     known = [str(choice) for choice in choices] if isinstance(choices, list | tuple) else []
@@ -92,7 +93,7 @@ def _paths(task: Task, config: TaskConfig, keys: Sequence[str], settings: Settin
             yield path
 
 
-def _written(task: Task, config: TaskConfig, path: Sequence[str]) -> object:
+def _written(task: Task, config: TaskConfig, path: Sequence[str]) -> YAMLValue:
     """Return the value in the file, before a format changed it; of a task made in Python, that of its configuration."""
     if path[0] not in task.fields:
         value: Any = config
@@ -105,14 +106,14 @@ def _written(task: Task, config: TaskConfig, path: Sequence[str]) -> object:
     return written
 
 
-def _problems(task: Task, path: Sequence[str], text: object, columns: Collection[str]) -> Iterator[Problem]:
+def _problems(task: Task, path: Sequence[str], text: YAMLValue, columns: Collection[str]) -> Iterator[Problem]:
     place = task.fields.place(*path) if path[0] in task.fields else Place(f"task {task.name!r}, {'.'.join(path)}")
     folder = task.fields.origin(path[0]).folder if path[0] in task.fields else None
     for wrong in _slips(path[-1], text, columns, folder):
         yield Problem(place, f"{path[-1]}: {wrong[0]}", wrong[1])
 
 
-def _slips(key: str, text: object, columns: Collection[str], folder: str | None) -> Iterator[Slip]:
+def _slips(key: str, text: YAMLValue, columns: Collection[str], folder: str | None) -> Iterator[Slip]:
     """Yield the slips of a field: names in single braces in any of them, others only where a column is expected."""
     wrong: Slip | None = None
     if isinstance(text, Mapping | list | tuple):
@@ -219,7 +220,7 @@ def unfilled(text: str, columns: Collection[str], least: int = LEAST) -> Slip | 
     return None
 
 
-def unfilled_items(items: Sequence[object], columns: Collection[str]) -> Slip | None:
+def unfilled_items(items: Sequence[YAMLValue], columns: Collection[str]) -> Slip | None:
     """The same of the items of a list, which are not filled in at all.
 
     >>> unfilled_items(["{one}", "{two}"], ["one", "two"])
@@ -292,7 +293,9 @@ def format_slips(fields: Fields) -> Iterator[Problem]:
         yield from _template_slips(entry, ("formats", name), FORMAT_TEXTS, fields)
 
 
-def _template_slips(values: object, path: tuple[str, ...], keys: tuple[str, ...], fields: Fields) -> Iterator[Problem]:
+def _template_slips(
+    values: YAMLValue, path: tuple[str, ...], keys: tuple[str, ...], fields: Fields
+) -> Iterator[Problem]:
     if not isinstance(values, Mapping):
         return
     for key in keys:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from assay.records import Generate, Loglikelihood, Request, Rolling, Sample
+from assay.records import Document, Generate, Loglikelihood, Request, Rolling, Sample
 from assay.samples.prompt import Prompter, RenderError
 from assay.scoring.results import GENERATE, ROLLING
 from assay.tasks.prepare import PreparedTask, has_multiple_inputs, with_settings
@@ -26,6 +26,10 @@ class TaskFacts(NamedTuple):
     first: Mapping[str, Any] | None = None
 
 
+RequestArguments = Sequence[Any]
+"""The arguments of a request in lm-eval's order: a prompt, and a continuation or the parameters of generation."""
+
+
 @dataclass
 class RescoredTask(PreparedTask):
     """A task whose documents were asked about in an earlier run."""
@@ -40,7 +44,7 @@ class RescoredTask(PreparedTask):
     def size(self) -> int:
         return self.facts.size
 
-    def asked(self, doc_id: int, doc: Mapping[str, Any], arguments: Sequence[Sequence[Any]]) -> Sample:
+    def asked(self, doc_id: int, doc: Document, arguments: Sequence[RequestArguments]) -> Sample:
         """A sample from its document and the arguments of its requests: choices and right answer are made again."""
         requests = [self._request(each, repeat) for each in arguments for repeat in range(self.repeats)]
         try:
@@ -50,7 +54,7 @@ class RescoredTask(PreparedTask):
         except RenderError as error:
             return Sample(doc_id, doc, requests, None, None, problem=str(error))
 
-    def _request(self, arguments: Sequence[Any], repeat: int) -> Request:
+    def _request(self, arguments: RequestArguments, repeat: int) -> Request:
         if self.config.output_type == GENERATE:
             return Generate(arguments[0], arguments[1], repeat)
         return Rolling(arguments[0]) if self.config.output_type == ROLLING else Loglikelihood(*arguments[:2])

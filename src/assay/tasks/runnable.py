@@ -4,12 +4,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from assay.config.option import YAMLMapping, YAMLValue
 from assay.records import Asking, Estimate, Failed, FilterScores, Response, Sample, ScoreKey
 from assay.runs.folder import SampleSink
 from assay.scoring.results import ModelRoles
 from assay.scoring.scorer import AnsweredSample, Scorer
 from assay.statistics.aggregations import Aggregation
 from assay.tasks.task import Task
+
+AggregationOrFunction = Aggregation | Callable[..., Any]
+"""Combines the values of samples: one of assay's, or a function of the user."""
+Estimator = Callable[[Aggregation, Sequence[Any], Sequence[int]], Estimate]
+"""Estimates a number with its error from an aggregation, its values, and the documents that they belong to."""
 
 
 class Runnable(Protocol):
@@ -44,7 +50,7 @@ class Runnable(Protocol):
     def num_fewshot(self) -> int: ...
 
     @property
-    def version(self) -> object: ...
+    def version(self) -> YAMLValue: ...
 
     @property
     def multiple_targets(self) -> bool:
@@ -85,7 +91,7 @@ class Runnable(Protocol):
 
     def score(self, documents: Sequence[AnsweredSample]) -> list[list[FilterScores] | Failed]: ...
 
-    def aggregation(self, row: ScoreKey) -> Aggregation | Callable[..., Any] | None:
+    def aggregation(self, row: ScoreKey) -> AggregationOrFunction | None:
         """How the values of a metric and filter become one number; None where the task does not say."""
         ...
 
@@ -104,13 +110,11 @@ class Runnable(Protocol):
         """Return the writer of the task's further files; without a folder, the reader of all samples at the end."""
         ...
 
-    def conclude(
-        self, estimated: Callable[[Aggregation, Sequence[Any], Sequence[int]], Estimate]
-    ) -> Mapping[ScoreKey, Estimate]:
+    def conclude(self, estimated: Estimator) -> Mapping[ScoreKey, Estimate]:
         """Further numbers, of all samples together, when all are there; `estimated` gives a number with its error, from an
         aggregation, its values and the documents they are of."""
         ...
 
-    def described(self) -> Mapping[str, object]:
+    def described(self) -> YAMLMapping:
         """Its configuration, for the record."""
         ...

@@ -41,7 +41,7 @@ class BoundFilter(NamedTuple):
 
 def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers) -> ScoringLoop:
     """The filters of a task, each with its scorer, and that with its metrics. All problems are raised together."""
-    process = config.process_results if callable(config.process_results) and not settings.predict_only else None
+    process = config.process_results if callable(config.process_results) and not settings.run.predict_only else None
     lenient = settings.like_lm_eval or any(task.fields.origin(key).lenient for key in task.fields)
     whole = ScorerFactory.create_scorer(replace(config, process_results=process), placer(task, "scorer")())
     entries = config.filter_list or whole.default_filters() or (DEFAULT,)
@@ -80,9 +80,9 @@ class _Making:
         binder = MetricBinder(config.output_type, places, self.helpers, lenient=self.lenient, repeats=config.repeats)
         declared = (entry.metric_list, config.metric_list, scorer.default_metrics() if scorer is not None else None)
         own = next((each for each in declared if each is not None), None)
-        if self.settings.predict_only:
+        if self.settings.run.predict_only:
             own, scorer = (MetricConfig(name=BYPASS),), ProcessResultsScorer(config, _unscored(config, self.settings))
-        bound = self._tried(lambda: binder.bind(own, processed=processes or self.settings.predict_only))
+        bound = self._tried(lambda: binder.bind(own, processed=processes or self.settings.run.predict_only))
         if pipeline is None or scorer is None or bound is None:
             return None
         bound = last_of_each(bound) if self.lenient else bound

@@ -3,23 +3,30 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Never, TypeVar
 
+from assay.config.run import RunConfig
+from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem
-from assay.records import Function, Message, Prompt
+from assay.records import Document, Function, Message, Prompt
 from assay.samples.prompt import Chat
+
+UserFunction = Callable[..., Any]
+"""A function of helper code: its parameters and its value are the user's."""
+Resolve = Callable[[Function], Any]
+"""Returns the object that a `!function` names."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredMetric:
     """A metric of helper code's, with what it was registered with: that counts where a task says nothing."""
 
-    function: Callable[..., Any]
-    aggregation: Callable[..., Any] | None
+    function: UserFunction
+    aggregation: UserFunction | None
     higher_is_better: bool | None
 
 
-def no_dotted(name: str, folder: str | None, place: Place) -> Any:  # noqa: ARG001  # the shape of a resolver
+def no_dotted(name: str, folder: str | None, place: Place) -> Never:  # noqa: ARG001  # the shape of a resolver
     raise ConfigError([Problem(place, f"{name} cannot be loaded here", "run the task with `assay run`")])
 
 
@@ -30,12 +37,12 @@ class Helpers:
     The package `compat` supplies these.
     """
 
-    resolve: Callable[[Function], Any]
-    as_dataset: Callable[[Sequence[Mapping[str, Any]]], Any]
-    find_metric: Callable[[str], Callable[..., Any] | None]
-    filters: Callable[[], Mapping[str, Callable[..., Any]]]
+    resolve: Resolve
+    as_dataset: Callable[[Sequence[Document]], Any]
+    find_metric: Callable[[str], UserFunction | None]
+    filters: Callable[[], Mapping[str, UserFunction]]
     metrics: Mapping[str, RegisteredMetric] = field(default_factory=dict)
-    aggregations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    aggregations: Mapping[str, UserFunction] = field(default_factory=dict)
     dotted: Callable[[str, str | None, Place], Any] = no_dotted
     """The object of a dotted name, as graph files have them; with the folder of the file, and the place of the name."""
 
@@ -53,15 +60,13 @@ class GraphSettings:
 
     `write` makes a conversation a prompt for the model of a role, `takes_schema` says whether that model takes a JSON
     Schema; both are for when the models are there. `roles` are those that the run names; `whole` says that the model under
-    test answers for every model of a graph. `models_file` is a models.yaml.
+    test answers for every model of a graph.
     """
 
     write: Callable[[str, Messages], Prompt] = _as_it_is
     takes_schema: Callable[[str], bool] = lambda role: False  # noqa: ARG005
     roles: frozenset[str] = frozenset()
     whole: bool = False
-    models_file: str | None = None
-    like_sygra: bool = False
 
 
 class Shard(NamedTuple):
@@ -73,31 +78,33 @@ class Shard(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the tasks of a run are set up."""
+    """How the tasks of a run are set up: the options of the run, and what is resolved from them."""
 
-    num_fewshot: int | None = None
-    repeats: int | None = None
-    gen_kwargs: Mapping[str, object] = field(default_factory=dict)
-    limit: float | None = None
-    sample: int | None = None
-    samples: Mapping[str, Sequence[int]] | None = None
+    run: RunConfig = field(default_factory=RunConfig)
+    gen_kwargs: GenerationParams = field(default_factory=dict)
     shard: Shard | None = None
     chat: Chat = field(default_factory=Chat)
-    fewshot_seed: int | None = 1234
-    data_dir: str | None = None
-    predict_only: bool = False
-    like_lm_eval: bool = False
-    start: int = 0
-    """The first document that is evaluated."""
-    graphs: "GraphSettings" = field(default_factory=lambda: GraphSettings())
+    graphs: GraphSettings = field(default_factory=GraphSettings)
     fits: Callable[[Sequence[str], int], bool] | None = None
     """Whether prompts fit the model, with so many tokens to come; where it is given, examples are dropped until they do."""
+
+    @property
+    def like_lm_eval(self) -> bool:
+        return self.run.compat == "lm-eval"
+
+    @property
+    def like_sygra(self) -> bool:
+        return self.run.compat == "sygra"
+
+    def numbers(self, task: str) -> Sequence[int] | None:
+        """The documents of a task that the run names by their numbers; None where it names none."""
+        return (self.run.samples or {}).get(task)  # type: ignore[return-value]  # checked by check_samples
 
 
 T = TypeVar("T")
 
 
-def resolved(value: T, resolve: Callable[[Function], Any]) -> T:
+def resolved(value: T, resolve: Resolve) -> T:
     """The same value, with every function it names in place of the name. This runs helper code."""
     result: Any = value
     if isinstance(value, Function):

@@ -1,11 +1,9 @@
 """A task: its configuration, and where it belongs."""
 
-from collections.abc import Mapping
-
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
 from assay.config.kinds import KINDS, Definition, kind_key
-from assay.config.option import yaml_keys
+from assay.config.option import YAMLMapping, yaml_keys
 from assay.config.task import MEDIA, TaskConfig, media_problem, unsent_media
 from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group, TagGroup
@@ -26,7 +24,7 @@ class Task:
         self._tags: list[str] = list(config.tag)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, object], *, name: str | None = None) -> "Task":
+    def from_config(cls, config: YAMLMapping, *, name: str | None = None) -> "Task":
         """Return a task from a mapping with the keys of a YAML file, checked as strictly."""
         return cls.from_fields(Fields.of(config, Origin("configuration")), name=name)
 

@@ -12,6 +12,7 @@ from assay.catalog.catalog import Catalog
 from assay.catalog.functions import check_function, functions_in, module_file, static_signature
 from assay.catalog.roots import broken_plugins
 from assay.config.fields import Fields
+from assay.config.option import YAMLValue
 from assay.config.task import FilterConfig, FormatConfig, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
 from assay.groups import Group
@@ -31,16 +32,16 @@ from assay.tasks.manager import TaskManager, file_of
 from assay.tasks.preflight import doubled, place_in
 from assay.tasks.prompt_checks import FORMAT_TEXTS, format_slips, template_error, written_slips
 from assay.tasks.scoring import scoring
-from assay.tasks.settings import Helpers, Settings, resolved
+from assay.tasks.settings import Helpers, Settings, UserFunction, resolved
 from assay.tasks.task import Task
 from assay.user_code import UserCodeError, user_code
 
-FindMetric = Callable[[str], Callable[..., Any] | None]
+FindMetric = Callable[[str], UserFunction | None]
 
 
 def validate(
     manager: TaskManager,
-    specs: object = None,
+    specs: YAMLValue = None,
     find_metric: FindMetric = lambda name: None,  # noqa: ARG005
     find_dotted: FindDotted = lambda name, folder, place: None,  # noqa: ARG005
 ) -> list[Problem]:
@@ -95,7 +96,7 @@ def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: Fin
         yield Problem(Place(f"task {task.name!r}"), note, "give the format a metric_list", serious=False)
 
 
-def _check_aggregators(group: Group[Any]) -> Iterator[Problem]:
+def _check_aggregators(group: Group[Task]) -> Iterator[Problem]:
     """The names and parameters of a group's aggregators; of functions by the text of their modules."""
     entries = tuple(
         replace(entry, aggregation=_unloaded(entry.aggregation)) if isinstance(entry.aggregation, Function) else entry
@@ -270,7 +271,7 @@ def _accepts(kind: str, name: str | Function) -> list[Accepted]:
 class _With:
     """A callable with a given signature."""
 
-    def __init__(self, signature: object) -> None:
+    def __init__(self, signature: inspect.Signature) -> None:
         self.__signature__ = signature
 
     def __call__(self) -> None: ...

@@ -165,7 +165,7 @@ class PackedPattern:
     def of(
         cls,
         row: PackedRow,
-        device: Any,
+        device: torch.device,
         *,
         flash: bool,
         before: Layers | None = None,
@@ -219,7 +219,7 @@ class PackedPattern:
 
 @dataclass(slots=True)
 class Band:
-    """Segments of similar length as a rectangle: indices of their own tokens and of those they attend to, and the mask."""
+    """Segments of similar length as a rectangle: indices of their tokens and of those they attend to, and the mask."""
 
     own: Any
     seen: Any

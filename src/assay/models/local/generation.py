@@ -1,10 +1,11 @@
 """A generation of a local model: its parameters, its tokens so far, and when it ends."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from assay.config.task import GenerationParams
 from assay.models.reasoning import split_thinking
 from assay.models.tokenizer import cut_at_stop, stops_of
 from assay.records import DEFAULT_MAX_GEN_TOKS, LIMITS, UNFINISHED, Failed, Generate, Text, Usage, limit_of
@@ -145,6 +146,6 @@ class Generation:
         return Text(answer, self.finish if ended else UNFINISHED, thoughts, usage)
 
 
-def _number(params: Mapping[str, object], key: str, default: float) -> float:
+def _number(params: GenerationParams, key: str, default: float) -> float:
     value = params.get(key)
     return default if value is None else float(str(value))

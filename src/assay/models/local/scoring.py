@@ -109,7 +109,7 @@ class TokenBudget:
             torch.cuda.empty_cache()
 
 
-def on_cuda_device(device: torch.device) -> AbstractContextManager[Any]:
+def on_cuda_device(device: torch.device) -> AbstractContextManager[None]:
     """Select the CUDA device: streams, events and graphs belong to one device."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
@@ -351,7 +351,7 @@ def _nan_reason(value: float) -> str:
     return "" if value == value else NAN_LOGITS
 
 
-def _events(device: torch.device) -> tuple[Any, Any] | None:
+def _events(device: torch.device) -> tuple[torch.cuda.Event, torch.cuda.Event] | None:
     if device.type != "cuda":
         return None
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]

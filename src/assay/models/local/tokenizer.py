@@ -9,12 +9,17 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.models.local.prefixes import shared_prefixes
 from assay.models.tokenizer import encode_pair, joined
 from assay.records import Message, messages_to_plain
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Backend
+    from tokenizers.pre_tokenizers import PreTokenizer
+    from transformers import PreTrainedTokenizerBase
 
 EncodeMany = Callable[[Sequence[str]], list[list[int]]]
 
@@ -36,7 +41,7 @@ class PrefixCut(NamedTuple):
     before: list[int]
 
 
-def splits_words(tokenizer: Any) -> bool:
+def splits_words(tokenizer: "Backend") -> bool:
     """Whether a tokenizer splits words first: by its configuration, and on an example."""
     config = json.loads(tokenizer.to_str())
     splitters = _parts(config.get("pre_tokenizer"), "pretokenizers")
@@ -51,7 +56,7 @@ def splits_words(tokenizer: Any) -> bool:
     )
 
 
-def _splits(splitter: Any, text: str) -> bool:
+def _splits(splitter: "PreTokenizer", text: str) -> bool:
     starts = {start for _, (start, _) in splitter.pre_tokenize_str(text)}
     return all(starts & {gap.start(), gap.start() + 1} for gap in GAP.finditer(text))
 
@@ -108,7 +113,12 @@ class HFTokenizer:
     """
 
     def __init__(
-        self, tokenizer: Any, add_bos: bool | None = None, prefix_token: int | None = None, *, ends: bool = False
+        self,
+        tokenizer: "PreTrainedTokenizerBase",
+        add_bos: bool | None = None,
+        prefix_token: int | None = None,
+        *,
+        ends: bool = False,
     ) -> None:
         self._tokenizer, self._add_bos = tokenizer, add_bos
         self.is_fast = bool(getattr(tokenizer, "is_fast", False))
@@ -118,7 +128,7 @@ class HFTokenizer:
         self.end: int | None = tokenizer.eos_token_id
         self.prefix = _first(prefix_token, tokenizer.bos_token_id, tokenizer.eos_token_id, 0)
         self._begin: int | None = tokenizer.bos_token_id
-        self._beginning = tokenizer.decode([self._begin]) if self._begin is not None else ""
+        self._beginning = str(tokenizer.decode([self._begin])) if self._begin is not None else ""
         self._cuts_end = False
         if not ends and self.end is not None:
             self._cuts_end = self._encoded(["a"], True)[0][-1:] == [self.end]
@@ -215,13 +225,13 @@ class HFTokenizer:
         """Render a conversation. If the template refuses system messages, they are left out, as in lm-eval."""
         from jinja2 import TemplateError
 
-        given = {"chat_template": name, "add_generation_prompt": add_generation_prompt} | extra
-        given |= {} if add_generation_prompt else {"continue_final_message": True}
+        arguments = {"chat_template": name, "add_generation_prompt": add_generation_prompt} | extra
+        arguments |= {} if add_generation_prompt else {"continue_final_message": True}
         try:
-            return str(self._tokenizer.apply_chat_template(messages_to_plain(messages), tokenize=False, **given))
+            return str(self._tokenizer.apply_chat_template(messages_to_plain(messages), tokenize=False, **arguments))
         except TemplateError:
             without_system = messages_to_plain([message for message in messages if message.role != "system"])
-            return str(self._tokenizer.apply_chat_template(without_system, tokenize=False, **given))
+            return str(self._tokenizer.apply_chat_template(without_system, tokenize=False, **arguments))
 
     def check_template(self, name: str | None) -> None:
         """Raise a ConfigError if the chat template does not exist."""

@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from assay.config.option import YAMLMapping
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem, installing
 from assay.models.conversations import answer_rendered
@@ -23,6 +24,9 @@ from assay.models.protocol import Answered, Can
 from assay.models.reasoning import START, Draft
 from assay.models.tokenizer import stops_of
 from assay.records import LIMITS, Failed, Generate, Loglikelihood, Request, Response, Rolling, Usage, limit_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 class VLLMLibrary(NamedTuple):
@@ -48,7 +52,7 @@ def load_library() -> VLLMLibrary:
     return VLLMLibrary(LLM, SamplingParams, errors)
 
 
-def start_engine(library: VLLMLibrary, model: str, arguments: Mapping[str, Any]) -> Any:
+def start_engine(library: VLLMLibrary, model: str, arguments: YAMLMapping) -> Any:
     """Start an engine; raise a ConfigError with vLLM's message if it does not start."""
     errors: tuple[type[Exception], ...] = (*library.errors, OSError, RuntimeError)
     try:
@@ -58,7 +62,7 @@ def start_engine(library: VLLMLibrary, model: str, arguments: Mapping[str, Any])
         raise ConfigError([Problem(Place("model_args"), what, "see vLLM's log above")]) from None
 
 
-def load_transformers_tokenizer(name: str, arguments: Mapping[str, Any]) -> Any:
+def load_transformers_tokenizer(name: str, arguments: YAMLMapping) -> "PreTrainedTokenizerBase":
     """Load a transformers tokenizer."""
     from transformers import AutoTokenizer
 
@@ -111,7 +115,11 @@ def check_arguments(
 
 TokenScore = tuple[float, bool]
 """A log-likelihood, and whether each of its tokens was the most likely."""
-EngineCall = Callable[[Sequence[Sequence[int]], Sequence[Mapping[str, Any]]], Sequence[Any]]
+SamplingArguments = Mapping[str, Any]
+"""Keyword arguments of vLLM's SamplingParams."""
+EngineOutput = Any
+"""An output of vLLM's engine, whose class is known where vLLM is installed."""
+EngineCall = Callable[[Sequence[Sequence[int]], Sequence[SamplingArguments]], Sequence[EngineOutput]]
 """Takes prompts in tokens with their sampling parameters; returns the engine's outputs in that order."""
 
 TOP_LOGPROBS = 20
@@ -168,7 +176,7 @@ def _score_next_tokens(
         yield scores, missed
 
 
-def _next_token(tokens: Sequence[int], *, names_tokens: bool) -> Mapping[str, Any]:
+def _next_token(tokens: Sequence[int], *, names_tokens: bool) -> SamplingArguments:
     if names_tokens and len(tokens) <= TOP_LOGPROBS:
         return {**ONE_TOKEN, "logprob_token_ids": tokens}
     return {**ONE_TOKEN, "logprobs": TOP_LOGPROBS}
@@ -190,7 +198,7 @@ def _score_prompts(
         ]
 
 
-def _sum_logprobs(tokens: Sequence[int], logprobs: Sequence[Any], length: int) -> TokenScore:
+def _sum_logprobs(tokens: Sequence[int], logprobs: Sequence[EngineOutput], length: int) -> TokenScore:
     total, greedy = 0.0, True
     for at in range(len(tokens) - length, len(tokens)):
         values = logprobs[at]
@@ -298,7 +306,9 @@ class VLLM(TokenizedModel):
 
     # the engine
 
-    def _generate(self, prompts: Sequence[Sequence[int]], params: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
+    def _generate(
+        self, prompts: Sequence[Sequence[int]], params: Sequence[SamplingArguments]
+    ) -> Sequence[EngineOutput]:
         """Call the engine once."""
         sampling = [self._sampling(**each) for each in params]
         inputs = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
@@ -408,7 +418,7 @@ class VLLM(TokenizedModel):
             return Failed(f"invalid generation parameters: {error}")
         return VLLMRequest(tokens[cut:], sampling, cut)
 
-    def _text(self, request: Generate, output: Any, cut: int) -> Response:
+    def _text(self, request: Generate, output: EngineOutput, cut: int) -> Response:
         if output.finish_reason not in ("stop", "length"):
             return Failed(f"vllm aborted the generation (finish_reason: {output.finish_reason})")
         draft = Draft(stops_of(request.params), self._tags)

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
 
 from assay.models.conversations import sent_messages
 from assay.models.protocol import PermanentError, RetryableError
 from assay.models.reasoning import Draft
 from assay.models.servers.http import error_message
 from assay.models.servers.server_model import RENAMED_PARAMETERS, Connection, ServerModel, stops_of, temperature_of
-from assay.models.servers.usage import finish_of, mapping_of, token_count
+from assay.models.servers.usage import RequestBody, ServerObject, finish_of, mapping_of, token_count
 from assay.records import JSON, Generate, Request, Response, Usage
 
 VERSION = "2023-06-01"
@@ -69,7 +68,7 @@ class Anthropic(ServerModel):
             raise RetryableError("incomplete answer: the stream ended before the answer did")
         return draft.whole()
 
-    def _body(self, request: Generate, limit: int, stops: Sequence[str]) -> dict[str, Any]:
+    def _body(self, request: Generate, limit: int, stops: Sequence[str]) -> RequestBody:
         """Return the body, with the system message apart; stop strings of only white space are refused there, and applied here."""
         messages = sent_messages(request.prompt)
         system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
@@ -87,7 +86,7 @@ class Anthropic(ServerModel):
         }
 
 
-def _fill(draft: Draft, answer: Mapping[str, Any]) -> None:
+def _fill(draft: Draft, answer: ServerObject) -> None:
     if not isinstance(answer["content"], list):
         raise TypeError(f"content must be a list of blocks, got {type(answer['content']).__name__}")
     for block in answer["content"]:
@@ -96,7 +95,7 @@ def _fill(draft: Draft, answer: Mapping[str, Any]) -> None:
     draft.usage = _usage(answer.get("usage"), Usage())
 
 
-def _add_event(draft: Draft, event: Mapping[str, Any]) -> None:
+def _add_event(draft: Draft, event: ServerObject) -> None:
     """Add a stream event to the draft."""
     match event.get("type"):
         case "message_start":
@@ -116,7 +115,7 @@ def _add_event(draft: Draft, event: Mapping[str, Any]) -> None:
             _fill(draft, event)
 
 
-def _add(draft: Draft, block: Mapping[str, Any]) -> None:
+def _add(draft: Draft, block: ServerObject) -> None:
     """Add a block or delta. A known type must have its text; other types have none."""
     kind = block.get("type")
     keys = PARTS.get(kind) if isinstance(kind, str | None) else ()
@@ -125,16 +124,16 @@ def _add(draft: Draft, block: Mapping[str, Any]) -> None:
     draft.add(block.get("text"), block.get("thinking"))
 
 
-def _finish(draft: Draft, given: JSON) -> None:
-    reason = finish_of(given)
+def _finish(draft: Draft, reason_sent: JSON) -> None:
+    reason = finish_of(reason_sent)
     if reason == "refusal":
         raise PermanentError("the model refused to answer (stop_reason: refusal)")
     draft.finish = FINISHES.get(reason, reason) if reason is not None else draft.finish
 
 
-def _usage(given: JSON, before: Usage) -> Usage:
+def _usage(counts: JSON, before: Usage) -> Usage:
     """Return the usage so far; counts that an event does not report stay as before."""
-    reported = mapping_of(given)
+    reported = mapping_of(counts)
     stored = token_count(reported.get("cache_read_input_tokens")) or before.stored
     fresh = token_count(reported.get("input_tokens")) + token_count(reported.get("cache_creation_input_tokens"))
     read = fresh + stored if reported.get("input_tokens") is not None else before.read

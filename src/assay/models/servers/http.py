@@ -7,13 +7,20 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import orjson
 
 from assay.models.protocol import PermanentError, RetryableError
+from assay.models.servers.usage import ServerJSON
 from assay.records import JSON
+
+if TYPE_CHECKING:
+    import ssl
+
+    import aiohttp
 
 RETRYABLE_STATUSES = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529))
 """Statuses after which a request is retried."""
@@ -36,7 +43,7 @@ class ServerAddress:
     """One address, with its number of requests in flight."""
 
     url: str
-    in_flight: int = 0
+    pending: int = 0
     faults: int = 0
     skip_until: float = 0.0
 
@@ -75,15 +82,15 @@ class Http:
         )  # fmt: skip
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         await self._session.close()
 
-    async def post(self, path: str, body: Mapping[str, JSON]) -> Any:
+    async def post(self, path: str, body: Mapping[str, JSON]) -> ServerJSON:
         """Return the answer to a request. Raises RetryableError for temporary failures and PermanentError for others."""
         async with self._sent(path, body, None) as answer:
             return self._read(await answer.read())
 
-    async def stream(self, path: str, body: Mapping[str, JSON]) -> AsyncIterator[Any]:
+    async def stream(self, path: str, body: Mapping[str, JSON]) -> AsyncIterator[ServerJSON]:
         """Yield the events of a streamed answer; the whole answer of a server that does not stream."""
         import aiohttp
 
@@ -106,12 +113,14 @@ class Http:
                     raise RetryableError(f"no data within {self.timeout:.0f} s", rate_limited=True)
 
     @asynccontextmanager
-    async def _sent(self, path: str, body: Mapping[str, JSON], timeout: Any) -> AsyncIterator[Any]:
+    async def _sent(
+        self, path: str, body: Mapping[str, JSON], timeout: "aiohttp.ClientTimeout | None"
+    ) -> AsyncIterator["aiohttp.ClientResponse"]:
         """Yield an open answer with status 200; convert errors to RetryableError and PermanentError."""
         import aiohttp
 
         server = self._least_loaded()
-        server.in_flight += 1
+        server.pending += 1
         options = {"timeout": timeout} if timeout is not None else {}
         try:
             data = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
@@ -143,9 +152,9 @@ class Http:
             server.fail()
             raise RetryableError(self.clean(f"invalid HTTP answer: {type(error).__name__}: {error}")[:300]) from None
         finally:
-            server.in_flight -= 1
+            server.pending -= 1
 
-    async def get(self, path: str) -> Any:
+    async def get(self, path: str) -> ServerJSON:
         """Return the answer of the first server; None if there is none."""
         import aiohttp
 
@@ -161,7 +170,7 @@ class Http:
             return self._servers[0]
         now = time.monotonic()
         available = [server for server in self._servers if server.skip_until <= now] or self._servers
-        return min(available, key=lambda server: server.in_flight)
+        return min(available, key=lambda server: server.pending)
 
     def _refuse(self, status: int, headers: Mapping[str, str], text: str) -> None:
         if 300 <= status < 400:
@@ -187,7 +196,7 @@ class Http:
                 return bare[:-cut] + HIDDEN + text[len(bare) :]
         return text
 
-    def _read(self, data: bytes) -> Any:
+    def _read(self, data: bytes) -> ServerJSON:
         """The JSON of an answer. NaN and infinities, which JSON does not have and some servers send, are read as such."""
         try:
             return orjson.loads(data)
@@ -215,7 +224,7 @@ def without_user(url: str) -> tuple[str, str | None]:
     return urlunsplit(parts._replace(netloc=host)), f"Basic {b64encode(unquote(user).encode()).decode()}"
 
 
-def _certificates(verify: bool | str) -> Any:
+def _certificates(verify: bool | str) -> "ssl.SSLContext | bool":
     import ssl
 
     return ssl.create_default_context(cafile=verify) if isinstance(verify, str) else verify

@@ -13,7 +13,7 @@ from typing import Any
 
 from assay.models.conversations import sent_messages
 from assay.models.protocol import PermanentError
-from assay.models.servers.usage import usage, usage_of
+from assay.models.servers.usage import RequestBody, ServerObject, usage, usage_of
 from assay.models.tokenizer import ServerTokenizer, Tokenizer, encode_pair, rolling_windows
 from assay.records import JSON, Failed, Likelihood, Prompt, Response, Usage
 
@@ -33,7 +33,7 @@ def checked_logprob(value: JSON) -> float:
     return float(value)
 
 
-def logprobs_of(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+def logprobs_of(answer: ServerObject) -> ServerObject:
     """Return the log-probabilities of an answer; raise if its lists differ in length."""
     logprobs = answer["choices"][0].get("logprobs")
     if not isinstance(logprobs, Mapping) or not isinstance(logprobs.get("token_logprobs"), list):
@@ -46,7 +46,7 @@ def logprobs_of(answer: Mapping[str, Any]) -> Mapping[str, Any]:
     return logprobs
 
 
-def sum_logprobs(answer: Mapping[str, Any], logprobs: Mapping[str, Any], start: int, end: int) -> Response:
+def sum_logprobs(answer: ServerObject, logprobs: ServerObject, start: int, end: int) -> Response:
     """Return the log-likelihood of tokens; greedy if each was the most likely."""
     tops = logprobs.get("top_logprobs")
     if not isinstance(tops, list) or not all(isinstance(top, Mapping) and top for top in tops[start:end]):
@@ -56,7 +56,7 @@ def sum_logprobs(answer: Mapping[str, Any], logprobs: Mapping[str, Any], start: 
     return Likelihood(float(sum(values)), greedy, usage_of(answer))
 
 
-def most_likely(answer: Mapping[str, Any]) -> dict[str, float]:
+def most_likely(answer: ServerObject) -> dict[str, float]:
     """Return the log-probabilities of the most likely next tokens, by their text."""
     logprobs = answer["choices"][0].get("logprobs")
     if not isinstance(logprobs, Mapping):
@@ -68,7 +68,7 @@ def most_likely(answer: Mapping[str, Any]) -> dict[str, float]:
     return {_text(text): checked_logprob(value) for text, value in logprobs["top_logprobs"][0].items()}
 
 
-def vllm_loglikelihood(answer: Mapping[str, Any], tokens: Sequence[int], start: int) -> Likelihood:
+def vllm_loglikelihood(answer: ServerObject, tokens: Sequence[int], start: int) -> Likelihood:
     """Return the log-likelihood from vLLM's `prompt_logprobs`: for each position its token and the most likely one."""
     logprobs = answer["choices"][0].get("prompt_logprobs")
     if not isinstance(logprobs, list):
@@ -93,7 +93,7 @@ def token_count_mismatch(reported: int, sent: int) -> str:
     return f"the server reports {reported} tokens for {sent} that were sent: check that the tokenizer is this model's"
 
 
-def sglang_loglikelihood(answer: Mapping[str, Any], targets: Sequence[int]) -> Response:
+def sglang_loglikelihood(answer: ServerObject, targets: Sequence[int]) -> Response:
     """Return the log-likelihood from SGLang's list: the last tokens of the prompt, each with its log-probability and id."""
     meta = answer["meta_info"]
     lists = [meta[key] for key in ("input_token_logprobs", "input_top_logprobs")]
@@ -112,7 +112,7 @@ def sglang_loglikelihood(answer: Mapping[str, Any], targets: Sequence[int]) -> R
     return Likelihood(float(sum(values)), greedy, used)
 
 
-def offsets_of(logprobs: Mapping[str, Any]) -> Sequence[int] | None:
+def offsets_of(logprobs: ServerObject) -> Sequence[int] | None:
     """Return the text offset of each token; None if the server reports none or, like SGLang, -1 for all."""
     offsets = logprobs.get("text_offset")
     if not isinstance(offsets, list):
@@ -122,7 +122,7 @@ def offsets_of(logprobs: Mapping[str, Any]) -> Sequence[int] | None:
     return None if any(offset < 0 for offset in offsets) else offsets
 
 
-def refuse_part(logprobs: Mapping[str, Any], offsets: Sequence[int], text: str) -> None:
+def refuse_part(logprobs: ServerObject, offsets: Sequence[int], text: str) -> None:
     """Refuse log-probabilities that end before the text does."""
     tokens = logprobs.get("tokens")
     if not offsets or offsets[-1] >= len(text) or not isinstance(tokens, list) or not isinstance(tokens[-1], str):
@@ -131,7 +131,7 @@ def refuse_part(logprobs: Mapping[str, Any], offsets: Sequence[int], text: str) 
         raise PermanentError("the server reports log-probabilities of only a part of the text")
 
 
-def refuse_other_text(answer: Mapping[str, Any], logprobs: Mapping[str, Any], sent: str, *, is_exact: bool) -> None:
+def refuse_other_text(answer: ServerObject, logprobs: ServerObject, sent: str, *, is_exact: bool) -> None:
     """Refuse an answer about another text than was sent, by its `text` and `tokens`.
 
     White space may differ, and what a tokenizer makes of half a character. Where tokens were sent (`is_exact` is false),
@@ -186,7 +186,7 @@ def _text(token: JSON) -> str:
     return token
 
 
-Post = Callable[[Mapping[str, JSON]], Awaitable[Any]]
+Post = Callable[[Mapping[str, JSON]], Awaitable[ServerObject]]
 TOP = {True: 20, False: 5}
 """Number of top log-probabilities requested: in chat, in completions."""
 NO_OFFSETS = "the server reports no text offsets: give tokenizer=FOLDER"
@@ -309,7 +309,7 @@ class LoglikelihoodClient:
             return Failed("text_offset is not in ascending order")
         return sum_logprobs(answer, logprobs, inside[0], inside[-1] + 1)
 
-    async def _echo_with_offsets(self, text: str) -> tuple[Any, Mapping[str, Any], Sequence[int]]:
+    async def _echo_with_offsets(self, text: str) -> tuple[ServerObject, ServerObject, Sequence[int]]:
         """Return the answer to an echoed text, its log-probabilities, and the text offset of each token."""
         answer = await self._echo(text)
         logprobs = logprobs_of(answer)
@@ -325,13 +325,13 @@ class LoglikelihoodClient:
         """Maximum prompt length: one token more is generated, since servers refuse to generate none."""
         return self.max_length - 1 if self.max_length is not None else None
 
-    async def _echo(self, prompt: str | list[int]) -> Any:
+    async def _echo(self, prompt: str | list[int]) -> ServerObject:
         return await self.post({"prompt": prompt, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1})
 
-    async def _prompt(self, prompt: list[int]) -> Any:
+    async def _prompt(self, prompt: list[int]) -> ServerObject:
         return await self.post({"prompt": prompt, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 1})
 
-    async def _from(self, prompt: list[int], start: int) -> Any:
+    async def _from(self, prompt: list[int], start: int) -> ServerObject:
         """Request SGLang's log-probabilities from a token on, so that its prefix cache serves the rest."""
         asked = {"return_logprob": True, "logprob_start_len": start - 1, "top_logprobs_num": 1}
         params = {"max_new_tokens": 1, "temperature": 0}
@@ -368,7 +368,7 @@ class LoglikelihoodClient:
                 waiting.exception()  # marks it as retrieved: there may be no waiter
         return top, usage_of(answer)
 
-    def _one(self, context: Prompt) -> dict[str, Any]:
+    def _one(self, context: Prompt) -> RequestBody:
         common = {"max_tokens": 1, "temperature": 0}
         if self.chat:
             return {**common, "messages": sent_messages(context), "logprobs": True, "top_logprobs": TOP[True]}

@@ -4,6 +4,7 @@ import logging
 import os
 from contextvars import ContextVar
 from functools import wraps
+from types import TracebackType
 from typing import Any
 
 from assay.errors import ConfigError, Place, Problem, installing
@@ -53,7 +54,7 @@ class LiteLLM(ServerModel):
     async def __aenter__(self) -> "LiteLLM":
         return self  # the library manages its connections
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         import litellm
 
         close = getattr(litellm, "close_litellm_async_clients", None)
@@ -63,9 +64,9 @@ class LiteLLM(ServerModel):
     async def generate(self, request: Generate) -> Response:
         params, stops = request.params, stops_of(request.params)
         limit = self.limit(params)
-        given = {"api_base": self.urls[0] or None, "api_key": self.key, "max_tokens": limit, "stop": stops or None}
+        named = {"api_base": self.urls[0] or None, "api_key": self.key, "max_tokens": limit, "stop": stops or None}
         if self.tags is not None:
-            given.pop("stop")
+            named.pop("stop")
         more = {key: value for key, value in params.items() if key not in RENAMED_PARAMETERS}
         redirects: list[str] = []
         started = _redirects.set(redirects)
@@ -73,7 +74,7 @@ class LiteLLM(ServerModel):
             async with user_code("litellm"):
                 answer = await self._complete(
                     model=self.model, messages=sent_messages(request.prompt), temperature=temperature_of(params),
-                    timeout=self.connection.timeout, max_retries=0, **{k: v for k, v in given.items() if v is not None}, **more,
+                    timeout=self.connection.timeout, max_retries=0, **{k: v for k, v in named.items() if v is not None}, **more,
                 )  # fmt: skip
         except UserCodeError as error:  # its errors are those of a hundred libraries, distinguished by name
             raise (PermanentError(redirects[0]) if redirects else self._converted(error.__cause__ or error)) from None

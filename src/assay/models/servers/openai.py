@@ -6,8 +6,9 @@ from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
+from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem
 from assay.models.conversations import render_request, sent_messages
 from assay.models.protocol import Can, PermanentError, RetryableError
@@ -22,7 +23,15 @@ from assay.models.servers.server_model import (
     stops_of,
     temperature_of,
 )
-from assay.models.servers.usage import finish_of, token_count, tool_calls_of, usage_of
+from assay.models.servers.usage import (
+    RequestBody,
+    ServerJSON,
+    ServerObject,
+    finish_of,
+    token_count,
+    tool_calls_of,
+    usage_of,
+)
 from assay.models.tokenizer import ServerTokenizer, load_tokenizer
 from assay.records import (
     JSON,
@@ -48,7 +57,7 @@ class ProviderRules:
     max_stops: int | None = None
     thinks: bool = False
 
-    def applied(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    def applied(self, params: RequestBody) -> RequestBody:
         applied = {key: value for key, value in params.items() if key not in self.refuses}
         if self.limit_key != "max_tokens" and "max_tokens" in applied:
             applied[self.limit_key] = applied.pop("max_tokens")
@@ -156,15 +165,15 @@ class OpenAIServer(ServerModel):
                 open_ones -= _take(drafts, event)
                 if not open_ones:
                     break
-        came = [draft for draft in drafts if draft.finish is not None]
-        if not came or any(draft.finish is None and draft.has_begun for draft in drafts):
+        finished = [draft for draft in drafts if draft.finish is not None]
+        if not finished or any(draft.finish is None and draft.has_begun for draft in drafts):
             raise RetryableError("incomplete answer: the stream ended before the answer did")
-        for draft in came:
+        for draft in finished:
             draft.usage = draft.usage or Usage()
         if not open_ones:  # closed at a stop string, before the server reported usage: count the chunks
-            came[0].usage = Usage(written=sum(draft.pieces for draft in drafts))
+            finished[0].usage = Usage(written=sum(draft.pieces for draft in drafts))
 
-    def _parameters(self, requests: Sequence[Generate], limit: int | None, stops: Sequence[str]) -> dict[str, Any]:
+    def _parameters(self, requests: Sequence[Generate], limit: int | None, stops: Sequence[str]) -> RequestBody:
         """Return the parameters with the server's names. A model that reasons is sent no stop strings: they end the answer only."""
         params = requests[0].params
         sent = {
@@ -181,19 +190,21 @@ class OpenAIServer(ServerModel):
             sent["n"] = len(requests)
         return self._rules.applied(sent)
 
-    def _prompt_fields(self, prompt: Prompt | list[int]) -> dict[str, Any]:
+    def _prompt_fields(self, prompt: Prompt | list[int]) -> RequestBody:
         raise NotImplementedError
 
     def _fitting(self, request: Generate, limit: int | None) -> tuple[Prompt | list[int] | Failed, int]:  # noqa: ARG002
         """Return a prompt that fits, and the number of truncated tokens. Without a tokenizer the server decides."""
         return request.prompt, 0
 
-    async def _post(self, body: Mapping[str, JSON]) -> Any:
-        return await self.http.post(self.path, {"model": self.model, **body})
+    async def _post(self, body: Mapping[str, JSON]) -> ServerObject:
+        answer: ServerObject = await self.http.post(self.path, {"model": self.model, **body})
+        return answer
 
-    async def _post_outside(self, path: str, body: Mapping[str, JSON]) -> Any:
+    async def _post_outside(self, path: str, body: Mapping[str, JSON]) -> ServerObject:
         """Post to a path outside of the protocol."""
-        return await self.http.post(f"/..{path}" if self._place.endswith("/v1") else path, body)
+        answer: ServerObject = await self.http.post(f"/..{path}" if self._place.endswith("/v1") else path, body)
+        return answer
 
 
 class OpenAIChat(OpenAIServer):
@@ -214,7 +225,7 @@ class OpenAIChat(OpenAIServer):
             samples=self.samples,
         )  # fmt: skip
 
-    def _prompt_fields(self, prompt: Prompt | list[int]) -> dict[str, Any]:
+    def _prompt_fields(self, prompt: Prompt | list[int]) -> RequestBody:
         assert not isinstance(prompt, list)
         return {"messages": sent_messages(prompt)}
 
@@ -291,12 +302,12 @@ class OpenAI(OpenAIServer):
         known = self._tokenizer is not None and not isinstance(self._tokenizer, ServerTokenizer)
         return len(self._tokenizer.encode(text)) if known and self._tokenizer is not None else None
 
-    def limit(self, params: Mapping[str, object]) -> int | None:
+    def limit(self, params: GenerationParams) -> int | None:
         """Always set a limit: some servers end completions after sixteen tokens without one."""
         limit = super().limit(params)
         return limit if limit is not None or self.max_length is None else max(self.max_length // 2, 1)
 
-    def _prompt_fields(self, prompt: Prompt | list[int]) -> dict[str, Any]:
+    def _prompt_fields(self, prompt: Prompt | list[int]) -> RequestBody:
         return {"prompt": prompt}
 
     def _fitting(self, request: Generate, limit: int | None) -> tuple[Prompt | list[int] | Failed, int]:
@@ -338,7 +349,7 @@ def _named(model: str | None, pretrained: str | None) -> str:
     return name
 
 
-def _take(drafts: Sequence[Draft], event: Mapping[str, Any]) -> set[int]:
+def _take(drafts: Sequence[Draft], event: ServerObject) -> set[int]:
     """Add a stream event to its drafts; return the answers that reached a stop string."""
     if event.get("error"):
         raise RetryableError(f"the server ended the stream: {error_message(json.dumps(event['error']))}")
@@ -362,12 +373,12 @@ def _take(drafts: Sequence[Draft], event: Mapping[str, Any]) -> set[int]:
     return stopped
 
 
-def _is_whole(event: Any) -> bool:
+def _is_whole(event: ServerObject) -> bool:
     """Whether the server sent the whole answer although a stream was requested."""
     return any("message" in choice for choice in _choices(event))
 
 
-def _choices(event: Any) -> Sequence[Any]:
+def _choices(event: ServerObject) -> Sequence[ServerJSON]:
     """Return the choices of a stream event; the usage event has none."""
     choices = event.get("choices")
     if choices is not None and not isinstance(choices, list):
@@ -375,12 +386,12 @@ def _choices(event: Any) -> Sequence[Any]:
     return choices or ()
 
 
-def _thought(message: Mapping[str, Any]) -> str | None:
+def _thought(message: ServerObject) -> str | None:
     thought = message.get("reasoning_content") or message.get("reasoning")
     return thought if isinstance(thought, str) else None
 
 
-def _fill(drafts: Sequence[Draft], answer: Any) -> None:
+def _fill(drafts: Sequence[Draft], answer: ServerObject) -> None:
     if not answer["choices"]:
         raise RetryableError("the answer has no choices")
     for draft, choice in zip(drafts, answer["choices"], strict=False):
@@ -408,7 +419,7 @@ def _ended(draft: Draft, cut: int) -> Response:
     return text._replace(usage=(text.usage or Usage())._replace(cut=cut)) if cut else text
 
 
-def _reported_length(models: Any, name: str) -> int | None:
+def _reported_length(models: ServerJSON, name: str) -> int | None:
     """Context length from the server's list of models, if it reports one."""
     rows = models.get("data") if isinstance(models, dict) else None
     for row in rows if isinstance(rows, list) else ():

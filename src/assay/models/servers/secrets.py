@@ -5,9 +5,9 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote_plus
 
+from assay.config.option import YAMLMapping
 from assay.errors import ConfigError, Place, Problem
 
 
@@ -56,7 +56,7 @@ def _escaped(text: str) -> tuple[str, ...]:
     return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]
 
 
-def refuse_malformed(arguments: Mapping[str, Any]) -> None:
+def refuse_malformed(arguments: YAMLMapping) -> None:
     """Refuse a key or headers that cannot be sent, without printing them."""
     key, header = arguments.get("api_key"), arguments.get("header")
     if key is not None and not isinstance(key, str):

@@ -5,11 +5,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
+from types import TracebackType
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from assay.config.option import Remark, option
+from assay.config.option import Remark, YAMLValue, option
 from assay.config.source import Source, digest
+from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.models.protocol import Can, PermanentError, RetryableError, Samples
 from assay.models.reasoning import END, START
@@ -63,7 +65,7 @@ STREAMED_ABOVE = 2048
 """Generations that may be longer than this are streamed: the timeout then applies to the next chunk."""
 
 
-def _positive(value: object) -> Iterator[Remark]:
+def _positive(value: YAMLValue) -> Iterator[Remark]:
     if isinstance(value, int | float) and value <= 0:
         yield (), f"must be above 0, got {value}", ""
 
@@ -211,7 +213,7 @@ class ServerModel:
         await self.http.__aenter__()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         await self.http.__aexit__()
 
     async def ask(self, request: Request) -> Response:
@@ -323,8 +325,8 @@ class ServerModel:
 
     # used by protocols
 
-    def limit(self, params: Mapping[str, object]) -> int | None:
-        """Maximum number of generated tokens; None is no limit, as reasoning needs."""
+    def limit(self, params: GenerationParams) -> int | None:
+        """Maximum number of generated tokens; None means without limit, as reasoning needs."""
         limit = limit_of(params) or self.connection.max_gen_toks
         return limit if limit is not None or self.thinks else DEFAULT_MAX_GEN_TOKS
 
@@ -345,7 +347,7 @@ def seed_of(request: Generate, seed: int) -> int:
     return (seed + request.repeat + drawn) % SEEDS if drawn else seed + request.repeat
 
 
-def temperature_of(params: Mapping[str, object]) -> object:
+def temperature_of(params: GenerationParams) -> YAMLValue:
     """Return the temperature: 0 for greedy decoding, 1 for sampling without a given temperature."""
     if params.get("do_sample") is False:
         return 0.0

@@ -34,12 +34,12 @@ def usage(read: JSON, written: JSON, stored: JSON = 0) -> Usage:
     return Usage(tokens, token_count(written), stored=min(tokens, token_count(stored)))
 
 
-def checked_usage(given: Usage) -> Usage:
+def checked_usage(counts: Usage) -> Usage:
     """Return the usage if all its numbers are valid; invalid ones become 0."""
-    if _NUMBERS.issuperset(map(type, given)) and min(given) >= 0 and max(given) <= MOST_TOKENS:
-        return given
-    checked = usage(given.read, given.written, given.stored)
-    return checked._replace(tries=token_count(given.tries) or 1, cut=token_count(given.cut))
+    if _NUMBERS.issuperset(map(type, counts)) and min(counts) >= 0 and max(counts) <= MOST_TOKENS:
+        return counts
+    checked = usage(counts.read, counts.written, counts.stored)
+    return checked._replace(tries=token_count(counts.tries) or 1, cut=token_count(counts.cut))
 
 
 def mapping_of(value: JSON) -> Mapping[str, JSON]:
@@ -54,7 +54,15 @@ def finish_of(value: JSON) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def tool_calls_of(value: Any) -> Sequence[Mapping[str, Any]]:
+ServerJSON = Any
+"""JSON that a server sent. Nothing about it is certain: the parts that are read are checked, or fail the request."""
+ServerObject = Mapping[str, ServerJSON]
+"""A JSON object that a server sent."""
+RequestBody = dict[str, Any]
+"""JSON to send to a server, which may have parameters of the user's."""
+
+
+def tool_calls_of(value: ServerJSON) -> Sequence[ServerObject]:
     """Return the tool calls of a message: a list of mappings, each with a function's name and arguments."""
     if not value:
         return ()

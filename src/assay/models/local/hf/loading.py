@@ -3,10 +3,15 @@
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal
 
 from assay.errors import ConfigError, Place, Problem, installing
 from assay.models.local.loading import default_threads, fingerprint_folder
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 LENGTHS = ("n_positions", "max_position_embeddings", "n_ctx")
 """Config keys of the context length."""
@@ -46,8 +51,9 @@ class LoadedHFModel:
     is_seq2seq: bool
 
     @property
-    def device(self) -> Any:
-        return self.model.device
+    def device(self) -> "torch.device":
+        device: torch.device = self.model.device
+        return device
 
     @cached_property
     def identity(self) -> str:
@@ -77,7 +83,7 @@ class LoadedHFModel:
 
 def load_hf(options: HFOptions) -> LoadedHFModel:
     """Load a model onto its device, ready for inference."""
-    torch, transformers = import_libraries()
+    _, transformers = import_libraries()
     if not isinstance(options.pretrained, str):
         model = options.pretrained.eval()
         if options.tokenizer is None or isinstance(options.tokenizer, str):
@@ -94,9 +100,9 @@ def load_hf(options: HFOptions) -> LoadedHFModel:
     config = _from_pretrained(transformers.AutoConfig, options.pretrained, common)
     is_seq2seq = options.backend == "seq2seq" or (options.backend == "default" and bool(config.is_encoder_decoder))
     kind = transformers.AutoModelForSeq2SeqLM if is_seq2seq else transformers.AutoModelForCausalLM
-    device = _device(options, torch)
+    device = _device(options)
     model_args = {
-        "dtype": _dtype(options.dtype, torch),
+        "dtype": _dtype(options.dtype),
         "use_safetensors": None if options.allow_pickle or options.gguf_file else True,
         **({"attn_implementation": options.attn_implementation} if options.attn_implementation else {}),
         **({"device_map": "auto"} if options.parallelize else {}),
@@ -113,7 +119,7 @@ def load_hf(options: HFOptions) -> LoadedHFModel:
     return LoadedHFModel(options, model.eval(), tokenizer, is_seq2seq)
 
 
-def import_libraries(name: str = "hf") -> tuple[Any, Any]:
+def import_libraries(name: str = "hf") -> tuple[ModuleType, ModuleType]:
     try:
         import torch
         import transformers
@@ -164,7 +170,9 @@ def _refuse_pickle(options: HFOptions) -> None:
         raise ConfigError([Problem(Place("model_args.pretrained"), what, _remedy("safetensors"))])
 
 
-def _device(options: HFOptions, torch: Any) -> Any:
+def _device(options: HFOptions) -> "torch.device":
+    import torch
+
     if options.device is not None:
         try:
             return torch.device(options.device)
@@ -176,15 +184,18 @@ def _device(options: HFOptions, torch: Any) -> Any:
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
-def _moved(model: Any, device: Any) -> Any:
+def _moved(model: "PreTrainedModel", device: "torch.device") -> "PreTrainedModel":
     try:
-        return model.to(device)
+        moved: PreTrainedModel = model.to(device)  # type: ignore[arg-type]  # transformers declares another type
     except (RuntimeError, AssertionError) as error:  # torch without CUDA raises an AssertionError
         what = f"the model cannot be moved to {str(device)!r}: {str(error).strip().splitlines()[0]}"
         raise ConfigError([Problem(Place("model_args.device"), what, "use cpu, or an available device")]) from None
+    return moved
 
 
-def _dtype(name: str, torch: Any) -> Any:
+def _dtype(name: str) -> "torch.dtype | str":
+    import torch
+
     names = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "half": "float16", "float": "float32"}
     if name == "auto":
         return "auto"
@@ -204,8 +215,9 @@ def _peft() -> Any:
     return PeftModel
 
 
-def _with_peft(model: Any, options: HFOptions) -> Any:
-    return _peft().from_pretrained(model, options.peft).merge_and_unload()
+def _with_peft(model: "PreTrainedModel", options: HFOptions) -> "PreTrainedModel":
+    merged: PreTrainedModel = _peft().from_pretrained(model, options.peft).merge_and_unload()
+    return merged
 
 
 def _folder(name: str, options: HFOptions) -> Path:
@@ -218,16 +230,16 @@ def _folder(name: str, options: HFOptions) -> Path:
     return Path(snapshot_download(name, revision=options.revision, local_files_only=True)) / options.subfolder
 
 
-def _identity_of_object(model: Any, tokenizer: Any) -> str:
-    """Digest of weights in memory and of the tokenizer's vocabulary."""
+def _identity_of_object(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> str:
+    """Digest of weights in memory and of the tokenizer's tokens."""
     import hashlib
 
     import torch
 
     digest = hashlib.blake2b(digest_size=16)
     is_fast = getattr(tokenizer, "is_fast", False)
-    vocabulary = tokenizer.backend_tokenizer.to_str() if is_fast else repr(sorted(tokenizer.get_vocab().items()))
-    digest.update(repr(model.config.to_dict()).encode() + vocabulary.encode())
+    tokens = tokenizer.backend_tokenizer.to_str() if is_fast else repr(sorted(tokenizer.get_vocab().items()))
+    digest.update(repr(model.config.to_dict()).encode() + tokens.encode())
     for name, weights in model.state_dict().items():
         digest.update(name.encode() + weights.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.models.conversations import sent_messages
@@ -11,6 +11,9 @@ from assay.models.local.hf.loading import import_libraries
 from assay.models.local.loading import fingerprint_folder
 from assay.models.protocol import Answered, Can
 from assay.records import Failed, Likelihood, Loglikelihood, Message, Request, Usage
+
+if TYPE_CHECKING:
+    from transformers import BatchEncoding
 
 DECIMALS = 5
 """Decimals of a reward: the same in every batch."""
@@ -80,14 +83,16 @@ class RewardHF:
         for start in range(0, len(encoded), self._batch):
             yield self._rewards(encoded[start : start + self._batch])
 
-    def _encoded(self, request: Loglikelihood) -> Any:
+    def _encoded(self, request: Loglikelihood) -> "BatchEncoding":
         if self._tokenizer.chat_template is None:
-            return self._tokenizer(request.text, request.continuation)
+            pair: BatchEncoding = self._tokenizer(request.text, request.continuation)
+            return pair
         messages = [*sent_messages(request.context), {"role": "assistant", "content": request.continuation}]
         text = self._tokenizer.apply_chat_template(messages, tokenize=False)
-        return self._tokenizer(text, add_special_tokens=False)  # the template has written them
+        encoded: BatchEncoding = self._tokenizer(text, add_special_tokens=False)  # the template has written them
+        return encoded
 
-    def _rewards(self, batch: Sequence[tuple[int, Any]]) -> list[tuple[int, Likelihood]]:
+    def _rewards(self, batch: Sequence[tuple[int, "BatchEncoding"]]) -> list[tuple[int, Likelihood]]:
         padded = self._tokenizer.pad([tokens for _, tokens in batch], padding=self._can_pad, return_tensors="pt").to(
             self._device
         )

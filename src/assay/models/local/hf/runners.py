@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -14,6 +14,9 @@ from assay.models.local.slots import BLOCK, SlotGenerator, TokenSampler, is_bad
 from assay.models.local.tokenizer import HFTokenizer
 from assay.models.local.windows import Pair, Windows
 from assay.records import Loglikelihood, Request, Response
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
 """Tolerance for logits with packed attention, in standard deviations; other dtypes are coarser."""
@@ -78,7 +81,7 @@ def end_tokens(loaded: LoadedHFModel, tokenizer: HFTokenizer) -> frozenset[int]:
     return frozenset(token for token in (tokenizer.end, *more) if token is not None)
 
 
-def compile_layers(model: Any) -> None:
+def compile_layers(model: "PreTrainedModel") -> None:
     """Compile the model's layers: they are alike, so torch compiles one."""
     names = set(getattr(model, "_no_split_modules", None) or ())
     for module in model.modules():
@@ -130,7 +133,7 @@ def _packed_logits(net: CausalLM, tokens: torch.Tensor) -> torch.Tensor:
         return net.logits(*read, torch.arange(*last, device=net.device)).float()
 
 
-def _unsupported_layers(model: Any) -> str:
+def _unsupported_layers(model: "PreTrainedModel") -> str:
     config = model.config.get_text_config()
     window = getattr(config, "sliding_window", None)
     kinds = getattr(config, "layer_types", None)
@@ -141,7 +144,7 @@ def _unsupported_layers(model: Any) -> str:
     return f"it has layers of type {', '.join(sorted(others))}" if others else ""
 
 
-def length_dependent_beyond(model: Any) -> int | None:
+def length_dependent_beyond(model: "PreTrainedModel") -> int | None:
     """Length above which the positions of a text depend on the longest text of the batch."""
     config = model.config.get_text_config()
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
@@ -153,12 +156,12 @@ def length_dependent_beyond(model: Any) -> int | None:
     return int(first or config.max_position_embeddings)
 
 
-def _length_dependence(model: Any) -> str:
+def _length_dependence(model: "PreTrainedModel") -> str:
     length = length_dependent_beyond(model)
     return f"its positions depend on the longest text of a batch above {length} tokens" if length is not None else ""
 
 
-def _is_flash(model: Any) -> bool:
+def _is_flash(model: "PreTrainedModel") -> bool:
     """Whether the variable-length flash kernel supports the model."""
     config = model.config.get_text_config()
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -187,8 +190,8 @@ class PaddedRunner:
         self.remarks: dict[str, str] = {}
         self._model, self._tokenizer, self._ends = loaded.model, tokenizer, end_tokens(loaded, tokenizer)
         self._rows, self._length = max_batch or ROWS, loaded.max_length()
-        vocabulary = getattr(loaded.model.config.get_text_config(), "vocab_size", 0) or 1
-        self._tokens = max(512, min(TOKENS, LOGITS // vocabulary))
+        vocab_size = getattr(loaded.model.config.get_text_config(), "vocab_size", 0) or 1
+        self._tokens = max(512, min(TOKENS, LOGITS // vocab_size))
         self._alone_beyond = length_dependent_beyond(loaded.model)
         self._pads = loaded.is_seq2seq or _ignores_padding(loaded.model)
 
@@ -303,6 +306,10 @@ class PaddedRunner:
         return _PaddedBatch(self._model, tokens, mask, self._length)
 
 
+ModelInputs = dict[str, Any]
+"""Keyword arguments of a model: tensors, and its key-value cache."""
+
+
 class _PaddedBatch:
     """Rows in generation, with the model's key-value cache; without one every step computes the whole text again."""
 
@@ -325,7 +332,7 @@ class _PaddedBatch:
         self.logits = output.logits[:, -1]
         self.is_bad |= is_bad(self.logits)
 
-    def _model_inputs(self, tokens: torch.Tensor) -> dict[str, Any]:
+    def _model_inputs(self, tokens: torch.Tensor) -> ModelInputs:
         positions = (self._mask.cumsum(-1) - 1).clamp(0, self._length - 1)[:, -tokens.shape[1] :]
         asked = {"input_ids": tokens, "attention_mask": self._mask, "position_ids": positions}
         return asked | ({"past_key_values": self._cache} if self._cache is not None else {})
@@ -334,7 +341,7 @@ class _PaddedBatch:
 class _DecoderBatch(_PaddedBatch):
     """Rows of a decoder, after the encoder has run."""
 
-    def _model_inputs(self, tokens: torch.Tensor) -> dict[str, Any]:
+    def _model_inputs(self, tokens: torch.Tensor) -> ModelInputs:
         return {"decoder_input_ids": tokens} | ({"past_key_values": self._cache} if self._cache is not None else {})
 
 
@@ -368,7 +375,7 @@ class Seq2SeqRunner(PaddedRunner):
         return _DecoderBatch(self._model, first, torch.ones_like(first), self._length, **inputs)
 
 
-def _ignores_padding(model: Any) -> bool:
+def _ignores_padding(model: "PreTrainedModel") -> bool:
     """Whether masked padding before a text leaves its logits unchanged."""
     tokens = torch.arange(3, 9, device=model.device) % model.config.get_text_config().vocab_size
     padded = torch.cat([tokens.new_zeros(5), tokens])

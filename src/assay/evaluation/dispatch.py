@@ -1,4 +1,4 @@
-"""Ask models: the engine drives the plan of every sample, and scores are noted as responses land."""
+"""Ask models: the engine drives the plan of every sample, and scores are noted as responses arrive."""
 
 import asyncio
 import dataclasses
@@ -8,7 +8,8 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from types import FrameType
+from typing import NamedTuple, TypeVar
 
 from assay.config.run import RunConfig
 from assay.engine import Budget, Engine
@@ -62,8 +63,8 @@ def model_labels(models: Mapping[str, AnyModel]) -> dict[str, str]:
 T = TypeVar("T")
 
 
-def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end; where a loop is running already, as in a notebook, in a thread of its own."""
+def run_async(work: Coroutine[None, None, T]) -> T:
+    """Run a coroutine to its end; where a loop is running already, as in a notebook, in a separate thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -72,7 +73,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     return _run_in_thread(work)
 
 
-def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
+def _run_in_thread(work: Coroutine[None, None, T]) -> T:
     """Run a coroutine in a thread. Ctrl-C reaches the main thread, which cancels it."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(work)
@@ -93,7 +94,7 @@ def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
             raise
 
 
-def _interrupt(*_: object) -> None:
+def _interrupt(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # the shape of a handler
     raise KeyboardInterrupt
 
 
