@@ -187,7 +187,7 @@ def test_class_names_have_one_meaning() -> None:
     assert set(SAME_NAME) <= set(repeated), "an exemption that is no longer needed"
 
 
-LARGEST_SHARE_OF_LOOSE_SIGNATURES = 0.371  # wanted: 0.15. Lower it whenever there are fewer.
+LARGEST_SHARE_OF_LOOSE_SIGNATURES = 0.135  # wanted: 0.15. Lower it whenever there are fewer.
 
 
 def test_few_signatures_mention_any_or_object() -> None:

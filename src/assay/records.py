@@ -25,11 +25,11 @@ JSONObject = Mapping[str, AnyJSON]
 """Such a JSON object, read only."""
 JSONDict = dict[str, AnyJSON]
 """Such a JSON object that may be changed."""
-UserValue = Any
-"""A value of a user's file or code before it is checked: it may be anything."""
+UserValue = object
+"""A value of a user's file or code: it may be anything, and is checked before it is used."""
 UserFunction = Callable[..., Any]
 """A function of user code; its signature is checked where it is bound."""
-Params = Mapping[str, UserValue]
+Params = Mapping[str, Any]
 """Parameters by name, as a file or a call sets them."""
 Document = Mapping[str, Any]
 """A row of data by column. Columns hold anything: texts, numbers, lists, images."""
@@ -62,7 +62,7 @@ class Function:
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 
 
-def plain(value: UserValue) -> UserValue:
+def plain(value: Any) -> Any:
     """Convert numpy values that user code returned to Python's numbers and texts, also inside lists and mappings.
 
     A value without numpy is returned unchanged, as the same object. An array becomes a list, a zero-dimensional one a
@@ -90,7 +90,7 @@ def plain(value: UserValue) -> UserValue:
     return float(str(single)) if value.dtype.kind == "f" else exact(single)
 
 
-def exact(value: UserValue) -> UserValue:
+def exact(value: Any) -> Any:
     """Convert a numpy number that user code returned to the Python number with exactly that value."""
     if type(value).__module__ != "numpy" or getattr(value, "shape", None) != () or value.dtype.kind not in "biufcSUO":
         return value

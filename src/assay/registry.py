@@ -200,7 +200,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
 
         return registered
 
-    def add(self, name: str, thing: UserValue, *, source: UserValue = None, replacing: bool = False) -> M:
+    def add(self, name: str, thing: Any, *, source: UserValue = None, replacing: bool = False) -> M:
         """Register an object. A name that another object has is rejected with both locations."""
         if not isinstance(name, str) or not name.strip():
             raise TypeError(f"a name in the table of {_plural(self.kind)} must be a text, got {name!r}")
@@ -218,7 +218,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         self._members[name], self._sources[name] = member, source
         return member
 
-    def _other(self, name: str, source: UserValue) -> object | None:
+    def _other(self, name: str, source: UserValue) -> UserValue:
         """Return another object with this name: registered, or a plug-in of another package."""
         other = self._sources.get(name)
         if other is not None:
@@ -243,7 +243,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
             fix = did_you_mean(str(name), self.names())
             raise ConfigError([Problem(_at(where), f"no {self.kind} named {name!r}", fix)]) from None
 
-    def accepts(self, member: UserValue) -> Accepted:
+    def accepts(self, member: Any) -> Accepted:
         """Return the parameters that a file may set for a member."""
         return accepted(member, len(self.supplied))
 
@@ -501,7 +501,7 @@ def dress(wrapper: type, function: UserFunction, name: str) -> None:
     wrapper.__doc__, wrapper.__module__ = inspect.getdoc(function), function.__module__
 
 
-def _fits(value: UserValue, hint: Any) -> bool:
+def _fits(value: UserValue, hint: UserValue) -> bool:
     """Whether a value from a file has the annotated type; types that are not checked fit anything."""
     if hint is Any or hint is inspect.Parameter.empty:
         return True
@@ -519,7 +519,7 @@ def _fits(value: UserValue, hint: Any) -> bool:
     return isinstance(value, kind) if inspect.isclass(kind) else True
 
 
-def _near_choice(value: UserValue, hint: Any) -> str:
+def _near_choice(value: UserValue, hint: UserValue) -> str:
     """Suggest the choice nearest to a misspelled value.
 
     >>> _near_choice("ecoh", Literal["echo", "prompt"]), _near_choice(3, int | None)
@@ -530,7 +530,7 @@ def _near_choice(value: UserValue, hint: Any) -> str:
     return f"did you mean {near[0]!r}? " if near else ""
 
 
-def _described(hint: Any) -> str:
+def _described(hint: UserValue) -> str:
     """Describe a type in a message.
 
     >>> _described(int | None), _described(Literal["a", "b"])
@@ -558,7 +558,7 @@ def _plural(kind: str) -> str:
     return kind + "s"
 
 
-def _identity(thing: UserValue) -> tuple[object, object]:
+def _identity(thing: UserValue) -> tuple[UserValue, UserValue]:
     """Module and name: a module executed again, or a notebook cell, registers the same objects."""
     return getattr(thing, "__module__", None), getattr(thing, "__qualname__", id(thing))
 
@@ -566,7 +566,7 @@ def _identity(thing: UserValue) -> tuple[object, object]:
 def _defined(thing: UserValue) -> str:
     """Return where an object is defined, as file:line with module and name."""
     if hasattr(thing, "group") and hasattr(thing, "value"):
-        return _origin(thing)
+        return _origin(thing)  # type: ignore[arg-type]
     inner = inspect.unwrap(thing) if callable(thing) else thing
     code = getattr(inner, "__code__", None)
     codes: Iterable[Any] = (

@@ -368,7 +368,7 @@ def _is_tool(thing: UserValue) -> bool:
     return hasattr(thing, "args_schema") and hasattr(thing, "invoke")
 
 
-def _tool(function_or_tool: UserValue) -> Tool:
+def _tool(function_or_tool: Any) -> Tool:
     if _is_tool(function_or_tool):
         function: UserFunction = getattr(function_or_tool, "coroutine", None) or function_or_tool.func
         schema = {"type": "object", "properties": dict(function_or_tool.args)}

@@ -187,14 +187,14 @@ def _one(written: UserValue) -> Params:
 def check(written: UserValue) -> str | None:
     """The problem with a group filter, if there is one."""
     try:
-        selection = MemberSelection.of(GroupConfig(group="?", group_filter=written))
+        selection = MemberSelection.of(GroupConfig(group="?", group_filter=written))  # type: ignore[arg-type]
     except (ValueError, TypeError) as error:
         return str(error)
     return "top_k must be at least 1" if selection.top_k is not None and selection.top_k < 1 else None
 
 
 def _names(written: UserValue) -> tuple[str, ...]:
-    return (written,) if isinstance(written, str) else tuple(map(str, written))
+    return (written,) if isinstance(written, str) else tuple(map(str, written))  # type: ignore[call-overload]
 
 
 def _is_one_of(name: str, patterns: Sequence[str]) -> bool:

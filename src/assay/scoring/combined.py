@@ -35,7 +35,7 @@ class EnsembleScorer(CombinedScorer):
         self.least_filters = max(member.least_filters for member in self.scorers)
 
     @classmethod
-    def create(cls, config: TaskConfig | None, **kwargs: UserValue) -> "EnsembleScorer":
+    def create(cls, config: TaskConfig | None, **kwargs: Any) -> "EnsembleScorer":
         members = kwargs.pop("scorers")
         if not isinstance(members, list | tuple):
             raise ValueError("scorers must be a list of names, or of {type:, kwargs:}")

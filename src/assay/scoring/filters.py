@@ -510,7 +510,7 @@ def _named(function: UserValue) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _from_user(name: str, function: UserValue, kwargs: Params, at: Callable[[str], Place]) -> Batch:
+def _from_user(name: str, function: Any, kwargs: Params, at: Callable[[str], Place]) -> Batch:
     """A class with `apply(responses, docs)`, made with the parameters; a function of the two; or one that returns either."""
     takes = accepted(function, 0 if inspect.isclass(function) else 2)
     is_factory = bool(kwargs) and not inspect.isclass(function) and takes.lacking > 0

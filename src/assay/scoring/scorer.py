@@ -23,6 +23,7 @@ from assay.records import (
     Request,
     Response,
     Sample,
+    UserFunction,
     UserValue,
     arguments,
 )
@@ -473,7 +474,7 @@ def _adopted(name: str, scorer: UserValue) -> type[Scorer]:
 class _Scorers(Table[type[Scorer], Scorer]):
     """Classes of scorers: the configuration of the task is supplied, whatever the parameter is called."""
 
-    def accepts(self, member: UserValue) -> Accepted:
+    def accepts(self, member: type[Scorer] | UserFunction) -> Accepted:
         if inspect.getattr_static(member, "create") is inspect.getattr_static(Scorer, "create"):
             return accepted(member, 1)
         takes = accepted(member)  # a class that makes itself may take anything first

@@ -229,7 +229,7 @@ def _adopted(name: str, thing: UserValue) -> Aggregation:
 
 
 class _Aggregations(Table[Aggregation, Aggregation]):
-    def accepts(self, member: UserValue) -> Accepted:
+    def accepts(self, member: Aggregation | UserFunction) -> Accepted:
         return accepted(member.function if isinstance(member, Aggregation) else member, 1)
 
 
