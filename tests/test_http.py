@@ -74,7 +74,7 @@ def test_a_server_that_only_fails_is_set_aside_where_there_are_others(serve: Ser
 
 
 def test_servers_that_are_not_one_model_are_refused(serve: Serve, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="not one model"):
+    with pytest.raises(ConfigError, match="different models"):
         evaluate(tmp_path, [serve("--answer", "one"), serve("--answer", "two")])
 
 
@@ -265,7 +265,7 @@ def test_a_prompt_at_which_the_server_resets_the_connection_is_asked_so_often_an
     with loopback(answer) as (url, _):
         found = evaluate(tmp_path, url, rows=8, told={"num_concurrent": at_once, "max_retries": attempts})
     assert found["assay"]["tasks"]["t"]["failed"] == 1
-    assert f"asked {attempts} times" in str(found["assay"]["tasks"]["t"]["reasons"])
+    assert f"after {attempts} attempts" in str(found["assay"]["tasks"]["t"]["reasons"])
     assert found["results"]["t"]["sample_len"] == 7
     assert asked.count("question 3") == attempts
     assert all(asked.count(f"question {n}") == 1 for n in range(8) if n != 3)
