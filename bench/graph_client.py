@@ -55,9 +55,9 @@ def body_of(record: dict[str, Any]) -> dict[str, Any]:
         "properties": {"predicted_answer": {"type": "string"}},
         "required": ["predicted_answer"],
     }
-    told = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    reported = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
     messages = [{"role": "system", "content": "Answer."}, {"role": "user", "content": record["problem"] + "\n"}]
-    return {"model": "stub", "messages": messages, "temperature": 0.1, "max_tokens": 2048, "response_format": told}
+    return {"model": "stub", "messages": messages, "temperature": 0.1, "max_tokens": 2048, "response_format": reported}
 
 
 def run_assay(options: argparse.Namespace) -> int:
@@ -68,10 +68,10 @@ def run_assay(options: argparse.Namespace) -> int:
     from assay.evaluation.flow import execute, prepare_run
     from assay.evaluation.options import run_config, task_manager
 
-    told = {"model": "stub", "base_url": options.url, "num_concurrent": CONCURRENCY}
-    asks = {"model": "openai-chat", "model_args": told} if options.url else {}
-    given = {"tasks": [options.world], "limit": options.limit, "output_path": options.out, **asks}
-    config = run_config(given)
+    model_args = {"model": "stub", "base_url": options.url, "num_concurrent": CONCURRENCY}
+    asks = {"model": "openai-chat", "model_args": model_args} if options.url else {}
+    arguments = {"tasks": [options.world], "limit": options.limit, "output_path": options.out, **asks}
+    config = run_config(arguments)
     prepared = prepare_run(config, task_manager(config))
     prepared.models.under_test(prepared.tasks)
     start_clock()

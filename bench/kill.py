@@ -36,10 +36,10 @@ def rows() -> Iterator[Said]:
         outcomes = list(kills(Path(folder)))
     lost, doubled = sum(one.lost for one in outcomes), sum(one.doubled for one in outcomes)
     equal, at_work = sum(one.is_equal for one in outcomes), sum(one.journaled > 0 for one in outcomes)
-    found = (
+    result = (
         f"{lost} lost, {doubled} doubled, {equal} of {KILLS} results equal ({at_work} killed with responses journaled)"
     )
-    yield Said(f"kill -9 at {KILLS} random moments, then resume", found, "0 lost, 0 doubled, same results")
+    yield Said(f"kill -9 at {KILLS} random moments, then resume", result, "0 lost, 0 doubled, same results")
 
 
 def kills(folder: Path) -> Iterator[Outcome]:
@@ -75,8 +75,8 @@ def _killed(whole: Path, output: Path, moment: float) -> Outcome:
         raise RuntimeError(f"the run killed after {moment:.2f} s does not go on")
     lines = _lines(output)
     keys = Counter(json.loads(line)["k"] for line in lines)
-    wanted = {json.loads(line)["k"] for line in _lines(whole)}
-    lost = len(set(known) - set(lines)) + len(wanted - set(keys))
+    expected = {json.loads(line)["k"] for line in _lines(whole)}
+    lost = len(set(known) - set(lines)) + len(expected - set(keys))
     return Outcome(len(known), lost, sum(keys.values()) - len(keys), _result(output) == _result(whole))
 
 
@@ -89,8 +89,8 @@ def _started(output: Path) -> "subprocess.Popen[bytes]":
 @cache
 def python() -> Path:
     """The one that the other parts of `python -m bench` have made, or a new one."""
-    made = HOME / "assay/bin/python"
-    return made if made.exists() else assay_python()
+    built = HOME / "assay/bin/python"
+    return built if built.exists() else assay_python()
 
 
 def _lines(output: Path) -> list[bytes]:

@@ -167,6 +167,6 @@ RECORDS = [
 
 def the_file(folder: Path, pattern: str) -> Any:
     """The content of the one JSON file of a pattern."""
-    [found] = folder.glob(pattern)
-    text = found.read_text()
-    return [json.loads(line) for line in text.splitlines()] if found.suffix == ".jsonl" else json.loads(text)
+    [result] = folder.glob(pattern)
+    text = result.read_text()
+    return [json.loads(line) for line in text.splitlines()] if result.suffix == ".jsonl" else json.loads(text)

@@ -204,14 +204,14 @@ Evaluate = Callable[[Path, Path, Asked], dict[str, Any]]
 
 
 def run(world: Path, output: Path, model: Any, tasks: object, **options: Any) -> dict[str, Any]:
-    given = {
+    arguments = {
         "include_path": str(world),
         "include_defaults": False,
         "bootstrap_iters": 100,
         "log_samples": False,
         **options,
     }
-    return simple_evaluate(model, tasks=tasks, output_path=str(output), **given)
+    return simple_evaluate(model, tasks=tasks, output_path=str(output), **arguments)
 
 
 def embedded(tasks: object, **options: Any) -> Evaluate:
@@ -234,10 +234,10 @@ def served(world: Path, output: Path, asked: Asked) -> dict[str, Any]:
         url = servers(script=TALKING)
         where = {"model": "m", "base_url": url, "price_in": 1, "price_out": 2}
         options = {"apply_chat_template": True, "system_instruction": "Answer with a word.", "model_args": where}
-        found = run(world, output, "openai-chat", ["old_chat"], **options)
+        results = run(world, output, "openai-chat", ["old_chat"], **options)
         bodies = [entry["body"] for entry in fetched(url, "/log")]
         asked.note(sum('"say"' in json.dumps(body["messages"][-1]["content"]) or "say" in str(body) for body in bodies))
-        return found
+        return results
     finally:
         servers.end()
 

@@ -90,8 +90,8 @@ class Asked:
 
 def run(asked: Asked, folder: Path, output: Path | None = None, **options: object) -> dict[str, Any]:
     """Both tasks of the folder, or those asked for, run with a scripted model."""
-    given = {"tasks": ["sums", "colours"], "include_path": str(folder), "include_defaults": False, **options}
-    return simple_evaluate(asked.model, output_path=None if output is None else str(output), **given)
+    arguments = {"tasks": ["sums", "colours"], "include_path": str(folder), "include_defaults": False, **options}
+    return simple_evaluate(asked.model, output_path=None if output is None else str(output), **arguments)
 
 
 def journal(output: Path) -> list[dict[str, Any]]:
@@ -146,8 +146,8 @@ def outcome(output: Path) -> dict[str, bytes]:
 
 def differing(output: Path, expected: Mapping[str, bytes]) -> list[str]:
     """In what a run came to something else than expected."""
-    found = outcome(output)
-    return sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
+    message = outcome(output)
+    return sorted(name for name in {*message, *expected} if message.get(name) != expected.get(name))
 
 
 def everything(folder: Path) -> dict[str, bytes]:

@@ -20,9 +20,9 @@ STUB, TRUTH, TALKING = HERE.parent / "bench/openai_stub.py", HERE / "truth_serve
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 class Servers:

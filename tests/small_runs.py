@@ -38,8 +38,8 @@ def generate(
 
 def says(answers: Sequence[Any]) -> Scripted:
     def answer(prompt: str, params: dict[str, object], repeat: int) -> str:
-        given = answers[int(prompt)]
-        return given if isinstance(given, str) else given[repeat]
+        arguments = answers[int(prompt)]
+        return arguments if isinstance(arguments, str) else arguments[repeat]
 
     return Scripted(generate=answer, identity=repr(answers))
 

@@ -32,13 +32,13 @@ def wish(body: dict[str, Any]) -> dict[str, Any]:
     text = body["messages"][-1]["content"] if "messages" in body else str(body["prompt"])
     judging = FENCED.search(text)
     if judging is not None:
-        found = json.loads(judging[2])
-        return {"say": json.dumps({"id": judging[1], "reason": "so", "score": found["score"]}), **found}
+        loaded = json.loads(judging[2])
+        return {"say": json.dumps({"id": judging[1], "reason": "so", "score": loaded["score"]}), **loaded}
     try:
-        found = json.loads(text)
+        loaded = json.loads(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return loaded if isinstance(loaded, dict) else {}
 
 
 async def answer(request: web.Request) -> web.StreamResponse:
@@ -119,7 +119,7 @@ def openai_whole(asked: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
             {"id": f"c{n}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
             for n, (name, arguments) in enumerate(asked["calls"])
         ]}  # fmt: skip
-    several = [
+    items = [
         {
             "index": n,
             "finish_reason": finish,
@@ -127,7 +127,7 @@ def openai_whole(asked: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
         }
         for n, said in enumerate(drawn)
     ]
-    return {"choices": several, "usage": used(asked)}
+    return {"choices": items, "usage": used(asked)}
 
 
 def openai_events(asked: dict[str, Any], body: dict[str, Any]) -> list[Any]:

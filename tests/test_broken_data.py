@@ -83,9 +83,9 @@ def test_a_broken_file_breaks_its_task_alone_and_is_named(name: str, compat: str
     file, content, options = BROKEN[name]
     folder = write({**FINE, "t.yaml": TASK % ("t", reader_of(file), file, options)})
     (folder / file).write_bytes(content)
-    found = evaluated(folder, compat=compat)
-    assert found["results"]["fine"]["exact_match,none"] == 1.0
-    reason = found["assay"]["broken"]["t"]
+    results = evaluated(folder, compat=compat)
+    assert results["results"]["fine"]["exact_match,none"] == 1.0
+    reason = results["assay"]["broken"]["t"]
     assert file in reason or "is empty" in reason
 
 
@@ -99,9 +99,9 @@ def test_a_broken_file_breaks_its_graph_alone(name: str, tmp_path: Path, write: 
     nodes = "graph_config:\n  nodes: {a: {node_type: llm, prompt: [{user: hello}], output_keys: x, model: {name: m}}}\n"
     graph = write_graph(tmp_path, [], source + nodes + "  edges: [{from: START, to: a}, {from: a, to: END}]\n")
     (graph / file).write_bytes(content)
-    found = evaluated(write(FINE), str(graph), "fine")
-    assert found["results"]["fine"]["exact_match,none"] == 1.0
-    assert len(found["assay"]["broken"]) == 1
+    results = evaluated(write(FINE), str(graph), "fine")
+    assert results["results"]["fine"]["exact_match,none"] == 1.0
+    assert len(results["assay"]["broken"]) == 1
 
 
 def test_a_folder_in_place_of_a_file_and_a_file_that_may_not_be_read_are_named(write: Write) -> None:
@@ -111,19 +111,19 @@ def test_a_folder_in_place_of_a_file_and_a_file_that_may_not_be_read_are_named(w
     (folder / "d.json").mkdir()
     (folder / "secret.jsonl").write_text('{"q": "b", "a": "x"}\n')
     (folder / "secret.jsonl").chmod(0)
-    found = evaluated(folder, "t", "u", "fine")
-    assert found["results"]["fine"]["exact_match,none"] == 1.0
-    assert "d.json: Is a directory" in found["assay"]["broken"]["t"]
+    results = evaluated(folder, "t", "u", "fine")
+    assert results["results"]["fine"]["exact_match,none"] == 1.0
+    assert "d.json: Is a directory" in results["assay"]["broken"]["t"]
     if os.geteuid():
-        assert "secret.jsonl: Permission denied" in found["assay"]["broken"]["u"]
+        assert "secret.jsonl: Permission denied" in results["assay"]["broken"]["u"]
 
 
 def test_a_cell_of_a_million_characters_is_read(write: Write) -> None:
     long = "word " * 200_000
     folder = write({**FINE, "t.yaml": TASK % ("t", "csv", "d.csv", ""), "d.csv": f"q,a\n{long},x\n"})
-    found = evaluated(folder)
-    assert found["assay"].get("broken", {}) == {}
-    assert found["samples"]["t"][0]["arguments"][0][0] == long
+    results = evaluated(folder)
+    assert results["assay"].get("broken", {}) == {}
+    assert results["samples"]["t"][0]["arguments"][0][0] == long
 
 
 def test_a_table_in_latin_1_is_read_where_the_task_says_so(write: Write) -> None:
@@ -157,6 +157,6 @@ def test_samples_of_a_run_that_are_damaged_break_their_task_alone(write: Write, 
             parquet.write_table(pa.table({"doc": ["no JSON"], "doc_id": [0]}), file)
         else:
             file.write_bytes(content)
-        found = evaluated(folder)
-        assert found["results"]["fine"]["exact_match,none"] == 1.0
-        assert "test.parquet" in found["assay"]["broken"]["t"]
+        results = evaluated(folder)
+        assert results["results"]["fine"]["exact_match,none"] == 1.0
+        assert "test.parquet" in results["assay"]["broken"]["t"]

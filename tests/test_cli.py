@@ -157,8 +157,8 @@ def test_validate_reads_templates(write: Write, run_assay: Run) -> None:
 
 @pytest.mark.parametrize("kind", ["task", "group"])
 def test_new_writes_a_starter_that_is_valid_and_is_never_overwritten(kind: str, run_assay: Run, tmp_path: Path) -> None:
-    made = run_assay("new", kind, "my_first", cwd=tmp_path)
-    assert made.returncode == 0, made.stderr
+    built = run_assay("new", kind, "my_first", cwd=tmp_path)
+    assert built.returncode == 0, built.stderr
     text = (tmp_path / "my_first.yaml").read_text()
     assert text.count("#") > 8
     assert run_assay("validate", "./my_first.yaml", cwd=tmp_path).stdout == "0 problems, 0 notes\n"

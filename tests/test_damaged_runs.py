@@ -71,9 +71,9 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "tasks" / name).write_text(dedent(text).lstrip("\n"))
     run = folder / "runs/good"
     run_world.run(Asked(failing={"7-4="}), folder / "tasks", run, tasks=["both"])
-    told = run_world.results(run)
-    told["assay"]["account"] = {**SPENT, "roles": {"judge": SPENT}, "tasks": {"sums": SPENT}}
-    (run / "results.json").write_text(json.dumps(told))
+    results = run_world.results(run)
+    results["assay"]["account"] = {**SPENT, "roles": {"judge": SPENT}, "tasks": {"sums": SPENT}}
+    (run / "results.json").write_text(json.dumps(results))
     score(run, ScoreOptions(include_path=[str(folder / "tasks")]))
     return run
 
@@ -88,20 +88,20 @@ def ways(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 def mutated(value: Any, data: st.DataObject) -> Any:
     """A JSON value with something else somewhere in it, or with something missing."""
-    made = json.loads(json.dumps(value))
+    loaded = json.loads(json.dumps(value))
     for _ in range(data.draw(st.integers(1, 2))):
-        there = list(ways(made))
+        there = list(ways(loaded))
         if not there:
             break
         *way, last = data.draw(st.sampled_from(there))
-        place = made
+        place = loaded
         for step in way:
             place = place[step]
         if data.draw(st.booleans()):
             place[last] = data.draw(anything)
         else:
             del place[last]
-    return made
+    return loaded
 
 
 def copied(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -118,7 +118,7 @@ def pages(folder: Path) -> Mapping[str, str]:
     viewer, shown = Viewer(folder), {}
     asked = {"/": {}, "/run": {"run": "damaged"}, "/task": {"run": "damaged", "task": "sums"},
              "/sample": {"run": "damaged", "task": "sums", "doc": "0"}}  # fmt: skip
-    made: Mapping[str, Any] = {"/": viewer.runs, "/run": viewer.run, "/task": viewer.task, "/sample": viewer.sample}
+    built: Mapping[str, Any] = {"/": viewer.runs, "/run": viewer.run, "/task": viewer.task, "/sample": viewer.sample}
     for page, query in asked.items():
         scope = {
             "type": "http",
@@ -128,7 +128,7 @@ def pages(folder: Path) -> Mapping[str, str]:
             "headers": [],
         }
         try:
-            answer = viewer.page(made[page], Request(scope))
+            answer = viewer.page(built[page], Request(scope))
         except Exception as error:  # noqa: BLE001  # as the server does
             assert page != "/", error
             answer = viewer.broken(Request(scope), error)
@@ -224,10 +224,10 @@ def test_whatever_stands_in_samples_nothing_breaks(
     else:
         rows[place] = None
     number = table.column_names.index(name)
-    made = table.remove_column(number)
+    built = table.remove_column(number)
     if data.draw(st.integers(0, 5)):
-        made = made.add_column(number, name, _array(rows, table.column(name).type))
-    written_whole(made, path)
+        built = built.add_column(number, name, _array(rows, table.column(name).type))
+    written_whole(built, path)
     opened(run, names, capsys)
 
 
@@ -254,28 +254,32 @@ def test_whatever_bytes_are_flipped_or_lost_nothing_breaks(
 # ---- what is said
 
 DAMAGES: Mapping[str, Any] = {
-    "a row whose n is a mapping": lambda told: told["assay"]["tasks"]["sums"]["rows"]["exact_match,none"].update(n={}),
-    "a number as a row": lambda told: told["results"].update(sums=3),
-    "no results": lambda told: told.update(results=None),
-    "an interval of one": lambda told: told["assay"]["tasks"]["sums"]["rows"]["exact_match,none"].update(interval=[1]),
-    "tokens that are hidden": lambda told: told["assay"]["account"].update(tokens="***"),
-    "an account that is a text": lambda told: told["assay"].update(account="much"),
-    "a group within itself": lambda told: told["group_subtasks"].update(both=["both"]),
-    "two groups within each other": lambda told: told["group_subtasks"].update(both=["a"], a=["both"]),
-    "members that are none": lambda told: told["group_subtasks"].update(both=[["x"]]),
-    "a time that is none": lambda told: told.update(date=1e300),
-    "directions that are none": lambda told: told["higher_is_better"].update(sums=3),
-    "settings that are none": lambda told: told["configs"].update(sums=[1]),
-    "a failure without its reasons": lambda told: told["assay"]["tasks"]["sums"].pop("reasons"),
-    "a count that is a text": lambda told: told["n-samples"]["sums"].update(effective="5"),
-    "something far too deep": lambda told: told["configs"]["sums"].update(x=json.loads("[" * 300 + "]" * 300)),
+    "a row whose n is a mapping": lambda content: content["assay"]["tasks"]["sums"]["rows"]["exact_match,none"].update(
+        n={}
+    ),
+    "a number as a row": lambda content: content["results"].update(sums=3),
+    "no results": lambda content: content.update(results=None),
+    "an interval of one": lambda content: content["assay"]["tasks"]["sums"]["rows"]["exact_match,none"].update(
+        interval=[1]
+    ),
+    "tokens that are hidden": lambda content: content["assay"]["account"].update(tokens="***"),
+    "an account that is a text": lambda content: content["assay"].update(account="much"),
+    "a group within itself": lambda content: content["group_subtasks"].update(both=["both"]),
+    "two groups within each other": lambda content: content["group_subtasks"].update(both=["a"], a=["both"]),
+    "members that are none": lambda content: content["group_subtasks"].update(both=[["x"]]),
+    "a time that is none": lambda content: content.update(date=1e300),
+    "directions that are none": lambda content: content["higher_is_better"].update(sums=3),
+    "settings that are none": lambda content: content["configs"].update(sums=[1]),
+    "a failure without its reasons": lambda content: content["assay"]["tasks"]["sums"].pop("reasons"),
+    "a count that is a text": lambda content: content["n-samples"]["sums"].update(effective="5"),
+    "something far too deep": lambda content: content["configs"]["sums"].update(x=json.loads("[" * 300 + "]" * 300)),
 }
 
 
 def damage(run: Path, name: str) -> Path:
-    told = run_world.results(run)
-    DAMAGES[name](told)
-    (run / "results.json").write_text(json.dumps(told))
+    results = run_world.results(run)
+    DAMAGES[name](results)
+    (run / "results.json").write_text(json.dumps(results))
     return run
 
 
@@ -364,9 +368,9 @@ def repacked(run: Path, archive: Path, change: Callable[[dict[str, Any]], Any], 
         content = {name: source.read(name) for name in source.namelist()}
     [member] = [name for name in content if name.partition("/")[2] == file]
     [note] = [name for name in content if name.endswith("packed.json")]
-    told = json.loads(content[member])
-    change(told)
-    content[member] = json.dumps(told).encode()
+    loaded = json.loads(content[member])
+    change(loaded)
+    content[member] = json.dumps(loaded).encode()
     hashes = json.loads(content[note])
     hashes["files"][file] = sha256(content[member]).hexdigest()
     content[note] = json.dumps(hashes).encode()
@@ -390,9 +394,9 @@ def test_an_archive_that_cannot_be_read_is_refused_and_leaves_nothing(
 
 @pytest.mark.parametrize(
     ("file", "change"),
-    [("results.json", lambda told: told.clear()), ("manifest.json", lambda told: told.clear()),
-     ("scored/001/results.json", lambda told: told.update(results=3)), ("scored/001/manifest.json", lambda told: told.clear()),
-     ("manifest.json", lambda told: told.update(tasks=3))],
+    [("results.json", lambda content: content.clear()), ("manifest.json", lambda content: content.clear()),
+     ("scored/001/results.json", lambda content: content.update(results=3)), ("scored/001/manifest.json", lambda content: content.clear()),
+     ("manifest.json", lambda content: content.update(tasks=3))],
 )  # fmt: skip
 def test_an_archive_of_a_run_that_has_not_ended_or_is_damaged_leaves_nothing(
     file: str, change: Callable[[dict[str, Any]], Any], good: Path, tmp_path: Path
@@ -408,14 +412,14 @@ def test_what_killed_processes_left_beside_an_archive_or_among_scorings_goes(goo
     import subprocess
     import sys
 
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
+    missing = subprocess.Popen([sys.executable, "-c", ""])
+    missing.wait()
     host = socket.gethostname()
     run = tmp_path / "run"
     shutil.copytree(good, run)
-    kept = [f".part-{host}-{os.getpid()}-x", f".part-elsewhere-{gone.pid}-x", ".part-old"]
+    kept = [f".part-{host}-{os.getpid()}-x", f".part-elsewhere-{missing.pid}-x", ".part-old"]
     for folder in (tmp_path, run / "scored"):
-        for name in (*kept, f".part-{host}-{gone.pid}-x"):
+        for name in (*kept, f".part-{host}-{missing.pid}-x"):
             (folder / name).mkdir()
             (folder / name / "file").touch()
     import_runs([pack(good, tmp_path / "p.zip").path], tmp_path / "there")

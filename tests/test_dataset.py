@@ -84,15 +84,15 @@ def test_the_stand_in_for_a_data_set_does_what_the_library_does(
     lib = library(write)
     ds = lib.Dataset.from_dict({"q": ["c", "a", "d", "b"], "n": [1, 2, 3, 4]})
     names = {"ds": ds, "lib": lib, "D": lib.Dataset, "concat": lib.concatenate_datasets, "np": np}
-    found = eval(expression, names)  # noqa: S307  # the table above
-    assert repr(found) == repr(expected)  # 1 and 1.0 are not the same prompt
+    result = eval(expression, names)  # noqa: S307  # the table above
+    assert repr(result) == repr(expected)  # 1 and 1.0 are not the same prompt
 
 
 def test_more_rows_than_one_batch_holds_are_mapped_in_batches(write: Write) -> None:
     """Batches are of 1000 rows where nothing is said; lm-eval's `score` tasks map larger splits so."""
     many = library(write).Dataset.from_dict({"n": list(range(1001))})
-    found = many.map(lambda batch: {"size": [len(batch["n"])] * len(batch["n"])}, batched=True)
-    assert list(found["size"][999:]) == [1000, 1]
+    result = many.map(lambda batch: {"size": [len(batch["n"])] * len(batch["n"])}, batched=True)
+    assert list(result["size"][999:]) == [1000, 1]
 
 
 @pytest.mark.parametrize(

@@ -113,10 +113,10 @@ def test_the_page_of_the_api_names_what_is_public() -> None:
     named = set(re.findall(r"`(\w+)`", (ROOT / "docs/api.md").read_text()))
     assert {name for name in named if name not in dir(assay)} <= {"assay"}
     missing = {name for name in assay.__all__ if name not in named and not name.endswith(("Aggregator", "Registry"))}
-    told_elsewhere = {  # the seeds' names, on the pages of scorers, groups, graphs and plug-ins
+    explained_elsewhere = {  # the seeds' names, on the pages of scorers, groups, graphs and plug-ins
         "AggMetricConfig", "AggregatorFactory", "AggregatorMetric", "CrossFilterScorer", "DataTransform", "GenResult", "GenerateTask",
         "GraphPostProcessor", "Instance", "MCResult", "MetricCollatorPostProcessor", "MultipleChoiceTask", "ProcessResultsScorer",
         "Results", "SCORER_REGISTRY", "ScorerFactory", "UnitMetric", "UnitMetricResult", "UnitMetrics", "__version__",
         "register_aggregator", "register_scorer",
     }  # fmt: skip
-    assert missing == told_elsewhere
+    assert missing == explained_elsewhere

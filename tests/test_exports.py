@@ -45,9 +45,9 @@ def test_what_lm_eval_wrote_comes_back_line_by_line(name: str, tmp_path: Path) -
     assert ours["task_hashes"] == theirs["task_hashes"]
     written = {path.name.rpartition("_")[0]: lines(path) for path in samples}
     for path in source.glob("samples_*.jsonl"):
-        expected, found = lines(path), written[path.name.rpartition("_")[0]]
-        assert [list(record) for record in found] == [list(record) for record in expected]
-        assert found == expected
+        expected, result = lines(path), written[path.name.rpartition("_")[0]]
+        assert [list(record) for record in result] == [list(record) for record in expected]
+        assert result == expected
 
 
 def test_lm_evals_files_lie_in_a_folder_of_the_model_with_one_date(tasks: Path, output: Path, tmp_path: Path) -> None:
@@ -96,9 +96,9 @@ def test_a_log_for_inspect_has_its_members_and_our_numbers(tasks: Path, output: 
 
 def test_an_incomplete_task_is_no_success_in_inspects_logs(tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(Asked(failing={"3*3="}), tasks, output)
-    told = json.loads((output / "results.json").read_text())
-    told["assay"]["tasks"]["colours"] |= {"incomplete": True, "not_asked": 2}
-    (output / "results.json").write_text(json.dumps(told))
+    loaded = json.loads((output / "results.json").read_text())
+    loaded["assay"]["tasks"]["colours"] |= {"incomplete": True, "not_asked": 2}
+    (output / "results.json").write_text(json.dumps(loaded))
     sums, colours = (members(path)["header.json"] for path in export(output, "inspect", tmp_path / "logs"))
     assert (sums["status"], sums["error"]["message"]) == (
         "error",
@@ -136,9 +136,9 @@ def test_three_tables_hold_samples_scores_and_numbers(write: Write, output: Path
     assert [row["value"] for row in first] == [1, 1, 0, 1, 0]
     repeats = [row["value"] for row in scores if row["filter"] == "each" and row["repeat"] == 1]
     assert repeats == [1, 1, 0, 1, 0]
-    found = {(row["name"], row["metric"], row["filter"]): (row["value"], row["n"]) for row in numbers}
-    assert found[("sums", "exact_match", "first")] == (EXACT_MATCH, 5)
-    assert found[("colours", "acc", "none")] == (ACC, 4)
+    result = {(row["name"], row["metric"], row["filter"]): (row["value"], row["n"]) for row in numbers}
+    assert result[("sums", "exact_match", "first")] == (EXACT_MATCH, 5)
+    assert result[("colours", "acc", "none")] == (ACC, 4)
 
 
 @pytest.fixture(scope="module")
@@ -205,12 +205,12 @@ def test_mlflow_has_numbers_settings_and_files(tasks: Path, output: Path, tmp_pa
     run_world.run(Asked(), tasks, output, limit=4)
     export(output, "mlflow", tmp_path / "store", name="ours")
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'store/mlflow.db'}")
-    [made] = client.search_runs([client.get_experiment_by_name("ours").experiment_id])
-    assert made.data.metrics["colours/acc/none"] == ACC
-    assert made.data.metrics["colours/acc/none_stderr"] == pytest.approx(ACC_STDERR)
-    assert made.data.metrics["colours/acc/none_n"] == 4
-    assert made.data.params["limit"] == "4"
-    assert {file.path for file in client.list_artifacts(made.info.run_id)} == {"results.json", "manifest.json"}
+    [built] = client.search_runs([client.get_experiment_by_name("ours").experiment_id])
+    assert built.data.metrics["colours/acc/none"] == ACC
+    assert built.data.metrics["colours/acc/none_stderr"] == pytest.approx(ACC_STDERR)
+    assert built.data.metrics["colours/acc/none_n"] == 4
+    assert built.data.params["limit"] == "4"
+    assert {file.path for file in client.list_artifacts(built.info.run_id)} == {"results.json", "manifest.json"}
 
 
 @pytest.mark.filterwarnings("ignore")  # what its own libraries warn of is not ours
@@ -223,8 +223,8 @@ def test_weights_and_biases_offline_has_the_table_of_numbers(
     [where] = export(output, "wandb", tmp_path / "store", name="ours")
     [table] = [json.loads(path.read_text()) for path in Path(where).rglob("numbers*.table.json")]
     at = {name: place for place, name in enumerate(table["columns"])}
-    found = {(row[at["name"]], row[at["metric"]]): row[at["value"]] for row in table["data"]}
-    assert found == {("sums", "exact_match"): EXACT_MATCH, ("colours", "acc"): ACC}
+    result = {(row[at["name"]], row[at["metric"]]): row[at["value"]] for row in table["data"]}
+    assert result == {("sums", "exact_match"): EXACT_MATCH, ("colours", "acc"): ACC}
 
 
 def test_a_tracker_that_is_not_installed_is_told(tasks: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,8 +136,8 @@ TREES = st.recursive(
 
 @given(TREES, st.text("xyz \n"), st.text("xyz \n"))
 def test_json_is_found_whatever_stands_around_it(tree: Any, before: str, after: str) -> None:
-    found = cleaned("json_path", f"{before}{json.dumps({'k': tree})}{after}", path="k")
-    assert found == tree if isinstance(tree, str) else json.loads(found) == tree
+    result = cleaned("json_path", f"{before}{json.dumps({'k': tree})}{after}", path="k")
+    assert result == tree if isinstance(tree, str) else json.loads(result) == tree
 
 
 # --- mathematics ----------------------------------------------------------------------------------------------------

@@ -134,11 +134,11 @@ def test_a_graph_stands_in_a_group_beside_another_task(tmp_path: Path, talking: 
     )
     ended = run_assay("run", "--tasks", "both", "--include_path", folder, "--output_path", "out", *flags(talking))
     assert ended.returncode == 0, ended.stderr
-    found = json.loads((tmp_path / "out/results.json").read_text())
+    loaded = json.loads((tmp_path / "out/results.json").read_text())
     # the other task compares whole JSON answers with bare words: all four are wrong
-    assert found["results"]["my_graph"]["exact_match,none"] == 0.75
-    assert found["results"]["other"]["exact_match,none"] == 0.0
-    assert found["results"]["both"]["exact_match,none"] == pytest.approx(0.375)
+    assert loaded["results"]["my_graph"]["exact_match,none"] == 0.75
+    assert loaded["results"]["other"]["exact_match,none"] == 0.0
+    assert loaded["results"]["both"]["exact_match,none"] == pytest.approx(0.375)
     shown = run_assay("show", "tag:graphs", "--include_path", folder)
     assert "my_graph" in shown.stdout
 

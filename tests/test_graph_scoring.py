@@ -29,8 +29,8 @@ def talking() -> Iterator[str]:
 @pytest.fixture
 def run(run_assay: Run, talking: str) -> Run:
     def with_model(*arguments: object) -> Any:
-        told = f"model=m,base_url={talking},max_retries=1"
-        return run_assay("run", *arguments, "--model", "openai-chat", "--model_args", told)
+        model_args = f"model=m,base_url={talking},max_retries=1"
+        return run_assay("run", *arguments, "--model", "openai-chat", "--model_args", model_args)
 
     return with_model
 
@@ -63,12 +63,12 @@ def test_changed_aggregators_are_applied_to_the_records_that_are_there(
     assert len(fetched(talking, "/log")) == asked
     assert "share" in ended.stdout
     assert "graph_post_process changed" not in ended.stderr  # that is what scoring again is for
-    found = json.loads((tmp_path / "out/scored/001/results.json").read_text())
-    row = found["results"][NAME]
+    loaded = json.loads((tmp_path / "out/scored/001/results.json").read_text())
+    row = loaded["results"][NAME]
     assert (row["accuracy.accuracy,none"], row["share.accuracy,none"], row["exact_match,none"]) == (0.75, 0.75, 0.75)
     # right: Paris, rome, Bern; given: Paris, rome, Oslo, Bern: three of five classes with an F1 of 1, two with one of 0
     assert row["average_f1_score,none"] == pytest.approx(3 / 5)
-    [account] = found["assay"]["tasks"].values()
+    [account] = loaded["assay"]["tasks"].values()
     assert (account["failed"], account["documents"]) == (1, 5)
     [report] = the_file(tmp_path / "out/scored/001", "MetricCollatorPostProcessor_*.json")
     assert set(report["results"]) == {"accuracy", "share", "f1_score"}
@@ -128,9 +128,9 @@ def test_a_post_processor_of_the_users_sees_the_stored_records(tmp_path: Path, r
     (tmp_path / "other.yaml").write_text(text + "  - processor: tasks.eval.question_answering.simpleqa.mine.Indices\n")
     ended = run_assay("score", "out", "--with", "other.yaml")
     assert ended.returncode == 1, ended.stderr
-    [told] = the_file(tmp_path / "out/scored/001", "Indices_*.json")
-    assert told["seen"] == [7, 8, 9, 10]
-    assert (tmp_path / "out" / told["of"]).is_file()
+    [reported] = the_file(tmp_path / "out/scored/001", "Indices_*.json")
+    assert reported["seen"] == [7, 8, 9, 10]
+    assert (tmp_path / "out" / reported["of"]).is_file()
 
 
 def test_an_output_file_alone_is_aggregated_as_a_graph_says(tmp_path: Path, run_assay: Run) -> None:
@@ -140,12 +140,12 @@ def test_an_output_file_alone_is_aggregated_as_a_graph_says(tmp_path: Path, run_
         {
             "topic": golden,
             "exact_match_result": {
-                "correct": golden == given,
+                "correct": golden == arguments,
                 "golden": {"text": golden},
-                "predicted": {"text": given},
+                "predicted": {"text": arguments},
             },
         }
-        for golden, given in cells
+        for golden, arguments in cells
     ]
     for name, text in (
         ("mine_output_2026-01-27_12-31-46.json", json.dumps(records, indent=4)),  # as SyGra writes it

@@ -102,12 +102,12 @@ def graph_of(folder: Path) -> list[str]:
 def test_a_graph_chooses_as_a_choice_task_does_and_weighs_what_tasks_weigh(tmp_path: Path, metric: str) -> None:
     folder = world(tmp_path, GRAPH.replace("BY", FORMS[metric]))
     tasks = [str(folder / f"{name}.yaml") for name in ("choice", "likelihood", "rolling")]
-    found = assay.simple_evaluate("embedded", tasks=tasks, log_samples=True)
+    results = assay.simple_evaluate("embedded", tasks=tasks, log_samples=True)
     graph = assay.simple_evaluate("embedded", tasks=graph_of(folder), output_path=str(tmp_path / "out"))
     [row] = graph["results"].values()
-    assert row["exact_match,none"] == found["results"]["choice"][f"{metric},none"]
+    assert row["exact_match,none"] == results["results"]["choice"][f"{metric},none"]
     output = the_file(tmp_path / "out", "output_*.json")
-    samples = found["samples"]
+    samples = results["samples"]
     for record, choice, one, whole in zip(
         output, *(samples[n] for n in ("choice", "likelihood", "rolling")), strict=True
     ):
@@ -193,10 +193,10 @@ def test_a_slip_in_a_node_that_weighs_is_refused_with_place_and_remedy(tmp_path:
     folder = world(tmp_path, GRAPH.replace(written, slip).replace("BY", "loglikelihood"))
     with pytest.raises(ConfigError) as refused:
         assay.simple_evaluate(Scripted(), tasks=[str(folder)])
-    told = str(refused.value)
-    assert what in told
-    assert fix in told
-    assert "graph_config.yaml:" in told
+    printed = str(refused.value)
+    assert what in printed
+    assert fix in printed
+    assert "graph_config.yaml:" in printed
 
 
 def test_a_model_without_log_likelihoods_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
@@ -209,8 +209,8 @@ def test_choices_of_a_record_that_are_no_list_fail_that_record(tmp_path: Path) -
     graph = PLAIN.replace('[a, "{q}!"]', "options").replace("[{user:", "[{user:")
     model = Scripted(loglikelihood=lambda *_: (-1.0, False), chat_template=lambda messages, _: str(messages))
     folder = write_graph(tmp_path, [{"q": "x", "options": ["a", 2]}, {"q": "y", "options": "a"}], graph)
-    found = assay.simple_evaluate(model, tasks=[str(folder)], output_path=str(tmp_path / "out"))
-    [account] = found["assay"]["tasks"].values()
+    results = assay.simple_evaluate(model, tasks=[str(folder)], output_path=str(tmp_path / "out"))
+    [account] = results["assay"]["tasks"].values()
     assert account["reasons"] == {"'options' must be a list of two choices or more, got 'a'": 1}
     [record] = the_file(tmp_path / "out", "output_*.json")
     assert [each["choice"] for each in record["p_choices"]] == ["a", "2"]

@@ -209,8 +209,8 @@ def test_tasks_of_an_installed_lm_eval_are_found_without_importing_it(
     metadata = tmp_path / "site/lm_eval-0.4.13.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: lm_eval\nVersion: 0.4.13\n")
-    found = run_assay("show", "from_lm_eval", "--json", PYTHONPATH=str(tmp_path / "site"))
-    assert json.loads(found.stdout)["tasks"]["from_lm_eval"]["config"]["num_fewshot"] == 2, found.stderr
+    result = run_assay("show", "from_lm_eval", "--json", PYTHONPATH=str(tmp_path / "site"))
+    assert json.loads(result.stdout)["tasks"]["from_lm_eval"]["config"]["num_fewshot"] == 2, result.stderr
 
 
 def test_a_plug_in_adds_a_folder_through_its_entry_point(

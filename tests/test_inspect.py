@@ -43,14 +43,14 @@ print(json.dumps(found))
 def read(paths: list[str]) -> dict[str, Any]:
     ended = subprocess.run([PYTHON, "-c", READ, *paths], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    found: dict[str, Any] = json.loads(ended.stdout)
-    return found
+    data: dict[str, Any] = json.loads(ended.stdout)
+    return data
 
 
 def test_inspect_reads_scores_ids_targets_and_failures_of_our_logs(tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(Asked(failing={"3*3="}), tasks, output)
-    found = read(export(output, "inspect", tmp_path / "logs"))
-    sums, colours = found["sums"], found["colours"]
+    result = read(export(output, "inspect", tmp_path / "logs"))
+    sums, colours = result["sums"], result["colours"]
     assert [sample["id"] for sample in sums["samples"]] == [0, 1, 2, 3, 4]
     assert [sample["scores"].get("exact_match") for sample in sums["samples"]] == [
         [1, "2"], [1, "5"], [0, "4"], None, [0, "none"],
@@ -68,13 +68,13 @@ def test_inspect_reads_scores_ids_targets_and_failures_of_our_logs(tasks: Path, 
 def test_inspect_reads_repeats_as_epochs(write: Any, tmp_path: Path) -> None:
     folder = write({**run_world.FILES, **TASKS})
     run_world.run(Asked(), folder, tmp_path / "run", tasks=["sums"])
-    [found] = read(export(tmp_path / "run", "inspect", tmp_path / "logs")).values()
-    assert found["epochs"] == 2
-    assert {(sample["id"], sample["epoch"]) for sample in found["samples"]} == {
+    [result] = read(export(tmp_path / "run", "inspect", tmp_path / "logs")).values()
+    assert result["epochs"] == 2
+    assert {(sample["id"], sample["epoch"]) for sample in result["samples"]} == {
         (n, e) for n in range(5) for e in (1, 2)
     }
-    assert found["numbers"]["exact_match (first)"]["exact_match"] == EXACT_MATCH
-    assert found["numbers"]["exact_match (first)"]["stderr"] == pytest.approx(EXACT_MATCH_STDERR)
+    assert result["numbers"]["exact_match (first)"]["exact_match"] == EXACT_MATCH
+    assert result["numbers"]["exact_match (first)"]["stderr"] == pytest.approx(EXACT_MATCH_STDERR)
 
 
 def test_a_log_of_inspects_comes_back_from_us_with_its_numbers(tmp_path: Path) -> None:
@@ -86,9 +86,9 @@ def test_a_log_of_inspects_comes_back_from_us_with_its_numbers(tmp_path: Path) -
     assert ours["numbers"]["accuracy (match)"]["accuracy"] == theirs["numbers"]["match"]["accuracy"]
     assert ours["numbers"]["accuracy (match)"]["stderr"] == pytest.approx(theirs["numbers"]["match"]["stderr"])
     letters = {"C": 1, "I": 0}
-    told = {("abcd".index(s["id"]), s["epoch"]): s["scores"].get("match") for s in theirs["samples"]}
+    reported = {("abcd".index(s["id"]), s["epoch"]): s["scores"].get("match") for s in theirs["samples"]}
     for sample in ours["samples"]:
-        known = told[sample["id"], sample["epoch"]]
+        known = reported[sample["id"], sample["epoch"]]
         assert sample["scores"].get("accuracy (match)") == (None if known is None else [letters[known[0]], known[1]])
 
 
@@ -155,8 +155,8 @@ def test_inspects_commands_open_our_logs(tasks: Path, output: Path, tmp_path: Pa
 def _answer(url: str) -> bytes:
     for _ in range(60):
         try:
-            with urllib.request.urlopen(url, timeout=5) as found:
-                content: bytes = found.read()
+            with urllib.request.urlopen(url, timeout=5) as response:
+                content: bytes = response.read()
                 return content
         except (urllib.error.URLError, ConnectionError):
             time.sleep(0.5)

@@ -26,10 +26,10 @@ def written(path: Path, count: int = LINES) -> dict[bytes, Response]:
     for number in range(count):
         text = "".join(draw.choices('abc 123\n"\\é', k=draw.randint(0, 80)))
         usage = Usage(number, 2, 0.25) if number % 3 == 0 else None
-        made: Response = (
+        response: Response = (
             Text(text, "stop", usage=usage) if number % 2 else Likelihood(-number / 7, bool(number % 4), usage)
         )
-        responses[draw.randbytes(16)] = made
+        responses[draw.randbytes(16)] = response
     kept = Journal(path, {"spec": {"tasks": ["a"]}, "created": 17.0})
     kept.add(responses.items())
     kept.close()
@@ -38,9 +38,9 @@ def written(path: Path, count: int = LINES) -> dict[bytes, Response]:
 
 def read(path: Path, keys: dict[bytes, Response]) -> tuple[dict[bytes, Response | None], int]:
     kept = Journal(path)
-    found = {key: kept.get(key) for key in keys}
+    result = {key: kept.get(key) for key in keys}
     kept.close()
-    return found, kept.damaged
+    return result, kept.damaged
 
 
 def packed(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -79,9 +79,9 @@ def test_a_flipped_bit_anywhere_is_noticed_and_never_another_answer(
         flipped[position] ^= 1 << draw.randrange(8)
         path.unlink(missing_ok=True)
         file.write_bytes(flipped)
-        found, damaged = read(path, expected)
+        result, damaged = read(path, expected)
         assert damaged > 0 or position == len(data) - 1, position  # the last line without its end is cut off as torn
-        assert all(answer in (None, expected[key]) for key, answer in found.items()), position
+        assert all(answer in (None, expected[key]) for key, answer in result.items()), position
 
 
 def test_damage_in_a_compressed_journal_costs_one_frame(tmp_path: Path) -> None:
@@ -91,11 +91,11 @@ def test_damage_in_a_compressed_journal_costs_one_frame(tmp_path: Path) -> None:
     data = bytearray((tmp_path / "frames").read_bytes())
     data[len(data) // 2] ^= 4
     (tmp_path / "frames").write_bytes(data)
-    found = list(read_frames(tmp_path / "frames"))
-    [lost] = [each for each in found if isinstance(each, int)]
-    assert len(found) - 1 + lost == len(texts)
+    values = list(read_frames(tmp_path / "frames"))
+    [lost] = [each for each in values if isinstance(each, int)]
+    assert len(values) - 1 + lost == len(texts)
     assert 0 < lost < 40_000
-    assert set(found) - {lost} <= set(texts)
+    assert set(values) - {lost} <= set(texts)
 
 
 def test_libzstd_reads_a_compressed_journal_as_an_ordinary_stream(
@@ -115,9 +115,9 @@ def test_a_line_without_a_checksum_behind_a_header_is_damaged(line: int, tmp_pat
     texts = path.read_bytes().splitlines()
     texts[line] = texts[line].rpartition(b',"c":')[0] + b"}"
     path.write_bytes(b"\n".join(texts) + b"\n")
-    found, damaged = read(path, expected)
+    result, damaged = read(path, expected)
     assert damaged == 1
-    assert [key for key, answer in found.items() if answer is None] == [list(expected)[line - 1]]
+    assert [key for key, answer in result.items() if answer is None] == [list(expected)[line - 1]]
 
 
 def test_a_journal_of_version_0_1_is_read_and_gone_on_with(tmp_path: Path) -> None:
@@ -128,8 +128,8 @@ def test_a_journal_of_version_0_1_is_read_and_gone_on_with(tmp_path: Path) -> No
     kept = Journal(path, {"spec": {}})
     kept.add([(b"n" * 16, Text("new"))])
     kept.close()
-    found, damaged = read(path, {**expected, b"n" * 16: Text("new")})
-    assert (found, damaged) == ({**expected, b"n" * 16: Text("new")}, 0)
+    result, damaged = read(path, {**expected, b"n" * 16: Text("new")})
+    assert (result, damaged) == ({**expected, b"n" * 16: Text("new")}, 0)
     assert read_header(path) is None
 
 

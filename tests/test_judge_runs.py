@@ -55,7 +55,7 @@ def asked(url: str) -> tuple[list[str], list[str]]:
     return [text for text in prompts if text.startswith("{")], [m[1] for text in prompts if (m := MARK.search(text))]
 
 
-def told(output: Path) -> list[dict[str, Any]]:
+def judge_rows(output: Path) -> list[dict[str, Any]]:
     """The samples of a run without what differs from run to run: how long a response took."""
     rows = samples(output, "t")
     texts = [[each.get("verdict") for each in row["replies"]] for row in rows]
@@ -87,7 +87,7 @@ def test_a_run_that_is_killed_while_judging_goes_on_and_asks_no_verdict_twice(ta
     assert len(every) <= DOCUMENTS + 2  # two were in the air when it was killed
     assert finish(*command(tmp_path / "tasks", talking, whole), cwd=tmp_path) == 0
     assert results(output)["results"] == results(whole)["results"]
-    assert told(output) == told(whole)
+    assert judge_rows(output) == judge_rows(whole)
     expected = sum(n % 10 for n in range(DOCUMENTS)) / 9 / DOCUMENTS
     assert results(output)["results"]["t"]["llm_judge,none"] == pytest.approx(expected)
 
@@ -97,9 +97,9 @@ def test_verdicts_are_counted_and_paid_for_by_their_role(talking: str, tmp_path:
     output = tmp_path / "run"
     assert finish(*command(tmp_path / "tasks", talking, output), cwd=tmp_path) == 0
     account: dict[str, Any] = results(output)["assay"]["account"]
-    assert {role: told["requests"] for role, told in account["roles"].items()} == {"model": 24, "judge": 24}
+    assert {role: reported["requests"] for role, reported in account["roles"].items()} == {"model": 24, "judge": 24}
     assert account["roles"]["judge"]["cost"] == pytest.approx(24 * 10 / 1e6)  # 7 tokens in, 3 out
-    assert all(json.loads(row["replies"][1])["reason"] == "so" for row in told(output))
+    assert all(json.loads(row["replies"][1])["reason"] == "so" for row in judge_rows(output))
 
 
 def test_verdicts_come_from_the_cache_of_another_run(talking: str, tmp_path: Path) -> None:

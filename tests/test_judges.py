@@ -87,8 +87,8 @@ def test_a_scale_of_ones_own_and_scores_as_they_are(tmp_path: Path) -> None:
 
 def test_metrics_of_the_task_stand_beside_the_verdict(tmp_path: Path) -> None:
     yaml = "scorer: llm_judge\nmetric_list: [{metric: exact_match}]\n"
-    found = rows(judged(tmp_path, ["gold 0", "x"], scoring(lambda answer: 10), yaml))
-    assert found == {"exact_match,none": 0.5, "llm_judge,none": 1.0}
+    result = rows(judged(tmp_path, ["gold 0", "x"], scoring(lambda answer: 10), yaml))
+    assert result == {"exact_match,none": 0.5, "llm_judge,none": 1.0}
 
 
 def test_the_judge_is_shown_question_reference_and_rubric(tmp_path: Path) -> None:
@@ -171,13 +171,13 @@ def test_of_two_answers_each_is_shown_first_once(tmp_path: Path) -> None:
 
 
 def test_a_judge_that_prefers_a_place_is_inconsistent(tmp_path: Path) -> None:
-    found = pair(["a", "b"], ["c", "d"], preferring(lambda first, second: "A"), tmp_path)
-    assert rows(found) == {"llm_judge,none": 0.5, "llm_judge_consistent,none": 0.0}
+    comparison = pair(["a", "b"], ["c", "d"], preferring(lambda first, second: "A"), tmp_path)
+    assert rows(comparison) == {"llm_judge,none": 0.5, "llm_judge_consistent,none": 0.0}
 
 
 def test_a_win_and_a_tie_are_inconsistent_too(tmp_path: Path) -> None:
-    found = pair(["a"], ["c"], preferring(lambda first, second: "A" if first == "a" else "tie"), tmp_path)
-    assert rows(found) == {"llm_judge,none": 0.5, "llm_judge_consistent,none": 0.0}
+    comparison = pair(["a"], ["c"], preferring(lambda first, second: "A" if first == "a" else "tie"), tmp_path)
+    assert rows(comparison) == {"llm_judge,none": 0.5, "llm_judge_consistent,none": 0.0}
 
 
 # Several judges
@@ -194,8 +194,8 @@ def test_several_judges_have_a_mean_a_row_each_and_an_agreement(tmp_path: Path) 
         "kind": scoring(lambda answer: int(answer) + (answer == "3"), "kind"),
     }
     yaml = "scorer: {type: llm_judge, kwargs: {roles: [strict, kind]}}\n"
-    found = rows(judged(tmp_path, ["1", "10", "3"], judges, yaml))
-    assert found == {
+    result = rows(judged(tmp_path, ["1", "10", "3"], judges, yaml))
+    assert result == {
         "llm_judge,none": pytest.approx((0 + 1 + 2.5 / 9) / 3),
         "llm_judge[strict],none": pytest.approx((0 + 1 + 2 / 9) / 3),
         "llm_judge[kind],none": pytest.approx((0 + 1 + 3 / 9) / 3),
@@ -216,8 +216,8 @@ def test_one_model_in_two_roles_that_draws_its_verdicts_draws_twice(tmp_path: Pa
 
     same = Scripted(generate=say, identity="one")
     drawn = "scorer: {type: llm_judge, kwargs: {roles: [a, b], gen_kwargs: {temperature: 1.0}}}\n"
-    found = rows(judged(tmp_path, ["x"], {"a": same, "b": same}, drawn))
-    assert (found["llm_judge[a],none"], found["llm_judge[b],none"]) == (0.0, pytest.approx(1 / 9))
+    result = rows(judged(tmp_path, ["x"], {"a": same, "b": same}, drawn))
+    assert (result["llm_judge[a],none"], result["llm_judge[b],none"]) == (0.0, pytest.approx(1 / 9))
 
 
 # What is no verdict
@@ -241,8 +241,8 @@ def test_what_is_no_verdict_is_a_counted_failure_and_is_kept(reason: str, tmp_pa
 
     results = judged(tmp_path, ["fine", "odd"], judge(say), output_path=str(tmp_path / "run"))
     assert rows(results) == {"llm_judge,none": 1.0}  # of the one that was judged
-    told = json.dumps(results["assay"])
-    assert f"judge: unparsable verdict: {reason}" in told
+    reported = json.dumps(results["assay"])
+    assert f"judge: unparsable verdict: {reason}" in reported
     kept = sample_rows(tmp_path / "run/samples/t.parquet")
     assert [row["failed"] for row in kept] == [None, f"judge: unparsable verdict: {reason}"]
     assert kept[1]["responses"] == [["odd"]]
@@ -322,7 +322,7 @@ def test_the_fence_around_a_hostile_answer_is_whole(name: str, way: str) -> None
         lines = [line for line in prompt.split("\n") if line.startswith("<<<") and mark in line]
         labels = ["answer A", "answer B"] if way == "pair" else ["answer"]
         assert lines == [f"<<<{start}{label} {mark}>>>" for label in labels for start in ("", "end of ")]
-        assert shown in [found[2] for found in BETWEEN.findall(prompt) if found[1] == mark]
+        assert shown in [result[2] for result in BETWEEN.findall(prompt) if result[1] == mark]
         assert mark not in shown
         assert not prompt.startswith("[{")  # which a model would take for a conversation
         assert prompt.rstrip().endswith("}")  # how to reply comes last
@@ -346,8 +346,8 @@ def test_half_a_character_anywhere_can_be_sent() -> None:
 
 def echoes(answer: str, prompt: str) -> list[str]:
     """What a judge without any sense may reply: the answer, the prompt, or any JSON that it finds in either."""
-    found = [*re.findall(r"\{[^{}]*\}", prompt), *re.findall(r"\{[^{}]*\}", answer)]
-    return [answer, answer.strip(), prompt, *found, " ".join(found)]
+    result = [*re.findall(r"\{[^{}]*\}", prompt), *re.findall(r"\{[^{}]*\}", answer)]
+    return [answer, answer.strip(), prompt, *result, " ".join(result)]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -467,8 +467,8 @@ scorer: llm_judge
 
 def test_every_filter_has_its_own_verdicts_also_where_another_waits_for_all(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(BATCH)
-    found = rows(judged(tmp_path, ["a", "b"], scoring(lambda answer: 10 if answer.isupper() else 1), TWO))
-    assert found == {"llm_judge,plain": 0.0, "llm_judge,upper": 1.0, "exact_match,batch": 0.0}
+    result = rows(judged(tmp_path, ["a", "b"], scoring(lambda answer: 10 if answer.isupper() else 1), TWO))
+    assert result == {"llm_judge,plain": 0.0, "llm_judge,upper": 1.0, "exact_match,batch": 0.0}
 
 
 def test_a_judge_that_cannot_speak_is_refused(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ def reference(lm_eval_folder: Path, tmp_path_factory: pytest.TempPathFactory) ->
     out = tmp_path_factory.mktemp("reference") / "lm_eval.json"
     script = Path(__file__).parent / "reference_lm_eval.py"
     subprocess.run([sys.executable, str(script), str(lm_eval_folder), str(out)], check=True, capture_output=True)
-    found: Reference = json.loads(out.read_text())
-    return found
+    loaded: Reference = json.loads(out.read_text())
+    return loaded
 
 
 @pytest.fixture

@@ -50,8 +50,8 @@ class Together(Slow):
 def write(folder: Path, *, cached: bool = False, parallel: bool = False, kind: str = "Slow", **kwargs: object) -> Path:
     rows = [{"q": f"{number}", "gold": "aa"} for number in range(6)]
     log = folder / "log"
-    told = {"log": str(log), **kwargs}
-    write_task(folder, rows, f"{START}scorer: {{type: !function own.{kind}, kwargs: {json.dumps(told)}}}\n")
+    reported = {"log": str(log), **kwargs}
+    write_task(folder, rows, f"{START}scorer: {{type: !function own.{kind}, kwargs: {json.dumps(reported)}}}\n")
     (folder / "own.py").write_text(OWN.replace("CACHED", str(cached)).replace("PARALLEL", str(parallel)))
     return log
 

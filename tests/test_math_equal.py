@@ -298,10 +298,10 @@ def test_long_answers_take_no_longer_than_they_must() -> None:
 
 
 def test_answers_are_compared_in_other_threads_too() -> None:
-    found: list[float] = []
+    collected: list[float] = []
     thread = threading.Thread(
-        target=lambda: found.extend([math_equal(["(1, 2)"], "(1,2)"), math_equal(["(1, 2)"], "2")])
+        target=lambda: collected.extend([math_equal(["(1, 2)"], "(1,2)"), math_equal(["(1, 2)"], "2")])
     )
     thread.start()
     thread.join()
-    assert found == [1.0, 0.0]
+    assert collected == [1.0, 0.0]

@@ -56,17 +56,17 @@ def test_a_group_that_is_exported_and_imported_is_of_as_many_documents(
 ) -> None:
     run_world.run(Asked(), write(TREE), output, tasks=["all"])
     [results, *_] = export(output, "lm-eval", tmp_path / "files")
-    told = json.loads(Path(results).read_text())
+    loaded = json.loads(Path(results).read_text())
     if not counts_are_told:
-        del told["groups"]["all"]["sample_count"]
-    Path(results).write_text(json.dumps(told))
-    found = import_runs([tmp_path / "files"], tmp_path / "back")
-    row = found["assay"]["groups"]["all"]["rows"]["acc,none"]
+        del loaded["groups"]["all"]["sample_count"]
+    Path(results).write_text(json.dumps(loaded))
+    imported = import_runs([tmp_path / "files"], tmp_path / "back")
+    row = imported["assay"]["groups"]["all"]["rows"]["acc,none"]
     assert (row["value"], row["n"]) == (ACC, 2 * len(COLOURS))
     assert row["interval"] == pytest.approx(
         run_world.results(output)["assay"]["groups"]["all"]["rows"]["acc,none"]["interval"]
     )
-    assert found["group_subtasks"]["plain"] == ["colours"]
+    assert imported["group_subtasks"]["plain"] == ["colours"]
 
 
 def test_a_told_number_that_is_no_mean_of_its_members_is_of_no_known_number_of_documents(
@@ -74,11 +74,11 @@ def test_a_told_number_that_is_no_mean_of_its_members_is_of_no_known_number_of_d
 ) -> None:
     run_world.run(Asked(), write(TREE), output, tasks=["all"])
     [results, *_] = export(output, "lm-eval", tmp_path / "files")
-    told = json.loads(Path(results).read_text())
-    told["groups"]["all"] = {"alias": "all", "acc,none": 0.9, "acc_stderr,none": 0.1}
-    Path(results).write_text(json.dumps(told))
-    found = import_runs([tmp_path / "files"], tmp_path / "back")
-    row = found["assay"]["groups"]["all"]["rows"]["acc,none"]
+    loaded = json.loads(Path(results).read_text())
+    loaded["groups"]["all"] = {"alias": "all", "acc,none": 0.9, "acc_stderr,none": 0.1}
+    Path(results).write_text(json.dumps(loaded))
+    imported = import_runs([tmp_path / "files"], tmp_path / "back")
+    row = imported["assay"]["groups"]["all"]["rows"]["acc,none"]
     assert (row["value"], row["stderr"], row["n"], row["interval"]) == (0.9, 0.1, 0, None)
 
 
@@ -100,15 +100,15 @@ def test_a_server_may_know_any_parameter_and_a_likely_slip_is_told(caplog: pytes
 
 def drawn(aggregation: str, values: Sequence[Any]) -> Estimate:
     known = AGGREGATIONS[aggregation]
-    made = estimate(known, values, bootstrap_iters=100, like_lm_eval=False)
-    return with_draws(made, known, values, range(len(values)), "here")
+    estimated = estimate(known, values, bootstrap_iters=100, like_lm_eval=False)
+    return with_draws(estimated, known, values, range(len(values)), "here")
 
 
 @given(st.lists(st.floats(-30, 0), min_size=2, max_size=8))
 def test_an_interval_of_a_perplexity_never_falls_below_1(logs: list[float]) -> None:
-    made = drawn("perplexity", logs)
-    ends = interval(made)
-    assert ends is None or 1 <= ends[0] <= made <= ends[1]
+    built = drawn("perplexity", logs)
+    ends = interval(built)
+    assert ends is None or 1 <= ends[0] <= built <= ends[1]
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.floats(0, 1)), min_size=2, max_size=6))
@@ -118,8 +118,8 @@ def test_an_interval_of_a_brier_score_lies_between_0_and_2(pairs: list[tuple[int
 
 
 def test_only_the_end_that_is_impossible_is_moved() -> None:
-    made = drawn("perplexity", [0.0, 0.0, -3.0])  # e¹, standard error of the power 1, Student's 4.303 with two degrees
-    assert interval(made) == pytest.approx((1.0, math.exp(1 + 4.303)), rel=1e-3)
+    built = drawn("perplexity", [0.0, 0.0, -3.0])  # e¹, standard error of the power 1, Student's 4.303 with two degrees
+    assert interval(built) == pytest.approx((1.0, math.exp(1 + 4.303)), rel=1e-3)
 
 
 def test_a_rolling_task_has_no_examples_whatever_the_run_says(write: Write, output: Path) -> None:
@@ -138,8 +138,8 @@ def test_a_rolling_task_has_no_examples_whatever_the_run_says(write: Write, outp
         "texts.jsonl": '{"text": "one two"}\n{"text": "three"}\n',
     })  # fmt: skip
     model = Scripted(loglikelihood_rolling=lambda text: -float(len(text)))
-    found = simple_evaluate(model, tasks=["texts"], include_path=str(folder), include_defaults=False, num_fewshot=1)
-    assert found["n-shot"] == {"texts": 0}
+    results = simple_evaluate(model, tasks=["texts"], include_path=str(folder), include_defaults=False, num_fewshot=1)
+    assert results["n-shot"] == {"texts": 0}
 
 
 def test_a_difference_without_a_unit_is_not_taken_for_a_hundred_points(run_assay: RunAssay) -> None:
@@ -171,8 +171,8 @@ def test_a_packed_run_is_unpacked_by_import(run_assay: RunAssay, tasks: Path, ou
     run_world.run(Asked(), tasks, output)
     packed = run_assay("pack", output, "-o", tmp_path / "x.zip")
     assert "then assay view FOLDER" in packed.stdout
-    brought = run_assay("import", tmp_path / "x.zip", "-o", tmp_path / "there")
-    assert brought.returncode == 0
+    imported = run_assay("import", tmp_path / "x.zip", "-o", tmp_path / "there")
+    assert imported.returncode == 0
     assert run_world.results(tmp_path / "there")["results"] == run_world.results(output)["results"]
     assert run_world.samples(tmp_path / "there", "sums") == run_world.samples(output, "sums")
     again = run_assay("import", tmp_path / "x.zip", "-o", tmp_path / "there")
@@ -203,12 +203,12 @@ def test_an_archive_that_was_changed_is_refused(tasks: Path, output: Path, tmp_p
         unpack(packed, tmp_path / "there")
 
 
-@pytest.mark.parametrize(("origin", "told"), [
+@pytest.mark.parametrize(("origin", "reported"), [
     (None, "pip install 'assay[view]'"),
     ('{"url": "file:///somewhere/assay", "dir_info": {"editable": true}}', "pip install '.[view]' in the folder of assay's"),
 ])  # fmt: skip
 def test_what_is_missing_is_installed_from_where_assay_came_from(
-    origin: str | None, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    origin: str | None, reported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "assay-9.dist-info"
     folder.mkdir()
@@ -216,7 +216,7 @@ def test_what_is_missing_is_installed_from_where_assay_came_from(
     if origin is not None:
         (folder / "direct_url.json").write_text(origin)
     monkeypatch.syspath_prepend(tmp_path)
-    assert installing("view").startswith(told)
+    assert installing("view").startswith(reported)
 
 
 def test_a_comparison_of_backends_names_what_each_computes_in() -> None:
@@ -296,12 +296,12 @@ graph_config:
 
 def test_a_graph_that_measures_nothing_says_so(run_assay: RunAssay, tmp_path: Path) -> None:
     file = write_graph(tmp_path, RECORDS, UNMEASURED) / "graph_config.yaml"
-    told = "no metric: nothing is measured"
+    reported = "no metric: nothing is measured"
     ended = run_assay("run", "--model", "dummy", "--tasks", file, cwd=tmp_path)
-    assert told in ended.stderr
+    assert reported in ended.stderr
     assert "add a UnitMetrics node or a post-processor" in ended.stderr
-    assert told in run_assay("validate", file, cwd=tmp_path).stdout
-    assert told not in run_assay("run", "--model", "dummy", "--tasks", file, "--predict_only", cwd=tmp_path).stderr
+    assert reported in run_assay("validate", file, cwd=tmp_path).stdout
+    assert reported not in run_assay("run", "--model", "dummy", "--tasks", file, "--predict_only", cwd=tmp_path).stderr
 
 
 def test_a_path_names_its_file_whatever_else_has_its_name(tasks: Path, run_assay: RunAssay) -> None:

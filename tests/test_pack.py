@@ -32,13 +32,13 @@ def unpacked(path: Path, folder: Path) -> Path:
 def test_an_archive_holds_the_run_and_opens_like_it(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(Asked(), tasks, output)
     score(output, ScoreOptions(filters=["last=regex:(.)$"], tasks=["sums"]))
-    made = pack(output, tmp_path / "run.zip")
-    assert list(made.files) == [
+    packed = pack(output, tmp_path / "run.zip")
+    assert list(packed.files) == [
         "manifest.json", "packed.json", "results.json", "samples/colours.parquet", "samples/sums.parquet",
         "scored/001/manifest.json", "scored/001/results.json", "scored/001/samples/sums.parquet",
     ]  # fmt: skip
     copies = ["samples_colours.jsonl", "samples_sums.jsonl"]
-    assert made.left == ["responses.jsonl", *copies, "scored/001/changes.jsonl"]
+    assert packed.left == ["responses.jsonl", *copies, "scored/001/changes.jsonl"]
     run = unpacked(tmp_path / "run.zip", tmp_path / "there")
     assert run_world.samples(run, "sums") == run_world.samples(output, "sums")
     assert run_world.results(run)["results"] == run_world.results(output)["results"]
@@ -64,11 +64,11 @@ def test_the_note_has_a_hash_of_every_file(tasks: Path, output: Path, tmp_path: 
     run_world.run(Asked(), tasks, output)
     run = unpacked(pack(output, tmp_path / "run.zip").path, tmp_path / "there")
     note = json.loads((run / "packed.json").read_text())
-    found = {
+    result = {
         str(path.relative_to(run)): sha256(path.read_bytes()).hexdigest() for path in run.rglob("*") if path.is_file()
     }
-    found.pop("packed.json")
-    assert note["files"] == found
+    result.pop("packed.json")
+    assert note["files"] == result
 
 
 def test_secrets_and_the_own_folder_of_somebody_stay_here(
@@ -93,8 +93,8 @@ def test_the_value_of_a_secret_variable_is_never_packed(
     model = Scripted(generate=lambda prompt, params, repeat: said)
     simple_evaluate(model, tasks=["sums"], include_path=str(tasks), include_defaults=False, output_path=str(output))
     if place == "results":
-        found = run_world.results(output)
-        (output / "results.json").write_text(json.dumps({**found, "model_name": "quite-secret-value"}))
+        results = run_world.results(output)
+        (output / "results.json").write_text(json.dumps({**results, "model_name": "quite-secret-value"}))
     monkeypatch.setenv("MY_SERVICE_API_KEY", "quite-secret-value")
     with pytest.raises(AssayError, match="holds the value of the environment variable MY_SERVICE_API_KEY"):
         pack(output, tmp_path / "run.zip")
@@ -110,8 +110,8 @@ def test_a_secret_is_found_though_json_writes_it_otherwise(
     model = Scripted(generate=lambda prompt, params, repeat: secret if place == "answer" else "2")
     simple_evaluate(model, tasks=["sums"], include_path=str(tasks), include_defaults=False, output_path=str(output))
     if place == "results":
-        found = run_world.results(output)
-        (output / "results.json").write_text(json.dumps({**found, "model_name": secret}))
+        results = run_world.results(output)
+        (output / "results.json").write_text(json.dumps({**results, "model_name": secret}))
     monkeypatch.setenv("MY_SERVICE_API_KEY", secret)
     with pytest.raises(AssayError, match="holds the value of the environment variable MY_SERVICE_API_KEY"):
         pack(output, tmp_path / "run.zip")
@@ -168,11 +168,11 @@ def test_right_answers_are_taken_out_where_they_are_known_to_stand(write: Write,
     model = Scripted(generate=lambda prompt, params, repeat: "who knows")
     options = {"include_path": str(folder), "include_defaults": False, "output_path": str(output)}
     simple_evaluate(model, tasks=["shots"], **options)
-    made = pack(output, tmp_path / "run.zip", no_gold=True)
-    assert made.removed == [
+    packed = pack(output, tmp_path / "run.zip", no_gold=True)
+    assert packed.removed == [
         "target and gold (shots)", "the columns a of documents (shots)", "examples before the question (shots)",
     ]  # fmt: skip
-    run = unpacked(made.path, tmp_path / "there")
+    run = unpacked(packed.path, tmp_path / "there")
     rows = sample_rows(run / "samples/shots.parquet")
     assert [(row["target"], row["gold"]) for row in rows] == [("null", None)] * 5
     assert [json.loads(row["doc"]) for row in rows] == [{"q": question[:-1]} for question in SUMS]
@@ -215,14 +215,14 @@ def row(**columns: Any) -> StoredSample:
 
 def test_a_document_is_taken_out_whole_where_nobody_knows_its_right_answer() -> None:
     removal = TaskRemoval({"doc_to_target": "!function utils.f"}, 0)
-    made = removal.row(row(doc={"question": "q", "hidden": 3}, target=3))
-    assert made.doc == "{}"
+    result_row = removal.row(row(doc={"question": "q", "hidden": 3}, target=3))
+    assert result_row.doc == "{}"
     assert "whole documents: which column has the right answer is not known" in removal.summary()
 
 
 def test_a_continuation_that_stands_alone_is_the_right_answer() -> None:
     removal = TaskRemoval({"doc_to_target": "word"}, 0)
-    made = removal.row(
+    result_row = removal.row(
         row(
             doc={"word": "cat"},
             target="cat",
@@ -230,9 +230,9 @@ def test_a_continuation_that_stands_alone_is_the_right_answer() -> None:
             scores={"acc,none": 1, "f1,none": ["cat", "dog"]},
         )
     )
-    assert (made.requests[0].continuation, made.scores) == ("[removed]", {"acc,none": 1})
-    several = [StoredRequest("loglikelihood", continuation=each) for each in ("cat", "dog")]
-    assert removal.row(row(doc={"word": "cat"}, requests=several)).requests == several
+    assert (result_row.requests[0].continuation, result_row.scores) == ("[removed]", {"acc,none": 1})
+    items = [StoredRequest("loglikelihood", continuation=each) for each in ("cat", "dog")]
+    assert removal.row(row(doc={"word": "cat"}, requests=items)).requests == items
 
 
 def test_what_a_graph_came_to_and_what_judges_said_may_hold_the_right_answer() -> None:
@@ -246,11 +246,11 @@ def test_what_a_graph_came_to_and_what_judges_said_may_hold_the_right_answer() -
     ]
     answers = {"none": [{"golden": "cat"}], "first": ["dog"], "both": [["dog", "cow"]]}
     replies = [{"finish": "stop"}, {"verdict": "no, it is cat"}, {"verdict": 0.25}]
-    made = removal.row(row(doc={"word": "cat"}, target="cat", requests=asked, answers=answers, replies=replies))
-    assert made.answers == {**answers, "none": ["[removed]"]}
-    assert made.replies == [replies[0], {"verdict": "[removed]"}, replies[2]]
-    assert made.requests == [asked[0], StoredRequest("generate", "[removed]", params=params)]
-    assert "cat" not in repr(made)
+    result_row = removal.row(row(doc={"word": "cat"}, target="cat", requests=asked, answers=answers, replies=replies))
+    assert result_row.answers == {**answers, "none": ["[removed]"]}
+    assert result_row.replies == [replies[0], {"verdict": "[removed]"}, replies[2]]
+    assert result_row.requests == [asked[0], StoredRequest("generate", "[removed]", params=params)]
+    assert "cat" not in repr(result_row)
 
 
 def test_columns_that_are_called_like_right_answers_go_too() -> None:
@@ -271,8 +271,8 @@ def test_columns_that_are_called_like_right_answers_go_too() -> None:
     ],
 )
 def test_a_question_is_kept_only_where_it_is_known_where_the_examples_end(prompt: str, left: str) -> None:
-    made = TaskRemoval({"doc_to_target": "a"}, 2).row(row(doc={"a": "x"}, prompt=prompt))
-    assert made.prompt == left
+    result_row = TaskRemoval({"doc_to_target": "a"}, 2).row(row(doc={"a": "x"}, prompt=prompt))
+    assert result_row.prompt == left
     chat = TaskRemoval({"doc_to_target": "a"}, 2, is_chat=True).row(row(doc={"a": "x"}, prompt=prompt))
     assert chat.prompt == "[removed]"
 
@@ -283,8 +283,8 @@ def test_columns_that_tell_or_explain_the_right_answer_go_too() -> None:
         "note": "everybody knows that PARIS is", "more": {"hints": ["It is Paris"]}, "aliases": ["Paris", "Paris, France"],
         "options": ["Rome", "Paris"], "comparison": "no",
     }  # fmt: skip
-    made = TaskRemoval({"doc_to_target": "a"}, 0).row(row(doc=doc, target=["Paris", "B"]))
-    assert json.loads(made.doc) == {"q": "Which city?", "options": ["Rome", "Paris"], "comparison": "no"}
+    result_row = TaskRemoval({"doc_to_target": "a"}, 0).row(row(doc=doc, target=["Paris", "B"]))
+    assert json.loads(result_row.doc) == {"q": "Which city?", "options": ["Rome", "Paris"], "comparison": "no"}
 
 
 def test_the_command_says_what_it_took_out(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:

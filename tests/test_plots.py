@@ -98,7 +98,7 @@ def test_nothing_is_styled_in_place_so_that_a_page_may_forbid_it() -> None:
     )
     assert "style=" not in drawn
     classes = set(re.findall(r'class="([\w ]+)"', drawn))
-    assert all(f".{name}" in STYLE for several in classes for name in several.split() if name != "graph")
+    assert all(f".{name}" in STYLE for items in classes for name in items.split() if name != "graph")
 
 
 def test_a_graph_is_layered_by_the_longest_way_and_ways_back_do_not_count() -> None:

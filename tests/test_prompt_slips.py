@@ -237,9 +237,9 @@ def test_a_slip_in_the_syntax_of_a_template_breaks_its_task_alone(text: str, com
         asked(folder, compat=compat)
     (folder / "well.yaml").write_text(yaml(GENERATE | {"task": "well"}))
     fixed: dict[str, Any] = {"include_path": str(folder), "include_defaults": False, "compat": compat}
-    found = assay.simple_evaluate(Scripted(generate=lambda *_: "x"), tasks=["t", "well"], **fixed)
-    assert found["results"]["well"]["exact_match,none"] == 1.0
-    assert "t.yaml:5:14: doc_to_text is not a valid template" in found["assay"]["broken"]["t"]
+    results = assay.simple_evaluate(Scripted(generate=lambda *_: "x"), tasks=["t", "well"], **fixed)
+    assert results["results"]["well"]["exact_match,none"] == 1.0
+    assert "t.yaml:5:14: doc_to_text is not a valid template" in results["assay"]["broken"]["t"]
 
 
 SHOTS = {"num_fewshot": "1", "fewshot_split": "test"}

@@ -59,8 +59,8 @@ def rows(letter: str, count: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def lines(several: list[dict[str, Any]]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in several)
+def lines(items: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in items)
 
 
 def files(fields: Mapping[str, str]) -> dict[str, str]:
@@ -87,8 +87,8 @@ def asked(folder: Path, **options: Any) -> list[dict[str, Any]]:
         chat_template=as_chat,
     )
     fixed = {"include_path": str(folder), "include_defaults": False, "bootstrap_iters": 0}
-    found = assay.simple_evaluate(model, tasks=["t"], **(fixed | options))
-    return list(found["samples"]["t"])
+    results = assay.simple_evaluate(model, tasks=["t"], **(fixed | options))
+    return list(results["samples"]["t"])
 
 
 def first_asked(folder: Path, **options: Any) -> list[tuple[Any, ...]]:
@@ -212,8 +212,8 @@ def test_generation_parameters_are_completed_with_the_delimiter_only(
 def shown(*examples: str) -> list[str]:
     """The prompts for e0, e1, … with these examples: `t3 t0` stands for both, each with its answer."""
     return [
-        "".join(f"{each} {each.upper()}\n\n" for each in several.split()) + f"e{number}"
-        for number, several in enumerate(examples)
+        "".join(f"{each} {each.upper()}\n\n" for each in items.split()) + f"e{number}"
+        for number, items in enumerate(examples)
     ]
 
 
@@ -271,9 +271,9 @@ def test_no_document_is_ever_among_its_own_examples(
     config = f"{{sampler: {sampler}, split: test}}" if key == "fewshot_config" else f"{{sampler: {sampler}}}"
     world = files({"training_split": ""} | {key: value} | {"fewshot_config": config})
     folder = write(world | {"test.jsonl": lines(rows("e", count))})
-    found = prompts(folder, num_fewshot=shots, fewshot_random_seed=seed)
-    assert len(found) == count
-    for number, prompt in enumerate(found):
+    values = prompts(folder, num_fewshot=shots, fewshot_random_seed=seed)
+    assert len(values) == count
+    for number, prompt in enumerate(values):
         examples = re.findall(r"E(\d)", prompt)
         assert len(set(examples)) == shots
         assert str(number) not in examples
@@ -351,8 +351,8 @@ def test_in_a_chat_choices_have_a_delimiter_only_behind_a_prefix_without_its_own
     prefix: str, context: str, delimiter: str, write: Write
 ) -> None:
     folder = write(files(CHOICE | {"gen_prefix": prefix}))
-    found = first_asked(folder, apply_chat_template=True, num_fewshot=1)
-    assert found == [(context, f"{delimiter}E0"), (context, f"{delimiter}no")]
+    result = first_asked(folder, apply_chat_template=True, num_fewshot=1)
+    assert result == [(context, f"{delimiter}E0"), (context, f"{delimiter}no")]
 
 
 @pytest.mark.parametrize("written", ['{{q.__class__.__mro__}}', '{{ "".__class__.__base__.__subclasses__() }}', "{{ q.format.__globals__ }}"])  # fmt: skip

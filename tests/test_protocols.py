@@ -55,12 +55,12 @@ def ask(name: str, url: str, *requests: Request, **arguments: Any) -> Any:
         async with model:
             return [await model.ask(request) for request in requests]
 
-    found = asyncio.run(work())
-    return found[0] if len(requests) == 1 else found
+    result = asyncio.run(work())
+    return result[0] if len(requests) == 1 else result
 
 
-def wanting(params: dict[str, Any] | None = None, **wish: Any) -> Generate:
-    return Generate(json.dumps(wish), {**PLAIN, **(params or {})})
+def wanting(params: dict[str, Any] | None = None, **options: Any) -> Generate:
+    return Generate(json.dumps(options), {**PLAIN, **(params or {})})
 
 
 def sent(url: str) -> dict[str, Any]:
@@ -187,18 +187,18 @@ def test_repeats_go_in_one_request_where_the_server_can(talking: str) -> None:
     drawn = {**PLAIN, "do_sample": True, "temperature": 0.7}
     for stream in (True, False):
         model: Any = load_model("openai-chat", {"model": "m", "base_url": talking, "stream": stream, "seed": 5})
-        found = asyncio.run(repeats(model, [Generate(json.dumps({"say": "x"}), drawn, n) for n in range(3)]))
-        assert [each.text for each in found] == ["x", "x", "x"]
+        result = asyncio.run(repeats(model, [Generate(json.dumps({"say": "x"}), drawn, n) for n in range(3)]))
+        assert [each.text for each in result] == ["x", "x", "x"]
         assert (sent(talking)["body"]["n"], sent(talking)["body"]["seed"]) == (3, 5)
-        assert [each.usage.written for each in found] == [3, 0, 0]  # the server tells of all of them together
+        assert [each.usage.written for each in result] == [3, 0, 0]  # the server tells of all of them together
 
 
 def test_a_server_that_ignores_how_many_were_asked_for_is_asked_for_the_rest(talking: str) -> None:
     model: Any = load_model("openai", {"model": "m", "base_url": talking, "seed": 5})
     prompt = json.dumps({"say": "x", "ignores_n": True})
     before = len(fetched(talking, "/log"))
-    found = asyncio.run(repeats(model, [Generate(prompt, {**PLAIN, "do_sample": True}, n) for n in range(3)]))
-    assert [each.text for each in found] == ["x", "x", "x"]
+    result = asyncio.run(repeats(model, [Generate(prompt, {**PLAIN, "do_sample": True}, n) for n in range(3)]))
+    assert [each.text for each in result] == ["x", "x", "x"]
     assert [each["body"]["seed"] for each in fetched(talking, "/log")[before:]] == [5, 6, 7]
     assert model.answers_repeats is False
 
@@ -266,10 +266,10 @@ def here(*requests: Request) -> list[Any]:
     model = Embedded()
 
     async def work() -> list[Any]:
-        found: dict[int, Any] = {}
+        result: dict[int, Any] = {}
         async for answered in model.answer(requests):
-            found |= dict(answered)
-        return [found[number] for number in range(len(requests))]
+            result |= dict(answered)
+        return [result[number] for number in range(len(requests))]
 
     return asyncio.run(work())
 
@@ -308,9 +308,9 @@ def test_one_token_choices_share_one_request(truth: str) -> None:
     for ours, theirs in zip(here(*choices), ask("openai", truth, *choices, likelihoods="generated"), strict=True):
         assert theirs.value == pytest.approx(ours.value, abs=2e-3)
         assert theirs.greedy == ours.greedy
-    found = ask("openai", truth, *choices, Loglikelihood(context, " zebra"), likelihoods="generated")
-    assert [found[0].usage.written, found[1].usage.written] == [1, 0]  # the second cost nothing
-    assert "not among" in found[2].reason
+    responses = ask("openai", truth, *choices, Loglikelihood(context, " zebra"), likelihoods="generated")
+    assert [responses[0].usage.written, responses[1].usage.written] == [1, 0]  # the second cost nothing
+    assert "not among" in responses[2].reason
 
 
 def test_a_prompt_that_is_too_long_fails_or_loses_its_beginning(truth: str) -> None:

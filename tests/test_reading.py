@@ -102,9 +102,12 @@ def test_a_run_whose_process_is_gone_has_stopped(tmp_path: Path) -> None:
 
 
 def test_secrets_that_somebody_wrote_into_a_run_are_not_read_out(tmp_path: Path) -> None:
-    told = {"command": ["assay", "--model_args", "api_key=sk-verysecret"], "environment": {"token": "hf_verysecret"}}
+    reported = {
+        "command": ["assay", "--model_args", "api_key=sk-verysecret"],
+        "environment": {"token": "hf_verysecret"},
+    }
     configs = {"a": {"metadata": {"auth_token": "verysecret"}}}
-    run = RunSummary(written(tmp_path / "one", {**RESULTS, "configs": configs}, status="complete", **told))
+    run = RunSummary(written(tmp_path / "one", {**RESULTS, "configs": configs}, status="complete", **reported))
     assert "verysecret" not in repr((run.provenance, run.model, run.head, run.config("a")))
 
 

@@ -64,24 +64,24 @@ HARMLESS = {
 
 def assert_alone(text: str) -> Page:
     """A page has only tags and attributes that can neither run nor load anything, and a policy that forbids it besides."""
-    found = Page(text)
-    assert {tag for tag, _ in found.tags} <= KNOWN
-    assert {name for _, attributes in found.tags for name in attributes} <= HARMLESS
-    assert "url(" not in found.style and "@import" not in found.style
-    [policy] = [a["content"] for _, a in found.tags if a.get("http-equiv") == "Content-Security-Policy"]
-    digest = base64.b64encode(hashlib.sha256(found.style.encode()).digest()).decode()
+    result = Page(text)
+    assert {tag for tag, _ in result.tags} <= KNOWN
+    assert {name for _, attributes in result.tags for name in attributes} <= HARMLESS
+    assert "url(" not in result.style and "@import" not in result.style
+    [policy] = [a["content"] for _, a in result.tags if a.get("http-equiv") == "Content-Security-Policy"]
+    digest = base64.b64encode(hashlib.sha256(result.style.encode()).digest()).decode()
     assert (
         policy == f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    return found
+    return result
 
 
 def test_a_page_tells_the_numbers_and_needs_nothing_else(tasks: Path, output: Path) -> None:
     run_world.run(Asked(failing={"3*3="}), tasks, output)
-    found = assert_alone(as_html(build_report([output])))
-    assert f"{ACC:.4f}" in found.text
-    assert "1 failed" in found.text and "no answer to 3*3=" in found.text
-    assert sum(tag == "svg" for tag, _ in found.tags) >= 2
+    result = assert_alone(as_html(build_report([output])))
+    assert f"{ACC:.4f}" in result.text
+    assert "1 failed" in result.text and "no answer to 3*3=" in result.text
+    assert sum(tag == "svg" for tag, _ in result.tags) >= 2
 
 
 @pytest.fixture
@@ -92,18 +92,18 @@ def harm(tmp_path: Path) -> Path:
 
 
 def test_nothing_hostile_leaves_its_place_in_a_page(harm: Path) -> None:
-    wanted = ReportOptions(samples=len(HARM), columns=["kind", "q"])
-    found = assert_alone(as_html(build_report([harm], wanted)))
+    options = ReportOptions(samples=len(HARM), columns=["kind", "q"])
+    result = assert_alone(as_html(build_report([harm], options)))
     for text in HARM:
-        assert visible(text) in found.text, "it is told, as text"
+        assert visible(text) in result.text, "it is told, as text"
 
 
 def test_nothing_hostile_leaves_its_place_when_runs_are_compared(harm: Path, tmp_path: Path) -> None:
     folder = write_harm(tmp_path / "tasks")
     run_harm(folder, tmp_path / "b", right=True)
-    made = build_report([harm, tmp_path / "b"])
-    assert made.comparison is not None and len(made.comparison.flips) == 5
-    assert_alone(as_html(made))
+    report = build_report([harm, tmp_path / "b"])
+    assert report.comparison is not None and len(report.comparison.flips) == 5
+    assert_alone(as_html(report))
 
 
 def outside_of_fences(text: str) -> str:
@@ -151,11 +151,11 @@ def test_no_text_ends_its_fence_or_becomes_mark_up(text: str) -> None:
 
 @given(st.text(min_size=1), st.integers(2, 50))
 def test_a_text_that_is_cut_keeps_its_beginning_and_its_end(text: str, most: int) -> None:
-    found = shorten(text, most)
+    result = shorten(text, most)
     assert (
-        found == text
+        result == text
         if len(text) <= most
-        else (found.startswith(text[: most // 2]) and found.endswith(text[-(most // 2) :]))
+        else (result.startswith(text[: most // 2]) and result.endswith(text[-(most // 2) :]))
     )
 
 
@@ -184,13 +184,13 @@ def levels(write: Write, tmp_path: Path) -> Path:
 
 
 def test_a_number_is_told_for_each_value_of_a_column_of_few(levels: Path) -> None:
-    [found] = build_report([levels]).runs[0].slices
-    assert (found.task, found.column) == ("levels", "level")
-    assert [(part.name, part.value, part.note) for part in found.parts] == [
+    [result] = build_report([levels]).runs[0].slices
+    assert (result.task, result.column) == ("levels", "level")
+    assert [(part.name, part.value, part.note) for part in result.parts] == [
         ("hard", 0.2, "n 10"),
         ("easy", 0.8, "n 10"),
     ]
-    low, high = found.parts[0].low, found.parts[0].high
+    low, high = result.parts[0].low, result.parts[0].high
     assert low == pytest.approx(0.0533, abs=1e-4) and high == pytest.approx(
         0.5262, abs=1e-4
     )  # Wilson's, of a fifth of 9
@@ -212,16 +212,16 @@ def test_several_runs_are_compared_with_the_first(tasks: Path, output: Path, tmp
     )
     options = {"include_path": str(tasks), "include_defaults": False, "output_path": str(tmp_path / "b")}
     simple_evaluate(model, tasks=["sums", "colours"], **options)
-    made = build_report([output, tmp_path / "b"])
-    assert_alone(as_html(made))
-    rows = list(csv.DictReader(io.StringIO(as_csv(made))))
+    report = build_report([output, tmp_path / "b"])
+    assert_alone(as_html(report))
+    rows = list(csv.DictReader(io.StringIO(as_csv(report))))
     [row] = [row for row in rows if (row["run"], row["name"]) == ("b", "sums")]
     assert float(row["difference"]) == pytest.approx(0 - EXACT_MATCH)
     assert float(row["difference_low"]) < -EXACT_MATCH < float(row["difference_high"])
-    assert "🔴" in as_markdown(made) or "-0.6000" in as_markdown(made)
-    told = json.loads(as_json(made))
-    assert [run["name"] for run in told["runs"]] == ["run", "b"]
-    assert {row["name"] for row in told["comparison"]["rows"]} == {"sums", "colours"}
+    assert "🔴" in as_markdown(report) or "-0.6000" in as_markdown(report)
+    loaded = json.loads(as_json(report))
+    assert [run["name"] for run in loaded["runs"]] == ["run", "b"]
+    assert {row["name"] for row in loaded["comparison"]["rows"]} == {"sums", "colours"}
 
 
 def test_p_of_groups_does_not_stand_among_those_that_are_corrected(tmp_path: Path) -> None:
@@ -230,32 +230,32 @@ def test_p_of_groups_does_not_stand_among_those_that_are_corrected(tmp_path: Pat
     right, wrong = [1.0] * 8, [0.0] * 8
     a = compared_world.make_run(folder, tmp_path / "a", {"t": right, "u": right}, tasks=["both"])
     b = compared_world.make_run(folder, tmp_path / "b", {"t": wrong, "u": right}, tasks=["both"])
-    made = build_report([a, b])
+    report = build_report([a, b])
     cells = {
         row[1].replace("&nbsp;", ""): (row[7], row[8])
-        for line in as_markdown(made).splitlines()
+        for line in as_markdown(report).splitlines()
         if len(row := [each.strip() for each in line.strip("|").split("|")]) == 10 and row[2] == "x"
     }
     assert cells == {"both": ("0.004", ""), "t": ("0.004", "0.008"), "u": ("1.000", "1.000")}  # mid-p: 2 · 2⁻⁸ / 2
-    assert "8 / 0 / 0" not in as_html(made)
-    assert "0 / 8 / 0" in as_html(made)  # better, worse, same
-    assert "p (Holm), tasks" in as_html(made)
+    assert "8 / 0 / 0" not in as_html(report)
+    assert "0 / 8 / 0" in as_html(report)  # better, worse, same
+    assert "p (Holm), tasks" in as_html(report)
 
 
 def test_runs_that_cannot_be_compared_are_told_with_why(levels: Path, tasks: Path, output: Path) -> None:
     run_world.run(Asked(), tasks, output)
-    made = build_report([levels, output])
-    assert made.comparison is None
-    assert made.notes and made.notes[0].startswith("not compared: ")
-    assert made.notes[0] in assert_alone(as_html(made)).text
+    report = build_report([levels, output])
+    assert report.comparison is None
+    assert report.notes and report.notes[0].startswith("not compared: ")
+    assert report.notes[0] in assert_alone(as_html(report)).text
 
 
 def test_an_imported_run_has_a_report(tmp_path: Path) -> None:
     from assay.exchange.importers import import_runs
 
     import_runs([INSPECT / "sums.eval"], tmp_path / "run")
-    found = assert_alone(as_html(build_report([tmp_path / "run"], ReportOptions(columns=["level"]))))
-    assert "0.6667" in found.text and "It is 54" in found.text
+    result = assert_alone(as_html(build_report([tmp_path / "run"], ReportOptions(columns=["level"]))))
+    assert "0.6667" in result.text and "It is 54" in result.text
 
 
 def test_a_folder_without_a_finished_run_has_no_report(tmp_path: Path) -> None:

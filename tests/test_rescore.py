@@ -31,14 +31,14 @@ HERE = Path(__file__).parent
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def values(found: Mapping[str, Any], name: str) -> dict[str, float]:
+def values(data: Mapping[str, Any], name: str) -> dict[str, float]:
     """The numbers of a task or group, without errors and names."""
-    row = found["results"][name]
+    row = data["results"][name]
     return {key: value for key, value in row.items() if "," in key and "_stderr" not in key}
 
 
 def changed(scored: Rescored) -> dict[str, list[int]]:
-    return {task: found["ids"] for task, found in scored.results["assay"]["scored"]["changed"].items()}
+    return {task: result["ids"] for task, result in scored.results["assay"]["scored"]["changed"].items()}
 
 
 def test_scoring_again_without_changes_gives_the_same_and_touches_nothing(tasks: Path, output: Path) -> None:
@@ -114,15 +114,15 @@ def test_a_definition_that_is_gone_is_asked_for_and_can_be_given(tasks: Path, ou
     with pytest.raises(AssayError, match=r"task 'sums'.*is not found.*--with FILE"):
         score([output])
     assert not (output / "scored").exists()
-    for wanted in (ScoreOptions(files=[str(kept / "sums.yaml")]), ScoreOptions(include_path=[str(kept)])):
-        assert values(score([output], wanted).results, "sums") == {"exact_match,none": 0.6}
+    for expected in (ScoreOptions(files=[str(kept / "sums.yaml")]), ScoreOptions(include_path=[str(kept)])):
+        assert values(score([output], expected).results, "sums") == {"exact_match,none": 0.6}
 
 
 def test_groups_are_computed_again_and_a_file_may_bring_another(
     tasks: Path, output: Path, write: Callable[..., Path]
 ) -> None:
     """With weights of their sizes 5 and 4: (5 · 0.6 + 4 · 0.75) / 9 = 6/9; without weights (0.6 + 0.75) / 2 = 0.675."""
-    several = "    aggregate_metric_list: [{metric: right, aggregation: mean, weight_by_size: %s}]\n"
+    items = "    aggregate_metric_list: [{metric: right, aggregation: mean, weight_by_size: %s}]\n"
     named = {
         "sums.yaml": (tasks / "sums.yaml").read_text() + "process_results: !function tools.right\n",
         "colours.yaml": (tasks / "colours.yaml").read_text() + "process_results: !function tools.chosen\n",
@@ -135,11 +135,11 @@ def test_groups_are_computed_again_and_a_file_may_bring_another(
         "def chosen(doc, results):\n    lls = [r[0] for r in results]\n"
         "    return {'right': float(lls.index(max(lls)) == doc['gold'])}\n"
     )
-    write({"both.yaml": "    group: both\n    task: [sums, colours]\n" + several % "true"})
+    write({"both.yaml": "    group: both\n    task: [sums, colours]\n" + items % "true"})
     run(Asked(), tasks, output, tasks=["both"])
     assert math.isclose(values(results(output), "both")["right,none"], 6 / 9)
     other = output.with_name("other.yaml")
-    other.write_text("group: both\ntask: [sums, colours]\n" + several.lstrip() % "false")
+    other.write_text("group: both\ntask: [sums, colours]\n" + items.lstrip() % "false")
     scored = score([output], ScoreOptions(files=[str(other)]))
     assert math.isclose(values(scored.results, "both")["right,none"], 0.675)
     assert scored.numbers[0].name == "both"
@@ -155,11 +155,11 @@ def test_what_failed_stays_failed_and_what_could_not_be_scored_may_be_now(tasks:
     )
     text = (tasks / "sums.yaml").read_text().replace("metric: exact_match", "metric: r, aggregation: mean")
     (tasks / "sums.yaml").write_text(text + "process_results: !function tools.right\n")
-    found = run(Asked(failing={"2+3="}), tasks, output, tasks=["sums"])
-    assert values(found, "sums") == {"r,none": 2 / 3}
-    assert found["assay"]["tasks"]["sums"]["audit"]["failed"] == {"count": 2, "ids": [1, 4]}
+    results = run(Asked(failing={"2+3="}), tasks, output, tasks=["sums"])
+    assert values(results, "sums") == {"r,none": 2 / 3}
+    assert results["assay"]["tasks"]["sums"]["audit"]["failed"] == {"count": 2, "ids": [1, 4]}
     again = score([output])
-    assert again.results["assay"]["tasks"]["sums"]["reasons"] == found["assay"]["tasks"]["sums"]["reasons"]
+    assert again.results["assay"]["tasks"]["sums"]["reasons"] == results["assay"]["tasks"]["sums"]["reasons"]
     (tasks / "tools.py").write_text((tasks / "tools.py").read_text().replace("int(results[0])", "results[0]"))
     mended = score([output])
     assert values(mended.results, "sums") == {"r,none": 0.0}
@@ -176,9 +176,9 @@ def test_a_filter_that_sees_all_documents_at_once_is_applied_again(tmp_path: Pat
     (tmp_path / "helper.py").write_text(
         "def longest(resps, docs):\n    best = max((r[0] for r in resps), key=len)\n    return [best for _ in resps]\n"
     )
-    made = generate(tmp_path, ["a", "ccc", "bb"], ["a", "ccc", "x"], yaml, output_path=str(tmp_path / "run"))
+    results = generate(tmp_path, ["a", "ccc", "bb"], ["a", "ccc", "x"], yaml, output_path=str(tmp_path / "run"))
     scored = score([tmp_path / "run"])
-    assert values(made, "t") == values(scored.results, "t") == {"exact_match,longest": 1 / 3}
+    assert values(results, "t") == values(scored.results, "t") == {"exact_match,longest": 1 / 3}
     assert changed(scored) == {}
 
 
@@ -241,15 +241,15 @@ def test_a_class_is_scored_again_with_its_data_and_says_itself_how(write: Callab
     fields = "class: !function mine.Mine\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
     folder = write({"mine.py": CLASS})
     write_task(folder, [{"q": "0", "gold": "a"}, {"q": "1", "gold": "b"}], fields)
-    found = run_small(folder, says(["xax", "x"]), output_path=str(tmp_path / "run"))
-    assert values(found, "t") == {"found,none": 0.5}
+    results = run_small(folder, says(["xax", "x"]), output_path=str(tmp_path / "run"))
+    assert values(results, "t") == {"found,none": 0.5}
     assert values(score([tmp_path / "run"]).results, "t") == {"found,none": 0.5}
     with pytest.raises(AssayError, match="is a Python class, which defines its own scoring"):
         score([tmp_path / "run"], ScoreOptions(metrics=["exact_match"]))
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("options", "said"),
     [
         (ScoreOptions(filters=["x=regx:a"]), "no filter named 'regx'.*'regex'"),
         (ScoreOptions(filters=["x=regex:("]), "filter 'regex' cannot be made"),
@@ -266,11 +266,11 @@ def test_a_class_is_scored_again_with_its_data_and_says_itself_how(write: Callab
     ],
 )
 def test_what_is_misspelt_is_refused_before_anything_is_scored(
-    wanted: ScoreOptions, said: str, tasks: Path, output: Path
+    options: ScoreOptions, said: str, tasks: Path, output: Path
 ) -> None:
     run(Asked(), tasks, output, tasks=["sums"])
     with pytest.raises(AssayError, match=said):
-        score([output], wanted)
+        score([output], options)
     assert not (output / "scored").exists()
 
 
@@ -320,8 +320,8 @@ def test_the_samples_files_of_lm_eval_give_its_numbers(name: str, synthetic: Pat
     folder = tmp_path / name
     shutil.copytree(HERE / "logged" / name, folder)
     [theirs] = [json.loads(path.read_text()) for path in folder.glob("results_*.json")]
-    wanted = ScoreOptions(tasks=[name], include_path=[str(synthetic)], include_defaults=False, compat="lm-eval")
-    scored = score([folder], wanted)
+    options = ScoreOptions(tasks=[name], include_path=[str(synthetic)], include_defaults=False, compat="lm-eval")
+    scored = score([folder], options)
     assert scored.results["results"].keys() == theirs["results"].keys()
     for task, row in theirs["results"].items():
         ours = values(scored.results, task)
@@ -333,8 +333,8 @@ def test_the_samples_files_of_lm_eval_give_its_numbers(name: str, synthetic: Pat
 
 def test_of_many_samples_files_some_can_be_chosen(synthetic: Path, tmp_path: Path) -> None:
     shutil.copytree(HERE / "logged/synth_mmlu5", tmp_path / "out")
-    wanted = ScoreOptions(tasks=["synth_mmlu_s01_law"], include_path=[str(synthetic)], include_defaults=False)
-    assert list(score(tmp_path / "out", wanted).results["results"]) == ["synth_mmlu_s01_law"]
+    options = ScoreOptions(tasks=["synth_mmlu_s01_law"], include_path=[str(synthetic)], include_defaults=False)
+    assert list(score(tmp_path / "out", options).results["results"]) == ["synth_mmlu_s01_law"]
     every = ScoreOptions(include_path=[str(synthetic)], include_defaults=False)
     assert len(score(sorted((tmp_path / "out").glob("samples_*")), every).results["results"]) == 5
 
@@ -372,9 +372,9 @@ def answered(draw: st.DrawFn) -> tuple[Sample, list[Response], int]:
         requests = [each for each in requests[::repeats] for _ in range(repeats)]
     else:
         requests = [Rolling(draw(st.text()))] * repeats
-    given_ = [draw(texts if kind == "g" else lls) for _ in requests]
+    predicted = [draw(texts if kind == "g" else lls) for _ in requests]
     if kind == "r":
-        given_ = [each._replace(greedy=False) for each in given_]
+        predicted = [each._replace(greedy=False) for each in predicted]
     target = draw(st.text() | st.integers(0, 9) | st.lists(st.text(), max_size=2))
     sample = Sample(
         draw(st.integers(0, 99)),
@@ -385,14 +385,14 @@ def answered(draw: st.DrawFn) -> tuple[Sample, list[Response], int]:
         prefix=prefix,
         dropped=draw(st.integers(0, 2)),
     )
-    return sample, given_, repeats
+    return sample, predicted, repeats
 
 
 @given(answered(), st.booleans())
 def test_samples_are_read_back_as_they_were_written(
-    tmp_path_factory: pytest.TempPathFactory, made: tuple[Sample, list[Response], int], fails: bool
+    tmp_path_factory: pytest.TempPathFactory, built: tuple[Sample, list[Response], int], fails: bool
 ) -> None:
-    sample, responses, repeats = made
+    sample, responses, repeats = built
     folder = tmp_path_factory.mktemp("parquet")
     if fails:
         responses = [Failed("no answer"), *responses[1:]]
@@ -415,8 +415,8 @@ def test_samples_are_read_back_as_they_were_written(
 
 
 def test_short_forms_are_what_they_look_like() -> None:
-    made = parse_filter("a=regex:x=(.*):y")
-    assert (made.name, made.filter[0].kwargs, made.filter[1].function) == (
+    parsed = parse_filter("a=regex:x=(.*):y")
+    assert (parsed.name, parsed.filter[0].kwargs, parsed.filter[1].function) == (
         "a",
         {"regex_pattern": "x=(.*):y"},
         "take_first",

@@ -181,7 +181,11 @@ def test_a_run_of_a_newer_format_is_refused_by_name(tasks: Path, output: Path) -
 def test_a_long_journal_is_compressed_and_goes_on(write: Write, output: Path) -> None:
     """40 responses of a megabyte each, the last of which fails at first."""
     numbers = "".join(json.dumps({"q": str(n), "a": "x"}) + "\n" for n in range(40))
-    given = {"include_path": str(write({**FILES, "sums.jsonl": numbers})), "include_defaults": False, "tasks": ["sums"]}
+    arguments = {
+        "include_path": str(write({**FILES, "sums.jsonl": numbers})),
+        "include_defaults": False,
+        "tasks": ["sums"],
+    }
     calls: list[str] = []
 
     def generate(prompt: str, params: dict[str, object], repeat: int) -> str:
@@ -191,7 +195,7 @@ def test_a_long_journal_is_compressed_and_goes_on(write: Write, output: Path) ->
         return prompt + "a long answer " * 75_000
 
     for _ in range(2):
-        content = simple_evaluate(Scripted(generate=generate), output_path=str(output), log_samples=False, **given)
+        content = simple_evaluate(Scripted(generate=generate), output_path=str(output), log_samples=False, **arguments)
     assert (len(calls), calls[-1]) == (41, "39=")
     assert content["assay"]["failed"] == 0
     assert sum(path.stat().st_size for path in output.glob("responses*")) < 20_000_000

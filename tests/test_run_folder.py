@@ -236,9 +236,9 @@ def test_force_moves_the_old_run_aside_and_loses_nothing(tasks: Path, output: Pa
     for limit in (None, 1, 2, 3):  # quicker than one a second: every old run keeps a place of its own
         run(Asked(), tasks, output, limit=limit, force=True)
         kept.append(everything(output))
-    found = [everything(folder) for folder in output.parent.iterdir() if (folder / "manifest.json").exists()]
-    assert all(run in found for run in kept)
-    assert len(found) == 4
+    result = [everything(folder) for folder in output.parent.iterdir() if (folder / "manifest.json").exists()]
+    assert all(run in result for run in kept)
+    assert len(result) == 4
     assert results(output)["n-samples"]["sums"]["effective"] == 3
 
 
@@ -258,9 +258,9 @@ def test_a_folder_that_holds_something_else_keeps_it(tasks: Path, output: Path) 
 @pytest.mark.parametrize("place", ["{tmp}/a_file/run", "{tmp}/a_file", "/proc/assay/run"])
 def test_a_folder_that_cannot_be_written_is_refused_before_any_request(place: str, tasks: Path, tmp_path: Path) -> None:
     (tmp_path / "a_file").write_text("mine")
-    asked, wanted = Asked(), Path(place.format(tmp=tmp_path))
-    with pytest.raises(AssayError, match=f"{wanted}.*--output_path"):
-        run(asked, tasks, wanted)
+    asked, expected = Asked(), Path(place.format(tmp=tmp_path))
+    with pytest.raises(AssayError, match=f"{expected}.*--output_path"):
+        run(asked, tasks, expected)
     assert asked.calls == []
     assert (tmp_path / "a_file").read_text() == "mine"
 

@@ -267,7 +267,7 @@ READERS = ("runs/run.py", "runs/folder.py")
 
 def test_nothing_else_reads_the_files_of_a_run() -> None:
     """Whoever wants something of a run folder opens the run."""
-    found = set()
+    values = set()
     for path in sorted((ROOT / "src/assay").rglob("*.py")):
         name = path.relative_to(ROOT / "src/assay").as_posix()
         for node in ast.walk(ast.parse(path.read_text())):
@@ -276,8 +276,8 @@ def test_nothing_else_reads_the_files_of_a_run() -> None:
                 for alias in node.names
             )
             if is_reader and name not in READERS:
-                found.add(name)
-    assert found == set()
+                values.add(name)
+    assert values == set()
 
 
 JOINED = re.compile(r"""partition\(","\)|split\(",", 1\)|metric\}(_stderr)?,\{|filter\}?,repeats|_stderr,[n{]""")
@@ -289,12 +289,12 @@ MAY_JOIN = {
 
 
 def test_a_metric_and_its_filter_are_joined_and_split_in_one_place() -> None:
-    found = {
+    result = {
         path.relative_to(ROOT / "src/assay").as_posix()
         for path in sorted((ROOT / "src/assay").rglob("*.py"))
         if JOINED.search(path.read_text())
     }
-    assert found <= set(MAY_JOIN)
+    assert result <= set(MAY_JOIN)
 
 
 def test_a_run_that_is_data_is_refused_in_words_where_it_is_none_or_damaged(tmp_path: Path) -> None:

@@ -41,9 +41,9 @@ TALK = [
 ]
 
 
-def written(folder: Path, *several: SampleRecord) -> Path:
+def written(folder: Path, *items: SampleRecord) -> Path:
     writer = SampleWriter(folder, "t")
-    for kept in several:
+    for kept in items:
         writer.add(kept)
     writer.end()
     writer.place()
@@ -60,8 +60,8 @@ def scored(values: dict[str, Any], answers: list[Any], **more: Any) -> list[Filt
 
 def column(path: Path, name: str) -> list[Any]:
     """A column as pyarrow reads it, without anything of ours."""
-    found: list[Any] = pq.read_table(path).column(name).to_pylist()
-    return found
+    collected: list[Any] = pq.read_table(path).column(name).to_pylist()
+    return collected
 
 
 # ---- what other tools find in the files
@@ -76,8 +76,8 @@ def test_choices_are_typed_columns(tasks: Path, output: Path) -> None:
     assert kinds["responses"] == "list<element: list<element: struct<value: double, greedy: bool>>>"
     assert kinds["requests"] == "list<element: struct<kind: string, continuation: string>>"
     assert column(path, "kind") == ["loglikelihood"] * 4
-    told = [[several[0]["value"] for several in responses] for responses in column(path, "responses")]
-    assert told == [list(both) for _, *both in COLOURS.values()]
+    reported = [[repeats[0]["value"] for repeats in responses] for responses in column(path, "responses")]
+    assert reported == [list(both) for _, *both in COLOURS.values()]
     asked = [[each["continuation"] for each in requests] for requests in column(path, "requests")]
     assert asked == [[" green", " red"]] * 4
 
@@ -96,7 +96,7 @@ def test_infinities_and_what_is_no_number_are_numbers(tmp_path: Path) -> None:
     said = [(-INF, False), (NAN, True), (-1.5, True)]
     kept = SampleRecord(sample(0, *requests), [[each] for each in said], scored({"acc": NAN, "gain": -INF}, said))
     path = written(tmp_path, kept)
-    values = [several[0]["value"] for several in column(path, "responses")[0]]
+    values = [repeats[0]["value"] for repeats in column(path, "responses")[0]]
     assert values[0] == -INF
     assert math.isnan(values[1])
     assert values[2] == -1.5
@@ -119,8 +119,8 @@ def test_a_conversation_is_messages_with_the_calls_of_tools(tmp_path: Path) -> N
     assert asked["messages"][1]["tool_calls"] == [{"id": "c1", "name": "add", "arguments": '{"a":1}'}]
     assert (asked["kind"], json.loads(asked["params"])) == ("generate", {"temperature": 0})
     assert column(path, "prompt") == [""]
-    [[[told]]] = column(path, "responses")
-    assert (told["text"], told["finish"], told["reasoning"], told["usage"]["read"]) == ("done", "stop", "hm", 3)
+    [[[values]]] = column(path, "responses")
+    assert (values["text"], values["finish"], values["reasoning"], values["usage"]["read"]) == ("done", "stop", "hm", 3)
     [stored] = SampleFile(path).samples()
     assert stored.sample.requests == [request]
     assert stored.responses == [response]
@@ -169,9 +169,9 @@ def test_a_later_group_may_have_more_than_the_first(tmp_path: Path) -> None:
         SampleRecord(sample(n, Loglikelihood("c", "a")), [[(-1.0, True)]], scored({"acc": 1.0}, [(-1.0, True)]))
         for n in range(2000)
     ]
-    told = Text("b", "length", usage=Usage(1, 2))
+    response = Text("b", "length", usage=Usage(1, 2))
     last = SampleRecord(
-        sample(2000, Generate("p", {})), [["b"]], scored({"f1": 0.5}, ["b"]), replies=response_metadata([told], 1)
+        sample(2000, Generate("p", {})), [["b"]], scored({"f1": 0.5}, ["b"]), replies=response_metadata([response], 1)
     )
     path = written(tmp_path, *first, last)
     rows = [*SampleFile(path).rows()]
@@ -194,17 +194,17 @@ def test_the_same_samples_make_the_same_bytes(tmp_path: Path) -> None:
 def test_samples_of_format_1_are_read_as_format_2(name: str, tmp_path: Path) -> None:
     for path in (FOLDERS / name).glob("samples/*.parquet"):
         old = pq.read_table(path)
-        made = SampleFile(SampleFile(path).as_format_2(tmp_path / path.name))
-        assert made.path != path
-        rows = [*made.rows()]
+        sample_file = SampleFile(SampleFile(path).as_format_2(tmp_path / path.name))
+        assert sample_file.path != path
+        rows = [*sample_file.rows()]
         assert rows == [*SampleFile(path).rows()]
         for row, before in zip(rows, old.to_pylist(), strict=True):
             assert {key: value for key, value in row.scores.items() if not key.endswith(",repeats")} == {
                 key: value for key, value in json.loads(before["scores"]).items() if not key.endswith(",repeats")
             }
             assert (row.prefix + row.prompt, row.doc) == (before["prefix"] + before["prompt"], before["doc"])
-            texts = [[each for each in several if isinstance(each, str)] for several in row.responses]
-            said = [[each for each in several if isinstance(each, str)] for several in json.loads(before["responses"])]
+            texts = [[each for each in repeats if isinstance(each, str)] for repeats in row.responses]
+            said = [[each for each in repeats if isinstance(each, str)] for repeats in json.loads(before["responses"])]
             assert texts == said
 
 

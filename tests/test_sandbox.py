@@ -40,10 +40,10 @@ def works(launcher: Launcher) -> bool:
 
 @pytest.fixture(params=LAUNCHERS, scope="module")
 def launcher(request: pytest.FixtureRequest) -> Launcher:
-    found = LAUNCHERS[request.param]
-    if not works(found):
+    result = LAUNCHERS[request.param]
+    if not works(result):
         pytest.skip(f"programs cannot be isolated by {request.param} on this machine")
-    return found
+    return result
 
 
 ANY = pytest.mark.skipif(not any(map(works, LAUNCHERS.values())), reason="programs cannot be isolated on this machine")
@@ -416,9 +416,9 @@ def test_lm_evals_own_code_tasks_run_in_the_sandbox(tmp_path: Path, lm_eval_fold
     model = says([[wrong, right, wrong], [wrong, wrong, endless]])
     with pytest.raises(ConfigError, match="confirm_run_unsafe_code"):
         run_task(tmp_path, model)
-    found = run_task(tmp_path, model, confirm_run_unsafe_code=True)["results"]["t"]
-    assert found["pass@1,create_test"] == pytest.approx(1 / 6)
-    assert found["pass@2,create_test"] == pytest.approx(1 / 3)
+    row = run_task(tmp_path, model, confirm_run_unsafe_code=True)["results"]["t"]
+    assert row["pass@1,create_test"] == pytest.approx(1 / 6)
+    assert row["pass@2,create_test"] == pytest.approx(1 / 3)
 
 
 @given(st.integers(1, 7).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
@@ -430,8 +430,8 @@ def test_pass_at_k_is_the_share_of_draws_with_a_right_program(case: tuple[int, i
 
 @ANY
 def test_programs_run_from_other_threads_too() -> None:
-    found: list[bool] = []
-    thread = threading.Thread(target=lambda: found.append(sandbox.passes("assert True", SandboxLimits())))
+    collected: list[bool] = []
+    thread = threading.Thread(target=lambda: collected.append(sandbox.passes("assert True", SandboxLimits())))
     thread.start()
     thread.join()
-    assert found == [True]
+    assert collected == [True]

@@ -98,7 +98,7 @@ def test_what_only_sounds_like_a_secret_is_written_down() -> None:
     assert redacted({"parameters": {"key": "abc"}, "key": "abc"}) == {"parameters": {"key": "***"}, "key": "***"}
 
 
-def write_told(kind: str, folder: Path) -> Path:
+def write_report(kind: str, folder: Path) -> Path:
     """What others wrote with a key in the arguments of the model: lm-eval as a text, Inspect as a mapping."""
     folder.mkdir()
     address = f"http://me:{CANARY}@host.example/v1"
@@ -106,34 +106,34 @@ def write_told(kind: str, folder: Path) -> Path:
         for path in (HERE / "logged/synth_wino").iterdir():
             (folder / path.name).write_bytes(path.read_bytes())
         [results] = folder.glob("results_*.json")
-        told = json.loads(results.read_text())
-        told["config"]["model_args"] = f"model=x,base_url={address},api_key={CANARY}"
-        told["configs"] = {"synth_wino": {"metadata": {"base_url": address, "api_key": CANARY}}}
-        results.write_text(json.dumps(told))
+        loaded = json.loads(results.read_text())
+        loaded["config"]["model_args"] = f"model=x,base_url={address},api_key={CANARY}"
+        loaded["configs"] = {"synth_wino": {"metadata": {"base_url": address, "api_key": CANARY}}}
+        results.write_text(json.dumps(loaded))
         return folder
     log = as_json(INSPECT / "colours.eval", folder / "colours.json")
-    told = json.loads(log.read_text())
-    told["eval"] |= {"model_args": {"api_key": CANARY, "base_url": address}, "task_args": {"url": address}}
-    told["samples"][0]["error"] = {"message": f"wrong key {CANARY}"}
-    log.write_text(json.dumps(told))
+    loaded = json.loads(log.read_text())
+    loaded["eval"] |= {"model_args": {"api_key": CANARY, "base_url": address}, "task_args": {"url": address}}
+    loaded["samples"][0]["error"] = {"message": f"wrong key {CANARY}"}
+    log.write_text(json.dumps(loaded))
     return log
 
 
 @pytest.mark.parametrize("kind", ["lm-eval", "inspect"])
 def test_a_secret_that_others_wrote_down_stays_with_them(kind: str, tmp_path: Path, run_assay: Run) -> None:
-    (made := tmp_path / "made").mkdir()
-    told = write_told(kind, tmp_path / "told")
+    (built := tmp_path / "made").mkdir()
+    reported = write_report(kind, tmp_path / "told")
     for name in ("one", "two"):
-        ended = run_assay("import", told, "-o", made / name)
+        ended = run_assay("import", reported, "-o", built / name)
         assert (ended.returncode, CANARY in ended.stdout + ended.stderr) == (0 if kind == "lm-eval" else 1, False)
-    assert json.loads((made / "one/results.json").read_text())["config"]["model_args"]["api_key"] == "***"
-    compared = run_assay("compare", made / "one", made / "two")
+    assert json.loads((built / "one/results.json").read_text())["config"]["model_args"]["api_key"] == "***"
+    compared = run_assay("compare", built / "one", built / "two")
     assert "api_key=***" in compared.stdout and CANARY not in compared.stdout + compared.stderr
     for to in ("lm-eval", "inspect", "parquet"):
-        assert export(made / "one", to, made / to)
+        assert export(built / "one", to, built / to)
     for form in ("html", "json", "csv", "md"):
-        (made / f"report.{form}").write_text(report_text([made / "one", made / "two"], form))
-    assert traces(made) == []
+        (built / f"report.{form}").write_text(report_text([built / "one", built / "two"], form))
+    assert traces(built) == []
 
 
 def test_a_run_that_holds_a_secret_does_not_hand_it_on(tasks: Path, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def keys(manager: TaskManager, *specs: object) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("asked", "collected"),
     [
         ("a", ["a"]),
         ("a,b", ["a", "b"]),
@@ -70,8 +70,8 @@ def keys(manager: TaskManager, *specs: object) -> list[str]:
         ("[ab]@mcqa", ["a@mcqa", "b@mcqa"]),
     ],
 )
-def test_what_can_be_asked_for(asked: str, found: list[str], manage: Manage) -> None:
-    assert keys(manage(WORLD), asked) == found
+def test_what_can_be_asked_for(asked: str, collected: list[str], manage: Manage) -> None:
+    assert keys(manage(WORLD), asked) == collected
 
 
 def test_a_task_reached_in_several_ways_is_one_object_that_knows_its_groups(manage: Manage) -> None:
@@ -441,8 +441,8 @@ def test_a_run_of_a_registered_group_with_changes_asks_its_tasks(tasks: Path, ru
     (tasks / "t.jsonl").write_text('{"q": "p", "a": 0}\n{"q": "r", "a": 1}\n')
     ended = run_assay("run", "--config", tmp_path / "run.yaml", "--output_path", tmp_path / "out")
     assert ended.returncode == 0, ended.stderr
-    found = json.loads((tmp_path / "out/results.json").read_text())
-    assert (found["n-shot"]["t"], found["group_subtasks"]) == (1, {"both": ["t"]})
+    loaded = json.loads((tmp_path / "out/results.json").read_text())
+    assert (loaded["n-shot"]["t"], loaded["group_subtasks"]) == (1, {"both": ["t"]})
     (tmp_path / "run.yaml").write_text((tmp_path / "run.yaml").read_text().replace("both", "bath"))
     ended = run_assay("run", "--config", tmp_path / "run.yaml")
     assert (ended.returncode, "did you mean both" in ended.stderr) == (2, True)

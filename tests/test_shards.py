@@ -58,9 +58,9 @@ def test_merged_shards_are_the_run_that_was_not_sharded(of: int, tasks: Path, ou
     """Seven shards of five and four documents: some have none of a task."""
     run(Asked(), tasks, output, log_samples=True)
     merged = output.with_name("merged")
-    found = merge(merged, sharded(output, of, tasks=tasks)[::-1])
-    assert found["results"]["sums"]["exact_match,none"] == EXACT_MATCH
-    assert found["results"]["colours"]["acc,none"] == ACC
+    result = merge(merged, sharded(output, of, tasks=tasks)[::-1])
+    assert result["results"]["sums"]["exact_match,none"] == EXACT_MATCH
+    assert result["results"]["colours"]["acc,none"] == ACC
     assert differing(merged, outcome(output)) == []
     assert manifest(merged)["spec"] == manifest(output)["spec"]
 
@@ -112,8 +112,8 @@ def test_examples_repeats_failures_and_filters_over_all_documents_come_out_the_s
         assert part["n-samples"]["t"]["original"] == 11
     assert sorted(asked) == sorted(whole)
     assert len({prompt for prompt in whole if "q" in prompt}) == 11
-    found = merge(tmp_path / "merged", folders)
-    assert found["assay"]["tasks"]["t"]["failed"] == 1
+    result = merge(tmp_path / "merged", folders)
+    assert result["assay"]["tasks"]["t"]["failed"] == 1
     assert differing(tmp_path / "merged", outcome(tmp_path / "whole")) == []
 
 
@@ -212,12 +212,12 @@ def test_a_shard_can_be_scored_alone_and_stays_a_part(tasks: Path, output: Path)
 def test_shards_may_ask_servers_of_their_own_if_the_model_is_the_same(tasks: Path, output: Path) -> None:
     folders = sharded(output, 2, tasks=tasks)
     for number, folder in enumerate(folders):
-        made = manifest(folder)
-        made["spec"]["model"] = f"openai http://node{number}:8000/v1/completions llama 0f3a"
-        (folder / "manifest.json").write_text(json.dumps(made))
+        run_manifest = manifest(folder)
+        run_manifest["spec"]["model"] = f"openai http://node{number}:8000/v1/completions llama 0f3a"
+        (folder / "manifest.json").write_text(json.dumps(run_manifest))
     assert merge(output.with_name("merged"), folders)["results"]["sums"]["exact_match,none"] == EXACT_MATCH
-    made["spec"]["model"] = "openai http://node1:8000/v1/completions llama 77aa"
-    (folders[1] / "manifest.json").write_text(json.dumps(made))
+    run_manifest["spec"]["model"] = "openai http://node1:8000/v1/completions llama 77aa"
+    (folders[1] / "manifest.json").write_text(json.dumps(run_manifest))
     with pytest.raises(AssayError, match="is a shard of another run"):
         merge(output.with_name("again"), folders)
 

@@ -175,10 +175,10 @@ def test_validate_says_what_is_wrong_with_odd_values_and_checks_the_others(name:
     text, said = ODD_TASKS[name]
     slip = FINE.replace("task: fine", "task: z").replace("fine.jsonl", "gone.jsonl")
     folder = write({"t.yaml": dedent(text), "fine.jsonl": ROWS, "z.yaml": slip})
-    found = [str(each) for each in validate(TaskManager(include_path=folder, include_defaults=False))]
-    assert any("t.yaml:" in each and said in each for each in found), found
-    assert any("z.yaml" in each and "gone.jsonl" in each for each in found)
-    assert not any("cannot be checked" in each for each in found)
+    result = [str(each) for each in validate(TaskManager(include_path=folder, include_defaults=False))]
+    assert any("t.yaml:" in each and said in each for each in result), result
+    assert any("z.yaml" in each and "gone.jsonl" in each for each in result)
+    assert not any("cannot be checked" in each for each in result)
 
 
 GRAPH = """
@@ -268,8 +268,8 @@ def real_files(lm_eval_folder: Path) -> list[Any]:
     docs = Path(__file__).parent.parent / "docs"
     for page in ("groups.md", "tasks.md", "graphs.md", "scorers.md"):
         texts += re.findall(r"```yaml\n(.*?)```", (docs / page).read_text(), re.DOTALL)
-    found = [yaml.load(text, _Loader) for text in [*texts, dedent(GRAPH)]]  # a safe loader
-    return [each for each in found if isinstance(each, dict)]
+    result = [yaml.load(text, _Loader) for text in [*texts, dedent(GRAPH)]]  # a safe loader
+    return [each for each in result if isinstance(each, dict)]
 
 
 def ways(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

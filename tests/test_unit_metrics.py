@@ -148,9 +148,9 @@ def test_two_typed_values_that_are_missing_do_not_match() -> None:
     assert not scored("typed_value_match", {"text": ""}, {}).correct
 
 
-@pytest.mark.parametrize(("given_", "correct"), [("up", True), ("down", False), ("Up", False), (None, False)])
-def test_scroll_direction(given_: Any, correct: bool) -> None:
-    assert scored("scroll_direction", {"direction": "up"}, {"direction": given_}).correct is correct
+@pytest.mark.parametrize(("predicted", "correct"), [("up", True), ("down", False), ("Up", False), (None, False)])
+def test_scroll_direction(predicted: Any, correct: bool) -> None:
+    assert scored("scroll_direction", {"direction": "up"}, {"direction": predicted}).correct is correct
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_what_comes_along_cannot_be_replaced_and_only_unit_metrics_are_taken() -
 
 
 @pytest.mark.parametrize(
-    ("name", "params", "told"),
+    ("name", "params", "reported"),
     [
         ("exact_mach", {}, "no unit metric named 'exact_mach' — did you mean 'exact_match'?"),
         ("exact_match", {"case_sensitve": True}, "no parameter 'case_sensitve' — did you mean 'case_sensitive'?"),
@@ -279,10 +279,10 @@ def test_what_comes_along_cannot_be_replaced_and_only_unit_metrics_are_taken() -
         ("scroll_amount", {"tolerance_percent": True}, "'tolerance_percent' cannot be True"),
     ],
 )
-def test_wrong_names_and_parameters_are_refused_with_a_remedy(name: str, params: dict[str, Any], told: str) -> None:
+def test_wrong_names_and_parameters_are_refused_with_a_remedy(name: str, params: dict[str, Any], reported: str) -> None:
     with pytest.raises(ConfigError) as refused:
         UnitMetricRegistry.get_metric(name, **params)
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
 
 
 # --- the lambda ---------------------------------------------------------------------------------------------------------------
@@ -317,9 +317,9 @@ def test_what_cannot_be_compared_fails_the_record_and_is_wrong_only_as_sygra_has
     state = {"answer": "far", "predicted_answer": "3"}
     with pytest.raises(ValueError, match="golden value has no 'amount'"):
         UnitMetrics.apply(node, state)
-    told = UnitMetrics.apply({**node, "compat": "sygra"}, state)["scroll_amount_result"]
-    assert (told["correct"], told["metadata"]["validator"]) == (False, "scroll_amount")
-    assert "error" in told["metadata"]
+    reported = UnitMetrics.apply({**node, "compat": "sygra"}, state)["scroll_amount_result"]
+    assert (reported["correct"], reported["metadata"]["validator"]) == (False, "scroll_amount")
+    assert "error" in reported["metadata"]
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def test_a_state_without_the_predicted_value_is_an_error_that_lists_what_there_i
         UnitMetrics.apply(NODE, {"answer": "a"})
 
 
-def told(problems: list[Any]) -> str:
+def messages_of(problems: list[Any]) -> str:
     assert all(problem.place == HERE and problem.fix for problem in problems)
     return "\n".join(map(str, problems))
 
@@ -375,7 +375,7 @@ def told(problems: list[Any]) -> str:
 )  # fmt: skip
 def test_what_is_wrong_with_the_node_is_found_before_the_run(change: dict[str, Any], expected: str) -> None:
     assert check_unit_metrics(NODE, HERE) == []
-    assert expected in told(check_unit_metrics({**NODE, **change}, HERE))
+    assert expected in messages_of(check_unit_metrics({**NODE, **change}, HERE))
 
 
 def test_a_metric_that_runs_code_is_known_before_the_run() -> None:
@@ -482,8 +482,8 @@ def test_the_first_object_in_a_reply_is_found(text: Any, expected: Any) -> None:
 
 def test_fields_are_renamed_and_a_taken_name_is_kept_unless_it_may_be_overwritten() -> None:
     params = {"mapping": {"task_id": "original_index", "b": "c"}, "overwrite": False}
-    made = RenameFieldsTransform().transform([{"task_id": 1, "b": 2, "c": 3}], params)
-    assert made == [{"original_index": 1, "b": 2, "c": 3}]
+    built = RenameFieldsTransform().transform([{"task_id": 1, "b": 2, "c": 3}], params)
+    assert built == [{"original_index": 1, "b": 2, "c": 3}]
     assert RenameFieldsTransform().transform([{"b": 2, "c": 3}], {"mapping": {"b": "c"}, "overwrite": True}) == [
         {"c": 2}
     ]

@@ -76,8 +76,8 @@ def the_samples(runs: Path, task: str, metric: str, run: str = "first") -> Sampl
     return Samples(database, database.samples(path), metric, True)
 
 
-def documents(samples: Samples, **wish: Any) -> list[int]:
-    return [row.doc_id for row in samples.page(SampleQuery(**wish)).rows]
+def documents(samples: Samples, **options: Any) -> list[int]:
+    return [row.doc_id for row in samples.page(SampleQuery(**options)).rows]
 
 
 def text_of(html: str) -> str:
@@ -157,8 +157,8 @@ def test_samples_are_found_by_text_whatever_its_case_and_wherever_it_stands(sums
     ids=str,
 )
 def test_samples_are_filtered_by_columns(sums: Samples, condition: Condition, expected: list[int]) -> None:
-    found = sums.page(SampleQuery(conditions=(condition,), sort="doc_id"))
-    assert (found.total, [row.doc_id for row in found.rows]) == (len(expected), expected[:50])
+    result = sums.page(SampleQuery(conditions=(condition,), sort="doc_id"))
+    assert (result.total, [row.doc_id for row in result.rows]) == (len(expected), expected[:50])
 
 
 def test_pages_follow_each_other_and_end(sums: Samples) -> None:
@@ -172,11 +172,13 @@ def test_many_row_groups_are_searched_as_a_loop_over_all_samples_would(tmp_path:
     every = list(big_samples(7000))
     database, path = Database(tmp_path), folder / "samples/big_sums.parquet"
     samples = Samples(database, database.samples(path), "exact_match,strict", True)
-    told = {"level": "3", "subject": "law"}
-    conditions = tuple(Condition(f"doc.{name}", "eq", value) for name, value in told.items())
-    expected = [k.sample.doc_id for k in every if all(str(k.sample.doc[name]) == value for name, value in told.items())]
-    found = samples.page(SampleQuery(conditions=conditions, sort="doc_id"))
-    assert (found.total, [row.doc_id for row in found.rows]) == (len(expected), expected[:50])
+    reported = {"level": "3", "subject": "law"}
+    conditions = tuple(Condition(f"doc.{name}", "eq", value) for name, value in reported.items())
+    expected = [
+        k.sample.doc_id for k in every if all(str(k.sample.doc[name]) == value for name, value in reported.items())
+    ]
+    result = samples.page(SampleQuery(conditions=conditions, sort="doc_id"))
+    assert (result.total, [row.doc_id for row in result.rows]) == (len(expected), expected[:50])
     wrong = [k.sample.doc_id for k in every if not k.failed and not k.scores[0].values["exact_match"]]
     page = samples.page(SampleQuery(show="wrong", page=20))
     assert (page.total, [row.doc_id for row in page.rows]) == (len(wrong), wrong[950:1000])
@@ -187,10 +189,10 @@ def test_many_row_groups_are_searched_as_a_loop_over_all_samples_would(tmp_path:
 
 
 def test_every_place_of_a_list_knows_its_neighbours(sums: Samples) -> None:
-    wish = SampleQuery(show="wrong")
-    assert sums.around(wish, 0) == [-1, 0, 5]
-    assert sums.around(wish, 3) == [10, 15, 20]
-    assert sums.around(wish, len(WRONG) - 1) == [50, 55, -1]
+    query = SampleQuery(show="wrong")
+    assert sums.around(query, 0) == [-1, 0, 5]
+    assert sums.around(query, 3) == [10, 15, 20]
+    assert sums.around(query, len(WRONG) - 1) == [50, 55, -1]
     assert sums.around(SampleQuery(text="17 + 1 ="), 0) == [-1, 17, -1]
 
 
@@ -225,10 +227,10 @@ def known(sums: Samples) -> None:
     st.text(max_size=9),
 )
 def test_an_address_says_all_that_is_wanted(text: str, show: str, page: int, column: str, value: str) -> None:
-    wish = SampleQuery(
+    query = SampleQuery(
         text, show, "empty", (Condition(column, "has", value),), "doc_id", True, page, "level", "acc,none"
     )
-    assert read_query(QueryParams(wish.parameters)) == wish
+    assert read_query(QueryParams(query.parameters)) == query
 
 
 def test_an_address_that_means_nothing_is_taken_as_if_it_said_nothing() -> None:
@@ -360,8 +362,8 @@ def test_nodes_are_counted_by_the_ways_of_all_records(tmp_path: Path) -> None:
     ]
     for number, (trace, failed, seconds) in enumerate(ways):
         usage = {"usage": [1, 1, seconds, 1, 0, 0]}
-        told = [usage, usage, usage, {"trace": trace}]
-        writer.add(SampleRecord(Sample(number, {}, (), None, None), [["x"]] * 3, (), failed=failed, replies=told))
+        reported = [usage, usage, usage, {"trace": trace}]
+        writer.add(SampleRecord(Sample(number, {}, (), None, None), [["x"]] * 3, (), failed=failed, replies=reported))
     writer.end()
     writer.place()
     database = Database(tmp_path)
@@ -438,13 +440,13 @@ def test_a_text_that_is_only_read_has_its_numbers_and_nothing_that_makes_no_sens
 
 
 def test_a_wrong_outcome_of_a_graph_is_told_with_what_is_right() -> None:
-    told = {"correct": False, "golden": {"text": "the old kitchen"}, "predicted": {"text": "the kitchen"}}
-    found = unit_results({"none": [{"answer": "x", "exact_match_result": told, "other": 3}, "no outcome"]})
-    assert found == [UnitMetricView("exact_match", False, "the old kitchen", "the kitchen")]
+    reported = {"correct": False, "golden": {"text": "the old kitchen"}, "predicted": {"text": "the kitchen"}}
+    result = unit_results({"none": [{"answer": "x", "exact_match_result": reported, "other": 3}, "no outcome"]})
+    assert result == [UnitMetricView("exact_match", False, "the old kitchen", "the kitchen")]
     step = Step("verdict", (), None)
     scores = [("exact_match", "none", "0.0", True)]
     view = SampleView(
-        0, {}, (), "", "", (), (), scores, trace=[step], units=[*found, found[0]._replace(metric="fuzzy")]
+        0, {}, (), "", "", (), (), scores, trace=[step], units=[*result, result[0]._replace(metric="fuzzy")]
     )
     assert view.why == "Wrong: exact_match found 'the kitchen', expected 'the old kitchen'."
     [(metric, is_there, should)] = view.differences
@@ -525,16 +527,16 @@ def flip(run: int, task: str, doc_id: int) -> Flip:
 
 
 @given(st.lists(st.tuples(st.integers(1, 2), st.sampled_from("abc")), max_size=30), st.integers(0, 12))
-def test_flips_are_taken_from_all_tasks_in_turn(several: list[tuple[int, str]], most: int) -> None:
-    flips = [flip(run, task, number) for number, (run, task) in enumerate(several)]
+def test_flips_are_taken_from_all_tasks_in_turn(items: list[tuple[int, str]], most: int) -> None:
+    flips = [flip(run, task, number) for number, (run, task) in enumerate(items)]
     taken = round_robin(flips, most)
     assert len(taken) == min(most, len(flips))
     assert [each.doc_id for each in taken] == sorted(each.doc_id for each in taken)
-    for one in set(several):
+    for one in set(items):
         own = [each for each in flips if (each.run, each.task) == one]
         count = sum(each in taken for each in own)
         assert [each for each in own if each in taken] == own[:count]
-        others = [sum((each.run, each.task) == other for each in taken) for other in set(several)]
+        others = [sum((each.run, each.task) == other for each in taken) for other in set(items)]
         assert count == len(own) or count + 1 >= max(others)
 
 
@@ -792,8 +794,8 @@ def test_keys_are_shown_nowhere(address: str, tmp_path: Path) -> None:
         assert SECRET not in text
     for other in ("one", "two"):
         write_hostile_run(tmp_path / other)
-        told = json.loads((tmp_path / other / "manifest.json").read_text())
-        write_json(tmp_path / other / "manifest.json", {**told, "spec": {"model": other}})
+        loaded = json.loads((tmp_path / other / "manifest.json").read_text())
+        write_json(tmp_path / other / "manifest.json", {**loaded, "spec": {"model": other}})
     with serving(tmp_path) as at:
         status, text, _ = fetched(at, "/compare?run=one&run=two")
     assert status == 200
@@ -823,8 +825,8 @@ def test_a_folder_whose_name_has_signs_of_patterns_is_read_as_it_is(runs: Path, 
 
 
 def palette() -> dict[str, tuple[str, str]]:
-    found = re.findall(r"--(\w+): light-dark\((#\w{6}), (#\w{6})\)", (STATIC / "view.css").read_text())
-    return {name: (light, dark) for name, light, dark in found}
+    matches = re.findall(r"--(\w+): light-dark\((#\w{6}), (#\w{6})\)", (STATIC / "view.css").read_text())
+    return {name: (light, dark) for name, light, dark in matches}
 
 
 def contrast(one: str, two: str) -> float:

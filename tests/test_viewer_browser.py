@@ -55,9 +55,9 @@ def address(runs: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[playwright.Browser]:
     with playwright.sync_playwright() as started:
-        made = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        yield made
-        made.close()
+        built = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield built
+        built.close()
 
 
 Open = Callable[..., playwright.Page]
@@ -293,8 +293,8 @@ def test_cells_that_a_spreadsheet_would_run_are_copied_as_text(open_page: Open) 
         "MAKERS.csv([['-2+3+cmd|x', '+1', '+0.25', '-1e-5', '-1,234.5', '+1 … +2', '--1', '+', '-.5', '-5 x']])"
     )
     assert odd == "'-2+3+cmd|x,+1,+0.25,-1e-5,\"-1,234.5\",'+1 … +2,'--1,'+,-.5,'-5 x\n"
-    made = page.evaluate("MAKERS.csv([['=1+1', '-0.5', '-cmd', '@x', 'a,\"b\"']])")
-    assert made == '\'=1+1,-0.5,\'-cmd,\'@x,"a,""b"""\n'
+    built = page.evaluate("MAKERS.csv([['=1+1', '-0.5', '-cmd', '@x', 'a,\"b\"']])")
+    assert built == '\'=1+1,-0.5,\'-cmd,\'@x,"a,""b"""\n'
 
 
 def test_dark_and_light_by_the_system_by_the_button_and_kept(open_page: Open) -> None:

@@ -111,9 +111,9 @@ def write_runs(folder: Path) -> Path:
     """A folder of runs: first, second, hostile ones, and graphs in a folder of their own."""
     tasks = write_tasks(folder / "tasks")
     runs = folder / "runs"
-    given = {"tasks": ["quiz"], "include_path": str(tasks), "include_defaults": False}
-    simple_evaluate(model(lambda a: a % 5 == 0), output_path=str(runs / "first"), **given)
-    simple_evaluate(model(lambda a: a % 5 in (0, 1)), output_path=str(runs / "second"), **given)
+    arguments = {"tasks": ["quiz"], "include_path": str(tasks), "include_defaults": False}
+    simple_evaluate(model(lambda a: a % 5 == 0), output_path=str(runs / "first"), **arguments)
+    simple_evaluate(model(lambda a: a % 5 in (0, 1)), output_path=str(runs / "second"), **arguments)
     graph = {"tasks": ["first_steps_graph_tries"], "limit": 6}
     simple_evaluate("embedded", output_path=str(runs / "more/graphs"), **graph)
     write_hostile_run(runs / "<img src=x onerror=alert(0)>")
@@ -132,10 +132,12 @@ def write_hostile_run(folder: Path, names: Sequence[str] = HOSTILE[:3]) -> None:
                 FilterScores(text, [text], {"exact_match": 0.0}),
                 FilterScores("none", [text], {"exact_match": 0.0}),
             ]
-            told = [{"finish": text, "reasoning": text}, {"verdict": text}]
+            reported = [{"finish": text, "reasoning": text}, {"verdict": text}]
             failed = f"{text} api_key={SECRET}" if number == 5 else ""
             writer.add(
-                SampleRecord(sample, [[text]], () if failed else scores, failed=failed, replies=told, audit=("empty",))
+                SampleRecord(
+                    sample, [[text]], () if failed else scores, failed=failed, replies=reported, audit=("empty",)
+                )
             )
         writer.end()
         writer.place()
@@ -151,14 +153,14 @@ def write_hostile_run(folder: Path, names: Sequence[str] = HOSTILE[:3]) -> None:
             )
         )
     about = {"config": {"model": names[0], "model_args": {"model": names[1], "api_key": SECRET}}}
-    made = lm_eval_results(results, [])
-    for row in made["results"].values():
+    run_results = lm_eval_results(results, [])
+    for row in run_results["results"].values():
         row["alias"] = names[1]
     write_json(
         folder / "results.json",
-        {**made, **about, "assay": assay_section(results, [], {names[2]: names[2]}, 0.01, interval)},
+        {**run_results, **about, "assay": assay_section(results, [], {names[2]: names[2]}, 0.01, interval)},
     )
-    told = {
+    reported = {
         "command": ["assay", f"--model_args=api_key={SECRET}", names[0]],
         "environment": {"token": SECRET, names[0]: names[1]},
     }
@@ -167,7 +169,7 @@ def write_hostile_run(folder: Path, names: Sequence[str] = HOSTILE[:3]) -> None:
         "created": 1.0,
         "status": names[0],
         "tasks": {name: {"size": 14} for name in names},
-        **told,
+        **reported,
     }
     write_json(folder / "manifest.json", manifest)
 

@@ -227,8 +227,8 @@ HARDER = {"reversing": 36, "sorting": 26, "counting": 80, "larger": 9, "sequence
 def test_rows(name: str) -> list[Row]:
     """The test split of a task."""
     rng = random.Random(f"first_steps {name} test")
-    made = TASKS[name](rng, HARDER[name]) if name in HARDER else TASKS[name](rng)  # type: ignore[call-arg]
-    return different(made, SIZES.get(name, (60, 30))[0])
+    built = TASKS[name](rng, HARDER[name]) if name in HARDER else TASKS[name](rng)  # type: ignore[call-arg]
+    return different(built, SIZES.get(name, (60, 30))[0])
 
 
 def withheld(name: str) -> frozenset[str]:
@@ -242,17 +242,17 @@ def rows(name: str, rng: Rng, number: int, without: frozenset[str] = frozenset()
     return different(TASKS[name](rng), number, without)
 
 
-def different(made: Iterator[Row], number: int, without: frozenset[str] = frozenset()) -> list[Row]:
+def different(built: Iterator[Row], number: int, without: frozenset[str] = frozenset()) -> list[Row]:
     """The first different ones of some rows; fewer where there are not so many."""
-    found: dict[str, Row] = {}
+    result: dict[str, Row] = {}
     for _ in range(number * 20):
-        row = next(made)
+        row = next(built)
         key = identity(row)
         if key not in without:
-            found.setdefault(key, row)
-        if len(found) == number:
+            result.setdefault(key, row)
+        if len(result) == number:
             break
-    return list(found.values())
+    return list(result.values())
 
 
 def identity(row: Row) -> str:

@@ -150,7 +150,7 @@ def readable(kind: str) -> str:
     ):  # fmt: skip
         kind = kind.replace(old, new)
     kind = re.sub(r"Optional\[(.*)\]", r"\1", kind)
-    kind = re.sub(r"Literal\[(.*?)\]", lambda found: found[1].replace(", ", " or "), kind)
+    kind = re.sub(r"Literal\[(.*?)\]", lambda match: match[1].replace(", ", " or "), kind)
     return kind.replace("|", "or")
 
 
@@ -173,7 +173,7 @@ def filled(page: str) -> str:
     """A page with the tables of arguments that it has a place for: between `<!-- arguments of NAME -->` and `<!-- end -->`."""
     return re.sub(
         r"(<!-- arguments of (\S+) -->\n).*?(<!-- end -->)",
-        lambda found: f"{found[1]}{argument_table(found[2])}\n{found[3]}",
+        lambda match: f"{match[1]}{argument_table(match[2])}\n{match[3]}",
         page,
         flags=re.DOTALL,
     )

@@ -93,10 +93,10 @@ def tidy(run: Path, root: Path) -> None:
         elif file.suffix == ".json" or file.name == "changes.jsonl":
             text = file.read_text().replace(f"{root}/", "").replace(str(root), ".").replace(str(TESTS), "tests")
             if file.name == "manifest.json":
-                told = json.loads(text)
-                told.pop("signature", None)
-                told["environment"] = {**told["environment"], "platform": "Linux", "git": None}
-                text = json.dumps(told, indent=2) + "\n"
+                loaded = json.loads(text)
+                loaded.pop("signature", None)
+                loaded["environment"] = {**loaded["environment"], "platform": "Linux", "git": None}
+                text = json.dumps(loaded, indent=2) + "\n"
             file.write_text(text)
 
 

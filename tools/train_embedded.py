@@ -68,16 +68,16 @@ def documents(seed: int, number: int) -> list[str]:
 
 
 def tokenizer(texts: list[str]) -> Tokenizer:
-    made = Tokenizer(models.BPE())
+    built_tokenizer = Tokenizer(models.BPE())
     digits = pre_tokenizers.Digits(individual_digits=True)
-    made.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
-    made.decoder = decoders.ByteLevel()
+    built_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    built_tokenizer.decoder = decoders.ByteLevel()
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(
         vocab_size=SHAPE["vocab_size"], special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
     )
-    made.train_from_iterator(texts, trainer)
-    return made
+    built_tokenizer.train_from_iterator(texts, trainer)
+    return built_tokenizer
 
 
 def token_stream(words: Tokenizer, processes: int, each: int, rounds: int) -> torch.Tensor:
@@ -119,7 +119,7 @@ def train(stream: torch.Tensor, steps: int, device: str, watch: Watch | None = N
 @torch.no_grad()
 def accuracy(model: LlamaForCausalLM, words: Tokenizer, device: str) -> dict[str, float]:
     """How often the model writes the answer to a test question, without examples: a first impression."""
-    found = {}
+    result = {}
     for name in TASKS:
         if name == "stories":
             continue
@@ -128,11 +128,11 @@ def accuracy(model: LlamaForCausalLM, words: Tokenizer, device: str) -> dict[str
         for row in asked:
             question, answer = turn(name, row)
             tokens = words.encode(END + question, add_special_tokens=False).ids
-            wanted = words.encode(f" {answer}", add_special_tokens=False).ids
-            logits = model(input_ids=torch.tensor([tokens + wanted], device=device)).logits[0, len(tokens) - 1 : -1]
-            right += bool((logits.argmax(-1).cpu() == torch.tensor(wanted)).all())
-        found[name] = round(right / len(asked), 2)
-    return found
+            expected = words.encode(f" {answer}", add_special_tokens=False).ids
+            logits = model(input_ids=torch.tensor([tokens + expected], device=device)).logits[0, len(tokens) - 1 : -1]
+            right += bool((logits.argmax(-1).cpu() == torch.tensor(expected)).all())
+        result[name] = round(right / len(asked), 2)
+    return result
 
 
 def save(model: LlamaForCausalLM, words: Tokenizer, folder: Path) -> None:
