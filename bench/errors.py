@@ -115,12 +115,17 @@ def estimated(world: World, random: np.random.Generator, data_sets: int) -> dict
 def errors_row(name: str, items: Sequence[ErrorMeasurement]) -> Said:
     worst = max(items, key=lambda measurement: abs(math.log(measurement.ratio)))
     outside = [measurement for measurement in items if not RATIO[0] <= measurement.ratio <= RATIO[1]]
-    undefined, data_sets = sum(measurement.undefined for measurement in items), sum(measurement.data_sets for measurement in items)
+    undefined, data_sets = (
+        sum(measurement.undefined for measurement in items),
+        sum(measurement.data_sets for measurement in items),
+    )
     said = f"{worst.ratio:.3f} ({worst.cell})"
     if undefined:
         said += f"; {undefined} of {data_sets} data sets are not defined"
     if outside:
-        more = "; ".join(f"{measurement.ratio:.3f} ({measurement.cell})" for measurement in outside if measurement is not worst)
+        more = "; ".join(
+            f"{measurement.ratio:.3f} ({measurement.cell})" for measurement in outside if measurement is not worst
+        )
         said += f"; missed in {len(outside)} of {len(items)} cells" + (f", also {more}" if more else "")
     return Said(f"{name}: mean standard error over true spread, worst of {len(items)} cells", said, "0.95–1.05")
 

@@ -3,7 +3,7 @@
 usage: python -m bench.graph_client bare|assay|three_nodes|aggregated WORLD [URL] [--limit N] [--out DIR]
 
 `bare` posts the bodies that the graph would, in a loop of aiohttp's, and reads the structured answers: what no client can
-beat by far. `three_nodes` walks a graph of three nodes that do nothing; `aggregated` runs one that asks nobody.
+beat by far. `three_nodes` walks a graph of three nodes that do nothing; `aggregated` runs one without a model.
 """
 
 import argparse
@@ -89,7 +89,7 @@ def run_three_nodes(options: argparse.Namespace) -> int:
     start_clock()
     for number in range(records):
         for _ in graph.plan({"number": number}, "x"):
-            raise AssertionError("it asks nobody")
+            raise AssertionError("it sends no requests")
     return records
 
 

@@ -36,7 +36,7 @@ def measured(python: Path) -> Iterator[Said]:
 
 
 def make_world() -> None:
-    """The question-answering graph with records of which every second is right; and a graph that asks nobody."""
+    """The question-answering graph with records of which every second is right; and a graph without a model."""
     shutil.rmtree(WORLD, ignore_errors=True)
     asked, alone = WORLD / "tasks/asked", WORLD / "tasks/alone"
     for folder in (asked, alone):
@@ -179,7 +179,7 @@ def _run(python: Path, folder: Path, out: Path, url: str, more: str) -> "subproc
 
 
 def kills(python: Path) -> Said:
-    """Kill runs at random moments, go on, and compare output and report with those of a run that nobody disturbed."""
+    """Kill runs at random moments, resume, and compare output and report with those of an undisturbed run."""
     draw, lost, doubled, equal, at_work = random.Random(SEED), 0, 0, 0, 0
     with serving("--answer", ANSWER, "--latency", "5") as url:
         begin = time.monotonic()

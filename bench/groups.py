@@ -1,6 +1,6 @@
 """Groups at work: CPU time of many groups, and CPU time and memory of resampling documents.
 
-`python -m bench.groups CASE` measures one case and prints it as JSON: each has a process of its own.
+`python -m bench.groups CASE` measures one case and prints it as JSON: each has a separate process.
 """
 
 import json

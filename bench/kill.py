@@ -23,7 +23,7 @@ SEED = 20
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One kill: responses that were journaled and are gone, or were never asked; keys that stand twice; equal results."""
+    """One kill: responses that were journaled and are missing, or were never asked; duplicate keys; equal results."""
 
     journaled: int
     lost: int
@@ -53,14 +53,14 @@ def kills(folder: Path) -> Iterator[Outcome]:
 
 
 def _timed(output: Path) -> tuple[float, float]:
-    """When a run that nobody disturbs writes its first response, and when it ends: a kill before that proves little."""
+    """When an undisturbed run writes its first response, and when it ends: a kill before that proves little."""
     begin, process, first = time.monotonic(), _started(output), 0.0
     while process.poll() is None:
         if not first and _lines(output):
             first = time.monotonic() - begin
         time.sleep(0.005)
     if process.returncode:
-        raise RuntimeError("the run that nobody disturbs did not end well")
+        raise RuntimeError("the undisturbed run failed")
     return first, time.monotonic() - begin
 
 
@@ -72,7 +72,7 @@ def _killed(whole: Path, output: Path, moment: float) -> Outcome:
     process.wait()
     known = _lines(output)
     if _started(output).wait():
-        raise RuntimeError(f"the run killed after {moment:.2f} s does not go on")
+        raise RuntimeError(f"the run killed after {moment:.2f} s cannot be resumed")
     lines = _lines(output)
     keys = Counter(json.loads(line)["k"] for line in lines)
     expected = {json.loads(line)["k"] for line in _lines(whole)}
@@ -101,7 +101,7 @@ def _lines(output: Path) -> list[bytes]:
 
 
 def _result(output: Path) -> dict[str, bytes]:
-    """What a run comes to: results.json but for its times, and the samples."""
+    """The outcome of a run: results.json but for its times, and the samples."""
     text = re.sub(
         rb'"(date|start_time|end_time|total_evaluation_time_seconds)": "?[0-9.]+',
         b"",

@@ -1,6 +1,6 @@
 """One side of `bench.local`: lm-eval's `hf`, or ours, on a synthetic benchmark; prints CPU seconds and tokens embedded.
 
-usage: local_run.py lm_eval|assay BENCH_DIR MODEL_DIR TASK LIMIT BATCH    (each in an environment of its own)
+usage: local_run.py lm_eval|assay BENCH_DIR MODEL_DIR TASK LIMIT BATCH    (each in a separate environment)
        local_run.py make BENCH_DIR MODEL_DIR                              (a tiny random Llama with a tokenizer)
 """
 
@@ -95,7 +95,7 @@ def main():
         return
     import torch
 
-    torch.set_num_threads(1)  # on both sides: threads that wait for each other are no measure
+    torch.set_num_threads(1)  # on both sides: threads that wait for each other distort the measurement
     task, limit, batch = rest
     print(json.dumps({"lm_eval": lm_eval, "assay": assay}[side](bench, folder, task, int(limit), int(batch))))
 

@@ -53,7 +53,7 @@ def cpu_seconds(command: Sequence[str | Path], *, runs: int, cwd: Path | None = 
 
 
 def peak_memory() -> float:
-    """The most this process has held, in MB. What `getrusage` tells may be its parent's, from before it was started."""
+    """The most this process has held, in MB. The figure of `getrusage` may be its parent's, from before it was started."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024

@@ -1,7 +1,7 @@
 """Paired comparisons against the truth: how often tests reject runs that are equally good, how often intervals hold the difference.
 
 The grid: a task right or wrong on n documents of which a share is right for one run alone (`discordance`), with a true difference
-of 0 or half of that; scores that are no rates; documents in clusters that win or lose together, five in each or ten clusters in
+of 0 or half of that; scores that are not rates; documents in clusters that win or lose together, five in each or ten clusters in
 all; groups of five tasks with n to 2 n documents, by size and each alike; groups of two tasks over the same documents. A test
 can reject only where enough documents differ: cells with fewer than 10 expected are not counted for its size (there it rejects
 more rarely), and with fewer than 3 not for coverage (there intervals hold too often).

@@ -49,7 +49,7 @@ def _side(*arguments: object) -> dict[str, Any]:
 
 
 def _outcome(output: Path) -> dict[str, bytes]:
-    """What a run comes to: results.json but for its times, the samples, and the journal's lines in any order."""
+    """The outcome of a run: results.json but for its times, the samples, and the journal's lines in any order."""
     import pyarrow as pa
 
     times = rb'"(date|start_time|end_time|total_evaluation_time_seconds)": "?[0-9.]+'
@@ -61,7 +61,7 @@ def _outcome(output: Path) -> dict[str, bytes]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """One step in a process of its own; import is not measured."""
+    """One step in a separate process; import is not measured."""
     import pyarrow.parquet  # noqa: F401  # would come with the first sample
 
     from assay import merge, score, simple_evaluate

@@ -60,7 +60,7 @@ def main(count: int) -> None:
     names = ("exact_match", "plain", "numbers")
     task = Task.from_config(YAML)
     scored = scoring(task, task.config, Settings(), _ALONE)
-    for pipeline, scorer in scored.pipelines:  # three of one name, told apart as a user would by functions of his own
+    for pipeline, scorer in scored.pipelines:  # three of one name, distinguished as a user would, by three functions
         import dataclasses
 
         scorer.bind(

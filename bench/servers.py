@@ -101,7 +101,7 @@ def _speed(what: str, result: dict[str, dict[str, float]], expected: str) -> Sai
 
 
 def client(python: Path, name: str, task: str, concurrency: int, *server: str, tokenizer: bool = False, runs: int = 3, limit: int | None = None) -> dict[str, float]:  # fmt: skip
-    """The best of several runs of a client, each on a server of its own."""
+    """The best of several runs of a client, each on a separate server."""
     best: dict[str, float] = {}
     for _ in range(runs if name != "lm_eval" else 1):
         out = HOME / "served_run"

@@ -34,13 +34,13 @@ PARTS = {
     "runs": "samples and results on disk",
     "models": "model",
 }
-"""By file, else by room; the rest is catalog, configuration and the like."""
+"""By file, else by package; the rest is catalog, configuration and the like."""
 SOURCE, INSTANT = str(Path(assay.__file__).parent), str(Path(__file__).parent / "instant.py")
 EVERY = 0.001
 
 
 def part(frame: FrameType | None) -> str:
-    """The part of the innermost function of ours; but the model's, whatever it calls."""
+    """The part of the innermost function of assay; but the model's, whatever it calls."""
     files = list(_files(frame))
     if any(file.startswith("models/") for file in files):
         return "model"

@@ -25,7 +25,7 @@ MEMBERS = "abcde"
 SIZES = (1.0, 1.5, 1.2, 2.0, 1.1)
 """Documents of the members, times n: the smallest has n."""
 APART = (-0.4, 0.2, 0.0, 0.4, -0.2)
-"""How far the members' expected scores lie from p, in logits: for 0.1 from 0.07 to 0.14."""
+"""How far the members' expected scores are from p, in logits: for 0.1 from 0.07 to 0.14."""
 WEIGHTS = (0.5, 1.0, 2.0, 1.0, 0.25)
 CLUSTERINGS = ("independent", "repeats", "shared", "nested")
 TOGETHER = 0.6
@@ -167,10 +167,10 @@ class Leaf:
         self.name = name
 
     def add_to_group(self, group: object) -> None:
-        """Nobody asks."""
+        """Unused here."""
 
     def add_tag(self, tag: str) -> None:
-        """Nobody asks."""
+        """Unused here."""
 
 
 def shares(world: World) -> Array:

@@ -1,4 +1,4 @@
-"""Runs for tests of exports, imports, archives and reports; and what may stand in documents and names to do harm."""
+"""Runs for tests of exports, imports, archives and reports; and hostile texts for documents and names."""
 
 import json
 import zipfile

@@ -1,4 +1,4 @@
-"""Graphs to run in tests: SyGra's two evaluation graphs, with records and post-processors of our own."""
+"""Graphs to run in tests: SyGra's two evaluation graphs, with our own records and post-processors."""
 
 import json
 from collections.abc import Mapping, Sequence

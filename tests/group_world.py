@@ -9,7 +9,7 @@ from assay import GroupConfig, StandardGroup, Task, TaskConfig
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
 from assay.models import Scripted
-from small_runs import ANYTHING, SEVERAL, run, write_task
+from small_runs import ANYTHING, SAMPLED, run, write_task
 
 Plain = Mapping[str, Mapping[str, float]]
 
@@ -33,7 +33,7 @@ def scored(folder: Path, name: str, *, more: str = "", better: bool = True, **me
 
 
 def twins(folder: Path, **scores: Sequence[float]) -> None:
-    """Tasks of the same documents, each with scores of its own."""
+    """Tasks of the same documents, each with different scores."""
     folder.mkdir(exist_ok=True)
     rows = [{"q": f"{n}", "gold": "x", **dict(zip(scores, row, strict=True))}
             for n, row in enumerate(zip(*scores.values(), strict=True))]  # fmt: skip
@@ -71,7 +71,7 @@ def attempts(
         "    answers = predictions[0] if isinstance(predictions[0], list) else predictions\n"
         "    return sum(answer == 'yes' for answer in answers) / len(answers)\n"
     )
-    yaml = SEVERAL + (
+    yaml = SAMPLED + (
         f"output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nrepeats: {repeats}\n"
         f"filter_list: [{{name: none, filter: [{{function: take_first_k, k: {repeats}}}]}}]\nmetric_list: [{metrics}]\n"
     )
@@ -91,7 +91,7 @@ def group_file(folder: Path, yaml: str, name: str = "group") -> None:
 
 
 def rows_of(results: Mapping[str, Any], group: str) -> dict[str, Any]:
-    """All that is told about the numbers of a group."""
+    """Everything results report about the numbers of a group."""
     data: dict[str, Any] = results["assay"]["groups"][group]["rows"]
     return data
 

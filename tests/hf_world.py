@@ -76,7 +76,7 @@ def plain(kind: str) -> Any:
 
 @cache
 def words(begins: bool = False) -> Any:
-    """A tokenizer whose words are w3, w4 …, and that begins every text if it is told so."""
+    """A tokenizer whose words are w3, w4 …, and that adds a BOS token to every text on request."""
     token_ids = {"<s>": BEGIN, "</s>": END, "<unk>": UNKNOWN} | {f"w{n}": n for n in range(3, WORDS)}
     tokenizer = Tokenizer(models.WordLevel(token_ids, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -1,12 +1,12 @@
-"""A server for tests that speaks OpenAI's and Anthropic's protocols as its first message tells it to.
+"""A server for tests that speaks OpenAI's and Anthropic's protocols as its first message instructs.
 
 usage: talking_server.py PORT
 
 The last user message, or the prompt, is a JSON object of what to do, all of it optional:
   say, think: texts; size: so many characters instead; pieces: how many a stream comes in; finish: the reason; pause: seconds between pieces; break_at: close the
   connection after so many pieces; error: send an error event after so many pieces; plain: do not stream although asked to;
-  tags: the thinking stands in the text; status, message: answer so instead; usage: [in, out, stored]; fail_first: how many
-  times to refuse (status 503) before answering; raw, raw_text, events: answer with just that; garbage: bytes that are no HTTP;
+  tags: the thinking is in the text; status, message: answer so instead; usage: [in, out, stored]; fail_first: how many
+  times to refuse (status 503) before answering; raw, raw_text, events: answer with just that; garbage: bytes that are not HTTP;
   refuses_n, ignores_n: several answers at once; drip: send comments instead of data, for ever; reset: close at once;
   calls: [[tool, arguments]] that it wants; draw: say something that was never said before; wait: seconds before an answer that comes at once.
 A judge's prompt is answered with a verdict: the answer in its fence is such an object, too, with a `score`.
@@ -28,7 +28,7 @@ REFUSED: dict[str, int] = {}
 DRAWS = itertools.count()
 
 
-def wish(body: dict[str, Any]) -> dict[str, Any]:
+def instructions(body: dict[str, Any]) -> dict[str, Any]:
     text = body["messages"][-1]["content"] if "messages" in body else str(body["prompt"])
     judging = FENCED.search(text)
     if judging is not None:
@@ -44,7 +44,7 @@ def wish(body: dict[str, Any]) -> dict[str, Any]:
 async def answer(request: web.Request) -> web.StreamResponse:
     body = await request.json()
     LOG.append({"path": request.path, "body": body, "headers": dict(request.headers)})
-    asked = wish(body)
+    asked = instructions(body)
     await asyncio.sleep(asked.get("wait", 0))
     if asked.get("reset"):
         assert request.transport is not None

@@ -99,7 +99,10 @@ def test_classes_are_told_apart_as_the_unit_metric_tells_texts_apart() -> None:
         UnitMetricResult.from_dict(UnitMetrics.apply(node, {"g": g, "p": p})["exact_match_result"]) for g, p in pairs
     ]
     # Music: given twice and right once; Art: given once and right twice
-    assert aggregated("precision", unit_results, predicted_key="text")["precision_per_class"] == {"Music": 0.5, "Art": 1.0}
+    assert aggregated("precision", unit_results, predicted_key="text")["precision_per_class"] == {
+        "Music": 0.5,
+        "Art": 1.0,
+    }
     assert aggregated("recall", unit_results, golden_key="text")["recall_per_class"] == {"Music": 1.0, "Art": 0.5}
     apart = aggregated("precision", unit_results, like_sygra=True, predicted_key="text")["precision_per_class"]
     assert apart == {"music": 1.0, "MUSIC ": 0.0, "Art": 1.0}
@@ -154,7 +157,9 @@ def test_pass_at_k_and_pass_to_the_k_are_means_over_all_ways_to_draw_k_attempts(
     one = [sum(map(any, items)) / len(items) for items in subsets]
     every = [sum(map(all, items)) / len(items) for items in subsets]
     assert aggregated("pass@k", unit_results, k=k, group_by="id")[f"pass@{k}"] == pytest.approx(sum(one) / len(one))
-    assert aggregated("pass^k", unit_results, k=k, group_by=["id"])[f"pass^{k}"] == pytest.approx(sum(every) / len(every))
+    assert aggregated("pass^k", unit_results, k=k, group_by=["id"])[f"pass^{k}"] == pytest.approx(
+        sum(every) / len(every)
+    )
 
 
 def test_pass_at_k_is_counted_for_every_number_up_to_k() -> None:
@@ -165,7 +170,11 @@ def test_pass_at_k_is_counted_for_every_number_up_to_k() -> None:
     # all correct: 1/3, 0, 0 and 2/3, 1/3, 0
     powers = {"success_rate": 0.5, "pass^1": pytest.approx(1 / 2), "pass^2": pytest.approx(1 / 6), "pass^3": 0.0}
     assert aggregated("pass^k", unit_results, k=3, group_by="problem") == powers
-    assert aggregated("pass^k", unit_results, like_sygra=True, k=2) == {"success_rate": 0.5, "pass^1": 0.5, "pass^2": 0.25}
+    assert aggregated("pass^k", unit_results, like_sygra=True, k=2) == {
+        "success_rate": 0.5,
+        "pass^1": 0.5,
+        "pass^2": 0.25,
+    }
 
 
 def test_a_problem_with_too_few_attempts_is_told_and_no_number_is_made_up() -> None:

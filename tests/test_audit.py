@@ -16,7 +16,7 @@ from assay.models import Scripted
 from assay.records import FilterScores, Sample
 from assay.runs.samples.records import SampleRecord
 from assay.tasks.audit import KINDS, Audit, kinds_of
-from run_world import Asked, run
+from run_world import RecordingModel, run
 from small_runs import generate, processed, says, write_task
 from small_runs import run as run_small
 
@@ -171,7 +171,7 @@ def test_a_model_cannot_steer_the_terminal(answered: Path, capsys: pytest.Captur
 def test_log_likelihoods_are_shown_by_continuation(
     tasks: Path, output: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(Asked(failing={"snow is"}), tasks, output, tasks=["colours"])
+    run(RecordingModel(failing={"snow is"}), tasks, output, tasks=["colours"])
     text = shown(capsys, output, "--doc", 1)
     assert "        -3.0        ' green'\n        -0.5        ' red'\n── target\n1: red" in text
     assert "── failed\nTimeoutError: no answer to snow is" in shown(capsys, output, "--reason", "failed")
@@ -182,7 +182,7 @@ def test_what_ended_before_a_kill_is_shown_and_scorings_too(
 ) -> None:
     from assay import ScoreOptions, score
 
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     scored = score(output, ScoreOptions(tasks=["sums"], filters=["none=regex:([1-3])"])).folder
     assert documents(shown(capsys, scored, "--wrong", "-t", "sums")) == [1, 2, 3, 4]
     (output / "samples/sums.parquet").rename(output / "samples/sums.parquet.part")

@@ -1,4 +1,4 @@
-"""Several checkpoints in one command: each on the same samples, in a folder of its own, and one table of all."""
+"""Several checkpoints in one command: each on the same samples, in a separate folder, and one table of all."""
 
 import json
 from pathlib import Path

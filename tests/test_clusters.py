@@ -171,7 +171,7 @@ def test_tasks_of_the_same_passages_are_paired_by_passage(second: str, tmp_path:
     passages(tmp_path, columns, second, name="other", score="other")
     row = group_row(tmp_path, DIFFERENCE, "x,none")
     expected = 0.206297927465458
-    if not second:  # then each has the correction of its own number of draws: 5 passages, 12 documents
+    if not second:  # then each has the correction for its number of draws: 5 passages, 12 documents
         expected = one_by_passage_one_by_document()
     assert row["stderr"] == pytest.approx(expected, rel=1e-12)
 

@@ -19,7 +19,7 @@ from assay.errors import AssayError
 from assay.models import Scripted
 from assay.report.comparison_text import comparison_csv, comparison_summary, gate_line
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
-from small_runs import SEVERAL
+from small_runs import SAMPLED
 
 WORSE = [1] * 60 + [0] * 40
 BETTER = [1] * 90 + [0] * 10
@@ -255,7 +255,7 @@ def test_with_two_runs_their_differences_are_planned_for(tmp_path: Path, capsys:
 
 def test_repeats_mend_the_spread_of_answers_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Twenty documents answered rightly in one of two answers: all spread is within them, 2 · ½ for a difference."""
-    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 20}, MEAN + SEVERAL + "repeats: 2\n")
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 20}, MEAN + SAMPLED + "repeats: 2\n")
     model = Scripted(generate=lambda prompt, params, repeat: str(repeat), identity="coin")
     yaml = (folder / "t.yaml").read_text().replace("process_results: !function helper.values\n", "")
     yaml = yaml.replace(

@@ -87,7 +87,10 @@ def test_graphs_whose_later_steps_hold_answers_are_compared(tmp_path: Path) -> N
 
 
 def test_a_graph_that_asks_in_other_words_later_is_refused(tmp_path: Path) -> None:
-    runs = [make_graph_run(tmp_path, "a", {1, 2}), make_graph_run(tmp_path, "b", {1}, GRAPH.replace("Answer {", "Please answer {"))]
+    runs = [
+        make_graph_run(tmp_path, "a", {1, 2}),
+        make_graph_run(tmp_path, "b", {1}, GRAPH.replace("Answer {", "Please answer {")),
+    ]
     with pytest.raises(AssayError, match="the prompts of 10 of 10 documents differ"):
         compare(runs)
 
@@ -105,7 +108,9 @@ def test_a_record_that_failed_on_its_way_was_not_asked_in_other_words(tmp_path: 
 
 
 def test_a_number_of_all_records_together_is_shown_with_why_it_has_no_interval(tmp_path: Path) -> None:
-    comparison = compare([make_graph_run(tmp_path, "a", {1, 2}), make_graph_run(tmp_path, "b", {1})], gates=["accuracy > -1pp"])
+    comparison = compare(
+        [make_graph_run(tmp_path, "a", {1, 2}), make_graph_run(tmp_path, "b", {1})], gates=["accuracy > -1pp"]
+    )
     result_row = row(comparison, "accuracy")
     assert (result_row.a, result_row.b, result_row.interval, result_row.p) == (0.2, 0.1, None, None)
     assert "made of all documents together" in result_row.reason

@@ -1,4 +1,4 @@
-"""A document's text stays text at every door: only what a chat template wrote is a conversation."""
+"""A document's text stays text wherever it is passed in: only what a chat template wrote is a conversation."""
 
 import json
 from collections.abc import Iterator

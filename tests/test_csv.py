@@ -64,7 +64,7 @@ TEXTS: dict[str, tuple[list[str], Any]] = {
     "truths in small letters": (["true", "false"], [True, False]),
     "truths in capitals": (["TRUE", "TRUE"], [True, True]),
     "a country": (["NA", "ZA"], [None, "ZA"]),
-    "a choice that is none": (["None", "All", "null", "n/a"], [None, "All", None, None]),
+    "a choice written None": (["None", "All", "null", "n/a"], [None, "All", None, None]),
     "nothing but words for nothing": (["NA", "nan"], [None, None]),
 }
 

@@ -1,4 +1,4 @@
-"""Damaged runs: whatever a file of a run says, a command tells what is wrong, and the viewer shows the others."""
+"""Damaged runs: whatever a file of a run says, a command reports what is wrong, and the viewer shows the others."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ from assay.runs.run import Run as RunReader
 from assay.runs.samples.writer import CHECKSUM_KEY, NO_CHECKSUM, write_checksum
 from assay.viewer.app import Viewer
 from conftest import Write
-from run_world import Asked
+from run_world import RecordingModel
 from viewer_world import fetched, serving
 
 Run = Callable[..., Any]
@@ -70,7 +70,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in {**run_world.FILES, "both.yaml": GROUP}.items():
         (folder / "tasks" / name).write_text(dedent(text).lstrip("\n"))
     run = folder / "runs/good"
-    run_world.run(Asked(failing={"7-4="}), folder / "tasks", run, tasks=["both"])
+    run_world.run(RecordingModel(failing={"7-4="}), folder / "tasks", run, tasks=["both"])
     results = run_world.results(run)
     results["assay"]["account"] = {**SPENT, "roles": {"judge": SPENT}, "tasks": {"sums": SPENT}}
     (run / "results.json").write_text(json.dumps(results))
@@ -136,7 +136,7 @@ def pages(folder: Path) -> Mapping[str, str]:
     return shown
 
 
-def doors(run: Path) -> dict[str, Callable[[], object]]:
+def readers(run: Path) -> dict[str, Callable[[], object]]:
     """Everything that reads a run."""
     good, out = run.parent / "good", run.parent.parent / "out"
     return {
@@ -155,14 +155,14 @@ def doors(run: Path) -> dict[str, Callable[[], object]]:
     }
 
 
-DOORS = st.lists(st.sampled_from(sorted(doors(Path()))), min_size=3, max_size=3, unique=True)
+READERS = st.lists(st.sampled_from(sorted(readers(Path()))), min_size=3, max_size=3, unique=True)
 
 
 def opened(run: Path, names: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever reads the run works, or says what is wrong."""
     for name in names:
         try:
-            doors(run)[name]()
+            readers(run)[name]()
         except AssayError as error:
             assert error.problems
     capsys.readouterr()
@@ -179,7 +179,7 @@ def tasks_of(good: Path) -> None:
 
 @pytest.mark.slow
 @fuzz
-@given(data=st.data(), names=DOORS, file=st.sampled_from(["results.json", "manifest.json"]))
+@given(data=st.data(), names=READERS, file=st.sampled_from(["results.json", "manifest.json"]))
 def test_whatever_stands_in_results_or_manifest_nothing_breaks(
     data: st.DataObject, names: list[str], file: str, good: Path, tmp_path_factory: pytest.TempPathFactory, capsys: Any
 ) -> None:
@@ -206,7 +206,7 @@ def written_whole(table: pa.Table, path: Path) -> None:
 
 @pytest.mark.slow
 @fuzz
-@given(data=st.data(), names=DOORS)
+@given(data=st.data(), names=READERS)
 def test_whatever_stands_in_samples_nothing_breaks(
     data: st.DataObject, names: list[str], good: Path, tmp_path_factory: pytest.TempPathFactory, capsys: Any
 ) -> None:
@@ -235,7 +235,7 @@ def test_whatever_stands_in_samples_nothing_breaks(
 @settings(fuzz, max_examples=40)
 @given(
     data=st.data(),
-    names=DOORS,
+    names=READERS,
     file=st.sampled_from(["results.json", "manifest.json", "samples/sums.parquet", "samples/colours.parquet"]),
 )
 def test_whatever_bytes_are_flipped_or_lost_nothing_breaks(
@@ -266,10 +266,10 @@ DAMAGES: Mapping[str, Any] = {
     "an account that is a text": lambda content: content["assay"].update(account="much"),
     "a group within itself": lambda content: content["group_subtasks"].update(both=["both"]),
     "two groups within each other": lambda content: content["group_subtasks"].update(both=["a"], a=["both"]),
-    "members that are none": lambda content: content["group_subtasks"].update(both=[["x"]]),
-    "a time that is none": lambda content: content.update(date=1e300),
-    "directions that are none": lambda content: content["higher_is_better"].update(sums=3),
-    "settings that are none": lambda content: content["configs"].update(sums=[1]),
+    "invalid members": lambda content: content["group_subtasks"].update(both=[["x"]]),
+    "an invalid time": lambda content: content.update(date=1e300),
+    "invalid directions": lambda content: content["higher_is_better"].update(sums=3),
+    "invalid settings": lambda content: content["configs"].update(sums=[1]),
     "a failure without its reasons": lambda content: content["assay"]["tasks"]["sums"].pop("reasons"),
     "a count that is a text": lambda content: content["n-samples"]["sums"].update(effective="5"),
     "something far too deep": lambda content: content["configs"]["sums"].update(x=json.loads("[" * 300 + "]" * 300)),
@@ -315,7 +315,7 @@ def test_one_damaged_run_leaves_the_front_page_and_the_other_runs_as_they_are(
 
 
 def test_a_page_that_cannot_be_made_is_a_page_that_says_so(good: Path) -> None:
-    """Whatever goes wrong: the handler of what nobody thought of makes a page like any other."""
+    """Whatever goes wrong: the handler of unexpected errors makes a page like any other."""
     from starlette.requests import Request
 
     viewer = Viewer(good.parent)
@@ -340,14 +340,14 @@ def test_a_lock_that_says_nonsense_holds_nothing(tmp_path: Path) -> None:
 def test_a_run_is_not_begun_in_a_folder_whose_manifest_is_damaged_but_moves_it_aside_if_asked(
     manifest: bytes, tasks: Path, output: Path
 ) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     (output / "manifest.json").write_bytes(manifest)
     _, *lines = (output / "responses.jsonl").read_bytes().splitlines()  # as 0.1 wrote it: without header and checksums
     (output / "responses.jsonl").write_bytes(b"".join(line.rpartition(b',"c":')[0] + b"}\n" for line in lines))
     with pytest.raises(AssayError, match=r"manifest\.json.*damaged"):
-        run_world.run(Asked(), tasks, output)
+        run_world.run(RecordingModel(), tasks, output)
     assert (output / "manifest.json").read_bytes() == manifest
-    run_world.run(Asked(), tasks, output, force=True)
+    run_world.run(RecordingModel(), tasks, output, force=True)
     assert RunReader.open(output).manifest["status"] == "complete"
     assert len(list(output.parent.glob("run.old-*"))) == 1
 
@@ -441,5 +441,5 @@ def test_samples_of_lm_evals_with_numbers_that_json_does_not_have_are_imported(t
 def test_runs_of_every_kind_are_in_the_layout(write: Write, tmp_path: Path) -> None:
     tasks = write({**run_world.FILES, "both.yaml": GROUP})
     for name, options in {"shard": {"shard": "1/2"}, "asked": {"predict_only": True}, "few": {"limit": 1}}.items():
-        run_world.run(Asked(failing={"1+1="}), tasks, tmp_path / name, tasks=["both"], **options)
+        run_world.run(RecordingModel(failing={"1+1="}), tasks, tmp_path / name, tasks=["both"], **options)
         assert RunReader.open(tmp_path / name).results["results"] and RunReader.open(tmp_path / name).manifest["tasks"]

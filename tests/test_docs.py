@@ -1,4 +1,4 @@
-"""The documents cannot lie: pages are generated, examples are run, and every requirement names its test."""
+"""The documents stay true: pages are generated, examples are run, and every requirement names its test."""
 
 import re
 import subprocess

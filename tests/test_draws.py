@@ -158,7 +158,7 @@ def test_answers_that_are_asked_for_again_are_drawn_by_label(tmp_path: Path, tal
         f"models: {{a: {HEATED}, b: {HEATED}, c: {HEATED}}}", f"models: {{a: {structured}, b: {structured}}}"
     )
     run_graph(tmp_path, talking, text, RECORDS[:1])
-    assert len(sent(talking)) == 2 + 2 * 2  # x and y once; a and b twice, since a draw is no JSON object
+    assert len(sent(talking)) == 2 + 2 * 2  # x and y once; a and b twice, since a draw is not a JSON object
 
 
 def test_votes_of_one_model_need_not_be_unanimous(tmp_path: Path, talking: str) -> None:

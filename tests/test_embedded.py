@@ -1,4 +1,4 @@
-"""The embedded model, next to `transformers` on the same folder; and what it does with requests that nobody should send."""
+"""The embedded model, next to `transformers` on the same folder; and what it does with invalid requests."""
 
 import asyncio
 import json

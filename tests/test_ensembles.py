@@ -19,7 +19,7 @@ from assay.scoring.combined import agreement, diversity
 from assay.scoring.results import Instance
 from assay.scoring.scorer import Scorer
 from assay.tasks.validate import validate
-from small_runs import SEVERAL, says, write_task
+from small_runs import SAMPLED, says, write_task
 
 START = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
 MARK = re.compile(r"<<<answer ([0-9a-f]{32})>>>")
@@ -114,7 +114,7 @@ def test_the_agreement_of_judges_inside_is_still_an_agreement(tmp_path: Path) ->
 
 
 def test_answers_of_repeats_are_weighed_one_by_one(tmp_path: Path) -> None:
-    yaml = f"repeats: 2\n{SEVERAL}filter_list: [{{name: all, filter: [{{function: take_first_k, k: 2}}]}}]\n"
+    yaml = f"repeats: 2\n{SAMPLED}filter_list: [{{name: all, filter: [{{function: take_first_k, k: 2}}]}}]\n"
     ensemble = "scorer: {type: ensemble, kwargs: {scorers: [!function own.Length, !function own.Seeds]}}\n"
     results = evaluated(tmp_path, [["a", "abc"]], ["x"], yaml + ensemble)
     assert results == {"length,all": 2.0, "seeds,all": 4.0, "ensemble,all": 3.0}

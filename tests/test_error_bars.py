@@ -62,7 +62,7 @@ def rates(source: str, scores: "np.ndarray[tuple[int], np.dtype[np.float64]]") -
 
 
 def test_thirty_problems_with_64_repeats_are_not_1920_draws() -> None:
-    """Where every problem is always or never solved, repeats tell nothing: √(0.25/29) for 15 of 30, and not √(0.25/1919)."""
+    """Where every problem is always or never solved, repeats add no information: √(0.25/29) for 15 of 30, and not √(0.25/1919)."""
     member = rates("problems", np.repeat([0.0, 1.0], 15))
     combined = MeanAggregator(GroupConfig(group="g")).combine([member], [30.0])
     assert combined.stderr == pytest.approx(math.sqrt(0.25 / 29))
@@ -111,7 +111,7 @@ def test_an_interval_is_no_point_where_all_scores_are_equal() -> None:
 
 
 def spread_alone(name: str, source: str, documents: range, stderr: float) -> MemberEstimate:
-    """A number with an error of its own, and documents whose moves are not known: a median, a bleu score."""
+    """A number with its own error, and documents whose influence is not known: a median, a bleu score."""
     return MemberEstimate(name, Estimate(0.5, stderr, 10, parts={Draws(source, documents, None, stderr**2): 1.0}), 10)
 
 

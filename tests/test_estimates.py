@@ -1,4 +1,4 @@
-"""Numbers and their standard errors: of a task, of repeats, of groups; as lm-eval has them, and mended.
+"""Numbers and their standard errors: of a task, of repeats, of groups; as lm-eval has them, and corrected.
 
 Where a comment does not say otherwise, literals come from `stderr_for_metric` and its kin in lm_eval 0.4.13.
 """
@@ -18,7 +18,7 @@ from assay import ConfigError
 from assay.groups.results import TaskScore, pooled_stderr, weighted_mean
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import bootstrap, estimate
-from small_runs import ANYTHING, SEVERAL, choose, continue_, generate, processed, roll, run
+from small_runs import ANYTHING, SAMPLED, choose, continue_, generate, processed, roll, run
 
 LLS = [-0.5, -1.25, -3.0, -0.75, -2.0, -1.5, -0.25, -4.0]
 LABELS = list(zip([0, 0, 1, 1, 1, 0, 1, 1, 0, 1], [0, 1, 1, 0, 1, 0, 1, 1, 1, 1], strict=True))
@@ -118,7 +118,7 @@ def test_lm_eval_has_no_error_for_the_rest(tmp_path: Path) -> None:
     assert stderr_of(tmp_path / "own", LLS, "!function helper.average", helper=AVERAGE, compat="lm-eval") == "N/A"
 
 
-# --- mended -------------------------------------------------------------------------------------------------------
+# --- corrected ----------------------------------------------------------------------------------------------------
 
 
 def test_the_error_of_a_share(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_document_that_failed_does_not_count_in_the_error(tmp_path: Path) -> N
 # --- repeats ------------------------------------------------------------------------------------------------------
 
 REPEATED = [["a", "a", "b"], ["b", "b", "b"], ["a", "a", "a"], ["b", "a", "b"]]
-ALL_THREE = SEVERAL + "repeats: 3\nfilter_list: [{name: all, filter: [{function: take_first_k, k: 3}]}]\n"
+ALL_THREE = SAMPLED + "repeats: 3\nfilter_list: [{name: all, filter: [{function: take_first_k, k: 3}]}]\n"
 
 
 @pytest.mark.parametrize("compat", [None, "lm-eval"])

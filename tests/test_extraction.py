@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assay import ConfigError
 from assay.scoring.filters import FILTERS
-from small_runs import SEVERAL, filtered, generate, noting, run, write_task
+from small_runs import SAMPLED, filtered, generate, noting, run, write_task
 
 
 def cleaned(name: str, response: Any, **kwargs: Any) -> Any:
@@ -23,7 +23,7 @@ def cleaned(name: str, response: Any, **kwargs: Any) -> Any:
 UNFINISHED = "[unfinished thinking]"
 THOUGHTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "what comes after the closing tag": ({}, "<think>2+2, so 4</think>\n\n4", "4"),
-    "the opening tag may stand in the prompt": ({}, "2+2, so 4</think> 4 ", "4 "),
+    "the opening tag may be in the prompt": ({}, "2+2, so 4</think> 4 ", "4 "),
     "no tags, no thinking": ({}, " 4", " 4"),
     "thinking without end": ({}, "<think>2+2, is that", UNFINISHED),
     "thinking twice": ({}, "<think>a</think> b <think>c</think> d", "d"),
@@ -63,7 +63,7 @@ def test_unfinished_thinking_is_counted_and_the_raw_answer_keeps_it(tmp_path: Pa
 
 
 def test_of_several_answers_one_unfinished_is_enough_to_count_the_document(tmp_path: Path) -> None:
-    yaml = SEVERAL + "repeats: 2\nfilter_list: [{name: all, filter: [{function: think}]}]\n"
+    yaml = SAMPLED + "repeats: 2\nfilter_list: [{name: all, filter: [{function: think}]}]\n"
     results = generate(tmp_path, [["a", "<think>b"], ["a", "b"]], ["a", "a"], yaml)
     assert results["assay"]["tasks"]["t"]["noticed"] == {"unfinished thinking by filter all": 1}
 
@@ -97,7 +97,7 @@ JSON: dict[str, tuple[str, str, str]] = {
     "an object": ("a", '{"a": {"b": ["é"]}}', '{"b": ["é"]}'),
     "in a fence": ("a", 'Here:\n```json\n{"a": "x"}\n```\nDone.', "x"),
     "in a sentence": ("a", 'I say {"a": "x"} and mean it', "x"),
-    "after brackets that are no JSON": ("a", 'see [1, and {this}: {"a": "x"}', "x"),
+    "after brackets that are not JSON": ("a", 'see [1, and {this}: {"a": "x"}', "x"),
     "the first that has the path": ("a", '{"b": 1} {"a": "x"} {"a": "y"}', "x"),
     "a line break within a text": ("a", '{"a": "x\ny"}', "x\ny"),
     "no JSON": ("a", "the answer is x", "[invalid]"),

@@ -1,4 +1,4 @@
-"""Runs that somebody else made: scoring them runs no code from a path that they name."""
+"""Runs of other people: scoring them runs no code from a path that they name."""
 
 import dataclasses
 import json
@@ -82,7 +82,7 @@ def evaluate(world: World, tasks: object, output: Path | None = None, **more: An
 
 
 def rewrite(run: Path, **changes: Any) -> None:
-    """Say something else in the options of a run, as anybody with an editor can."""
+    """Say something else in the options of a run, as anyone with an editor can."""
     known = manifest(run)
     known["options"] = {**known["options"], **changes}
     (run / "manifest.json").write_text(json.dumps(known))

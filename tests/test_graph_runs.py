@@ -139,7 +139,7 @@ def test_an_agent_calls_tools_until_the_model_wants_none(tmp_path: Path, talking
     options = {**model(talking), "tasks": [str(folder)], "output_path": str(tmp_path / "run")}
     results = assay.simple_evaluate(**options)
     output = the_file(tmp_path / "run", "output_*.json")
-    # a system message comes before the second turn, so the server is not told what to say, and says hello
+    # a system message comes before the second turn, so the server gets no instruction, and says hello
     assert [record["said"] for record in output] == ["hello", "none"]
     bodies = [each["body"] for each in fetched(talking, "/log")]
     [second] = [body["messages"] for body in bodies if len(body["messages"]) == 4]

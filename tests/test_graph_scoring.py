@@ -184,7 +184,7 @@ def test_metrics_on_the_command_line_are_not_for_graphs(tmp_path: Path, run: Run
 
 
 def talks(prompt: str, params: dict[str, object], repeat: int) -> str:  # the shape of a script
-    """A model that says what its question tells it to; one that tells it nothing it fails."""
+    """A model that says what its question asks for; a question without an instruction fails."""
     said: str = json.loads(json.loads(prompt)[1]["content"].splitlines()[0])["say"]
     return said
 
@@ -213,7 +213,7 @@ def test_merged_shards_of_a_graph_are_the_run_that_was_not_sharded(tmp_path: Pat
     parts = [tmp_path / f"part{number}" for number in range(1, of + 1)]
     for number, part in enumerate(parts, 1):
         assay.simple_evaluate(scripted(), tasks=[str(folder)], output_path=str(part), shard=f"{number}/{of}")
-    assert not (tmp_path / "sink.jsonl").exists()  # a part of the records is no copy of the output
+    assert not (tmp_path / "sink.jsonl").exists()  # a part of the records is not a copy of the output
     merged = merge(tmp_path / "merged", parts[::-1])
     assert merged["results"] == whole["results"]
     assert merged["assay"]["tasks"] == whole["assay"]["tasks"]

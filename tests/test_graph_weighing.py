@@ -61,7 +61,7 @@ graph_config:
   nodes:
     spread: {node_type: lambda, lambda: code.spread, output_keys: [first, second, right]}
     pick: {node_type: multiple_choice, prompt: "Q: {q}\\nA:", choices: options, choose_by: BY, output_keys: picked, model: {name: m}}
-    weigh: {node_type: loglikelihood, prompt: "{q}", continuation: " {first}", output_keys: ll, model: {name: m}}
+    likelihood: {node_type: loglikelihood, prompt: "{q}", continuation: " {first}", output_keys: ll, model: {name: m}}
     roll: {node_type: loglikelihood_rolling, text: "{q} {second}", output_keys: whole, model: {name: m}}
     unit:
       node_type: lambda
@@ -73,10 +73,10 @@ graph_config:
   edges:
     - {from: START, to: spread}
     - {from: spread, to: pick}
-    - {from: spread, to: weigh}
+    - {from: spread, to: likelihood}
     - {from: spread, to: roll}
     - {from: pick, to: unit}
-    - {from: weigh, to: unit}
+    - {from: likelihood, to: unit}
     - {from: roll, to: unit}
     - {from: unit, to: END}
 """
@@ -112,14 +112,14 @@ def test_a_graph_chooses_as_a_choice_task_does_and_weighs_what_tasks_weigh(tmp_p
         output, *(samples[n] for n in ("choice", "likelihood", "rolling")), strict=True
     ):
         asked = [each[0] for each in choice["resps"]]
-        weighed = record["picked_choices"]
-        assert [each["loglikelihood"] for each in weighed] == pytest.approx([value for value, _ in asked], abs=1e-4)
-        assert [each["is_greedy"] for each in weighed] == [greedy for _, greedy in asked]
-        for each in weighed:
+        choices = record["picked_choices"]
+        assert [each["loglikelihood"] for each in choices] == pytest.approx([value for value, _ in asked], abs=1e-4)
+        assert [each["is_greedy"] for each in choices] == [greedy for _, greedy in asked]
+        for each in choices:
             assert each["per_character"] == pytest.approx(each["loglikelihood"] / len(each["choice"]))
             assert each["per_byte"] == pytest.approx(each["loglikelihood"] / len(each["choice"].encode()))
-        assert sum(each["probability"] for each in weighed) == pytest.approx(1)
-        assert record["picked"] == max(weighed, key=lambda each: each[FORMS[metric]])["choice"]
+        assert sum(each["probability"] for each in choices) == pytest.approx(1)
+        assert record["picked"] == max(choices, key=lambda each: each[FORMS[metric]])["choice"]
         [[value, greedy]] = one["resps"][0]
         assert (record["ll"], record["ll_is_greedy"]) == (pytest.approx(value, abs=1e-4), greedy)
         [[rolled]] = whole["resps"]
@@ -141,11 +141,13 @@ graph_config:
 def test_choices_are_texts_with_keys_and_prompts_may_be_conversations(tmp_path: Path) -> None:
     asked: list[tuple[str, str]] = []
 
-    def weigh(context: str, continuation: str) -> tuple[float, bool]:
+    def loglikelihood(context: str, continuation: str) -> tuple[float, bool]:
         asked.append((context, continuation))
         return -float(len(continuation)), False
 
-    model = Scripted(loglikelihood=weigh, chat_template=lambda messages, opened: f"{json.dumps(messages)}{opened}")
+    model = Scripted(
+        loglikelihood=loglikelihood, chat_template=lambda messages, opened: f"{json.dumps(messages)}{opened}"
+    )
     folder = write_graph(tmp_path, [{"q": "so"}], PLAIN)
     assay.simple_evaluate(model, tasks=[str(folder)], output_path=str(tmp_path / "out"))
     context = '[{"role": "user", "content": "so?"}]True'

@@ -270,8 +270,8 @@ def test_a_graph_within_a_graph_reads_and_writes_the_same_state(tmp_path: Path) 
         all:
           node_type: subgraph
           subgraph: inner
-          node_config_map: {ask: {prompt_placeholder_map: {question: x}, output_keys: told}}
-        note: {node_type: lambda, lambda: code.note, reads: [told], writes: noted}
+          node_config_map: {ask: {prompt_placeholder_map: {question: x}, output_keys: answer}}
+        note: {node_type: lambda, lambda: code.note, reads: [answer], writes: noted}
       edges: [{from: START, to: all}, {from: all, to: note}, {from: note, to: END}]
     """
     folder = write_graph(tmp_path, [])
@@ -521,10 +521,10 @@ PLACES = {
 
 @pytest.mark.parametrize("right", PLACES)
 def test_a_slip_in_a_list_or_a_parameter_is_told_on_its_own_line(tmp_path: Path, right: str) -> None:
-    typo, stands, fix = PLACES[right]
+    typo, misspelled, fix = PLACES[right]
     folder = write_graph(tmp_path, RECORDS, QUESTION_ANSWERING.replace(right, typo, 1))
     lines = (folder / "graph_config.yaml").read_text().splitlines()
-    [line] = [number for number, text in enumerate(lines, 1) if stands in text]
+    [line] = [number for number, text in enumerate(lines, 1) if misspelled in text]
     with pytest.raises(ConfigError) as caught:
         assay.simple_evaluate(scripted(last), tasks=[str(folder)])
     [problem] = [each for each in caught.value.problems if each.fix == fix]

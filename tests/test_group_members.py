@@ -227,7 +227,7 @@ def test_lm_evals_way_skips_members_without_the_metric(aggregation: str, partly:
 
 @pytest.mark.parametrize("metric", ["accc", "f1"])
 def test_a_metric_that_only_scoring_shows_to_be_missing_is_null_with_the_reason(metric: str, tmp_path: Path) -> None:
-    """A task with process_results cannot tell before: nobody has accc, and b has no f1."""
+    """A task with process_results has no rows known before the run: no task has accc, and b has no f1."""
     scored(tmp_path, "a", acc=[1, 0], f1=[0.5, 0.7])
     scored(tmp_path, "b", acc=[1, 1])
     row = group_row(tmp_path, LIST + f"metric: {metric}\n", f"{metric},none")
@@ -267,7 +267,7 @@ def test_groups_that_cannot_be_are_refused_with_their_place(files: dict[str, str
     assert asked == []
 
 
-# --- numbers that are none ----------------------------------------------------------------------------------------
+# --- missing and invalid numbers ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["harmonic_mean", "geometric_mean"])

@@ -1,4 +1,4 @@
-"""Code beside task files that was written for lm-eval: it finds the names it imports, and nobody else does.
+"""Code beside task files that was written for lm-eval: it finds the names it imports, and no other code does.
 
 What classes ask and score was made by lm-eval 0.4.13 on the same files; metrics are worked out by hand.
 """
@@ -338,7 +338,7 @@ BY_QUESTION = """
 
 @pytest.mark.parametrize("compat", ["lm-eval", None])
 def test_an_aggregation_may_give_several_numbers_by_name(compat: str | None, write: Write) -> None:
-    """lm-eval hands on whatever an aggregation gives; its LIBRA tasks give a number for every length of text."""
+    """lm-eval reports whatever an aggregation gives; its LIBRA tasks give a number for every length of text."""
     metric = "{metric: found, aggregation: !function made.by_question, higher_is_better: true}"
     task = GENERATE.replace("{metric: exact_match}", metric) + "    process_results: !function made.result\n"
     results = run(write({"t.yaml": task, "made.py": BY_QUESTION, **DATA}), answer="three", compat=compat)
@@ -424,4 +424,4 @@ def test_the_dicts_of_lm_evals_registry_are_views_of_what_is_registered(write: W
     assert module.METRIC_REGISTRY["acc"] is not None
     with pytest.raises(KeyError):
         module.AGGREGATION_REGISTRY["nothing"]
-    assert "gap" not in HelperCode().registered.metrics  # another run knows nothing of it
+    assert "gap" not in HelperCode().registered.metrics  # another run does not have it

@@ -92,7 +92,7 @@ def test_a_limit_may_be_given_by_any_of_its_names(name: str) -> None:
     assert len(written(response)) == 3
 
 
-# where a text may not go on: positions that a model has not
+# where a text must end: positions that a model does not have
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "opt", "llama"])
@@ -313,7 +313,7 @@ def test_what_ends_thinking_may_be_a_special_token(named: str) -> None:
     assert numbers(response.text) == chosen[last + 1 :]
 
 
-# numbers that are none
+# NaN and infinite logits
 
 
 @pytest.mark.parametrize("shared", [True, False])

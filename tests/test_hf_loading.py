@@ -1,4 +1,4 @@
-"""How the `hf` backend comes to its model: folders, arguments under lm-eval's names, templates by name, and what is refused."""
+"""How the `hf` backend loads its model: folders, arguments under lm-eval's names, templates by name, and what is refused."""
 
 import json
 import logging
@@ -186,7 +186,7 @@ def test_the_flags_of_a_run_reach_the_model(folder: Path, tmp_path: Path, monkey
     assert over._runner.generator._most == 2, "what is said of the model itself counts more"
 
 
-# who it is
+# identity
 
 
 def test_the_identity_is_the_content_and_not_the_path(folder: Path, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ CHAT = "{% for m in messages %}{{ bos_token if loop.first }} w10 {{ m.content }}
 
 
 @cache
-def spoken(templates: Any = None) -> Any:
+def chat_tokenizer(templates: Any = None) -> Any:
     tokenizer = words().__class__(tokenizer_object=words(True).backend_tokenizer, bos_token="<s>", eos_token="</s>")
     tokenizer.chat_template = dict(templates) if isinstance(templates, tuple) else templates
     return tokenizer
@@ -261,7 +261,7 @@ def chatted(model: Any, name: str | bool, folder: Path, **options: Any) -> Any:
 
 
 def test_a_template_is_taken_by_its_name(tmp_path: Path) -> None:
-    model = HF(build("llama"), tokenizer=spoken(TWO))
+    model = HF(build("llama"), tokenizer=chat_tokenizer(TWO))
     assert chatted(model, True, tmp_path) == "<s> w10 w5 w6 w11"
     assert chatted(model, "tool_use", tmp_path) == "<s> w20 w5 w6 w11"
 
@@ -280,7 +280,7 @@ def test_a_template_that_is_not_there_is_refused_before_any_request(
     templates: Any, name: str | bool, said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=said.replace("?", r"\?")):
-        chatted(HF(build("llama"), tokenizer=spoken(templates)), name, tmp_path)
+        chatted(HF(build("llama"), tokenizer=chat_tokenizer(templates)), name, tmp_path)
 
 
 def test_a_name_makes_no_sense_to_a_model_with_one_template(tmp_path: Path, run_assay: Run) -> None:
@@ -289,7 +289,7 @@ def test_a_name_makes_no_sense_to_a_model_with_one_template(tmp_path: Path, run_
 
 
 def test_a_name_on_the_command_line_reaches_the_tokenizer(folder: Path, tmp_path: Path, run_assay: Run) -> None:
-    spoken(TWO).save_pretrained(folder)
+    chat_tokenizer(TWO).save_pretrained(folder)
     write_task(
         tmp_path / "tasks",
         [{"q": "w5 w6", "gold": "w7"}],
@@ -325,7 +325,9 @@ def test_the_word_true_is_not_a_template_name(capsys: pytest.CaptureFixture[str]
 
 def test_arguments_of_a_template_reach_it() -> None:
     template = CHAT + "{% if enable_thinking is defined %} w{{ 30 if enable_thinking else 31 }}{% endif %}{{ extra }}"
-    model = HF(build("llama"), tokenizer=spoken(template), enable_thinking=False, chat_template_args={"extra": " w40"})
+    model = HF(
+        build("llama"), tokenizer=chat_tokenizer(template), enable_thinking=False, chat_template_args={"extra": " w40"}
+    )
     assert model.chat_template((Message("user", "w5"),), True) == "<s> w10 w5 w11 w31 w40"
 
 

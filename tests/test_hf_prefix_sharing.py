@@ -1,4 +1,4 @@
-"""What stands beside a request changes nothing, and what is no number is no answer: faults a reviewer found."""
+"""Other requests of a batch change nothing, and NaN fails a request: faults a reviewer found."""
 
 import random
 from pathlib import Path

@@ -64,7 +64,7 @@ def flat(responses: Any) -> list[Any]:
 
 
 def drawn(data: dict[str, Any]) -> frozenset[str]:
-    """Tasks whose texts are drawn: the two models draw them with random numbers of their own."""
+    """Tasks whose texts are drawn: the two models draw them with different random numbers."""
     return frozenset(
         name for name, config in data["configs"].items() if config.get("generation_kwargs", {}).get("do_sample")
     )

@@ -143,7 +143,9 @@ def test_every_shared_token_of_a_few_shot_task_is_computed_once(batch_size: int 
     collected: list[Any] = []
     computed = forwarded(model, lambda: collected.extend(answers(loaded_model, asked(pairs))))
     assert computed <= 1.05 * unique(pairs)
-    assert computed == sum(each.usage.read - each.usage.stored for each in collected), "what is told is what was done"
+    assert computed == sum(each.usage.read - each.usage.stored for each in collected), (
+        "the reported usage is what was computed"
+    )
     assert sum(each.usage.read for each in collected) == sum(len(context) + len(rest) - 1 for context, rest in pairs)
 
 
@@ -188,7 +190,7 @@ def test_a_whole_text_is_read_in_windows_each_token_once_behind_one_token_that_b
     total, done, seen = 0.0, 0, [BEGIN, *tokens]
     while done < length:
         size = min(LENGTH, length - done)
-        start = max(0, done + size - LENGTH)  # in `seen`, where everything stands one further
+        start = max(0, done + size - LENGTH)  # in `seen`, where every index is one higher
         total += likelihood(plain(kind), seen[start : done + 1], seen[done + 1 : done + size + 1])[0]
         done += size
     assert response.value == pytest.approx(total, abs=1e-4 * length)

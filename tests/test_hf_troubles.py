@@ -1,4 +1,4 @@
-"""What goes wrong under the `hf` backend: memory that is not there, logits that are no numbers, a model that raises. No result is lost."""
+"""Errors under the `hf` backend: out of memory, NaN logits, a model that raises. No result is lost."""
 
 import random
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def asked(items: list[tuple[list[int], list[int]]]) -> list[Any]:
 
 
 def limited(model: Any, is_too_much: Callable[[int, int], bool], error: Callable[[str], Exception]) -> Any:
-    """A model that has no memory for some passes: told by their tokens, and by which pass it is."""
+    """A model that runs out of memory in some passes: by their tokens and the number of the pass."""
     passes = [0]
 
     def check(module: Any, options: Any) -> None:
@@ -96,7 +96,7 @@ def test_a_request_for_which_there_is_never_memory_fails_and_the_others_do_not(s
     assert responses.index(failed) == 7
     assert "do not fit into device memory" in failed.reason
     [again] = answers(model, asked([text_pairs[3]]))
-    assert isinstance(again, Likelihood), "it goes on"
+    assert isinstance(again, Likelihood), "later requests are answered"
 
 
 @PACKED_AND_PLAIN
@@ -135,7 +135,7 @@ def test_a_text_for_which_there_is_never_memory_fails_and_the_others_do_not(shar
             assert numbers(each.text) == [token for token in generated(plain("llama"), tokens, 20) if token > 2]
 
 
-# numbers that are none
+# NaN and infinite logits
 
 
 @PACKED_AND_PLAIN
@@ -165,7 +165,7 @@ def test_a_model_of_nothing_but_nans_fails_every_request_and_says_why() -> None:
 
 
 def test_a_run_counts_what_failed_and_scores_the_rest(tmp_path: Any) -> None:
-    """A NaN for one of three documents; and a model that raises on the second task is no end of the run."""
+    """A NaN for one of three documents; and a model that raises on the second task does not end the run."""
     rows = [{"q": f"w{n} w{n + 1}", "choices": ["w40", "w41"], "gold": 0} for n in (10, 20, 30)]
     write_task(
         tmp_path, rows, "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_choice: choices\ndoc_to_target: gold\nmetric_list: [{metric: acc}]\n"

@@ -23,7 +23,7 @@ from assay.exchange.importers import import_runs
 from assay.exchange.inspect.log_file import member, with_attachments
 from conftest import Write
 from exchange_world import HERE, INSPECT, LOGGED, TASKS, as_json, changed_log
-from run_world import ACC, EXACT_MATCH, Asked, sample_rows
+from run_world import ACC, EXACT_MATCH, RecordingModel, sample_rows
 
 
 @pytest.fixture(scope="session")
@@ -190,7 +190,7 @@ def test_an_error_at_the_end_of_a_log_is_told_though_all_samples_are_there(tmp_p
 def test_what_was_not_asked_in_a_run_is_missing_where_it_is_brought_to(
     tasks: Path, output: Path, tmp_path: Path
 ) -> None:
-    run_world.run(Asked(), tasks, output, tasks=["sums"])
+    run_world.run(RecordingModel(), tasks, output, tasks=["sums"])
     loaded = json.loads((output / "results.json").read_text())
     loaded["assay"]["tasks"]["sums"] |= {"documents": 5, "not_asked": 2}
     (output / "results.json").write_text(json.dumps(loaded))
@@ -209,7 +209,7 @@ def test_texts_that_stand_apart_in_a_log_are_put_in_their_place() -> None:
 
 def test_a_run_goes_to_inspect_and_back_without_a_loss(write: Write, output: Path, tmp_path: Path) -> None:
     folder = write({**run_world.FILES, **TASKS})
-    run_world.run(Asked(failing={"3*3="}), folder, output)
+    run_world.run(RecordingModel(failing={"3*3="}), folder, output)
     back = import_runs(export(output, "inspect", tmp_path / "logs"), tmp_path / "back")
     assert values(back, "sums") == values(run_world.results(output), "sums")
     ours, theirs = run_world.results(output)["assay"]["tasks"], json.loads(json.dumps(back["assay"]["tasks"]))
@@ -222,7 +222,7 @@ def test_a_run_goes_to_inspect_and_back_without_a_loss(write: Write, output: Pat
 
 
 def set_to_nothing(kind: str, name: str, value: Any) -> Any:
-    """A log that somebody scored again, to 0: in its header, or in one of its samples."""
+    """A log that was scored again, to 0: in its header, or in one of its samples."""
     if kind == "header" and name == "header.json":
         for score in value["results"]["scores"]:
             score["metrics"]["exact_match"]["value"] = 0.0
@@ -237,7 +237,7 @@ def set_to_nothing(kind: str, name: str, value: Any) -> Any:
 def test_a_log_of_ours_that_was_scored_again_has_the_new_numbers(
     kind: str, tasks: Path, output: Path, tmp_path: Path
 ) -> None:
-    run_world.run(Asked(), tasks, output, tasks=["sums"])
+    run_world.run(RecordingModel(), tasks, output, tasks=["sums"])
     [log] = export(output, "inspect", tmp_path / "logs")
     scored = changed_log(Path(log), tmp_path / "again.eval", partial(set_to_nothing, kind))
     import_runs([scored], tmp_path / "back")
@@ -252,7 +252,7 @@ def test_a_log_of_ours_that_was_scored_again_has_the_new_numbers(
 
 def test_an_imported_run_is_compared_with_one_of_ours(tasks: Path, output: Path, tmp_path: Path) -> None:
     """Out to lm-eval and in again: the documents are found by what they say, and nothing has changed."""
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     export(output, "lm-eval", tmp_path / "out")
     import_runs([tmp_path / "out"], tmp_path / "back")
     comparison = compare([output, tmp_path / "back"])
@@ -282,7 +282,7 @@ def test_imported_results_join_a_group(tmp_path: Path) -> None:
 def test_a_run_of_ours_and_a_log_of_inspects_join_one_tree(tasks: Path, output: Path, tmp_path: Path) -> None:
     group = tasks / "ours.yaml"
     group.write_text("group: ours\ntask: [colours]\naggregate_metric_list: [{metric: acc}]\n")
-    run_world.run(Asked(), tasks, output, tasks=["ours"])
+    run_world.run(RecordingModel(), tasks, output, tasks=["ours"])
     (tmp_path / "all.yaml").write_text(
         "group: all\ntask: [ours, sums]\naggregate_metric_list:\n"
         "  - {metric: acc, name: worst, aggregation: min, missing: skip}\n"
@@ -296,7 +296,7 @@ def test_a_run_of_ours_and_a_log_of_inspects_join_one_tree(tasks: Path, output: 
 
 
 def test_a_run_that_is_brought_in_keeps_its_numbers(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     imported = import_runs([output], tmp_path / "joined")
     assert values(imported, "sums") == {"exact_match,none": EXACT_MATCH}
     rows = run_world.results(output)["assay"]["tasks"]

@@ -1,4 +1,4 @@
-"""Inspect opens what we write for it: `make test-inspect` installs inspect_ai into an environment of its own and runs this."""
+"""Inspect opens what we write for it: `make test-inspect` installs inspect_ai into a separate environment and runs this."""
 
 import json
 import os
@@ -17,10 +17,10 @@ import run_world
 from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
 from exchange_world import INSPECT, TASKS
-from run_world import ACC, ACC_STDERR, COLOURS, EXACT_MATCH, EXACT_MATCH_STDERR, Asked
+from run_world import ACC, ACC_STDERR, COLOURS, EXACT_MATCH, EXACT_MATCH_STDERR, RecordingModel
 
 PYTHON = os.environ.get("INSPECT_PYTHON", "")
-pytestmark = pytest.mark.skipif(not PYTHON, reason="inspect_ai has an environment of its own: make test-inspect")
+pytestmark = pytest.mark.skipif(not PYTHON, reason="inspect_ai has a separate environment: make test-inspect")
 
 READ = """
 import json, sys
@@ -48,7 +48,7 @@ def read(paths: list[str]) -> dict[str, Any]:
 
 
 def test_inspect_reads_scores_ids_targets_and_failures_of_our_logs(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(failing={"3*3="}), tasks, output)
+    run_world.run(RecordingModel(failing={"3*3="}), tasks, output)
     result = read(export(output, "inspect", tmp_path / "logs"))
     sums, colours = result["sums"], result["colours"]
     assert [sample["id"] for sample in sums["samples"]] == [0, 1, 2, 3, 4]
@@ -67,7 +67,7 @@ def test_inspect_reads_scores_ids_targets_and_failures_of_our_logs(tasks: Path, 
 
 def test_inspect_reads_repeats_as_epochs(write: Any, tmp_path: Path) -> None:
     folder = write({**run_world.FILES, **TASKS})
-    run_world.run(Asked(), folder, tmp_path / "run", tasks=["sums"])
+    run_world.run(RecordingModel(), folder, tmp_path / "run", tasks=["sums"])
     [result] = read(export(tmp_path / "run", "inspect", tmp_path / "logs")).values()
     assert result["epochs"] == 2
     assert {(sample["id"], sample["epoch"]) for sample in result["samples"]} == {
@@ -114,7 +114,7 @@ write_eval_log(score(log, nothing(), action="overwrite"), sys.argv[3])
 def test_a_log_of_ours_comes_back_from_inspect_as_it_was_or_as_it_was_scored_there(
     tasks: Path, output: Path, tmp_path: Path
 ) -> None:
-    run_world.run(Asked(), tasks, output, tasks=["sums"])
+    run_world.run(RecordingModel(), tasks, output, tasks=["sums"])
     [log] = export(output, "inspect", tmp_path / "logs")
     same, scored = str(tmp_path / "same.eval"), str(tmp_path / "scored.eval")
     ended = subprocess.run([PYTHON, "-c", AGAIN, log, same, scored], capture_output=True, text=True, check=False)
@@ -124,7 +124,7 @@ def test_a_log_of_ours_comes_back_from_inspect_as_it_was_or_as_it_was_scored_the
 
 
 def test_inspects_commands_open_our_logs(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     [first, _] = export(output, "inspect", tmp_path / "logs")
     inspect = str(Path(PYTHON).with_name("inspect"))
     dumped = subprocess.run([inspect, "log", "dump", first], capture_output=True, text=True, check=True)

@@ -26,7 +26,7 @@ def talking() -> Iterator[str]:
 
 
 def write(folder: Path, wait: float, tokens: int = 10) -> None:
-    """Questions that tell the model what to say, and the judge by that what to say of it: n points, after a while."""
+    """Questions that contain the model's answer and, for the judge, its score: n points, after a delay."""
     rows = []
     for number in range(DOCUMENTS):
         answer = json.dumps({"score": 1 + number % 10, "wait": wait, "n": number, "usage": [tokens - 3, 3, 0]})
@@ -50,7 +50,7 @@ def verdicts(output: Path) -> set[str]:
 
 
 def asked(url: str) -> tuple[list[str], list[str]]:
-    """The questions that came to the server, and the marks of what it was to judge."""
+    """The questions that the server received, and the marks of what it was to judge."""
     prompts = [entry["body"]["messages"][-1]["content"] for entry in fetched(url, "/log")]
     return [text for text in prompts if text.startswith("{")], [m[1] for text in prompts if (m := MARK.search(text))]
 
@@ -84,7 +84,7 @@ def test_a_run_that_is_killed_while_judging_goes_on_and_asks_no_verdict_twice(ta
     assert len(questions) == len(set(questions)) == DOCUMENTS  # nor is what was answered
     assert sorted(again) == sorted(set(again))
     assert known | set(again) == verdicts(output)
-    assert len(every) <= DOCUMENTS + 2  # two were in the air when it was killed
+    assert len(every) <= DOCUMENTS + 2  # two were in flight when it was killed
     assert finish(*command(tmp_path / "tasks", talking, whole), cwd=tmp_path) == 0
     assert results(output)["results"] == results(whole)["results"]
     assert judge_rows(output) == judge_rows(whole)

@@ -21,7 +21,7 @@ from assay.scoring.results import GenResult
 from assay.scoring.scorer import Unscored
 from hostile_answers import HOSTILE, MADE_UP
 from run_world import sample_rows
-from small_runs import SEVERAL, says, write_task
+from small_runs import SAMPLED, says, write_task
 
 START = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
 MARK = re.compile(r'"id": "([0-9a-f]{32})"')
@@ -35,7 +35,7 @@ def judge(say: Say, name: str = "judge") -> Scripted:
 
 
 def scoring(score: Callable[[str], object], name: str = "judge") -> Scripted:
-    """A judge that gives the score of what stands in the fence, in due form."""
+    """A judge that gives the score inside the fence, as a valid verdict."""
 
     def say(prompt: str) -> str:
         return json.dumps(
@@ -146,7 +146,7 @@ def test_every_repeat_has_a_verdict_of_its_own(tmp_path: Path) -> None:
         asked.append(prompt)
         return json.dumps({"id": MARK.findall(prompt)[-1], "score": int(BETWEEN.findall(prompt)[0][2])})
 
-    yaml = f"repeats: 3\n{SEVERAL}filter_list: [{{name: all, filter: [{{function: take_first_k, k: 3}}]}}]\nscorer: llm_judge\n"
+    yaml = f"repeats: 3\n{SAMPLED}filter_list: [{{name: all, filter: [{{function: take_first_k, k: 3}}]}}]\nscorer: llm_judge\n"
     results = judged(tmp_path, [["1", "10", "10"]], judge(say), yaml)
     assert rows(results) == {"llm_judge,all": pytest.approx(2 / 3)}
     assert results["samples"]["t"][0]["scores_per_repeat"]["llm_judge"] == [0, 1, 1]
@@ -220,7 +220,7 @@ def test_one_model_in_two_roles_that_draws_its_verdicts_draws_twice(tmp_path: Pa
     assert (result["llm_judge[a],none"], result["llm_judge[b],none"]) == (0.0, pytest.approx(1 / 9))
 
 
-# What is no verdict
+# Invalid verdicts
 
 
 BAD = {

@@ -35,7 +35,7 @@ def serve() -> Iterator[Servers]:
 
 
 def rows(count: int, **options: Any) -> list[dict[str, Any]]:
-    """Questions that tell the server what to do, each another one."""
+    """Different questions that instruct the server."""
     return [{"q": json.dumps({"say": "yes", "n": number, **options}), "gold": "yes"} for number in range(count)]
 
 
@@ -225,7 +225,7 @@ def test_truncation_is_lm_evals_and_counted(tmp_path: Path) -> None:
 def test_a_model_that_cannot_cut_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot cut"):
         assay.simple_evaluate("dummy", tasks=["first_steps_larger"], over_length="truncate")
-    with pytest.raises(ConfigError, match="does not cut"):  # one that was handed over is not told by the run
+    with pytest.raises(ConfigError, match="does not cut"):  # a model object was not given the option by the run
         assay.simple_evaluate(Embedded(), tasks=["first_steps_larger"], over_length="truncate", limit=1)
     results = assay.simple_evaluate(
         Embedded(over_length="truncate"), tasks=["first_steps_larger"], over_length="truncate", limit=1

@@ -14,7 +14,7 @@ from assay.tasks.validate import validate
 
 Reference = dict[str, dict[str, object]]
 
-MENDED = {
+CORRECTED = {
     "flan_held_in": "two inline tasks share one name: lm-eval keeps the last, here both run; their includes are read",
     "openllm": "lm-eval hands the member's own name down to 57 children and recurses without end; here it loads",
     "t0_eval": "members without a name: lm-eval raises on loading, here the file is listed with that reason",
@@ -75,7 +75,7 @@ def test_every_task_below_every_group_gets_the_same_settings(manager: TaskManage
         theirs = {leaf["task"]: _comparable(leaf) for leaf in leaves} if isinstance(leaves, list) else leaves
         if ours != theirs:
             differing.append(name)
-    assert differing == sorted(MENDED)
+    assert differing == sorted(CORRECTED)
 
 
 def _comparable(config: object) -> dict[str, object]:
@@ -109,5 +109,5 @@ def test_validate_finds_only_what_is_wrong_with_the_folder(manager: TaskManager)
         "summarization_common_yaml",  # a metric without an aggregation: lm-eval fails on it, too
     }
     twice = [problem for problem in problems if "is written twice" in problem.what]
-    assert len(twice) == 16  # 15 in files of their own, one in a template that others include
+    assert len(twice) == 16  # 15 in separate files, one in a template that others include
     assert not any(problem.serious for problem in twice)

@@ -22,7 +22,7 @@ import assay
 from assay import TaskManager
 
 HERE = Path(__file__).parent
-Made = Mapping[str, Any]
+Results = Mapping[str, Any]
 
 STDERR = "standard errors"
 POOLED = "standard errors of groups"
@@ -186,14 +186,14 @@ def golden_differences(name: str, lm_eval_folder: Path, compat: str | None = Non
     return values
 
 
-def differing(expected: Made, built: Made) -> set[str]:
+def differing(expected: Results, built: Results) -> set[str]:
     """The rows in which two results differ: by more than 1e-12, or because one of them has it and the other not."""
     theirs = {**flat(expected["results"]), **flat(expected.get("groups") or {}, "groups/")}
     ours = {**flat(built["results"]), **flat(built.get("groups", {}) if "groups" in expected else {}, "groups/")}
     return {key for key in {**theirs, **ours} if not same(theirs.get(key), ours.get(key))}
 
 
-def flat(rows: Made, before: str = "") -> dict[str, Any]:
+def flat(rows: Results, before: str = "") -> dict[str, Any]:
     return {f"{before}{name}/{key}": value for name, row in rows.items() for key, value in row.items()}
 
 
@@ -205,14 +205,14 @@ def same(theirs: Any, ours: Any) -> bool:
     return bool(theirs == ours)
 
 
-def numbered(built: Made, task: str) -> list[Any]:
+def numbered(built: Results, task: str) -> list[Any]:
     """Every document's number with the arguments of its requests."""
     samples = built["samples"][task]
     first = samples[0]["filter"]
     return [[each["doc_id"], each["arguments"]] for each in samples if each["filter"] == first]
 
 
-def repeated(built: Made, task: str) -> list[Any]:
+def repeated(built: Results, task: str) -> list[Any]:
     """Every request of a task, as often as it was asked, with its kind."""
     samples = built["samples"][task]
     return [

@@ -132,7 +132,7 @@ def test_zero_whole_numbers_and_rounding_are_log_probabilities(way: str, value: 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_impossible_token_is_one(way: str) -> None:
-    """Python's servers write -Infinity, which is no JSON."""
+    """Python's servers write -Infinity, which is not JSON."""
     assert asked_with(way, with_value(-math.inf)).value == -math.inf
 
 

@@ -12,7 +12,7 @@ from small_runs import generate
 
 pytest.importorskip("math_verify")
 
-FOUND = [
+REPORTED_BUGS = [
     ("(1, 2)", "(5, 2)", 0.0), ("x < 3", "x > 3", 0.0), ("2 < x < 3", "1 < x < 3", 0.0), ("(1, 2)", "2", 0.0),
     ("(1, 2)", r"\boxed{2}", 0.0), ("x < 3", "3", 0.0), ("(0, 2)", "[0, 2]", 0.0), ("3, 2", "1, 2", 0.0), ("1 3/4", "2 3/4", 0.0),
     ("7 : 4", "3 : 4", 0.0), ("(1, 2)", "The answer is (5, 2)", 0.0), ("(1, 2)", "(1,2)", 1.0),
@@ -185,10 +185,10 @@ WITH_WORDS = [
     ("1500", "1.5 x 10^3", 1.0), ("1500", "1.5 × 10^4", 0.0), (r"(-\infty, 3) \cup (5, \infty)", "(-∞, 3) U (5, ∞)", 1.0),
     (r"(-\infty, 3) \cup (5, \infty)", "(-∞, 3) U (6, ∞)", 0.0),
 ]  # fmt: skip
-"""A target of several parts is never reduced to its last number; a full stop is no decimal point."""
+"""A target of several parts is never reduced to its last number; a full stop is not a decimal point."""
 
 
-@pytest.mark.parametrize(("target", "answer", "expected"), [*FOUND, *PAIRS, *WITH_WORDS])
+@pytest.mark.parametrize(("target", "answer", "expected"), [*REPORTED_BUGS, *PAIRS, *WITH_WORDS])
 def test_an_answer_is_right_when_it_means_its_target(target: str, answer: str, expected: float) -> None:
     assert math_equal([target], answer) == expected
 

@@ -1,4 +1,4 @@
-"""Every metric and filter of lm-eval's, and every metric of ours, on 200 random cases and more, against another implementation: lm_eval 0.4.13 (tests/golden/metrics.json),
+"""Every metric and filter of lm-eval, and every one of assay, on 200 random cases and more, against another implementation: lm_eval 0.4.13 (tests/golden/metrics.json),
 scikit-learn, scipy, sacrebleu, rouge_score, rapidfuzz, and fractions for mathematics."""
 
 import json
@@ -93,7 +93,7 @@ def test_documents_score_as_in_lm_eval(kind: str) -> None:
     cases = GOLDEN["documents"][kind]
     assert len(cases) >= CASES
     for case in cases:
-        own = {"likelihood": {"aggregation": "mean"}}  # which has none of its own
+        own = {"likelihood": {"aggregation": "mean"}}  # which has no default aggregation
         names = [{"name": name, **own.get(name, {}), **case.get("kwargs", {})} for name in case["found"]]
         scored = scoring(KINDS[kind], names)
         if kind == "several references":

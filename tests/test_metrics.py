@@ -15,7 +15,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 from assay import ConfigError
 from assay.models import Scripted
 from assay.scoring.metrics.table import exact_match
-from small_runs import ANYTHING, SEVERAL, choose, continue_, generate, noting, processed, roll, run, says, write_task
+from small_runs import ANYTHING, SAMPLED, choose, continue_, generate, noting, processed, roll, run, says, write_task
 
 
 def row(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def test_brier_score_is_the_square_distance_to_certainty(tmp_path: Path) -> None
 
 
 def test_a_document_that_the_model_is_most_wrong_about_keeps_all_its_scores(tmp_path: Path) -> None:
-    """The right choice is e^-799 as likely as the other, which is no float: by bytes the half of it."""
+    """The right choice is e^-799 as likely as the other, which is 0 as a float: by bytes the half of it."""
     names = metrics("acc", "choice_logprob", "choice_logprob_norm", "choice_prob_norm", "bpb")
     results = choose(tmp_path, [[-1.0, -800.0], [-800.0, -1.0]], [1, 1], ["aa", "bb"], names)
     expected = {"acc": 0.5, "choice_logprob": -399.5, "choice_logprob_norm": -199.75, "choice_prob_norm": 0.5}
@@ -217,10 +217,10 @@ EXACT: dict[str, tuple[str, str, str, float]] = {
     "nothing for nothing": ("", "", "", 1.0),
     "case ignored": ("ignore_case: true", "pARIS", "Paris", 1.0),
     "case of all scripts ignored": ("ignore_case: true", "ÉTÉ ΑΣ", "été ας", 1.0),
-    "case ignored is no folding": ("ignore_case: true", "STRASSE", "straße", 0.0),
+    "case ignored does not fold ß": ("ignore_case: true", "STRASSE", "straße", 0.0),
     "punctuation ignored": ("ignore_punctuation: true", "It's, (so) to-day!", "Its so today", 1.0),
     "punctuation beyond ASCII counts": ("ignore_punctuation: true", "«Paris»", "Paris", 0.0),
-    "blanks are no punctuation": ("ignore_punctuation: true", "a - b", "a b", 0.0),
+    "blanks are not punctuation": ("ignore_punctuation: true", "a - b", "a b", 0.0),
     "numbers ignored": ("ignore_numbers: true", "in 1984", "in 2001", 1.0),
     "numbers beyond ASCII count": ("ignore_numbers: true", "x²", "x", 0.0),
     "a pattern ignored": ("regexes_to_ignore: [',', '\\$']", "$1,200", "1200", 1.0),
@@ -313,7 +313,7 @@ def test_a_reference_that_only_one_document_has_is_not_dropped(tmp_path: Path) -
 def test_several_answers_to_one_document_are_never_half_a_translation(tmp_path: Path) -> None:
     """lm-eval stops with an assertion; here it is refused, or every document counts as failed."""
     yaml = (
-        SEVERAL
+        SAMPLED
         + "repeats: 2\nfilter_list: [{name: none, filter: [{function: take_first_k, k: 2}]}]\n"
         + metrics("bleu")
     )
@@ -359,7 +359,7 @@ def test_predict_only_asks_and_does_not_score(tmp_path: Path) -> None:
     assert [sample["resps"] for sample in results["samples"]["t"]] == [[["a"]], [["b"]]]
 
 
-# --- metrics of one's own -----------------------------------------------------------------------------------------
+# --- user-defined metrics ----------------------------------------------------------------------------------------
 
 OWN = """
 def long(references, predictions, unit=1):

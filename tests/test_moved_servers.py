@@ -198,14 +198,14 @@ def test_addresses_are_recorded_without_what_is_secret(tmp_path: Path) -> None:
 # folders of version 0.1, whose keys hold the address
 
 
-TOLD = [("think_end_token", "'</think>'"), ("think_start_token", "'<think>'")]
+THINKING = [("think_end_token", "'</think>'"), ("think_start_token", "'<think>'")]
 OLD = {
-    "openai-chat": (TOLD, ""),
-    "anthropic": (TOLD, ""),
-    "openai": ([("likelihoods", "'echo'"), *TOLD], " "),
-    "reward-http": (TOLD, " pooling"),
+    "openai-chat": (THINKING, ""),
+    "anthropic": (THINKING, ""),
+    "openai": ([("likelihoods", "'echo'"), *THINKING], " "),
+    "reward-http": (THINKING, " pooling"),
 }
-"""By backend, the arguments that version 0.1 put into an identity, and what stood at its end."""
+"""By backend, the arguments that version 0.1 put into an identity, and the text at its end."""
 
 
 def identity_of_0_1(name: str, addresses: str, said: str, model: str = "m") -> str:

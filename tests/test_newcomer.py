@@ -1,4 +1,4 @@
-"""What somebody stumbles over who tries everything for the first time."""
+"""Mistakes of a new user who tries everything for the first time."""
 
 import json
 import math
@@ -34,7 +34,7 @@ from assay.statistics.estimates import estimate, with_draws
 from assay.statistics.intervals import interval
 from conftest import Write
 from graph_world import QUESTION_ANSWERING, RECORDS, write_graph
-from run_world import ACC, COLOURS, FILES, Asked
+from run_world import ACC, COLOURS, FILES, RecordingModel
 
 RunAssay = Callable[..., "CompletedProcess[str]"]
 
@@ -50,14 +50,14 @@ TREE = {
 }
 
 
-@pytest.mark.parametrize("counts_are_told", [True, False])
+@pytest.mark.parametrize("has_counts", [True, False])
 def test_a_group_that_is_exported_and_imported_is_of_as_many_documents(
-    counts_are_told: bool, write: Write, output: Path, tmp_path: Path
+    has_counts: bool, write: Write, output: Path, tmp_path: Path
 ) -> None:
-    run_world.run(Asked(), write(TREE), output, tasks=["all"])
+    run_world.run(RecordingModel(), write(TREE), output, tasks=["all"])
     [results, *_] = export(output, "lm-eval", tmp_path / "files")
     loaded = json.loads(Path(results).read_text())
-    if not counts_are_told:
+    if not has_counts:
         del loaded["groups"]["all"]["sample_count"]
     Path(results).write_text(json.dumps(loaded))
     imported = import_runs([tmp_path / "files"], tmp_path / "back")
@@ -72,7 +72,7 @@ def test_a_group_that_is_exported_and_imported_is_of_as_many_documents(
 def test_a_told_number_that_is_no_mean_of_its_members_is_of_no_known_number_of_documents(
     write: Write, output: Path, tmp_path: Path
 ) -> None:
-    run_world.run(Asked(), write(TREE), output, tasks=["all"])
+    run_world.run(RecordingModel(), write(TREE), output, tasks=["all"])
     [results, *_] = export(output, "lm-eval", tmp_path / "files")
     loaded = json.loads(Path(results).read_text())
     loaded["groups"]["all"] = {"alias": "all", "acc,none": 0.9, "acc_stderr,none": 0.1}
@@ -160,7 +160,7 @@ def test_a_perplexity_is_planned_for_in_its_own_unit() -> None:
 def test_a_file_is_what_its_ending_says_or_is_not_written(
     run_assay: RunAssay, tasks: Path, output: Path, tmp_path: Path
 ) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     for command, name, fix in (("pack", "x.tar.gz", ".zip"), ("report", "x.pdf", ".html, .md, .json, .csv")):
         ended = run_assay(command, output, "-o", tmp_path / name)
         assert (ended.returncode, (tmp_path / name).exists()) == (2, False)
@@ -168,7 +168,7 @@ def test_a_file_is_what_its_ending_says_or_is_not_written(
 
 
 def test_a_packed_run_is_unpacked_by_import(run_assay: RunAssay, tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     packed = run_assay("pack", output, "-o", tmp_path / "x.zip")
     assert "then assay view FOLDER" in packed.stdout
     imported = run_assay("import", tmp_path / "x.zip", "-o", tmp_path / "there")
@@ -192,7 +192,7 @@ def test_an_archive_with_a_name_that_leads_elsewhere_is_refused_and_nothing_is_l
 
 
 def test_an_archive_that_was_changed_is_refused(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     packed = pack(output, tmp_path / "x.zip").path
     with zipfile.ZipFile(packed) as file:
         members = {name: file.read(name) for name in file.namelist()}

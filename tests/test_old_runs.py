@@ -1,5 +1,5 @@
 """Runs that an earlier version made: every later one opens, compares and exports them, scores them again to equal numbers, and
-goes on with them without asking anything twice."""
+resumes them without asking anything twice."""
 
 import json
 import math
@@ -22,7 +22,18 @@ from assay.exchange.importers import import_runs
 from assay.report.table import results_table
 from assay.report.write import report_text
 from assay.runs.run import Run
-from old_runs import EXPECTED, FOLDERS, KILLED_AFTER, RECIPES, WORLD, Asked, copied, folders, numbers, write_world
+from old_runs import (
+    EXPECTED,
+    FOLDERS,
+    KILLED_AFTER,
+    RECIPES,
+    WORLD,
+    RequestCount,
+    copied,
+    folders,
+    numbers,
+    write_world,
+)
 from run_world import everything
 
 NAMES = folders()
@@ -118,7 +129,7 @@ def test_a_run_is_exported_and_packed(name: str, tmp_path: Path) -> None:
     }
     tables = [pq.read_table(path) for path in export(run, "parquet", tmp_path / "parquet")]
     assert len(tables) == 3 and sum(table.num_rows > 0 for table in tables) >= 2, (
-        "a rolling text has no scores of its own"
+        "a rolling text has no separate scores"
     )
     again = import_runs([pack(run, tmp_path / "run.zip").path], tmp_path / "unpacked")
     assert same(numbers(again), expected(name))
@@ -136,7 +147,7 @@ def test_a_run_is_scored_again_to_equal_numbers(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("name", [name for name in NAMES if RECIPES[name].evaluate is not None])
 def test_a_run_goes_on_and_asks_only_what_is_missing(name: str, tmp_path: Path) -> None:
     world, run = copied(name, tmp_path)
-    recipe, asked = RECIPES[name], Asked()
+    recipe, asked = RECIPES[name], RequestCount()
     assert recipe.evaluate is not None
     lines = (run / "responses.jsonl").read_bytes().count(b"\n") if name == "killed" else 0
     results = recipe.evaluate(world, run, asked)

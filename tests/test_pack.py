@@ -1,4 +1,4 @@
-"""One file of a run to hand on: whole, without secrets, without right answers where that is asked for."""
+"""One file of a run, to send to others: whole, without secrets, without right answers where that is asked for."""
 
 import json
 import zipfile
@@ -16,7 +16,7 @@ from assay.models import Scripted
 from assay.runs.folder import RunError
 from assay.runs.samples.records import StoredRequest, StoredSample
 from conftest import Write
-from run_world import SUMS, Asked, sample_rows
+from run_world import SUMS, RecordingModel, sample_rows
 
 
 def unpacked(path: Path, folder: Path) -> Path:
@@ -30,7 +30,7 @@ def unpacked(path: Path, folder: Path) -> Path:
 
 
 def test_an_archive_holds_the_run_and_opens_like_it(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     score(output, ScoreOptions(filters=["last=regex:(.)$"], tasks=["sums"]))
     packed = pack(output, tmp_path / "run.zip")
     assert list(packed.files) == [
@@ -52,7 +52,7 @@ def test_an_archive_holds_the_run_and_opens_like_it(run_assay: Any, tasks: Path,
 
 
 def test_the_same_run_gives_the_same_archive(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     for no_gold in (False, True):
         first, second = (pack(output, tmp_path / f"{name}.zip", no_gold=no_gold).path for name in "ab")
         assert first.read_bytes() == second.read_bytes()
@@ -61,7 +61,7 @@ def test_the_same_run_gives_the_same_archive(tasks: Path, output: Path, tmp_path
 def test_the_note_has_a_hash_of_every_file(tasks: Path, output: Path, tmp_path: Path) -> None:
     from hashlib import sha256
 
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     run = unpacked(pack(output, tmp_path / "run.zip").path, tmp_path / "there")
     note = json.loads((run / "packed.json").read_text())
     result = {
@@ -74,7 +74,7 @@ def test_the_note_has_a_hash_of_every_file(tasks: Path, output: Path, tmp_path: 
 def test_secrets_and_the_own_folder_of_somebody_stay_here(
     tasks: Path, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     manifest = run_world.manifest(output)
     monkeypatch.setenv("HOME", str(tmp_path))
     manifest["model"]["args"] = {"api_key": "sk-abcdefgh12345678", "base_url": "https://me:secret99@host/v1"}
@@ -118,7 +118,7 @@ def test_a_secret_is_found_though_json_writes_it_otherwise(
 
 
 def test_a_link_in_the_folder_is_not_followed(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     elsewhere = tmp_path / "elsewhere.parquet"
     (output / "samples/sums.parquet").rename(elsewhere)
     (output / "samples/sums.parquet").symlink_to(elsewhere)
@@ -129,7 +129,7 @@ def test_a_link_in_the_folder_is_not_followed(tasks: Path, output: Path, tmp_pat
 def test_a_link_for_a_whole_folder_or_for_numbers_is_not_followed(
     name: str, tasks: Path, output: Path, tmp_path: Path
 ) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     score(output, ScoreOptions(include_path=[str(tasks)]))
     (output / name).rename(tmp_path / "elsewhere")
     (output / name).symlink_to(tmp_path / "elsewhere")
@@ -144,7 +144,7 @@ def test_a_link_for_a_whole_folder_or_for_numbers_is_not_followed(
 
 
 def test_a_link_inside_of_the_folder_is_as_good_as_the_file(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     (output / "results.json").rename(output / "latest.json")
     (output / "results.json").symlink_to("latest.json")
     assert "results.json" in pack(output, tmp_path / "run.zip").files
@@ -182,7 +182,7 @@ def test_right_answers_are_taken_out_where_they_are_known_to_stand(write: Write,
 
 
 def test_what_has_no_right_answers_any_more_is_not_scored(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     run = unpacked(pack(output, tmp_path / "run.zip", no_gold=True).path, tmp_path / "there")
     with pytest.raises(AssayError, match="the right answers were taken out"):
         score(run)
@@ -288,7 +288,7 @@ def test_columns_that_tell_or_explain_the_right_answer_go_too() -> None:
 
 
 def test_the_command_says_what_it_took_out(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     ended = run_assay("pack", output, "--no_gold", cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert (tmp_path / "run-no_gold.zip").is_file()

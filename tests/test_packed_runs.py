@@ -1,4 +1,4 @@
-"""A run that was packed and imported tells what it told before: in every command that reads runs."""
+"""A run that was packed and imported reads as before: in every command that reads runs."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from assay.report.write import report_text
 from assay.runs.redaction import redacted, without_secrets
 from assay.runs.run import Run
 from graph_world import RECORDS, write_graph
-from run_world import Asked
+from run_world import RecordingModel
 from serving import TALKING, Servers
 from small_runs import write_task
 from viewer_world import fetched, serving
@@ -77,12 +77,12 @@ def walked(tmp_path: Path, url: str, run_assay: Assay) -> tuple[Path, Path]:
     return tmp_path / "run", tmp_path
 
 
-def scripted(tmp_path: Path, url: str, run_assay: Assay) -> tuple[Path, Path]:  # nobody is asked
+def scripted(tmp_path: Path, url: str, run_assay: Assay) -> tuple[Path, Path]:  # no server is asked
     """A run without usage, with documents that failed."""
     for name, text in run_world.FILES.items():
         (tmp_path / "tasks").mkdir(exist_ok=True)
         (tmp_path / "tasks" / name).write_text(re.sub(r"^ {8}", "", text.lstrip("\n"), flags=re.MULTILINE))
-    run_world.run(Asked(failing={"7-4="}), tmp_path / "tasks", tmp_path / "run")
+    run_world.run(RecordingModel(failing={"7-4="}), tmp_path / "tasks", tmp_path / "run")
     return tmp_path / "run", tmp_path / "tasks"
 
 
@@ -90,7 +90,7 @@ KINDS = {each.__name__: each for each in (served, repeated, judged, walked, scri
 
 
 def results_text(run: Path) -> dict[str, Any]:
-    """All that results tell: as they are but for the name of anybody's own folder."""
+    """The results as they are, without the name of the home folder."""
     text = (run / "results.json").read_text().replace(str(Path.home()), "~")
     return dict(json.loads(text))
 

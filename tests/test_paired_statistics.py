@@ -305,7 +305,7 @@ def test_true_differences_are_in_nineteen_of_twenty_intervals() -> None:
 
 @pytest.mark.parametrize("missing", [math.nan, math.inf])
 def test_a_number_that_some_resample_has_not_has_no_spread(missing: float) -> None:
-    """Of four documents a resample has often but one value: there this function knows nothing."""
+    """Of four documents a resample has often but one value: there this function has no value."""
 
     def choosy(values: object) -> float:
         items = list(values)  # type: ignore[call-overload]

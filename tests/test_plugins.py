@@ -18,7 +18,7 @@ from assay import ConfigError
 from assay.errors import Place
 from assay.plugins import TABLES, table
 from assay.registry import Table, must_be_callable
-from small_runs import SEVERAL, run, says, write_task
+from small_runs import SAMPLED, run, says, write_task
 
 RunAssay = Callable[..., "subprocess.CompletedProcess[str]"]
 PACKAGE = Path(__file__).parent / "plugin_package"
@@ -473,11 +473,11 @@ def test_a_reduction_of_a_plug_in_may_have_a_number_behind_its_name(tmp_path: Pa
         return max(scores[:k])
 
     yaml = GAP.replace("{metric: gap, weight: 2}", "{metric: exact_match, reduction: [best_of_1, best_of_2]}")
-    write_task(tmp_path, [{"q": "0", "gold": "a"}], yaml + SEVERAL + "repeats: 2\n")
+    write_task(tmp_path, [{"q": "0", "gold": "a"}], yaml + SAMPLED + "repeats: 2\n")
     try:
         row = run(tmp_path, says([["x", "a"]]))["results"]["t"]
         assert (row["best_of_1,none"], row["best_of_2,none"], row["exact_match,none"]) == (0.0, 1.0, 0.5)
-        write_task(tmp_path, [{"q": "0", "gold": "a"}], yaml.replace("[best_of_1, best_of_2]", "best_of_") + SEVERAL)
+        write_task(tmp_path, [{"q": "0", "gold": "a"}], yaml.replace("[best_of_1, best_of_2]", "best_of_") + SAMPLED)
         with pytest.raises(ConfigError, match="no reduction named 'best_of_'"):
             run(tmp_path, says(["a"]))
     finally:

@@ -1,4 +1,4 @@
-"""Tasks of lm-eval's that score with a function of their own, `process_results`: ours gives what lm-eval gave, value for value.
+"""Tasks of lm-eval's that score with their function `process_results`: ours gives what lm-eval gave, value for value.
 
 `process_results/expected.json` was made by lm-eval 0.4.13 (tools/make_process_results_expected.py): for every function and all that
 decides how its tasks score, documents, answers, what the function said of each pair, and the numbers of the task.

@@ -35,18 +35,18 @@ def folder_with(write: Write, fields: dict[str, str]) -> Path:
 
 
 def asked(folder: Path, name: str = "t", **options: Any) -> list[str]:
-    """Every prompt that a run sends, or the continuations where choices are weighed."""
+    """Every prompt that a run sends, or the continuations of choices."""
     sent: list[str] = []
 
     def answer(prompt: str, params: Any, repeat: int) -> str:
         sent.append(prompt)
         return "x"
 
-    def weigh(context: str, continuation: str) -> tuple[float, bool]:
+    def loglikelihood(context: str, continuation: str) -> tuple[float, bool]:
         sent.append(context + continuation)
         return -1.0, False
 
-    model = Scripted(generate=answer, loglikelihood=weigh)
+    model = Scripted(generate=answer, loglikelihood=loglikelihood)
     fixed: dict[str, Any] = {"include_path": str(folder), "include_defaults": False, "bootstrap_iters": 0}
     assay.simple_evaluate(model, tasks=[name], **(fixed | options))
     return sent
@@ -106,7 +106,7 @@ CHOICE_SLIPS: dict[str, tuple[dict[str, str], str]] = {
     "a quoted function": ({"doc_to_choice": "'!function utils.text'"}, "not a function"),
     "a quoted function in a list": ({"doc_to_choice": "['!function utils.text', b]"}, "not a function"),
     "a misspelt target": ({"doc_to_target": "glod"}, "did you mean 'gold'"),
-    "a target that is no choice": ({"doc_to_target": "label", "doc_to_choice": "[u, v]"}, "doc_to_target: the right answer, 'x', is none of the 2 choices"),
+    "a target that is not a choice": ({"doc_to_target": "label", "doc_to_choice": "[u, v]"}, "doc_to_target: the right answer, 'x', is none of the 2 choices"),
     "an index beyond the choices": ({"doc_to_target": "7"}, "the right answer, 7, is none of the 2 choices"),
     "in the choices of examples": (
         {"num_fewshot": "1", "fewshot_split": "test", "fewshot_config": "{doc_to_choice: chioces}"}, "did you mean 'choices'",

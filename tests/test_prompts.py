@@ -174,7 +174,7 @@ OTHER_REQUESTS = {
     "rolling scores the target alone": (
         {"output_type": "loglikelihood_rolling", "doc_to_text": '""', "doc_to_target": '"{{q}} {{a}}"'}, [("e0 E0",)],
     ),
-    "a prefix stands before the choice": (CHOICE | {"gen_prefix": "So"}, [("e0 So", " E0"), ("e0 So", " no")]),
+    "a prefix precedes the choice": (CHOICE | {"gen_prefix": "So"}, [("e0 So", " E0"), ("e0 So", " no")]),
     "a number as text means one context per choice": (INPUTS, [("e0 he", " E0 end"), ("e0 she", " E0 end")]),
     "contexts share description and examples": (
         INPUTS | {"num_fewshot": "1", "description": '"D. "'},

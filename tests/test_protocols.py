@@ -1,4 +1,4 @@
-"""What is sent and what is read, protocol by protocol: a real server on loopback does as each message tells it."""
+"""What is sent and what is read, protocol by protocol: a real server on loopback does as each message instructs."""
 
 import asyncio
 import json
@@ -110,7 +110,7 @@ def test_a_thinking_model_may_write_as_much_as_it_can(talking: str) -> None:
 
 
 def test_a_stream_is_left_at_a_stop(talking: str) -> None:
-    """The server would go on for a minute: the stop ends it where the server does not know it."""
+    """The server would write for a minute: the stop ends it where the server does not know it."""
     request = wanting({"until": ["STOP"]}, say="one STOP two" + " x" * 600, pieces=600, pause=0.1, think="a STOP b")
     said = ask("openai-chat", talking, request, stream=True, reasoning=True)
     assert (said.text, said.finish) == ("one ", "stop")
@@ -190,7 +190,7 @@ def test_repeats_go_in_one_request_where_the_server_can(talking: str) -> None:
         result = asyncio.run(repeats(model, [Generate(json.dumps({"say": "x"}), drawn, n) for n in range(3)]))
         assert [each.text for each in result] == ["x", "x", "x"]
         assert (sent(talking)["body"]["n"], sent(talking)["body"]["seed"]) == (3, 5)
-        assert [each.usage.written for each in result] == [3, 0, 0]  # the server tells of all of them together
+        assert [each.usage.written for each in result] == [3, 0, 0]  # the server reports one total for all of them
 
 
 def test_a_server_that_ignores_how_many_were_asked_for_is_asked_for_the_rest(talking: str) -> None:
@@ -290,7 +290,7 @@ def test_log_likelihoods_are_the_models_own(how: dict[str, Any], truth: str) -> 
     for request, ours, theirs in zip(requests, here(*requests), there, strict=True):
         assert isinstance(theirs, Likelihood)
         assert theirs.value == pytest.approx(ours.value, abs=2e-3)
-        if isinstance(request, Loglikelihood):  # of a whole text nobody asks
+        if isinstance(request, Loglikelihood):  # no task asks for a whole text
             assert theirs.greedy == ours.greedy
 
 

@@ -1,4 +1,4 @@
-"""Reading a run for a page: what is there is told, what is not there is told as missing."""
+"""Reading a run for a page: what exists is shown, the rest is shown as missing."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 from assay.report.reading import RunSummary, worst_tasks
 from assay.runs.lease import progress
 from assay.runs.run import find_runs
-from run_world import Asked, run
+from run_world import RecordingModel, run
 
 RESULTS = {
     "results": {
@@ -123,11 +123,11 @@ def test_a_damaged_run_is_listed_as_unreadable(tmp_path: Path, content: bytes) -
 def test_a_run_says_in_its_lock_how_many_documents_are_answered(tasks: Path, output: Path) -> None:
     seen: list[dict[str, int]] = []
 
-    def look(_: Asked) -> None:
+    def record_progress(_: RecordingModel) -> None:
         time.sleep(0.5)
         seen.append(progress(output))
 
-    run(Asked(first=look), tasks, output, tasks=["sums"])
+    run(RecordingModel(first=record_progress), tasks, output, tasks=["sums"])
     assert {"sums": 0} in seen or {} in seen
     assert max(each.get("sums", 0) for each in seen) >= 2
-    assert progress(output) == {}  # nobody works there any more
+    assert progress(output) == {}  # no process works there any more

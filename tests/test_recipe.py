@@ -1,4 +1,4 @@
-"""The recipe for a backend, as it stands in the docs, against a server that speaks that protocol."""
+"""The recipe for a backend, as the docs have it, against a server that speaks that protocol."""
 
 import re
 import threading

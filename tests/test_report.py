@@ -1,4 +1,4 @@
-"""A report: one file that says what runs came to, that needs nothing else, and that nobody's text can break out of."""
+"""A report: one file with the results of runs, without external files, that no text in a run can break out of."""
 
 import base64
 import csv
@@ -24,7 +24,7 @@ from assay.report.table import fenced, markdown_text, shorten, spreadsheet_text,
 from assay.report.write import PAGE_STYLE, as_csv, as_html, as_json, as_markdown
 from conftest import Write
 from exchange_world import HARM, INSPECT, run_harm, write_harm
-from run_world import ACC, EXACT_MATCH, Asked
+from run_world import ACC, EXACT_MATCH, RecordingModel
 
 
 class Page(HTMLParser):
@@ -77,7 +77,7 @@ def assert_alone(text: str) -> Page:
 
 
 def test_a_page_tells_the_numbers_and_needs_nothing_else(tasks: Path, output: Path) -> None:
-    run_world.run(Asked(failing={"3*3="}), tasks, output)
+    run_world.run(RecordingModel(failing={"3*3="}), tasks, output)
     result = assert_alone(as_html(build_report([output])))
     assert f"{ACC:.4f}" in result.text
     assert "1 failed" in result.text and "no answer to 3*3=" in result.text
@@ -95,7 +95,7 @@ def test_nothing_hostile_leaves_its_place_in_a_page(harm: Path) -> None:
     options = ReportOptions(samples=len(HARM), columns=["kind", "q"])
     result = assert_alone(as_html(build_report([harm], options)))
     for text in HARM:
-        assert visible(text) in result.text, "it is told, as text"
+        assert visible(text) in result.text, "it is shown, as text"
 
 
 def test_nothing_hostile_leaves_its_place_when_runs_are_compared(harm: Path, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_the_worst_samples_are_shown_with_what_was_said_and_right(levels: Path) 
 
 
 def test_several_runs_are_compared_with_the_first(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     model = Scripted(
         generate=lambda prompt, params, repeat: "wrong", loglikelihood=lambda context, continuation: (-1.0, False)
     )
@@ -243,7 +243,7 @@ def test_p_of_groups_does_not_stand_among_those_that_are_corrected(tmp_path: Pat
 
 
 def test_runs_that_cannot_be_compared_are_told_with_why(levels: Path, tasks: Path, output: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     report = build_report([levels, output])
     assert report.comparison is None
     assert report.notes and report.notes[0].startswith("not compared: ")
@@ -289,7 +289,7 @@ def test_texts_are_readable_in_light_and_in_dark() -> None:
 def test_the_name_of_the_file_says_the_format(
     name: str, begins: str, run_assay: Any, tasks: Path, output: Path, tmp_path: Path
 ) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     ended = run_assay("report", output, "-o", f"there/{name}")
     assert ended.returncode == 0, ended.stderr
     assert (tmp_path / "there" / name).read_text().startswith(begins)
@@ -298,7 +298,7 @@ def test_the_name_of_the_file_says_the_format(
 def test_without_a_name_a_page_is_written_and_other_formats_are_printed(
     run_assay: Any, tasks: Path, output: Path, tmp_path: Path
 ) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     assert run_assay("report", output).stdout.startswith("report.html: ")
     assert (tmp_path / "report.html").is_file()
     assert run_assay("report", output, "--format", "csv").stdout.startswith("run,model,kind")

@@ -23,8 +23,8 @@ from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord, response_metadata
 from assay.runs.samples.writer import SampleWriter
 from assay.scoring.loop import grouped
-from run_world import Asked, everything, results, run, samples
-from small_runs import SEVERAL, generate, processed, says, write_task
+from run_world import RecordingModel, everything, results, run, samples
+from small_runs import SAMPLED, generate, processed, says, write_task
 from small_runs import run as run_small
 
 HERE = Path(__file__).parent
@@ -42,7 +42,7 @@ def changed(scored: Rescored) -> dict[str, list[int]]:
 
 
 def test_scoring_again_without_changes_gives_the_same_and_touches_nothing(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     before = everything(output)
     scored = score([output])
     assert scored.results["results"] == results(output)["results"]
@@ -55,7 +55,7 @@ def test_scoring_again_without_changes_gives_the_same_and_touches_nothing(tasks:
 
 
 def test_neither_the_data_nor_a_model_is_needed(tasks: Path, output: Path) -> None:
-    asked = Asked()
+    asked = RecordingModel()
     run(asked, tasks, output)
     calls = len(asked.calls)
     for data in tasks.glob("*.jsonl"):
@@ -66,7 +66,7 @@ def test_neither_the_data_nor_a_model_is_needed(tasks: Path, output: Path) -> No
 
 def test_a_filter_in_place_of_another_changes_what_it_says(tasks: Path, output: Path) -> None:
     """Of the answers 2, 5, 4, 9, none the pattern leaves 2 and nothing else: 1 of 5 is right; 5 and 9 were right before."""
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     scored = score([output], ScoreOptions(tasks=["sums"], filters=["none=regex:([1-3])"]))
     assert values(scored.results, "sums") == {"exact_match,none": 0.2}
     assert changed(scored) == {"sums": [1, 3]}
@@ -96,7 +96,7 @@ def test_a_filter_of_another_name_is_added_and_so_is_a_metric(tmp_path: Path) ->
 
 
 def test_a_task_that_was_changed_is_scored_as_it_is_today_and_told(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     text = (tasks / "sums.yaml").read_text()
     (tasks / "sums.yaml").write_text(text.replace('"{{q}}="', '"{{q}} ="') + "filter_list: [{name: x, filter: []}]\n")
     scored = score([output], ScoreOptions(tasks=["sums"]))
@@ -107,7 +107,7 @@ def test_a_task_that_was_changed_is_scored_as_it_is_today_and_told(tasks: Path, 
 
 
 def test_a_definition_that_is_gone_is_asked_for_and_can_be_given(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run(Asked(), tasks, output, tasks=["sums"])
+    run(RecordingModel(), tasks, output, tasks=["sums"])
     kept = tmp_path / "elsewhere"
     kept.mkdir()
     shutil.move(tasks / "sums.yaml", kept / "sums.yaml")
@@ -136,7 +136,7 @@ def test_groups_are_computed_again_and_a_file_may_bring_another(
         "    return {'right': float(lls.index(max(lls)) == doc['gold'])}\n"
     )
     write({"both.yaml": "    group: both\n    task: [sums, colours]\n" + items % "true"})
-    run(Asked(), tasks, output, tasks=["both"])
+    run(RecordingModel(), tasks, output, tasks=["both"])
     assert math.isclose(values(results(output), "both")["right,none"], 6 / 9)
     other = output.with_name("other.yaml")
     other.write_text("group: both\ntask: [sums, colours]\n" + items.lstrip() % "false")
@@ -155,16 +155,16 @@ def test_what_failed_stays_failed_and_what_could_not_be_scored_may_be_now(tasks:
     )
     text = (tasks / "sums.yaml").read_text().replace("metric: exact_match", "metric: r, aggregation: mean")
     (tasks / "sums.yaml").write_text(text + "process_results: !function tools.right\n")
-    results = run(Asked(failing={"2+3="}), tasks, output, tasks=["sums"])
+    results = run(RecordingModel(failing={"2+3="}), tasks, output, tasks=["sums"])
     assert values(results, "sums") == {"r,none": 2 / 3}
     assert results["assay"]["tasks"]["sums"]["audit"]["failed"] == {"count": 2, "ids": [1, 4]}
     again = score([output])
     assert again.results["assay"]["tasks"]["sums"]["reasons"] == results["assay"]["tasks"]["sums"]["reasons"]
     (tasks / "tools.py").write_text((tasks / "tools.py").read_text().replace("int(results[0])", "results[0]"))
-    mended = score([output])
-    assert values(mended.results, "sums") == {"r,none": 0.0}
-    assert mended.results["assay"]["tasks"]["sums"]["failed"] == 1
-    assert changed(mended)["sums"][-1] == 4
+    corrected = score([output])
+    assert values(corrected.results, "sums") == {"r,none": 0.0}
+    assert corrected.results["assay"]["tasks"]["sums"]["failed"] == 1
+    assert changed(corrected)["sums"][-1] == 4
 
 
 def test_a_filter_that_sees_all_documents_at_once_is_applied_again(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_long_run_keeps_every_answer_with_its_document(tmp_path: Path) -> None
 
 def test_a_file_may_bring_a_filter_that_sees_all_where_documents_had_failed(tasks: Path, output: Path) -> None:
     """The answers are 2, 4, 9, none, and 2+3= has none: all become the longest, none, which is never right."""
-    run(Asked(failing={"2+3="}), tasks, output, tasks=["sums"])
+    run(RecordingModel(failing={"2+3="}), tasks, output, tasks=["sums"])
     (tasks / "tools.py").write_text(
         "def same(docs):\n    return docs\ndef longest(resps, docs):\n    return [max((r[0] for r in resps), key=len)] * len(resps)\n"
     )
@@ -214,7 +214,7 @@ def test_a_file_may_bring_a_filter_that_sees_all_where_documents_had_failed(task
 
 def test_repeats_are_scored_again_each(tmp_path: Path) -> None:
     """a answered a, a, b and b answered a, b, a: votes are a and a: 1/2; of all answers (2/3 + 1/3) / 2 = 1/2."""
-    yaml = SEVERAL + "repeats: 3\nmetric_list: [{metric: exact_match}]\n"
+    yaml = SAMPLED + "repeats: 3\nmetric_list: [{metric: exact_match}]\n"
     generate(tmp_path, [["a", "a", "b"], ["a", "b", "a"]], ["a", "b"], yaml, output_path=str(tmp_path / "run"))
     each = "{name: each, filter: [{function: take_first_k, k: 3}]}"
     scored = score([tmp_path / "run"], ScoreOptions(filters=["vote=majority_vote", each, "two=take_first_k:2"]))
@@ -268,7 +268,7 @@ def test_a_class_is_scored_again_with_its_data_and_says_itself_how(write: Callab
 def test_what_is_misspelt_is_refused_before_anything_is_scored(
     options: ScoreOptions, said: str, tasks: Path, output: Path
 ) -> None:
-    run(Asked(), tasks, output, tasks=["sums"])
+    run(RecordingModel(), tasks, output, tasks=["sums"])
     with pytest.raises(AssayError, match=said):
         score([output], options)
     assert not (output / "scored").exists()
@@ -294,7 +294,7 @@ def test_a_folder_without_a_run_is_refused(folder: str, tmp_path: Path) -> None:
 
 
 def test_a_scoring_that_is_stopped_leaves_nothing(tasks: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     (tasks / "tools.py").write_text(
         "def same(docs):\n    return docs\ndef stop(doc, results):\n    raise KeyboardInterrupt\n"
     )
@@ -439,12 +439,12 @@ def test_the_command_says_what_changed_and_where_it_lies(run_assay: Run, tmp_pat
 
 
 def test_a_run_that_only_asked_is_scored_afterwards(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output, predict_only=True)
+    run(RecordingModel(), tasks, output, predict_only=True)
     assert values(score([output]).results, "sums") == {"exact_match,none": 0.6}
 
 
 def test_a_run_that_was_killed_is_scored_as_far_as_tasks_had_ended(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     (output / "results.json").unlink()
     (output / "samples/sums.parquet").rename(output / "samples/sums.parquet.part")
     torn = output / "samples/colours.parquet"
@@ -460,7 +460,7 @@ def test_a_run_that_was_killed_is_scored_as_far_as_tasks_had_ended(tasks: Path, 
 
 
 def test_secrets_are_not_among_what_is_remembered(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output, model_args={"api_key": "sk-verysecret123"}, metadata={"token": "hush"})
+    run(RecordingModel(), tasks, output, model_args={"api_key": "sk-verysecret123"}, metadata={"token": "hush"})
     kept = json.loads((output / "manifest.json").read_text())
     assert kept["options"]["model_args"] == {"api_key": "***"}
     assert kept["options"]["metadata"] == {"token": "***"}

@@ -15,7 +15,7 @@ from assay.models.load import load_model
 from assay.models.servers.server_model import GREETING
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request
 from serving import TALKING, Servers, fetched
-from small_runs import SEVERAL, says, write_task
+from small_runs import SAMPLED, says, write_task
 
 START = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
 
@@ -45,7 +45,7 @@ def test_every_answer_has_the_number_its_model_gives(tmp_path: Path) -> None:
 
 def test_repeats_have_a_reward_each(tmp_path: Path) -> None:
     model = Scripted(loglikelihood=lambda context, continuation: (float(len(continuation)), False))
-    items = f"repeats: 2\n{SEVERAL}filter_list: [{{name: all, filter: [{{function: take_first_k, k: 2}}]}}]\n"
+    items = f"repeats: 2\n{SAMPLED}filter_list: [{{name: all, filter: [{{function: take_first_k, k: 2}}]}}]\n"
     results = rewarded(tmp_path, [["abc", "a"]], yaml=items, model_role={"reward": model})
     assert results["samples"]["t"][0]["scores_per_repeat"] == {"reward": [3.0, 1.0]}
 

@@ -10,7 +10,7 @@ from assay import TaskManager, simple_evaluate
 from assay.errors import ConfigError
 from assay.tasks.validate import validate
 from graph_world import QUESTION_ANSWERING, RECORDS, write_graph
-from small_runs import SEVERAL, generate, noting, run, write_task
+from small_runs import SAMPLED, generate, noting, run, write_task
 
 OWN = """
     from assay import GenerationScorer
@@ -156,7 +156,7 @@ def test_two_functions_of_one_name_are_refused_when_they_are_loaded(tmp_path: Pa
     "filter_list: [{name: a, filter: [{function: take_first}], metric_list: [{metric: exact_match}]}, {name: b, filter: [{function: take_first}], metric_list: [{metric: exact_match, ignore_case: true}]}]\n",
     "metric_list: [{metric: exact_match}, {metric: !function own.m, aggregation: mean}]\n",
     "metric_list: [{metric: precision_by_class, labels: [a]}, {metric: recall_by_class, labels: [a]}]\n",
-    SEVERAL + "repeats: 2\nmetric_list: [{metric: exact_match, reduction: pass@2}, {metric: token_f1, reduction: pass@2}]\nfilter_list: [{name: a, filter: [{function: take_first_k, k: 2}]}]\n",
+    SAMPLED + "repeats: 2\nmetric_list: [{metric: exact_match, reduction: pass@2}, {metric: token_f1, reduction: pass@2}]\nfilter_list: [{name: a, filter: [{function: take_first_k, k: 2}]}]\n",
 ])  # fmt: skip
 def test_rows_of_different_names_or_filters_are_not_refused(yaml: str, tmp_path: Path) -> None:
     written(tmp_path, yaml)
@@ -176,7 +176,7 @@ def test_one_metric_in_two_filters_is_aggregated_as_each_filter_says(tmp_path: P
     assert (row["exact_match,a"], row["exact_match,b"]) == (1.0, pytest.approx(2 / 3))
 
 
-# --- names that only the run tells -------------------------------------------------------------------------------------
+# --- names known only during the run -----------------------------------------------------------------------------------
 
 KEYS = {
     "a comma": ("{'f1,macro': 0.5, 'fine': 1.0}", "'f1,macro'"),
@@ -191,7 +191,9 @@ KEYS = {
 
 @pytest.mark.parametrize("case", KEYS)
 @pytest.mark.parametrize("entry_point", ["process_results", "metric", "score"])
-def test_a_name_that_only_the_run_tells_fails_its_row_and_gives_no_number(entry_point: str, case: str, tmp_path: Path) -> None:
+def test_a_name_that_only_the_run_tells_fails_its_row_and_gives_no_number(
+    entry_point: str, case: str, tmp_path: Path
+) -> None:
     keys, said = KEYS[case]
     (tmp_path / "own.py").write_text(dedent(f"""
         from assay import GenerationScorer

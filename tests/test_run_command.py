@@ -1,4 +1,4 @@
-"""`assay run` as a person uses it, and what nobody should give it: each a clear error or a counted failure."""
+"""`assay run` as a person uses it, and invalid arguments: each a clear error or a counted failure."""
 
 import io
 import json
@@ -268,18 +268,18 @@ def test_data_is_fetched_into_a_folder_that_runs_find(tmp_path: Path, run_assay:
 def test_a_hub_task_without_network_or_folder_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     (tmp_path / "t.yaml").write_text(
-        "task: t\ndataset_path: nobody/nothing\ntest_split: test\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: q\n"
+        "task: t\ndataset_path: none/nothing\ntest_split: test\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: q\n"
     )
     with pytest.raises(ConfigError, match="data_dir"):
         run(tmp_path, Scripted(generate=lambda prompt, params, repeat: ""))
 
 
 def test_the_folder_for_data_may_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "data/nobody/nothing/default"
+    folder = tmp_path / "data/none/nothing/default"
     folder.mkdir(parents=True)
     (folder / "test.csv").write_text("q,gold\nx,a\n")
     (tmp_path / "t.yaml").write_text(
-        "task: t\ndataset_path: nobody/nothing\ntest_split: test\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
+        "task: t\ndataset_path: none/nothing\ntest_split: test\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
     )
     monkeypatch.setenv("ASSAY_DATA_DIR", str(tmp_path / "data"))
     results = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "a"))

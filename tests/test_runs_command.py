@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from run_world import Asked, run, start
+from run_world import RecordingModel, run, start
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 COMMAND = ("run", "--tasks", "sums", "--no_defaults", "--model", "dummy", "--include_path")
@@ -86,9 +86,9 @@ def test_no_output_excludes_what_needs_a_folder(flags: list[str], tasks: Path, r
 
 
 def test_python_writes_nothing_unless_asked(tasks: Path, runs: Path) -> None:
-    run(Asked(), tasks)
+    run(RecordingModel(), tasks)
     assert folders(runs) == []
-    run(Asked(), tasks, runs_dir=str(runs))
+    run(RecordingModel(), tasks, runs_dir=str(runs))
     assert len(folders(runs)) == 1
 
 

@@ -30,7 +30,7 @@ from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord, response_metadata
 from assay.runs.samples.writer import SampleWriter
 from old_runs import FOLDERS, folders
-from run_world import ACC, COLOURS, EXACT_MATCH, Asked
+from run_world import ACC, COLOURS, EXACT_MATCH, RecordingModel
 
 INF, NAN = math.inf, math.nan
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a":1}'}}
@@ -59,7 +59,7 @@ def scored(values: dict[str, Any], answers: list[Any], **more: Any) -> list[Filt
 
 
 def column(path: Path, name: str) -> list[Any]:
-    """A column as pyarrow reads it, without anything of ours."""
+    """A column as pyarrow reads it, without assay."""
     collected: list[Any] = pq.read_table(path).column(name).to_pylist()
     return collected
 
@@ -68,7 +68,7 @@ def column(path: Path, name: str) -> list[Any]:
 
 
 def test_choices_are_typed_columns(tasks: Path, output: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     path = output / "samples/colours.parquet"
     kinds = {field.name: str(field.type) for field in pq.read_schema(path)}
     assert kinds["acc,none"] == "double"
@@ -83,7 +83,7 @@ def test_choices_are_typed_columns(tasks: Path, output: Path) -> None:
 
 
 def test_duckdb_reads_scores_and_texts_without_a_word_of_json(tasks: Path, output: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     [[mean]] = duckdb.sql(f"""select avg("acc,none") from '{output}/samples/colours.parquet'""").fetchall()
     assert mean == ACC
     query = f"select kind, responses[1][1].text from '{output}/samples/sums.parquet' order by doc_id limit 1"
@@ -219,7 +219,7 @@ def changed(path: Path, place: int, bit: int) -> None:
 
 @pytest.mark.parametrize("task", ["colours", "sums"])
 def test_a_flipped_bit_anywhere_is_noticed_with_words(task: str, tasks: Path, output: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     path = output / f"samples/{task}.parquet"
     whole, random_ = path.read_bytes(), random.Random(task)
     footer = len(whole) - int.from_bytes(whole[-8:-4], "little") - 8
@@ -236,7 +236,7 @@ def test_a_flipped_bit_anywhere_is_noticed_with_words(task: str, tasks: Path, ou
 
 
 def test_a_damaged_file_is_not_scored(tasks: Path, output: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     path = output / "samples/sums.parquet"
     changed(path, 300, 2)
     with pytest.raises(AssayError, match="does not match its checksum"):
@@ -246,7 +246,7 @@ def test_a_damaged_file_is_not_scored(tasks: Path, output: Path) -> None:
 
 
 def test_pages_have_checksums_for_other_readers(tasks: Path, output: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     path = output / "samples/sums.parquet"
     about = pq.ParquetFile(path).metadata.row_group(0).column(2)
     assert about.path_in_schema == "doc"

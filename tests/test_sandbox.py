@@ -61,8 +61,8 @@ PROGRAMS = {
     "a test that does not": (ADD + "assert add(2, 3) == 6", False),
     "nothing": ("", True),
     "an error": ("1 / 0", False),
-    "no Python": ("this is no program", False),
-    "a letter that is no text": ("x = '\ud800'", False),
+    "no Python": ("this is not Python", False),
+    "a letter that is not text": ("x = '\ud800'", False),
     "the end before the tests": ("import sys\nsys.exit(0)\nassert False", False),
     "the end at once": ("import os\nos._exit(0)", False),
     "what is printed does not matter": ("print('passed\\n' * 100000)", True),
@@ -70,7 +70,7 @@ PROGRAMS = {
     "the main part is run": ("assert __name__ == '__main__'", True),
     "installed libraries": ("import numpy\nassert numpy.ones(3).sum() == 3", True),
     "threads": ("import threading\nt = threading.Thread(target=list)\nt.start()\nt.join()", True),
-    "a file of its own": ("open('x', 'w').write('y')\nassert open('/tmp/x').read() == 'y'", True),
+    "writing a file": ("open('x', 'w').write('y')\nassert open('/tmp/x').read() == 'y'", True),
     "a million letters": ("x = '" + "a" * 1_000_000 + "'\nassert len(x) == 1000000", True),
 }
 
@@ -212,16 +212,16 @@ HARMFUL = {
     "itself is killed": "os.kill(os.getpid(), 9)",
     "itself is ended": "os.kill(os.getpid(), 15)",
     "itself is stopped": "os.kill(os.getpid(), signal.SIGSTOP)",
-    "an alarm that nobody minds": "signal.alarm(1)\ntime.sleep(10)",
+    "an alarm without a handler": "signal.alarm(1)\ntime.sleep(10)",
     "a thread of another process": "assert libc.syscall(234, 1, 1, 9) == 0",
     "a signal in a queue": "assert libc.sigqueue(1, 2, None) == 0",
-    "a session of its own and then its group": "os.setsid()\nos.kill(0, 9)",
+    "a separate session and then its group": "os.setsid()\nos.kill(0, 9)",
     "the group of its parent joined": "os.setpgid(0, os.getppid())\nos.kill(0, 9)",
     "all files closed": "os.closerange(0, 1000)",
     "a child that would survive": "os.fork() or (os.setsid(), time.sleep(60))",
     "not to be ended with its parent": "libc.prctl(1, 0)\nos.kill(0, 9)\n",
     "not to be ended with its parent, and then no end": "libc.prctl(1, 0)\nwhile True: pass",
-    "a session of its own, and then no end": "try: os.setsid()\nexcept OSError: pass\nlibc.prctl(1, 0)\nos.closerange(0, 1000)\nwhile True: time.sleep(1)",
+    "a separate session, and then no end": "try: os.setsid()\nexcept OSError: pass\nlibc.prctl(1, 0)\nos.closerange(0, 1000)\nwhile True: time.sleep(1)",
 }  # fmt: skip
 HARMLESS = """
 for number in (1, 2, 3, 9, 15, 19, 20, 23):
@@ -265,7 +265,7 @@ finally:
 
 
 def evaluated(launcher: Launcher, program: str, seconds: float = 2.0) -> dict[str, Any]:
-    """The result of a program for an evaluator in a session of its own, with another process in its group.
+    """The result of a program for an evaluator in a separate session, with another process in its group.
 
     A program that gets out ends them, and not this test.
     """

@@ -33,7 +33,7 @@ from assay.errors import ConfigError
 from assay.models import Scripted
 from assay.scoring.reductions import majority, pass_all, pass_at
 from run_world import sample_rows
-from small_runs import SEVERAL, generate, run, write_task
+from small_runs import SAMPLED, generate, run, write_task
 
 PLAIN = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
 
@@ -62,7 +62,7 @@ def test_a_subclass_adds_scores_to_those_of_the_metrics(tmp_path: Path) -> None:
 
     SCORER_REGISTRY["beam"] = BeamSearchScorer
     keep = "filter_list: [{name: none, filter: [{function: take_first_k, k: 3}]}]\nrepeats: 3\nscorer: beam\n"
-    row = generate(tmp_path, [["a", "a", "b"], ["c", "c", "c"]], ["a", "x"], SEVERAL + keep)["results"]["t"]
+    row = generate(tmp_path, [["a", "a", "b"], ["c", "c", "c"]], ["a", "x"], SAMPLED + keep)["results"]["t"]
     assert row["exact_match,none"] == pytest.approx((2 / 3 + 0) / 2)
     assert row["diversity,none"] == pytest.approx((2 / 3 + 1 / 3) / 2)
     assert row["n_unique,none"] == pytest.approx(1.5)
@@ -264,7 +264,7 @@ def test_a_batch_that_gives_too_few_scores_fails_its_documents(tmp_path: Path) -
     assert "gave 1 scores for 2 documents" in next(iter(run_results["assay"]["tasks"]["t"]["reasons"]))
 
 
-# --- seed 004: the loop on instances of one's own ------------------------------------------------------------------------
+# --- seed 004: the loop on user-made instances --------------------------------------------------------------------------
 
 
 def instances(answers: Sequence[Sequence[str]], golds: Sequence[Any]) -> list[Instance]:
@@ -349,7 +349,7 @@ def test_the_seeds_own_way_to_compute_works_in_a_subclass(tmp_path: Path) -> Non
 
 # --- repeats -----------------------------------------------------------------------------------------------------------
 
-FOUR = SEVERAL + "repeats: 4\nfilter_list: [{name: none, filter: [{function: take_first_k, k: 4}]}]\n"
+FOUR = SAMPLED + "repeats: 4\nfilter_list: [{name: none, filter: [{function: take_first_k, k: 4}]}]\n"
 
 
 def test_reductions_are_added_and_the_plain_metric_keeps_its_name(tmp_path: Path) -> None:
@@ -407,7 +407,7 @@ def test_reductions_that_cannot_be_are_refused(reduction: str, said: str, tmp_pa
 
 
 def test_repeats_of_the_command_line_count(tmp_path: Path) -> None:
-    keep = SEVERAL + "filter_list: [{name: none, filter: [{function: take_first_k, k: 2}]}]\n"
+    keep = SAMPLED + "filter_list: [{name: none, filter: [{function: take_first_k, k: 2}]}]\n"
     yaml = keep + "metric_list: [{metric: exact_match, reduction: pass@2}]\n"
     row = generate(tmp_path, [["a", "b"]], ["a"], yaml, repeats=2)["results"]["t"]
     assert (row["exact_match,none"], row["pass@2,none"]) == (0.5, 1.0)

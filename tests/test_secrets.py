@@ -16,7 +16,7 @@ from assay.report.write import report_text
 from assay.runs.redaction import redacted, redacted_command, redacted_text
 from assay.runs.run import Run as RunReader
 from exchange_world import HERE, INSPECT, as_json
-from run_world import Asked, everything, run
+from run_world import RecordingModel, everything, run
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -36,7 +36,7 @@ SLIPS = {"a slip before a key": f"api_key {CANARY}", "a header with a blank": f"
 
 
 def traces(folder: Path) -> list[str]:
-    """The files below a folder that tell the secret."""
+    """The files below a folder that contain the secret."""
     return [
         path for path, content in everything(folder).items() if CANARY.encode() in content + unpacked(folder / path)
     ]
@@ -79,7 +79,7 @@ def test_a_secret_is_kept_whatever_becomes_of_the_command(
 
 @pytest.mark.parametrize("arguments", SECRETS.values(), ids=SECRETS)
 def test_a_secret_given_in_python_reaches_no_file_and_no_result(arguments: str, tasks: Path, tmp_path: Path) -> None:
-    content = run(Asked(), tasks, tmp_path / "run", model_args=arguments, log_samples=True)
+    content = run(RecordingModel(), tasks, tmp_path / "run", model_args=arguments, log_samples=True)
     assert CANARY not in str(content)
     assert "model_args" in content["config"]
     assert traces(tmp_path) == []
@@ -138,7 +138,7 @@ def test_a_secret_that_others_wrote_down_stays_with_them(kind: str, tmp_path: Pa
 
 def test_a_run_that_holds_a_secret_does_not_hand_it_on(tasks: Path, tmp_path: Path) -> None:
     """As one does that was imported before this was seen to."""
-    run(Asked(), tasks, tmp_path / "run")
+    run(RecordingModel(), tasks, tmp_path / "run")
     for file in ("results.json", "manifest.json"):
         held = json.loads((tmp_path / "run" / file).read_text())
         written = {"config": {**held.get("config", {}), "model_args": {"api_key": CANARY}}, "model": {"token": CANARY}}

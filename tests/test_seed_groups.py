@@ -216,7 +216,7 @@ def nest(folder: Path, entry: str = "") -> None:
 def test_nested_groups_as_a_run_over_tasks(tmp_path: Path) -> None:
     nest(tmp_path)
     results = run(tmp_path, ANYTHING, "reasoning")
-    assert list(results["groups"]) == ["reasoning"], "groups without numbers of their own have no row there"
+    assert list(results["groups"]) == ["reasoning"], "groups without aggregations have no row there"
     row = rows_of(results, "reasoning")["acc,none"]
     h = 4 / 9
     assert row["value"] == pytest.approx(h, abs=1e-12)

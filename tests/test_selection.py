@@ -87,7 +87,7 @@ def test_files_and_folders_can_be_asked_for_by_path(manage: Manage, write: Write
     folder = write(WORLD)
     manager = TaskManager(include_defaults=False)
     assert keys(manager, str(folder / "c.yaml")) == ["c"]
-    assert keys(manager, str(folder / "nli.yaml")) == ["a", "b"]  # its members lie beside it
+    assert keys(manager, str(folder / "nli.yaml")) == ["a", "b"]  # its members are beside it
     assert sorted(manager.load(str(folder))["groups"]) == ["nli", "top", "top::inner"]
     assert keys(manager, str(folder / "[ab].yaml")) == ["a", "b"]
     assert keys(manager, str(folder / "c.yaml") + "@cloze") == ["c@cloze"]

@@ -1,4 +1,4 @@
-"""Servers that answer strangely, models told other things, judges that differ: nothing is invented, mixed up or given away."""
+"""Servers that answer strangely, models with other arguments, judges that differ: nothing is invented, mixed up or given away."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from assay.models.protocol import RetryableError
 from assay.records import UNFINISHED, Failed, Generate, Loglikelihood, Request, Response, Text
 from assay.scoring.scorer import SCORER_REGISTRY
 from serving import TALKING, Servers, fetched, free_port
-from small_runs import SEVERAL, generate, run, write_task
+from small_runs import SAMPLED, generate, run, write_task
 from test_protocols import PLAIN, ask, repeats, wanting
 
 KEY = "sk-canary-4711"
@@ -42,7 +42,7 @@ def own_registry() -> Iterator[None]:
         del SCORER_REGISTRY[name]
 
 
-# answers that are none
+# invalid answers
 
 
 def test_an_answer_without_choices_is_retried(talking: str) -> None:
@@ -79,9 +79,9 @@ def test_invalid_http_is_retried(talking: str) -> None:
 
 
 def echoed(logprobs: dict[str, Any]) -> Loglikelihood:
-    """A question that tells the server what to answer: its last letter is the continuation, and `END` is where that begins."""
+    """A question that contains the server's answer: its last letter is the continuation, and `END` is where that begins."""
     length = 0
-    for _ in range(9):  # the number stands in the text whose length it is
+    for _ in range(9):  # the number is part of the text whose length it is
         loaded = json.loads(
             json.dumps({"raw": {"choices": [{"text": "", "logprobs": logprobs}]}}).replace('"END"', str(length))
         )
@@ -94,12 +94,12 @@ def echoed(logprobs: dict[str, Any]) -> Loglikelihood:
 
 
 def test_a_log_likelihood_is_that_of_the_tokens_behind_the_context(talking: str) -> None:
-    reported = {
+    logprobs = {
         "token_logprobs": [None, -1.0, -2.0],
         "top_logprobs": [None, {"a": -1.0}, {"b": -1.5}],
         "text_offset": [0, 1, "END"],
     }
-    response = ask("openai", talking, echoed(reported))
+    response = ask("openai", talking, echoed(logprobs))
     assert (response.value, response.greedy) == (-2.0, False)
 
 
@@ -122,8 +122,8 @@ def test_log_likelihoods_are_not_invented(logprobs: dict[str, Any], said: str, t
 
 
 def test_a_server_that_counts_other_tokens_than_were_sent_is_not_believed(talking: str) -> None:
-    reported = {"token_logprobs": [None] + [-1.0] * 29, "top_logprobs": [None] + [{"a": -1.0}] * 29}
-    context = json.dumps({"raw": {"choices": [{"text": "", "logprobs": reported}]}})
+    logprobs = {"token_logprobs": [None] + [-1.0] * 29, "top_logprobs": [None] + [{"a": -1.0}] * 29}
+    context = json.dumps({"raw": {"choices": [{"text": "", "logprobs": logprobs}]}})
     model: Any = load_model("openai", {"model": "m", "base_url": talking, "tokenizer": str(BUNDLED)})
 
     async def asked() -> Any:
@@ -194,12 +194,12 @@ def test_the_key_of_a_tasks_judge_is_not_in_the_results(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "reported",
+    "arguments",
     [{"max_gen_toks": 20}, {"seed": 1}, {"reasoning": True}, {"header": {"X-Variant": "b"}}, {"max_length": 99}],
 )
-def test_arguments_that_change_responses_change_the_identity(reported: dict[str, Any], talking: str) -> None:
+def test_arguments_that_change_responses_change_the_identity(arguments: dict[str, Any], talking: str) -> None:
     common = {"model": "m", "base_url": talking}
-    one, other = load_model("openai", common), load_model("openai", {**common, **reported})
+    one, other = load_model("openai", common), load_model("openai", {**common, **arguments})
     assert one.identity != other.identity
     assert load_model("openai", {**common, "timeout": 7, "num_concurrent": 3, "price_in": 1.0}).identity == one.identity
 
@@ -207,8 +207,8 @@ def test_arguments_that_change_responses_change_the_identity(reported: dict[str,
 def test_anthropics_thinking_and_the_way_to_likelihoods_count_too(talking: str) -> None:
     common = {"model": "m", "base_url": talking}
     assert load_model("anthropic", common).identity != load_model("anthropic", {**common, "thinking": 9}).identity
-    for reported in ({"likelihoods": "prompt"}, {"custom_prefix_token_id": 5}, {"truncate": True}):
-        assert load_model("openai", common).identity != load_model("openai", {**common, **reported}).identity
+    for arguments in ({"likelihoods": "prompt"}, {"custom_prefix_token_id": 5}, {"truncate": True}):
+        assert load_model("openai", common).identity != load_model("openai", {**common, **arguments}).identity
 
 
 def quick(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
@@ -296,17 +296,17 @@ def test_thinking_is_set_aside_too(talking: str) -> None:
 # scorers that ask
 
 
-class Asking(GenerationScorer):
+class AskingScorer(GenerationScorer):
     """Asks a model in a role and takes what it says as a number."""
 
     asks = True
 
-    def __init__(self, config: Any = None, role: str = "judge", reported: Any = None) -> None:
+    def __init__(self, config: Any = None, role: str = "judge", role_config: Any = None) -> None:
         super().__init__(config)
-        self.role, self.config_of_role = role, reported
+        self.role, self.role_config = role, role_config
 
     def models(self) -> dict[str, Any]:
-        return {self.role: self.config_of_role}
+        return {self.role: self.role_config}
 
     def questions(self, result: Any) -> Sequence[Request]:
         return [Generate(f"{self.role}: {answer}", PLAIN, role=self.role) for answer in result.results]
@@ -323,10 +323,10 @@ def judge(value: str) -> Scripted:
 @pytest.mark.usefixtures("own_registry")
 @pytest.mark.parametrize("beside", ["", "  - {name: c, filter: [{function: take_first}], scorer: ranks}\n"])
 def test_each_scorer_gets_its_own_verdicts(beside: str, tmp_path: Path) -> None:
-    class First(Asking):
+    class First(AskingScorer):
         """The first judge."""
 
-    class Second(Asking):
+    class Second(AskingScorer):
         """The second."""
 
     @register_scorer("ranks")
@@ -346,16 +346,18 @@ def test_each_scorer_gets_its_own_verdicts(beside: str, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("own_registry")
 def test_a_role_that_nobody_has_is_refused_before_any_request(tmp_path: Path) -> None:
-    SCORER_REGISTRY["asking"] = Asking
+    SCORER_REGISTRY["asking"] = AskingScorer
     with pytest.raises(ConfigError, match="--model_role judge="):
         generate(tmp_path, ["x"], ["x"], "scorer: asking\n")
 
 
 @pytest.mark.usefixtures("own_registry")
 def test_two_tasks_with_different_judges_in_one_role_are_refused(tmp_path: Path) -> None:
-    SCORER_REGISTRY["asking"] = Asking
+    SCORER_REGISTRY["asking"] = AskingScorer
     for name in ("a", "b"):
-        yaml = TASK + f"scorer: {{type: asking, kwargs: {{told: {{model: dummy, model_args: {{x: {name}}}}}}}}}\n"
+        yaml = (
+            TASK + f"scorer: {{type: asking, kwargs: {{role_config: {{model: dummy, model_args: {{x: {name}}}}}}}}}\n"
+        )
         write_task(tmp_path, [{"q": "a", "gold": "a"}], yaml, name=name)
     with pytest.raises(ConfigError, match="different models for the role 'judge'"):
         run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "a"), ["a", "b"])
@@ -375,7 +377,7 @@ def test_metrics_may_come_from_a_hook(tmp_path: Path) -> None:
 
 
 def test_reductions_see_all_answers_where_nobody_named_a_filter(tmp_path: Path) -> None:
-    yaml = SEVERAL + "repeats: 4\nmetric_list: [{metric: exact_match, reduction: pass@2}]\n"
+    yaml = SAMPLED + "repeats: 4\nmetric_list: [{metric: exact_match, reduction: pass@2}]\n"
     row = generate(tmp_path, [["a", "b", "b", "b"]], ["a"], yaml)["results"]["t"]
     assert (row["exact_match,none"], row["pass@2,none"]) == (0.25, 0.5)
     named = yaml + "filter_list: [{name: first, filter: [{function: take_first}]}]\n"
@@ -390,7 +392,7 @@ def test_dropping_examples_needs_a_model_that_counts(talking: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "reported", "said"),
+    ("name", "arguments", "said"),
     [
         ("openai", {"likelihoods": "ecoh"}, "did you mean 'echo'"),
         ("openai", {"timeout": "5m"}, "timeout must be a number"),
@@ -400,6 +402,6 @@ def test_dropping_examples_needs_a_model_that_counts(talking: str) -> None:
         ("openai", {"base_url": ["http://a:b@x", "http://c:d@y"]}, "different users"),
     ],
 )
-def test_values_of_arguments_are_looked_at(name: str, reported: dict[str, Any], said: str) -> None:
+def test_values_of_arguments_are_looked_at(name: str, arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        load_model(name, {"model": "m", **reported})
+        load_model(name, {"model": "m", **arguments})

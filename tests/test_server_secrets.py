@@ -131,7 +131,7 @@ def canary(name: str) -> str:
 
 
 def echoing(arrived: Arrived) -> Any:
-    """Answers; and refuses what it is told to refuse, with all that it was sent."""
+    """Answers, or refuses requests with a message that repeats everything it was sent."""
     if b"refuse" in arrived.body:
         return (400, {}, {"error": {"message": f"{'x' * 270} {arrived.path} {dict(arrived.headers)}"}})
     if b"babble" in arrived.body:

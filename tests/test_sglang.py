@@ -68,7 +68,7 @@ def test_only_the_continuation_is_asked_about_so_that_the_rest_can_come_from_the
 
 
 def test_missing_text_offsets_fail_the_request_with_a_hint_to_pass_a_tokenizer(sglang: str) -> None:
-    """Every token would seem to lie within the text, the generated one too."""
+    """Every token would seem to be within the text, the generated one too."""
     assert ask(sglang, REQUESTS[0], REQUESTS[3]) == [Failed(NO_OFFSETS), Failed(NO_OFFSETS)]
 
 

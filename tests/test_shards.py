@@ -18,8 +18,8 @@ from assay.models import Scripted
 from assay.runs.results import total_usage
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.settings import Settings, Shard
-from run_world import ACC, EXACT_MATCH, Asked, differing, manifest, outcome, results, run
-from small_runs import SEVERAL, write_task
+from run_world import ACC, EXACT_MATCH, RecordingModel, differing, manifest, outcome, results, run
+from small_runs import SAMPLED, write_task
 from small_runs import run as run_small
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -49,14 +49,20 @@ def sharded(output: Path, of: int, **options: Any) -> list[Path]:
     """The folders of shards of run_world's tasks."""
     folders = [output.with_name(f"shard{number}") for number in range(1, of + 1)]
     for number, folder in enumerate(folders, 1):
-        run(Asked(**options.get("asked", {})), options["tasks"], folder, shard=f"{number}/{of}", log_samples=True)
+        run(
+            RecordingModel(**options.get("asked", {})),
+            options["tasks"],
+            folder,
+            shard=f"{number}/{of}",
+            log_samples=True,
+        )
     return folders
 
 
 @pytest.mark.parametrize("of", [1, 2, 4, 7])
 def test_merged_shards_are_the_run_that_was_not_sharded(of: int, tasks: Path, output: Path) -> None:
     """Seven shards of five and four documents: some have none of a task."""
-    run(Asked(), tasks, output, log_samples=True)
+    run(RecordingModel(), tasks, output, log_samples=True)
     merged = output.with_name("merged")
     result = merge(merged, sharded(output, of, tasks=tasks)[::-1])
     assert result["results"]["sums"]["exact_match,none"] == EXACT_MATCH
@@ -99,7 +105,7 @@ def talking(asked: list[str]) -> Scripted:
 
 def test_examples_repeats_failures_and_filters_over_all_documents_come_out_the_same(tmp_path: Path) -> None:
     folder = tmp_path / "tasks"
-    write_task(folder, ROWS, SHOTS.replace("\n    ", "\n").lstrip("\n") + SEVERAL)
+    write_task(folder, ROWS, SHOTS.replace("\n    ", "\n").lstrip("\n") + SAMPLED)
     (folder / "helper.py").write_text(HELPER)
     whole: list[str] = []
     run_small(folder, talking(whole), output_path=str(tmp_path / "whole"), log_samples=True)
@@ -125,10 +131,10 @@ def test_chosen_documents_keep_their_numbers_in_lm_evals_samples(tasks: Path, ou
         "compat": "lm-eval",
         "log_samples": True,
     }
-    run(Asked(), tasks, output, **options)
+    run(RecordingModel(), tasks, output, **options)
     folders = [output.with_name(f"s{number}") for number in (1, 2)]
     for number, folder in enumerate(folders, 1):
-        run(Asked(), tasks, folder, shard=f"{number}/2", **options)
+        run(RecordingModel(), tasks, folder, shard=f"{number}/2", **options)
     lines = (folders[1] / "samples_sums.jsonl").read_text().splitlines()
     assert [json.loads(line)["doc_id"] for line in lines] == [0]
     merge(output.with_name("merged"), folders)
@@ -138,24 +144,24 @@ def test_chosen_documents_keep_their_numbers_in_lm_evals_samples(tasks: Path, ou
 def test_the_command_without_a_shard_goes_on_in_the_merged_folder_and_asks_nothing(tasks: Path, output: Path) -> None:
     merged = output.with_name("merged")
     merge(merged, sharded(output, 2, tasks=tasks))
-    asked = Asked()
+    asked = RecordingModel()
     run(asked, tasks, merged, log_samples=True)
     assert asked.calls == []
 
 
 def test_a_shard_goes_on_where_it_stopped_and_its_folder_takes_no_other(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output, shard="1/2")
-    asked = Asked()
+    run(RecordingModel(), tasks, output, shard="1/2")
+    asked = RecordingModel()
     run(asked, tasks, output, shard="1/2")
     assert asked.calls == []
     with pytest.raises(AssayError, match=r'another run \(shard: "1/2" there, "2/2" here\)'):
-        run(Asked(), tasks, output, shard="2/2")
+        run(RecordingModel(), tasks, output, shard="2/2")
 
 
 @pytest.mark.parametrize("written", ["0/4", "5/4", "1", "a/b", "1/0", "-1/4", "1/4/2", "²/4"])
 def test_what_is_no_shard_is_refused(written: str, tasks: Path) -> None:
     with pytest.raises(AssayError, match=r"must be a part such as 2/4"):
-        run(Asked(), tasks, shard=written)
+        run(RecordingModel(), tasks, shard=written)
 
 
 def test_shards_that_are_not_one_run_are_refused_with_the_reason(tasks: Path, output: Path) -> None:
@@ -165,12 +171,12 @@ def test_shards_that_are_not_one_run_are_refused_with_the_reason(tasks: Path, ou
         merge(into, [first])
     with pytest.raises(AssayError, match=r"shard 1/3 is there twice: here and in .*shard1"):
         merge(into, [first, second, third, first])
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     with pytest.raises(AssayError, match="is a whole run, not a shard"):
         merge(into, [first, output])
     other, few = output.with_name("other"), output.with_name("few")
-    run(Asked(), tasks, other, shard="2/2")
-    run(Asked(), tasks, few, shard="2/3", num_fewshot=0)
+    run(RecordingModel(), tasks, other, shard="2/2")
+    run(RecordingModel(), tasks, few, shard="2/3", num_fewshot=0)
     with pytest.raises(AssayError, match=r"is one of 2 shards, and .* one of 3"):
         merge(into, [first, other])
     with pytest.raises(AssayError, match=r"is a shard of another run than .*num_fewshot: null there, 0 here"):

@@ -62,10 +62,10 @@ IGNORED = {
     "a GitHub workflow": "name: ci\non: [push]\njobs:\n  test: {runs-on: x, steps: [{uses: a/b@v4}, {run: make}]}\n",
     "a Kubernetes manifest": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec: {replicas: 2}\n",
     "a model's settings": "model: gpt\nlayers: 12\noptimizer: {name: adam, betas: [0.9, 0.99]}\n",
-    "keys that are no texts": "true: 1\n2: [3]\nnull: {4.5: x}\n",
+    "keys that are not strings": "true: 1\n2: [3]\nnull: {4.5: x}\n",
     "pre-commit": "repos: [{repo: local, hooks: [{id: a}]}]\n",
 }
-"""What plainly is no task: a file that others may include."""
+"""Files that are clearly not tasks, which others may include."""
 
 
 def listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, Any]]:
@@ -156,7 +156,7 @@ ODD_TASKS: dict[str, tuple[str, str]] = {
     "a mapping for a file": (TASK.replace("{test: fine.jsonl}", "{test: {1: 2}}"), "data_files"),
     "a list of lists": (TASK.replace("{test: fine.jsonl}", "[[fine.jsonl]]"), "data_files"),
     "a number": (TASK.replace("{test: fine.jsonl}", "3"), "data_files"),
-    "a regular expression that is none": (
+    "an invalid regular expression": (
         "task: t\ndataset_path: json\ndataset_kwargs: {data_files: {test: fine.jsonl}}\ntest_split: test\ndoc_to_text: q\n"
         "doc_to_target: a\nmetric_list: [{metric: exact_match, regexes_to_ignore: ['(']}]\n",
         "regexes_to_ignore: '(' is not a regular expression",

@@ -123,7 +123,7 @@ def test_numbers_are_those_without_sygras_files(layout: str, flags: tuple[str, .
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """SyGra's repository, with records of ours for its two evaluation graphs."""
+    """SyGra's repository, with our records for its two evaluation graphs."""
     if not REFERENCE.is_file():
         pytest.skip(f"{REFERENCE} is not here")
     with tarfile.open(REFERENCE) as packed:

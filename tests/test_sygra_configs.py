@@ -1,7 +1,7 @@
 """SyGra's two evaluation graphs, run unchanged over HTTP: its numbers with `--compat sygra`, and without it just the listed
 fields otherwise.
 
-Where the files of the reference lie beside the repository they are run; configurations of our own with the same keys are run
+Where the files of the reference are beside the repository they are run; our configurations with the same keys are run
 always. Expected values follow by hand from SyGra's definitions.
 """
 
@@ -48,7 +48,7 @@ def talking() -> Iterator[str]:
 
 
 def asked(field: str, answer: str | None) -> str:
-    """A question that the server answers so; None is an answer that is no JSON."""
+    """A question that the server answers so; None is an answer that is not JSON."""
     return json.dumps({"say": "no idea" if answer is None else json.dumps({field: answer})})
 
 

@@ -1,4 +1,4 @@
-"""Helper code that raises, ends the process or returns nonsense: its document fails, or its task; everything else goes on."""
+"""Helper code that raises, ends the process or returns nonsense: its document fails, or its task; everything else runs."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ ROWS = "".join(json.dumps({"q": f"q{n}", "a": "x", "c": ["x", "y"], "n": n}) + "
 RAISING = {
     "a missing key": "return doc['gold']",
     "an error": "raise RuntimeError('no luck')",
-    "an error of its own whose words raise": "raise Odd()",
+    "a user-defined error whose message raises": "raise Odd()",
     "the end of the process": "sys.exit(0)",
     "another end of the process": "raise SystemExit('enough')",
     "recursion": "return deep(doc)",
@@ -285,7 +285,7 @@ def test_an_interruption_in_helper_code_still_interrupts(write: Write) -> None:
 TEMPLATES = {
     "a macro that calls itself": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
     "too much memory": "{{ 'x' * 10 ** 17 }}",
-    "a pattern that is none": "{{ q | regex_replace('(', '') }}",
+    "an invalid pattern": "{{ q | regex_replace('(', '') }}",
 }
 
 

@@ -1,4 +1,4 @@
-"""What users' metrics, scorers and `process_results` return: numbers of every kind, one for each answer, one for each reference; and what is no number."""
+"""What users' metrics, scorers and `process_results` return: numbers of every kind, one for each answer, one for each reference; and invalid numbers."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -8,7 +8,7 @@ import pytest
 
 from assay.models import Scripted
 from run_world import sample_rows
-from small_runs import SEVERAL, generate, run, says, write_task
+from small_runs import SAMPLED, generate, run, says, write_task
 
 
 def code(folder: Path, text: str, name: str = "own") -> None:
@@ -141,9 +141,9 @@ def test_with_compat_a_document_with_one_of_several_references_is_no_exception(r
     assert row["by_name,none"] == pytest.approx((1 + 1 + 0) / 3)
 
 
-# --- a list has a score for each answer, and what is no number fails in its row ----------------------------------------
+# --- a list has a score for each answer, and an invalid number fails its row ----------------------------------------
 
-THREE = SEVERAL + "repeats: 3\nfilter_list: [{name: none, filter: [{function: take_first_k, k: 3}]}]\n"
+THREE = SAMPLED + "repeats: 3\nfilter_list: [{name: none, filter: [{function: take_first_k, k: 3}]}]\n"
 
 SEED = '''
     from assay import GenResult, Instance, Scorer
@@ -326,7 +326,7 @@ GIVES = """
             given = value() if result.answer == "odd" else 0.5
             return {{**super()._compute_metrics(result, metrics), **(given if isinstance(given, dict) else {{"metric": given}})}}
 """
-DOORS = {
+ENTRY_POINTS = {
     "metric": "metric_list: [{metric: exact_match}, {metric: !function own.metric, aggregation: mean}]",
     "process_results": "process_results: !function own.process_results",
     "declared process_results": "process_results: !function own.process_results\nmetric_list: [{metric: metric, aggregation: median}]",
@@ -337,12 +337,12 @@ DOORS = {
 
 
 @pytest.mark.parametrize("value", RETURNED)
-@pytest.mark.parametrize("entry_point", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 def test_what_is_no_score_fails_its_document_in_that_row_alone(entry_point: str, value: str, tmp_path: Path) -> None:
     code(tmp_path, GIVES.format(value=RETURNED[value]))
     write_task(tmp_path, [{"q": "0", "gold": "fine"}], "doc_to_text: q\ndoc_to_target: gold\n", name="healthy")
     rows = [{"q": "0", "gold": "fine"}, {"q": "1", "gold": "odd"}, {"q": "2", "gold": "x"}]
-    write_task(tmp_path, rows, f"doc_to_text: q\ndoc_to_target: gold\n{DOORS[entry_point]}\n")
+    write_task(tmp_path, rows, f"doc_to_text: q\ndoc_to_target: gold\n{ENTRY_POINTS[entry_point]}\n")
     results = run(tmp_path, says(["fine", "odd", "fine"]), ["t", "healthy"], output_path=str(tmp_path / "run"))
     assert results["results"]["healthy"]["exact_match,none"] == 1.0
     account = results["assay"]["tasks"]["t"]
@@ -370,15 +370,19 @@ FINE = {
 
 
 @pytest.mark.parametrize("value", FINE)
-@pytest.mark.parametrize("entry_point", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 def test_numbers_of_every_kind_are_scores(entry_point: str, value: str, tmp_path: Path) -> None:
     if value.startswith("{") and "process_results" in entry_point:
         return  # there it would be a mapping within a mapping
     code(tmp_path, GIVES.format(value=value))
-    results = generate(tmp_path, ["odd", "odd"], ["odd", "x"], DOORS[entry_point] + "\n", output_path=str(tmp_path / "run"))
+    results = generate(
+        tmp_path, ["odd", "odd"], ["odd", "x"], ENTRY_POINTS[entry_point] + "\n", output_path=str(tmp_path / "run")
+    )
     assert results["assay"]["tasks"]["t"]["failed"] == 0
     assert results["results"]["t"]["metric,none"] == FINE[value]
-    assert results["results"]["t"]["metric_stderr,none"] == ("N/A" if "median" in DOORS[entry_point] and False else 0.0)
+    assert results["results"]["t"]["metric_stderr,none"] == (
+        "N/A" if "median" in ENTRY_POINTS[entry_point] and False else 0.0
+    )
     rows = sample_rows(tmp_path / "run/samples/t.parquet")
     assert rows[0]["scores"]["metric,none"] == FINE[value]
 
@@ -414,7 +418,7 @@ def test_a_users_metric_may_give_a_score_for_each_repeat_and_each_reference(refe
 
 
 def test_what_an_aggregation_of_ones_own_is_given_is_not_touched(tmp_path: Path) -> None:
-    """lm-eval's tasks give pairs, lists, texts and arrays to aggregations of their own."""
+    """lm-eval's tasks give pairs, lists, texts and arrays to their own aggregations."""
     code(
         tmp_path,
         """

@@ -31,7 +31,7 @@ from assay.evaluation.verify import verify
 from assay.models import Scripted
 from assay.models.local.embedded import BUNDLED
 from assay.report.comparison_text import verification_json, verification_text
-from run_world import COLOURS, REQUESTS, SUMS, Asked, journal
+from run_world import COLOURS, REQUESTS, SUMS, RecordingModel, journal
 from serving import TRUTH, Servers
 
 FLOAT32 = PRECISIONS["float32"]
@@ -231,14 +231,14 @@ def test_requests_that_one_cannot_answer_are_told_as_not_comparable(tasks: Path)
 
 
 def test_where_nothing_can_be_compared_nothing_is_asked(tasks: Path) -> None:
-    asked = Asked()
+    asked = RecordingModel()
     with pytest.raises(ConfigError, match="cannot give log-likelihoods"):
         compared(tasks, asked.model, Scripted(generate=lambda prompt, params, repeat: ""), tasks=("colours",))
     assert asked.calls == []
 
 
 def test_a_request_that_one_of_the_two_fails_makes_them_differ(tasks: Path) -> None:
-    asked = Asked(failing={"2+3="})
+    asked = RecordingModel(failing={"2+3="})
     comparison = compared(tasks, answering(), asked.model, tasks=("sums",))
     assert comparison.verdict == "differ"
     assert "B failed 1 requests:\n  1 × TimeoutError: no answer to 2+3=" in verification_text(comparison)
@@ -246,7 +246,9 @@ def test_a_request_that_one_of_the_two_fails_makes_them_differ(tasks: Path) -> N
 
 
 def test_what_both_fail_is_told_and_no_difference(tasks: Path) -> None:
-    comparison = compared(tasks, Asked(failing={"2+3="}).model, Asked(failing={"2+3="}).model, tasks=("sums",))
+    comparison = compared(
+        tasks, RecordingModel(failing={"2+3="}).model, RecordingModel(failing={"2+3="}).model, tasks=("sums",)
+    )
     assert (comparison.verdict, len(comparison.answers.failures), comparison.answers.compared["generate"]) == (
         "same",
         1,
@@ -271,11 +273,11 @@ def test_sampled_generations_are_compared_by_their_scores_alone(tasks: Path) -> 
 
 
 def test_both_runs_are_kept_and_gone_on_with(tasks: Path, tmp_path: Path) -> None:
-    models = [Asked(), Asked()]
+    models = [RecordingModel(), RecordingModel()]
     first = compared(tasks, models[0].model, models[1].model, output_path=str(tmp_path / "both"))
     assert [len(each.calls) for each in models] == [REQUESTS, REQUESTS]
     assert [len(journal(tmp_path / "both" / side)) for side in "ab"] == [REQUESTS, REQUESTS]
-    again = [Asked(), Asked()]
+    again = [RecordingModel(), RecordingModel()]
     second = compared(tasks, again[0].model, again[1].model, output_path=str(tmp_path / "both"))
     assert [each.calls for each in again] == [[], []]
     assert verification_json(second) == verification_json(first)

@@ -84,7 +84,7 @@ def test_the_verdict_follows_from_the_tolerance_and_the_intervals(
 @pytest.mark.parametrize(
     ("likelihoods", "expected"),
     [
-        ([far(0.4), *[far(0.001)] * 99], "same"),  # 0.005 on average: no perplexity has gone anywhere
+        ([far(0.4), *[far(0.001)] * 99], "same"),  # 0.005 on average: perplexity is unchanged
         ([far(0.2)] * 100, "differ"),  # each within the tolerance, and a perplexity of e to the 0.2 times as much
         ([far(0.6), *[far(0.001)] * 99], "differ"),
         ([far(math.nan)], "differ"),

@@ -28,8 +28,7 @@ from assay import ScoreOptions, score, simple_evaluate
 from assay.comparison.comparison import Flip
 from assay.models import Scripted
 from assay.records import FilterScores, Generate, Sample
-from assay.report.document import ReportOptions as Asked
-from assay.report.document import build_report
+from assay.report.document import ReportOptions, build_report
 from assay.runs.folder import write_json
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
@@ -122,7 +121,7 @@ def test_a_run_has_a_column_for_each_metric_where_asked(address: str) -> None:
     text = text_of(page)
     assert "Task exact_match strict" in text
     assert "acc_norm" in text
-    assert " 80 " not in text.partition("Task")[2]  # no number stands beside a count that is not its own
+    assert " 80 " not in text.partition("Task")[2]  # no number is shown beside the count of another row
 
 
 def test_the_worst_come_first_in_the_samples_of_a_task(sums: Samples) -> None:
@@ -134,7 +133,7 @@ def test_the_worst_come_first_in_the_samples_of_a_task(sums: Samples) -> None:
 def test_samples_are_found_by_text_whatever_its_case_and_wherever_it_stands(sums: Samples) -> None:
     assert documents(sums, text="17 + 1 =") == [17]
     assert documents(sums, text=" 18") == [15, 17]  # wrong in 15, right in 17
-    assert documents(sums, text="nobody said this") == []
+    assert documents(sums, text="never said") == []
     assert documents(sums, text="%") == documents(sums, text="_") == []  # signs, no wildcards
 
 
@@ -264,7 +263,7 @@ def test_a_part_of_the_samples_has_one_interval_in_the_viewer_and_in_a_report(tm
     tasks = compared_world.write_tasks(tmp_path / "tasks", dict.fromkeys(scores, kinds))
     compared_world.make_run(tasks, tmp_path / "run", scores)
     reported = {each.task: {part.name: part for part in each.parts} for each in
-                build_report([tmp_path / "run"], Asked(columns=["kind"])).runs[0].slices}  # fmt: skip
+                build_report([tmp_path / "run"], ReportOptions(columns=["kind"])).runs[0].slices}  # fmt: skip
     for task in scores:
         shown = {part.name: part for part in slice_intervals(the_samples(tmp_path, task, "x,none", "run"), "kind")}
         assert shown.keys() == {"many", "few", "single"}

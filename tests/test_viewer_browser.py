@@ -1,4 +1,4 @@
-"""The viewer in a real browser: every page, filters, folding, comparing, keys, a run that goes on, and texts that attack.
+"""The viewer in a real browser: every page, filters, folding, comparing, keys, a run in progress, and texts that attack.
 
 Every page is watched: an error in the console, a dialog, or a request to another machine fails the test.
 """
@@ -231,7 +231,7 @@ def test_keys_lead_through_rows_pages_and_samples(open_page: Open) -> None:
     page.keyboard.press("?")
     assert page.locator("#help").is_visible()
     page.keyboard.press("Escape")
-    page.locator("#help").wait_for(state="hidden")  # the browser closes it when it comes to it
+    page.locator("#help").wait_for(state="hidden")  # the browser closes it later
     for key in ("j", "j", "k", "Enter"):
         page.keyboard.press(key)
     page.wait_for_url("**/run?run=first")
@@ -279,7 +279,7 @@ def test_tables_are_copied_as_markdown_and_as_csv(open_page: Open) -> None:
     rows = list(csv.DictReader(page.evaluate("navigator.clipboard.readText()").splitlines()))
     assert {(row["Task"], row["depth"]) for row in rows} == {
         ("quiz", "0"),
-        ("sight", "1"),
+        ("seeing", "1"),
         ("colours", "2"),
         ("sums", "1"),
     }
@@ -399,7 +399,7 @@ def test_a_run_is_followed_while_it_goes_on(open_page: Open, tmp_path: Path) -> 
             playwright.expect(page.locator("#results")).to_contain_text("exact_match")
             assert page.evaluate("window.stillHere")
             for each in (page, task):
-                each.close()  # before the server is gone, which they would ask once more
+                each.close()  # before the server stops, which they would ask once more
         finally:
             working.wait(timeout=60)
     assert json.loads((out / "manifest.json").read_text())["status"] == "complete"

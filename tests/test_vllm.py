@@ -246,7 +246,7 @@ def test_a_prompt_that_is_too_long_fails_with_the_numbers(model: Any) -> None:
     responses = ask(model, Generate(long, GREEDY), Loglikelihood(long, " end"), Generate("a", GREEDY))
     assert responses[0] == Failed(f"{tokens} tokens exceed the model's context length of 1024")
     assert responses[1] == Failed("its tokens plus one generated token exceed the model's context length of 1024")
-    assert isinstance(responses[2], Text)  # what stands beside it is answered
+    assert isinstance(responses[2], Text)  # the others of the batch are answered
 
 
 @only_standin
@@ -356,7 +356,7 @@ def test_thinking_is_kept_apart_and_stops_are_for_the_answer(engine: ModuleType)
     assert prompts_of(model)[0][1]["stop"] == []
 
 
-# who it is
+# identity
 
 
 @only_standin

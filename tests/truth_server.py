@@ -53,7 +53,7 @@ class Truth:
         return {self.words.decode([token]): float(value) for value, token in zip(values, which, strict=True)}
 
     def prompt_logprobs(self, tokens: list[int]) -> list[Any]:
-        """As vLLM has it: for every position the token that stands there and the likeliest, with their ranks."""
+        """As vLLM has it: for every position its token and the likeliest, with their ranks."""
         collected: list[Any] = [None]
         for row, token in zip(self.scores(tokens[:-1]), tokens[1:], strict=True):
             rank = int((row > row[token]).sum()) + 1

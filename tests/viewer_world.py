@@ -73,7 +73,7 @@ metric_list: [{metric: acc}, {metric: acc_norm}]
 """,
     "quiz.yaml": """
 group: quiz
-task: [sums, {group: sight, task: [colours], aggregate_metric_list: [{metric: acc}]}]
+task: [sums, {group: seeing, task: [colours], aggregate_metric_list: [{metric: acc}]}]
 aggregate_metric_list: [{metric: exact_match, filter_list: strict, missing: skip}]
 """,
 }
@@ -93,7 +93,7 @@ def write_tasks(folder: Path) -> Path:
 
 
 def model(is_wrong: Callable[[int], bool]) -> Scripted:
-    """A model that gives the wrong sum where it is told to, and the wrong colour every 4th time."""
+    """A model that gives the wrong sum where the question asks for it, and the wrong colour every 4th time."""
 
     def generate(prompt: str, params: dict[str, object], repeat: int) -> str:
         a = int(prompt.rpartition("\n\n")[2].split(" + ")[0])
@@ -108,7 +108,7 @@ def model(is_wrong: Callable[[int], bool]) -> Scripted:
 
 
 def write_runs(folder: Path) -> Path:
-    """A folder of runs: first, second, hostile ones, and graphs in a folder of their own."""
+    """A folder of runs: first, second, hostile ones, and graphs in a separate folder."""
     tasks = write_tasks(folder / "tasks")
     runs = folder / "runs"
     arguments = {"tasks": ["quiz"], "include_path": str(tasks), "include_defaults": False}
@@ -121,7 +121,7 @@ def write_runs(folder: Path) -> Path:
 
 
 def write_hostile_run(folder: Path, names: Sequence[str] = HOSTILE[:3]) -> None:
-    """A run in which everything that somebody else writes attacks: documents, answers, names, reasons, settings."""
+    """A run in which every text from outside attacks: documents, answers, names, reasons, settings."""
     results = []
     for name in names:
         writer = SampleWriter(folder / "samples", name)
@@ -176,7 +176,7 @@ def write_hostile_run(folder: Path, names: Sequence[str] = HOSTILE[:3]) -> None:
 
 @contextmanager
 def serving(folder: Path, *options: str) -> Iterator[str]:
-    """The address of a viewer over a folder, as a process of its own."""
+    """The address of a viewer over a folder, as a separate process."""
     command = [sys.executable, "-m", "assay", "view", str(folder), "--port", "0", *options]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert server.stdout is not None

@@ -39,7 +39,7 @@ def _unpacked() -> Path:
 
 
 def get_browser() -> str | None:
-    """The path of a Chromium, which is installed where there is none and somebody may."""
+    """The path of a Chromium, which is installed where there is none and permissions allow it."""
     browser = find_browser()
     if browser is None and shutil.which("apt-get") and hasattr(os, "geteuid") and os.geteuid() == 0:
         if _run(["apt-get", "update", "-qq"], seconds=60):
@@ -67,7 +67,7 @@ def _from_npm() -> None:
 
 
 def _run(command: list[str], seconds: float = 120) -> bool:
-    """Whether a command ended well in time: without a network, nobody waits for it."""
+    """Whether a command ended well in time: without a network, it is not waited for."""
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     nowhere = subprocess.DEVNULL
     try:

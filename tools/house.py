@@ -62,7 +62,7 @@ def registries(every: list[Module]) -> Iterator[str]:
 
 
 def _keeps(node: ast.ClassDef) -> bool:
-    """Whether a class has a dict of its own to which things are added."""
+    """Whether a class has a dict to which things are added."""
     for each in ast.walk(node):
         target = (
             each.targets[0]

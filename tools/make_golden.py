@@ -1,4 +1,4 @@
-"""Have lm-eval run tasks of its own on the data in tests/golden, and keep what it asked and found (tests/golden/README.md).
+"""Have lm-eval run its tasks on the data in tests/golden, and keep what it asked and found (tests/golden/README.md).
 
 usage: PYTHON tools/make_golden.py NAME..., with a PYTHON of an environment with lm_eval==0.4.13 and what its tasks import.
 A NAME is a task, or TASK__VARIANT with one of VARIANTS.

@@ -4,7 +4,7 @@ usage: python tools/make_process_results_expected.py FOLDER METRICS SQUAD [FUNCT
 with the Python of an environment that has lm_eval==0.4.13 and the libraries of its tasks. FOLDER holds documents.yaml and gets
 expected.json (tests/process_results in this repository). METRICS holds metrics of the `evaluate` repository, a folder each
 (rouge/rouge.py); SQUAD is squad_metrics.py of transformers 4, which transformers 5 has no more. FUNCTION: only those that
-match are made anew; acpbench needs an environment of its own.
+match are made anew; acpbench needs a separate environment.
 
 Tasks that share a function, an output type, filters and metrics are scored once: `tasks` names them all.
 """
@@ -222,7 +222,7 @@ def numbers_of(task: ConfigurableTask, values: dict[str, list[dict]]) -> dict[st
 
 
 def plain(value):
-    """A value in JSON: tuples as lists, numpy's numbers as Python's, what is no number as its name."""
+    """A value in JSON: tuples as lists, numpy's numbers as Python's, NaN and infinities as their names."""
     if isinstance(value, dict):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
