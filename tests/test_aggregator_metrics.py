@@ -88,7 +88,7 @@ def test_a_constant_answer_over_five_classes_gives_sygras_numbers_only_as_sygra_
     assert (steps["step_efficiency"], steps["total_steps"]) == (1.0, 1)
 
 
-def test_classes_are_told_apart_as_the_unit_metric_tells_texts_apart() -> None:
+def test_classes_are_distinguished_as_the_unit_metric_compares_texts() -> None:
     node = {
         "golden_key": "g",
         "predicted_key": "p",
@@ -177,7 +177,7 @@ def test_pass_at_k_is_counted_for_every_number_up_to_k() -> None:
     }
 
 
-def test_a_problem_with_too_few_attempts_is_told_and_no_number_is_made_up() -> None:
+def test_a_problem_with_too_few_attempts_is_reported_and_no_number_is_invented() -> None:
     unit_results = attempts(first="+-", second="+--")
     assert aggregated("pass@k", unit_results, k=3, group_by="problem") == {
         "pass@1": pytest.approx(5 / 12), "pass@2": pytest.approx(5 / 6), "pass@3": None, "note": "1 of 2 problems have fewer than 3 attempts",
@@ -195,7 +195,7 @@ def test_questions_are_not_taken_for_attempts_at_one_problem() -> None:
         aggregated("pass@k", unit_results, k=1, group_by="question")
 
 
-def test_step_efficiency_takes_off_for_every_retry() -> None:
+def test_step_efficiency_subtracts_a_penalty_for_every_retry() -> None:
     def attempt(step: int, retry: str, correct: bool) -> UnitMetricResult:
         return UnitMetricResult(correct, {}, {}, {"mission_id": "m", "step_id": step, "retry_id": retry})
 
@@ -370,7 +370,7 @@ def test_one_failing_aggregator_does_not_discard_the_others() -> None:
     assert theirs["evaluation_summary"]["status"] == "fatal_error"
 
 
-def test_a_column_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_a_missing_column_is_reported_with_the_existing_ones() -> None:
     [report] = collate(records("ab", "aa"), [entry("accuracy", "exact_match")])
     assert report["evaluation_summary"]["status"] == "fatal_error"
     assert f"'exact_match' in data. Available columns: topic, {COLUMN}" in report["evaluation_summary"]["error"]

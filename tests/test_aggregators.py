@@ -57,7 +57,7 @@ def test_numbers_with_and_without_sizes(name: str) -> None:
     assert computed(THREE, {**entry, "weight_by_size": True}) == {"acc,none": pytest.approx(by_size, abs=1e-12)}
 
 
-def test_only_a_mean_goes_by_size_unless_told() -> None:
+def test_only_a_mean_is_weighted_by_size_by_default() -> None:
     for name, (more, alike, by_size) in NUMBERS.items():
         [result] = computed(THREE, {"metric": "acc", "aggregation": name, **more}).values()
         assert result == pytest.approx(by_size if name == "mean" else alike, abs=1e-12), name
@@ -254,7 +254,7 @@ def test_the_direction_of_a_row_may_be_given(tmp_path: Path) -> None:
     assert run(tmp_path, ANYTHING, "g")["higher_is_better"]["g"] == {"acc": False}
 
 
-def test_a_row_with_a_name_of_its_own_keeps_the_direction_of_its_metric(tmp_path: Path) -> None:
+def test_a_renamed_row_keeps_the_direction_of_its_metric(tmp_path: Path) -> None:
     scored(tmp_path, "a", acc=[0, 1])
     group_file(tmp_path, "group: g\ntask: [a]\naggregate_metric_list: [{metric: acc, name: score}]\n")
     assert run(tmp_path, ANYTHING, "g")["higher_is_better"]["g"]["score"] is True
@@ -314,7 +314,7 @@ def test_a_scorer_of_a_group_adds_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("entries", ["aggregate_metric_list: [{metric: acc}]\n", ""])
-def test_a_scorer_of_a_group_that_fails_is_told(entries: str, tmp_path: Path) -> None:
+def test_a_failing_group_scorer_is_reported(entries: str, tmp_path: Path) -> None:
     scored(tmp_path, "a", acc=[0, 1])
     (tmp_path / "own.py").write_text("def gap(group, results):\n    return {'gap,none': results['a']['nothing']}\n")
     group_file(tmp_path, f"group: g\ntask: [a]\ngroup_scorer: !function own.gap\n{entries}")

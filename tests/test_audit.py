@@ -58,7 +58,7 @@ def test_an_answer_that_was_cut_off_or_never_left_thinking_is_truncated() -> Non
     assert kinds_of(kept._replace(replies=[{"finish": "stop"}]), dict) == ("empty",)
 
 
-def test_a_scorer_that_raises_marks_the_sample_failed_and_it_is_no_zero(tmp_path: Path) -> None:
+def test_a_scorer_that_raises_marks_the_sample_failed_instead_of_scoring_zero(tmp_path: Path) -> None:
     """Of 1, 0 and one that raises, the mean is 1/2 of the two that have a value."""
     helper = "\n\ndef odd(doc, results):\n    return {'v': 1 / doc['values']['d'] - 1}\n"
     yaml = "metric_list: [{metric: v, aggregation: mean}]\n"

@@ -132,7 +132,7 @@ def test_a_table_in_latin_1_is_read_where_the_task_says_so(write: Write) -> None
     assert evaluated(folder)["samples"]["t"][0]["doc"]["q"] == "café"
 
 
-def test_broken_data_is_told_with_the_remedy_and_exit_code_1(write: Write, run_assay: Run) -> None:
+def test_broken_data_is_reported_with_the_remedy_and_exit_code_1(write: Write, run_assay: Run) -> None:
     folder = write({**FINE, "t.yaml": TASK % ("t", "csv", "d.csv", "")})
     (folder / "d.csv").write_bytes("q,a\ncafé,x\n".encode("latin-1"))
     ended = run_assay("run", "--model", "dummy", "--tasks", "t,fine", "--include_path", folder, "--no_defaults")

@@ -128,7 +128,7 @@ def test_the_command_lists_and_prunes(tmp_path: Path) -> None:
     assert command("ls", str(tmp_path / "nothing")).returncode == 2
 
 
-def test_a_folder_that_cannot_be_one_is_told(tmp_path: Path) -> None:
+def test_an_unusable_cache_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(AssayError, match="cache cannot be opened"):
         run(tmp_path, Counting())

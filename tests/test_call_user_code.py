@@ -180,7 +180,7 @@ def test_a_generator_is_closed_without_an_error_and_what_it_raises_is_explained(
         next(failing)
 
 
-def test_asyncio_is_not_imported_to_tell_a_cancellation() -> None:
+def test_asyncio_is_not_imported_to_recognize_a_cancellation() -> None:
     import subprocess
 
     code = "import assay.user_code, sys; print('asyncio' in sys.modules)"

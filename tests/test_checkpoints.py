@@ -65,7 +65,7 @@ def test_a_pattern_evaluates_each_checkpoint_and_prints_one_table(
     ]  # fmt: skip
 
 
-def test_the_same_command_goes_on_and_asks_nothing_again(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_command_resumes_and_asks_nothing_again(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("--model_args", f"pretrained={world}/steps/step-*", "--output_path", world / "out")
     assert run(world, *arguments) == 0
     first = capsys.readouterr().out
@@ -103,7 +103,7 @@ def test_a_checkpoint_with_failures_gives_the_exit_code_of_failures(world: Path)
     assert run(world, "--model_args", f"pretrained={world}/steps/step-*") == 1
 
 
-def test_what_is_wrong_with_the_tasks_is_told_once(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_problems_of_the_tasks_are_reported_once(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(world, "--model_args", f"pretrained={world}/steps/step-*", "--tasks", "nosuch") == 2
     assert capsys.readouterr().err.count("nosuch") == 1
 
@@ -128,7 +128,7 @@ def test_one_model_is_one_run_and_a_pattern_without_any_is_refused(tmp_path: Pat
         runs(f"{tmp_path}/step-*")
 
 
-def test_checkpoints_of_one_name_are_told_apart_by_their_folders() -> None:
+def test_checkpoints_of_one_name_are_distinguished_by_their_folders() -> None:
     built = runs(["a/step-1", "b/step-1"], "out")
     assert {label: each.output_path for label, each in built.items()} == {
         "a__step-1": "out/a__step-1", "b__step-1": "out/b__step-1"

@@ -110,7 +110,7 @@ def test_show_runs_no_helper_code_unless_asked_to(write: Write, run_assay: Run) 
     assert (folder / "sprung").exists()
 
 
-def test_show_tells_how_a_format_changes_the_task(write: Write, run_assay: Run) -> None:
+def test_show_prints_how_a_format_changes_the_task(write: Write, run_assay: Run) -> None:
     shown = run_assay("show", "alpha@generate", "--include_path", write(FILES)).stdout
     assert "rewritten by the format" in shown
     assert "note: metric_list of 'alpha' is made for multiple_choice" in shown
@@ -170,7 +170,7 @@ def test_new_writes_a_starter_that_is_valid_and_is_never_overwritten(kind: str, 
 
 
 @pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "a b", "x@mcqa", ""])
-def test_new_refuses_names_that_are_no_names(name: str, run_assay: Run, tmp_path: Path) -> None:
+def test_new_refuses_invalid_names(name: str, run_assay: Run, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     assert run_assay("new", "task", name).returncode == 2
     assert sorted(tmp_path.rglob("*")) == before
@@ -229,7 +229,7 @@ def test_output_is_a_table_on_a_terminal(write: Write) -> None:
     assert any(line.split()[:2] == ["gamma", "group"] for line in shown.splitlines())
 
 
-def test_a_reader_that_stops_early_is_no_error(run_assay: Run) -> None:
+def test_a_closed_pipe_is_not_an_error(run_assay: Run) -> None:
     command = f"{sys.executable} -m assay schema task | head -1"
     ended = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert ended.stdout.strip() == "{"

@@ -95,7 +95,7 @@ def test_a_ratio_is_clustered_as_statsmodels_clusters_a_weighted_mean(tmp_path: 
     assert row_of(tmp_path)["stderr"] == pytest.approx(0.20731920523144 / math.log(2), rel=1e-12)
 
 
-def test_a_document_without_a_value_is_a_draw_of_its_own(tmp_path: Path) -> None:
+def test_a_document_without_a_cluster_value_is_a_cluster_by_itself(tmp_path: Path) -> None:
     passages(tmp_path / "a", {"x": RIGHT, "passage": [*PASSAGES[:10], None, None]})
     passages(tmp_path / "b", {"x": RIGHT, "passage": [*PASSAGES[:10], "y", "z"]})
     assert row_of(tmp_path / "a")["stderr"] == pytest.approx(row_of(tmp_path / "b")["stderr"], rel=1e-12)
@@ -217,7 +217,7 @@ def test_documents_in_clusters_of_one_are_documents(values: list[float], name: s
 
 @settings(max_examples=50, deadline=None)
 @given(NUMBERS, NAMED, st.sampled_from([1, 3, 5]))
-def test_a_document_that_is_there_several_times_tells_nothing_new(values: list[float], name: str, times: int) -> None:
+def test_repeating_a_document_adds_no_information(values: list[float], name: str, times: int) -> None:
     items = [value for value in values for _ in range(times)]
     clusters = [number for number in range(len(values)) for _ in range(times)]
     once, often = estimate(values, [None] * len(values), name, 50), estimate(items, clusters, name, 50)

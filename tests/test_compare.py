@@ -115,7 +115,7 @@ def test_numbers_without_influence_values_are_computed_anew(tmp_path: Path) -> N
     assert (result_row.test, result_row.p) == ("permutation", pytest.approx(0.0005, abs=0.002))
 
 
-def test_an_aggregation_that_only_the_task_knows_is_told_and_not_guessed(tmp_path: Path) -> None:
+def test_an_aggregation_that_only_the_task_defines_is_reported_and_not_guessed(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 4}, MEAN.replace("mean", "!function helper.halved"))
     runs = [make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [1, 1, 0, 1]), ("b", [0, 1, 0, 1]))]
     result_row = row(compare(runs))
@@ -263,7 +263,7 @@ def test_a_task_is_better_only_if_that_holds_among_all_that_are_looked_at(tmp_pa
     assert row(compare([a, b], tasks=["t"])).verdict == "better"
 
 
-def test_where_nobody_says_which_way_is_better_a_difference_is_only_that(tmp_path: Path) -> None:
+def test_without_a_direction_a_difference_is_neither_better_nor_worse(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 10}, MEAN.replace(", higher_is_better: true", ""))
     runs = [make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [0] * 10), ("b", [1] * 10))]
     comparison = compare(runs)
@@ -419,7 +419,7 @@ def test_runs_without_a_common_task_are_refused(tmp_path: Path) -> None:
         compare(runs)
 
 
-def test_samples_that_are_gone_are_told(tmp_path: Path) -> None:
+def test_missing_samples_are_reported(tmp_path: Path) -> None:
     runs = grouped(tmp_path)
     (runs[1] / "samples/u.parquet").unlink()
     comparison = compare(runs)
@@ -428,7 +428,7 @@ def test_samples_that_are_gone_are_told(tmp_path: Path) -> None:
     assert any(note.startswith("u: its samples are not in") for note in comparison.notes)
 
 
-def test_a_number_that_the_other_run_makes_otherwise_is_told_and_passes_no_gate(tmp_path: Path) -> None:
+def test_a_number_computed_differently_in_the_other_run_is_reported_and_passes_no_gate(tmp_path: Path) -> None:
     """A mean of 0.48, a median of 0.3: neither is compared with what the other aggregation would have given."""
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 5})
     a = make_run(folder, tmp_path / "a", {"t": [0.1, 0.2, 0.3, 0.9, 0.9]})

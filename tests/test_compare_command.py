@@ -63,7 +63,7 @@ def test_a_gate_decides_by_the_one_sided_bound(
     assert loaded["gates"][0]["decision"] == decision
 
 
-def test_the_bound_that_decides_is_told(runs: list[str]) -> None:
+def test_the_bound_that_decides_a_gate_is_printed(runs: list[str]) -> None:
     [passed] = compare([Path(run) for run in runs], gates=["x > -0.5pp"]).verdicts
     [failed] = compare([Path(run) for run in runs], gates=["x > 50pp"]).verdicts
     assert (passed.bound, failed.bound) == (pytest.approx(bounds()[0], rel=1e-6), pytest.approx(bounds()[1], rel=1e-6))
@@ -87,7 +87,7 @@ def _twins(tmp_path: Path, scores: list[float]) -> list[Path]:
     return [make_run(folder, tmp_path / name, {"t": scores}) for name in "ab"]
 
 
-def test_a_gate_without_a_name_means_what_stands_at_the_top(tmp_path: Path) -> None:
+def test_a_gate_without_a_name_applies_to_the_top_level_rows(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 4, "u": [{}] * 4}, group=GROUP)
     scores = {"t": [1, 0, 1, 0], "u": [1, 1, 0, 0]}
     runs = [make_run(folder, tmp_path / name, scores, tasks=["g"]) for name in "ab"]
@@ -128,7 +128,7 @@ def test_a_gate_is_read_with_its_filter_and_unit() -> None:
         ("ppl", "ppl > -10% rel", "+50.00% rel, bound "),
     ],
 )
-def test_a_gate_is_told_in_its_own_unit_whatever_the_metric_is_called(
+def test_a_gate_is_printed_in_its_own_unit_whatever_the_metric_is_called(
     metric: str, written: str, shown: str, tmp_path: Path
 ) -> None:
     """0.6 to 0.9: 0.3 more, 30 points, half as much again."""
@@ -204,7 +204,7 @@ def test_json_is_the_whole_comparison(runs: list[str], capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(("option", "value"), [("--level", "0"), ("--power", "1.2")])
-def test_a_level_that_is_none_is_refused(
+def test_an_invalid_level_is_refused(
     option: str, value: str, runs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["compare", *runs, option, value]) == 2
@@ -253,7 +253,7 @@ def test_with_two_runs_their_differences_are_planned_for(tmp_path: Path, capsys:
     assert result["needed"] == needed(float(np.var(b - a, ddof=1)), 0.1)
 
 
-def test_repeats_mend_the_spread_of_answers_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_repeats_reduce_only_the_spread_of_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Twenty documents answered rightly in one of two answers: all spread is within them, 2 · ½ for a difference."""
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 20}, MEAN + SAMPLED + "repeats: 2\n")
     model = Scripted(generate=lambda prompt, params, repeat: str(repeat), identity="coin")

@@ -59,7 +59,7 @@ def test_text_and_a_conversation_of_the_same_letters_are_two_questions(tmp_path:
     assert run(tmp_path, talking, use_cache=cache)[1:] == [[{"role": "user", "content": asked}]]
 
 
-def test_a_key_tells_text_from_a_conversation() -> None:
+def test_a_request_key_distinguishes_text_from_a_conversation() -> None:
     keys = Keys("m")
     for kind in (Generate, Loglikelihood):
         second: Any = {} if kind is Generate else " b"

@@ -180,7 +180,7 @@ def tasks_of(good: Path) -> None:
 @pytest.mark.slow
 @fuzz
 @given(data=st.data(), names=READERS, file=st.sampled_from(["results.json", "manifest.json"]))
-def test_whatever_stands_in_results_or_manifest_nothing_breaks(
+def test_no_content_of_results_or_manifest_breaks_a_reader(
     data: st.DataObject, names: list[str], file: str, good: Path, tmp_path_factory: pytest.TempPathFactory, capsys: Any
 ) -> None:
     run = copied(good, tmp_path_factory)
@@ -207,7 +207,7 @@ def written_whole(table: pa.Table, path: Path) -> None:
 @pytest.mark.slow
 @fuzz
 @given(data=st.data(), names=READERS)
-def test_whatever_stands_in_samples_nothing_breaks(
+def test_no_content_of_samples_breaks_a_reader(
     data: st.DataObject, names: list[str], good: Path, tmp_path_factory: pytest.TempPathFactory, capsys: Any
 ) -> None:
     run = copied(good, tmp_path_factory)
@@ -284,7 +284,7 @@ def damage(run: Path, name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_damaged_run_is_told_with_its_file_and_the_place_in_it(
+def test_a_damaged_run_is_reported_with_its_file_and_the_place_in_it(
     name: str, good: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = damage(copied(good, tmp_path_factory), name)
@@ -352,7 +352,7 @@ def test_a_run_is_not_begun_in_a_folder_whose_manifest_is_damaged_but_moves_it_a
     assert len(list(output.parent.glob("run.old-*"))) == 1
 
 
-def test_what_was_made_by_another_version_is_told_as_that(tmp_path: Path) -> None:
+def test_files_of_another_version_are_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"format": 7, "tasks": []}')
     with pytest.raises(AssayError, match="it has format 7, and this version of assay reads 1 to 2"):
         RunReader.open(tmp_path)

@@ -78,9 +78,7 @@ def library(write: Write) -> Any:
 
 
 @pytest.mark.parametrize(("expression", "expected"), OPERATIONS, ids=[each[0] for each in OPERATIONS])
-def test_the_stand_in_for_a_data_set_does_what_the_library_does(
-    expression: str, expected: object, write: Write
-) -> None:
+def test_our_dataset_class_does_what_the_datasets_library_does(expression: str, expected: object, write: Write) -> None:
     lib = library(write)
     ds = lib.Dataset.from_dict({"q": ["c", "a", "d", "b"], "n": [1, 2, 3, 4]})
     names = {"ds": ds, "lib": lib, "D": lib.Dataset, "concat": lib.concatenate_datasets, "np": np}
@@ -99,7 +97,7 @@ def test_more_rows_than_one_batch_holds_are_mapped_in_batches(write: Write) -> N
     "expression",
     ["ds['zz']", "ds[9]", "ds.select([9])", "ds.remove_columns('zz')", "ds.rename_column('zz', 'y')", "ds.rename_column('q', 'n')"],
 )  # fmt: skip
-def test_what_the_library_refuses_the_stand_in_refuses(expression: str, write: Write) -> None:
+def test_our_dataset_class_refuses_what_the_datasets_library_refuses(expression: str, write: Write) -> None:
     """`datasets` 5.2.0 raises ValueError or IndexError for each of these."""
     ds = library(write).Dataset.from_dict({"q": ["c"], "n": [1]})
     with pytest.raises((ValueError, KeyError, IndexError)):

@@ -69,7 +69,7 @@ def test_a_slip_is_refused_with_its_place_and_the_right_suggestion(
     assert [line for line in said if f"slip.yaml:{at}: " in line and what in line and fix in line], (slip, said)
 
 
-def test_every_problem_of_every_file_is_told_at_once(manage: Callable[..., TaskManager]) -> None:
+def test_all_problems_of_all_files_are_reported_at_once(manage: Callable[..., TaskManager]) -> None:
     manager = manage(
         {
             "a.yaml": "task: a\ndoc_to_txt: q\nnum_fewshot: x\n",
@@ -87,7 +87,7 @@ def test_loading_a_task_with_problems_raises_all_of_them(manage: Callable[..., T
     assert len(error.value.problems) == 2
 
 
-def test_a_problem_in_a_template_is_told_once_and_where_it_stands(manage: Callable[..., TaskManager]) -> None:
+def test_a_problem_in_a_template_is_reported_once_and_at_its_line(manage: Callable[..., TaskManager]) -> None:
     files = {f"t{number}.yaml": f"task: t{number}\ninclude: base.yaml\n" for number in range(5)}
     problems = validate(manage({**files, "base.yaml": "dataset_path: json\nnum_fewshto: 5\n"}))
     assert [(Path(p.place.file).name, p.place.line) for p in problems if p.serious] == [("base.yaml", 2)]
@@ -179,7 +179,7 @@ def test_keys_beside_a_metric_are_its_parameters() -> None:
     assert not problems
 
 
-def test_one_thing_may_stand_where_a_list_is_meant() -> None:
+def test_a_single_value_is_accepted_in_place_of_a_list() -> None:
     problems: list[Problem] = []
     group = decode(
         GroupConfig,
@@ -219,7 +219,7 @@ def test_a_name_that_is_a_path_a_pattern_or_not_one_name_is_refused(
     assert manager.load("ok")["tasks"]
 
 
-def test_a_lenient_folder_keeps_the_last_of_two_keys_and_validate_tells_of_it(
+def test_a_lenient_folder_keeps_the_last_of_two_keys_and_validate_reports_it(
     manage: Callable[..., TaskManager],
 ) -> None:
     files = {"lm_eval/tasks/t.yaml": a_task("t") + "num_fewshot: 1\nnum_fewshot: 2\n"}

@@ -398,7 +398,7 @@ def test_greedy_requests_and_the_draws_of_plain_tasks_have_the_keys_of_0_1_0(tmp
         assert keys == [old_key(identity, known, "a", *place) for place in places]
 
 
-def test_a_graph_begun_by_0_1_0_goes_on_and_its_shared_answers_go_to_the_first_node(
+def test_a_graph_begun_by_0_1_0_is_resumed_and_its_shared_answers_go_to_the_first_node(
     tmp_path: Path, talking: str
 ) -> None:
     first = run_graph(tmp_path, talking, IN_TURN, RECORDS[:2])

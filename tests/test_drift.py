@@ -38,7 +38,7 @@ def test_drift_the_other_way_is_the_same_with_the_other_sign(pairs: list[tuple[f
 
 
 @given(st.lists(st.booleans(), min_size=2, max_size=40))
-def test_equal_answers_never_drift_and_their_interval_is_no_point(values: list[bool]) -> None:
+def test_equal_answers_never_drift_and_their_interval_has_a_width(values: list[bool]) -> None:
     drift_row = drift(MEAN, values, values)
     assert drift_row.value == 0
     assert drift_row.interval is not None

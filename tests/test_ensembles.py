@@ -113,7 +113,7 @@ def test_the_agreement_of_judges_inside_is_still_an_agreement(tmp_path: Path) ->
     assert evaluated(tmp_path, ["a", "abc"], ["x", "y"], yaml, model_role=roles)["llm_judge_alpha,none"] == 1.0
 
 
-def test_answers_of_repeats_are_weighed_one_by_one(tmp_path: Path) -> None:
+def test_answers_of_repeats_are_weighted_one_by_one(tmp_path: Path) -> None:
     yaml = f"repeats: 2\n{SAMPLED}filter_list: [{{name: all, filter: [{{function: take_first_k, k: 2}}]}}]\n"
     ensemble = "scorer: {type: ensemble, kwargs: {scorers: [!function own.Length, !function own.Seeds]}}\n"
     results = evaluated(tmp_path, [["a", "abc"]], ["x"], yaml + ensemble)

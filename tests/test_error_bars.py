@@ -101,7 +101,7 @@ def test_intervals_of_a_share_hold_the_truth_as_often_as_they_say() -> None:
     assert min(share for (n, _), share in grid.items() if n >= 100) >= 0.92
 
 
-def test_an_interval_is_no_point_where_all_scores_are_equal() -> None:
+def test_an_interval_has_a_width_where_all_scores_are_equal() -> None:
     """Wilson, for 30 of 30, by hand: 30 / (30 + 1.96²) = 0.8865."""
     ends = interval(rates("all", np.ones(30)).estimate)
     assert ends == pytest.approx((0.8865, 1.0), abs=1e-4)

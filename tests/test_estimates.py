@@ -239,7 +239,7 @@ def test_the_score_of_every_repeat_is_kept(tmp_path: Path) -> None:
         assert scores in text
 
 
-def test_equal_repeats_tell_no_more_than_one(tmp_path: Path) -> None:
+def test_equal_repeats_add_no_information(tmp_path: Path) -> None:
     once = generate(tmp_path / "1", list("aabb"), list("aaaa"))["results"]["t"]
     thrice = generate(tmp_path / "3", [[each] * 3 for each in "aabb"], list("aaaa"), ALL_THREE)["results"]["t"]
     assert thrice["exact_match,all"] == once["exact_match,none"]
@@ -262,7 +262,7 @@ def grouped(folder: Path, entry: str, members: str = "[a, b, c]", **options: Any
     return run(folder, ANYTHING, "g", **options)
 
 
-def test_a_group_weighs_its_tasks_by_size(tmp_path: Path) -> None:
+def test_a_group_weights_its_tasks_by_size(tmp_path: Path) -> None:
     """7 of 14; the error is that of a sum of independent parts, each with its share of the documents."""
     row = grouped(tmp_path, "metric: x")["groups"]["g"]
     expected = math.sqrt(sum((len(MEMBERS[name]) / 14 * ERRORS[name]) ** 2 for name in MEMBERS))
@@ -270,7 +270,7 @@ def test_a_group_weighs_its_tasks_by_size(tmp_path: Path) -> None:
     assert (row["sample_len"], row["sample_count"]) == (14, {"x,none": 14})
 
 
-def test_a_group_may_weigh_its_tasks_alike(tmp_path: Path) -> None:
+def test_a_group_may_weight_its_tasks_equally(tmp_path: Path) -> None:
     row = grouped(tmp_path, "metric: x, weight_by_size: false")["groups"]["g"]
     expected = math.sqrt(sum(error**2 for error in ERRORS.values())) / 3
     assert (row["x,none"], row["x_stderr,none"]) == pytest.approx(((3 / 4 + 1 / 2 + 3 / 8) / 3, expected), rel=1e-12)
@@ -328,7 +328,7 @@ def test_a_group_takes_the_filters_it_names_or_all(chosen: str, rows: set[str], 
     assert row.get("exact_match,small", 1.0) == 1.0
 
 
-def test_a_metric_is_weighed_by_the_documents_that_have_it(tmp_path: Path) -> None:
+def test_a_metric_is_weighted_by_the_documents_that_have_it(tmp_path: Path) -> None:
     """lm-eval counts 4 documents for `y`, which one has, and says itself that this is too much: 0.8 in place of 0.5."""
     yaml = "metric_list: [{metric: x, aggregation: mean}, {metric: y, aggregation: mean}]\n"
     processed(tmp_path, [{"x": 1.0, "y": 1.0}, {"x": 1.0}, {"x": 1.0}, {"x": 1.0}], yaml, "some")
@@ -345,7 +345,7 @@ def test_a_metric_that_no_member_has_is_refused_before_the_run(tmp_path: Path) -
         generate(tmp_path, ["a"], ["a"], tasks="g")
 
 
-def test_a_group_metric_that_nobody_has_is_left_out_like_lm_eval(tmp_path: Path) -> None:
+def test_a_group_metric_that_no_task_has_is_left_out_like_lm_eval(tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text("group: g\ntask: [t]\naggregate_metric_list: [{metric: acc}]\n")
     row = generate(tmp_path, ["a"], ["a"], tasks="g", compat="lm-eval")["groups"]["g"]
     assert [key for key in row if "," in key] == []

@@ -50,7 +50,7 @@ def test_what_lm_eval_wrote_comes_back_line_by_line(name: str, tmp_path: Path) -
         assert result == expected
 
 
-def test_lm_evals_files_lie_in_a_folder_of_the_model_with_one_date(tasks: Path, output: Path, tmp_path: Path) -> None:
+def test_lm_evals_files_are_in_a_folder_of_the_model_with_one_date(tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(RecordingModel(), tasks, output)
     paths = [Path(path) for path in export(output, "lm-eval", tmp_path / "out")]
     assert {path.parent for path in paths} == {tmp_path / "out/scripted"}
@@ -94,7 +94,7 @@ def test_a_log_for_inspect_has_its_members_and_our_numbers(tasks: Path, output: 
         assert sample["output"]["completion"] == f" {CHOICES[likelihoods.index(max(likelihoods))]}"
 
 
-def test_an_incomplete_task_is_no_success_in_inspects_logs(tasks: Path, output: Path, tmp_path: Path) -> None:
+def test_an_incomplete_task_is_not_a_success_in_inspects_logs(tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(RecordingModel(failing={"3*3="}), tasks, output)
     loaded = json.loads((output / "results.json").read_text())
     loaded["assay"]["tasks"]["colours"] |= {"incomplete": True, "not_asked": 2}
@@ -109,7 +109,7 @@ def test_an_incomplete_task_is_no_success_in_inspects_logs(tasks: Path, output: 
     assert (colours["results"]["total_samples"], colours["results"]["completed_samples"]) == (6, 4)
 
 
-def test_a_scorer_without_a_number_for_a_document_is_told_as_text(tmp_path: Path) -> None:
+def test_a_document_without_a_score_is_exported_as_text(tmp_path: Path) -> None:
     """Inspect takes flat values only: what a perplexity is made of, a pair, is written out."""
     import_runs([HERE / "logged/synth_wiki"], tmp_path / "run")
     [log] = export(tmp_path / "run", "inspect", tmp_path / "out")
@@ -166,7 +166,7 @@ def test_a_scoring_of_a_run_is_exported_like_a_run(write: Write, output: Path, t
     assert {row["filter"] for row in rows if row["name"] == "sums"} == {"first", "each", "last"}
 
 
-def test_what_cannot_be_exported_is_told(tasks: Path, output: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_exported_is_reported(tasks: Path, output: Path, tmp_path: Path) -> None:
     with pytest.raises(AssayError, match="the folder holds no run"):
         export(tmp_path, "parquet", tmp_path / "out")
     run_world.run(RecordingModel(), tasks, output)
@@ -227,7 +227,9 @@ def test_weights_and_biases_offline_has_the_table_of_numbers(
     assert result == {("sums", "exact_match"): EXACT_MATCH, ("colours", "acc"): ACC}
 
 
-def test_a_tracker_that_is_not_installed_is_told(tasks: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracker_that_is_not_installed_is_reported(
+    tasks: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import sys
 
     run_world.run(RecordingModel(), tasks, output)

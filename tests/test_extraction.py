@@ -112,7 +112,7 @@ JSON: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("case", JSON)
-def test_what_stands_at_a_path_of_json(case: str) -> None:
+def test_a_value_is_read_by_its_path_in_json(case: str) -> None:
     path, response, expected = JSON[case]
     assert cleaned("json_path", response, path=path) == expected
 
@@ -135,7 +135,7 @@ TREES = st.recursive(
 
 
 @given(TREES, st.text("xyz \n"), st.text("xyz \n"))
-def test_json_is_found_whatever_stands_around_it(tree: Any, before: str, after: str) -> None:
+def test_json_is_found_whatever_text_surrounds_it(tree: Any, before: str, after: str) -> None:
     result = cleaned("json_path", f"{before}{json.dumps({'k': tree})}{after}", path="k")
     assert result == tree if isinstance(tree, str) else json.loads(result) == tree
 

@@ -266,7 +266,7 @@ def voted(responses: list[str]) -> str:
 
 
 @given(VOTERS)
-def test_nobody_has_more_votes_than_the_winner(responses: list[str]) -> None:
+def test_no_answer_has_more_votes_than_the_winner(responses: list[str]) -> None:
     counts = Counter(responses)
     assert counts[voted(responses)] == max(counts.values())
 

@@ -263,7 +263,7 @@ def test_samples_files_of_lm_evals_name_tasks_and_no_files(
     assert (scores.results["results"]["sums"]["points,none"], world.was_loaded) == (1.0, True)
 
 
-def test_a_run_that_is_brought_in_from_a_folder_is_looked_for_by_name_only(world: World, tmp_path: Path) -> None:
+def test_tasks_of_an_imported_run_are_looked_up_by_name_only(world: World, tmp_path: Path) -> None:
     import_runs([world.run], tmp_path / "there")
     refused(world, tmp_path / "there")
     score(tmp_path / "there", ScoreOptions(include_path=[str(world.tasks)]))
@@ -316,7 +316,7 @@ def test_every_option_of_a_run_is_either_data_or_left_out() -> None:
     assert {field.name for field in dataclasses.fields(RunConfig)} == known
 
 
-def test_arguments_keep_what_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_that_are_not_paths_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
     arguments = {"pretrained": "org/name", "revision": "main", "n": 3, "a": "/tmp/x", "b": "~/x", "c": "./x", "d": "here",
@@ -330,7 +330,7 @@ def test_arguments_keep_what_is_no_path(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("options", [None, 3, "x", [], {"tasks": 3}, {"tasks": [None, 3]}, {"model_args": "a b"}])
-def test_whatever_stands_in_place_of_options_nothing_breaks(options: Any) -> None:
+def test_no_value_in_place_of_options_breaks_a_command(options: Any) -> None:
     result = imported({"options": options, "signature": "x", "left_out": 3}, ["a"])
     assert "signature" not in result
 

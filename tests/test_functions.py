@@ -39,7 +39,7 @@ def test_a_fresh_loader_loads_modules_afresh(manage: Callable[..., TaskManager])
     assert FunctionLoader().load(function) is not FunctionLoader().load(function)
 
 
-def test_a_function_may_lie_deeper_or_in_an_installed_module(manage: Callable[..., TaskManager]) -> None:
+def test_a_function_may_be_in_a_subfolder_or_in_an_installed_module(manage: Callable[..., TaskManager]) -> None:
     manager = manage(
         {
             "t.yaml": a_task("t", process_docs="!function sub.mod.f"),

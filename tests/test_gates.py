@@ -55,13 +55,13 @@ def test_tasks_that_are_not_asked_for_are_not_missed(tmp_path: Path) -> None:
     assert (decided(comparison), list(comparison.notes)) == ({"t": "pass"}, [])
 
 
-def test_samples_that_are_gone_pass_no_gate(tmp_path: Path) -> None:
+def test_missing_samples_pass_no_gate(tmp_path: Path) -> None:
     runs = two_runs(tmp_path, [1, 0] * 100, [1, 0] * 100)
     (runs[1] / "samples/t.parquet").unlink()
     assert decided(compare(runs, gates=["x > -50pp"])) == {"t": "inconclusive"}
 
 
-def test_a_task_that_the_other_run_alone_has_is_told(tmp_path: Path) -> None:
+def test_a_task_that_only_the_other_run_has_is_reported(tmp_path: Path) -> None:
     comparison = compare(lacking(tmp_path)[::-1], gates=["x > -2pp"])
     assert decided(comparison) == {"t": "pass"}
     assert any("alone has the task u" in note for note in comparison.notes)
@@ -159,7 +159,7 @@ def test_documents_that_differ_alike_decide_nothing(tmp_path: Path) -> None:
     assert comparison.verdicts[0].reason == "all documents differ alike"
 
 
-def test_rounding_is_no_spread(tmp_path: Path) -> None:
+def test_rounding_does_not_count_as_spread(tmp_path: Path) -> None:
     """0.1 more for each: as numbers of the machine the differences are not all equal."""
     a = [0.1 * n for n in range(30)]
     comparison = compare(two_runs(tmp_path, a, [each + 0.1 for each in a]), gates=["x > 0"])

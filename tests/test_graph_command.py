@@ -121,7 +121,7 @@ def test_with_compat_sygra_the_report_is_in_its_words(tmp_path: Path, talking: s
     ]
 
 
-def test_a_graph_stands_in_a_group_beside_another_task(tmp_path: Path, talking: str, run_assay: Run) -> None:
+def test_a_graph_is_a_member_of_a_group_beside_another_task(tmp_path: Path, talking: str, run_assay: Run) -> None:
     folder = write_graph(tmp_path, RECORDS)
     text = (folder / "graph_config.yaml").read_text()
     (folder / "graph_config.yaml").write_text("task: my_graph\ntag: graphs\n" + text)

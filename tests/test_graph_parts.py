@@ -45,7 +45,7 @@ def test_braces_are_filled_as_python_formats(parts: list[tuple[str, str]], end: 
 
 
 @pytest.mark.parametrize("text", ['{"a": 1', "a } b", "{}", "{ }"])
-def test_a_brace_that_means_nothing_is_told(text: str) -> None:
+def test_a_brace_without_a_variable_is_reported(text: str) -> None:
     assert Braces.of(text).wrong.startswith("has a lone")
 
 
@@ -57,7 +57,7 @@ LEFT = [{"k": 1, "x": "a"}, {"k": 2, "x": "b"}, {"k": 3, "x": "c"}]
 RIGHT = [{"j": 1, "y": "p"}, {"j": 1, "y": "q"}, {"j": 3, "y": "r"}]
 
 
-def test_sources_stand_below_each_other_with_the_columns_they_share() -> None:
+def test_sources_are_concatenated_with_the_columns_they_share() -> None:
     both = [source(alias="l", join_type="vstack"), source(alias="r", join_type="vstack")]
     assert joined(both, [[{"a": 1, "b": 2}], [{"b": 3, "c": 4}]]) == [{"b": 2}, {"b": 3}]
 
@@ -121,7 +121,7 @@ def test_an_answer_fits_a_structure_by_fields_and_types(text: str, fits: bool) -
     assert ANSWER.fits(text) is fits
 
 
-def test_a_structure_is_told_as_a_schema_and_in_words() -> None:
+def test_a_structure_is_sent_as_a_schema_and_in_words() -> None:
     schema = ANSWER.response_format["json_schema"]["schema"]
     assert schema["properties"] == {"text": {"type": "string"}, "sure": {"type": "boolean"}}
     assert schema["required"] == ["text"]
@@ -311,7 +311,7 @@ def test_a_sampler_takes_values_of_a_data_source_in_turn(tmp_path: Path) -> None
         tones("out")
 
 
-def test_a_column_that_a_samplers_source_lacks_is_told(tmp_path: Path) -> None:
+def test_a_column_missing_from_a_samplers_source_is_reported(tmp_path: Path) -> None:
     folder = write_graph(tmp_path, [{"x": 1}], SAMPLED.replace("column: word", "column: wort"))
     (folder / "tones.csv").write_text("word\nkind\n")
     with pytest.raises(AssayError, match="'wort', and its source has: word"):

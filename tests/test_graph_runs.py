@@ -49,7 +49,7 @@ def test_a_graph_of_sygra_runs_and_leaves_its_output_and_its_report(tmp_path: Pa
     assert len(bodies) == 4
 
 
-def test_samples_tell_the_way_of_every_record_and_who_was_answered_where(tmp_path: Path, talking: str) -> None:
+def test_samples_contain_the_path_of_every_record_and_the_request_of_every_node(tmp_path: Path, talking: str) -> None:
     failing = {"task_id": 11, "problem": '{"status": 500}', "answer": "x"}
     folder = write_graph(tmp_path, [RECORDS[0], failing])
     assay.simple_evaluate(**model(talking), tasks=[str(folder)], output_path=str(tmp_path / "run"))
@@ -59,7 +59,9 @@ def test_samples_tell_the_way_of_every_record_and_who_was_answered_where(tmp_pat
     assert badly[-1]["trace"] == [["predict_answer", [0]]]
 
 
-def test_a_record_whose_request_fails_for_good_is_counted_and_is_no_wrong_answer(tmp_path: Path, talking: str) -> None:
+def test_a_record_whose_request_fails_permanently_is_counted_and_not_scored_as_wrong(
+    tmp_path: Path, talking: str
+) -> None:
     failing = {"task_id": 11, "problem": '{"status": 500}', "answer": "x"}
     folder = write_graph(tmp_path, [*RECORDS[:2], failing, *RECORDS[2:]])
     results = assay.simple_evaluate(**model(talking), tasks=[str(folder)], output_path=str(tmp_path / "run"))

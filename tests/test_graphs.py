@@ -168,7 +168,7 @@ def test_what_lambdas_and_conditions_return_may_be_of_numpys(
     assert output[0]["kind"] == "builtins"
 
 
-def test_a_loop_goes_on_until_its_condition_says_so(tmp_path: Path) -> None:
+def test_a_loop_runs_until_its_condition_ends_it(tmp_path: Path) -> None:
     _, output = run(tmp_path, LOOP, [{"x": 0}, {"x": 2}, {"x": 7}], code=NOTE)
     assert [record["x"] for record in output] == [3, 3, 8]
 
@@ -419,7 +419,7 @@ def test_a_record_may_hold_what_json_is_not_made_for(tmp_path: Path) -> None:
     assert record == {"large": 2**70, "kinds": [1, 3], "half": "\ud800"}
 
 
-def test_post_processors_of_users_write_files_of_their_own_and_can_follow_each_other(tmp_path: Path) -> None:
+def test_user_post_processors_write_separate_files_and_can_be_chained(tmp_path: Path) -> None:
     code = """
     from sygra.core.graph.graph_postprocessor import GraphPostProcessor
     class Count(GraphPostProcessor):
@@ -520,7 +520,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("right", PLACES)
-def test_a_slip_in_a_list_or_a_parameter_is_told_on_its_own_line(tmp_path: Path, right: str) -> None:
+def test_a_typo_in_a_list_or_a_parameter_is_reported_on_its_own_line(tmp_path: Path, right: str) -> None:
     typo, misspelled, fix = PLACES[right]
     folder = write_graph(tmp_path, RECORDS, QUESTION_ANSWERING.replace(right, typo, 1))
     lines = (folder / "graph_config.yaml").read_text().splitlines()
@@ -545,7 +545,7 @@ def test_what_is_not_supported_says_so(tmp_path: Path, graph: str, message: str)
         assay.simple_evaluate(scripted(last), tasks=[str(folder)])
 
 
-def test_several_models_that_nobody_names_are_refused(tmp_path: Path) -> None:
+def test_unnamed_models_are_refused_where_there_is_more_than_one(tmp_path: Path) -> None:
     graph = """
     graph_config:
       nodes:

@@ -314,7 +314,7 @@ def test_a_member_that_is_not_a_number_is_named_and_never_counted(kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", EVERY[:3])
-def test_members_without_documents_weigh_nothing(kind: str) -> None:
+def test_members_without_documents_have_no_weight(kind: str) -> None:
     results: Plain = {"a": {"acc,none": 0.5, "samples": 0}, "b": {"acc,none": 0.5, "samples": 0}}
     [result] = computed(results, {**ACC, "aggregation": kind, "weight_by_size": True}).values()
     assert math.isnan(result)

@@ -161,7 +161,7 @@ def test_the_whole_hierarchy_is_traversed_each_node_once() -> None:
     assert seen == ["hard", "gsm8k", "arc"]
 
 
-def test_a_member_nobody_knows_is_refused_with_a_suggestion() -> None:
+def test_an_unknown_member_is_refused_with_a_suggestion() -> None:
     with pytest.raises(ConfigError, match=r"no task or group named 'gsm8'.*did you mean 'gsm8k'"):
         manager_of(math=["gsm8"])
 

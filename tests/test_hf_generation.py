@@ -284,12 +284,12 @@ def thought(said: str, *, limit: int = 200, until: tuple[str, ...] = ("\n",), at
 
 
 @pytest.mark.parametrize("at_once", [1, 16, 500])
-def test_stops_are_for_the_answer_and_thoughts_stand_apart(at_once: int) -> None:
+def test_stop_sequences_apply_to_the_answer_and_reasoning_is_separate(at_once: int) -> None:
     response = thought("<think>one\ntwo</think> four\nfive", at_once=at_once)
     assert (response.text, response.reasoning, response.finish) == ("four", "one\ntwo", "stop")
 
 
-def test_thinking_that_never_ends_is_no_answer() -> None:
+def test_reasoning_that_never_ends_fails_the_request() -> None:
     response = thought("one\ntwo and three", limit=10)
     assert (response.text, response.reasoning, response.finish) == ("", "one\ntwo an", "thinking")
 

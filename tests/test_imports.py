@@ -158,7 +158,7 @@ def test_a_log_that_was_cancelled_is_an_incomplete_run(packed: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("limit", "lacking"), [(None, 3), (5, 2), ([2, 6], 1), (2, 0)])
-def test_samples_whose_ids_are_not_told_are_missed_by_their_number(limit: Any, lacking: int, tmp_path: Path) -> None:
+def test_missing_samples_without_ids_are_reported_by_their_count(limit: Any, lacking: int, tmp_path: Path) -> None:
     """Three samples are there: of a data set of 6, or of what a limit leaves of it."""
 
     def without_ids(name: str, value: Any) -> Any:
@@ -173,7 +173,7 @@ def test_samples_whose_ids_are_not_told_are_missed_by_their_number(limit: Any, l
     assert account["status"] == ("incomplete" if lacking else "complete")
 
 
-def test_an_error_at_the_end_of_a_log_is_told_though_all_samples_are_there(tmp_path: Path) -> None:
+def test_an_error_at_the_end_of_a_log_is_reported_though_all_samples_are_there(tmp_path: Path) -> None:
     def failed(name: str, value: Any) -> Any:
         if name == "header.json":
             value["status"] = "error"
@@ -187,9 +187,7 @@ def test_an_error_at_the_end_of_a_log_is_told_though_all_samples_are_there(tmp_p
     assert account["tasks"]["colours"]["reasons"] == {"not scored: error": 1}
 
 
-def test_what_was_not_asked_in_a_run_is_missing_where_it_is_brought_to(
-    tasks: Path, output: Path, tmp_path: Path
-) -> None:
+def test_unanswered_requests_of_a_run_are_missing_after_the_import(tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(RecordingModel(), tasks, output, tasks=["sums"])
     loaded = json.loads((output / "results.json").read_text())
     loaded["assay"]["tasks"]["sums"] |= {"documents": 5, "not_asked": 2}
@@ -198,7 +196,7 @@ def test_what_was_not_asked_in_a_run_is_missing_where_it_is_brought_to(
     assert (imported["assay"]["status"], imported["assay"]["tasks"]["sums"]["not_asked"]) == ("incomplete", 2)
 
 
-def test_texts_that_stand_apart_in_a_log_are_put_in_their_place() -> None:
+def test_attachments_of_a_log_are_put_in_their_place() -> None:
     sample = {
         "input": "attachment://x",
         "messages": [{"content": "attachment://y"}],
@@ -234,7 +232,7 @@ def set_to_nothing(kind: str, name: str, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["header", "sample", "further", "none"])
-def test_a_log_of_ours_that_was_scored_again_has_the_new_numbers(
+def test_an_exported_log_that_was_scored_again_has_the_new_numbers(
     kind: str, tasks: Path, output: Path, tmp_path: Path
 ) -> None:
     run_world.run(RecordingModel(), tasks, output, tasks=["sums"])
@@ -250,7 +248,7 @@ def test_a_log_of_ours_that_was_scored_again_has_the_new_numbers(
     assert ("another,another" in first) is (kind == "further")
 
 
-def test_an_imported_run_is_compared_with_one_of_ours(tasks: Path, output: Path, tmp_path: Path) -> None:
+def test_an_imported_run_is_compared_with_a_run_of_assay(tasks: Path, output: Path, tmp_path: Path) -> None:
     """Out to lm-eval and in again: the documents are found by what they say, and nothing has changed."""
     run_world.run(RecordingModel(), tasks, output)
     export(output, "lm-eval", tmp_path / "out")
@@ -279,7 +277,7 @@ def test_imported_results_join_a_group(tmp_path: Path) -> None:
     assert imported["group_subtasks"]["both"] == ["sums", "colours"]
 
 
-def test_a_run_of_ours_and_a_log_of_inspects_join_one_tree(tasks: Path, output: Path, tmp_path: Path) -> None:
+def test_a_run_of_assay_and_a_log_of_inspect_join_one_tree(tasks: Path, output: Path, tmp_path: Path) -> None:
     group = tasks / "ours.yaml"
     group.write_text("group: ours\ntask: [colours]\naggregate_metric_list: [{metric: acc}]\n")
     run_world.run(RecordingModel(), tasks, output, tasks=["ours"])
@@ -295,7 +293,7 @@ def test_a_run_of_ours_and_a_log_of_inspects_join_one_tree(tasks: Path, output: 
     assert imported["group_subtasks"] == {"all": ["ours", "sums"], "ours": ["colours"]}
 
 
-def test_a_run_that_is_brought_in_keeps_its_numbers(tasks: Path, output: Path, tmp_path: Path) -> None:
+def test_an_imported_run_keeps_its_numbers(tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(RecordingModel(), tasks, output)
     imported = import_runs([output], tmp_path / "joined")
     assert values(imported, "sums") == {"exact_match,none": EXACT_MATCH}
@@ -303,7 +301,7 @@ def test_a_run_that_is_brought_in_keeps_its_numbers(tasks: Path, output: Path, t
     assert json.loads(json.dumps(imported["assay"]["tasks"]["sums"]["rows"])) == rows["sums"]["rows"]
 
 
-def test_what_cannot_be_imported_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_imported_is_reported(tmp_path: Path) -> None:
     (tmp_path / "x.eval").write_text("no zip")
     write_archive(tmp_path / "going.eval", [("_journal/start.json", b"{}")])
     write_archive(tmp_path / "other.eval", [("header.json", b"[]")])
@@ -378,7 +376,7 @@ def test_a_member_that_is_larger_than_it_says_is_not_unpacked(tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["header.json", "samples/1_epoch_1.json"])
 @pytest.mark.parametrize("packed", ["zstd", "deflate"])
-def test_a_damaged_member_is_told_and_leaves_nothing_behind(name: str, packed: str, tmp_path: Path) -> None:
+def test_a_damaged_member_is_reported_and_leaves_nothing_behind(name: str, packed: str, tmp_path: Path) -> None:
     source = INSPECT / "colours.eval"  # as Inspect packs it, and as we do
     if packed == "deflate":
         source = changed_log(source, tmp_path / "x.eval", lambda _, value: value)

@@ -105,7 +105,7 @@ def test_a_changed_template_changes_the_tasks_that_include_it(write: Write) -> N
     assert names(folder) == ["another", "t"]
 
 
-def test_a_missing_include_that_appears_mends_the_task(write: Write) -> None:
+def test_a_missing_include_that_appears_fixes_the_task(write: Write) -> None:
     folder = write({"t.yaml": "task: t\ninclude: base_yaml\n"})
     catalog = Catalog(folder, include_defaults=False)
     assert "no file" in catalog.index.named["t"].error

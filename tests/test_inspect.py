@@ -111,7 +111,7 @@ write_eval_log(score(log, nothing(), action="overwrite"), sys.argv[3])
 """
 
 
-def test_a_log_of_ours_comes_back_from_inspect_as_it_was_or_as_it_was_scored_there(
+def test_an_exported_log_is_imported_from_inspect_as_it_was_or_as_it_was_scored_there(
     tasks: Path, output: Path, tmp_path: Path
 ) -> None:
     run_world.run(RecordingModel(), tasks, output, tasks=["sums"])

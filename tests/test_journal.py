@@ -120,7 +120,7 @@ def test_a_line_without_a_checksum_behind_a_header_is_damaged(line: int, tmp_pat
     assert [key for key, answer in result.items() if answer is None] == [list(expected)[line - 1]]
 
 
-def test_a_journal_of_version_0_1_is_read_and_gone_on_with(tmp_path: Path) -> None:
+def test_a_journal_of_version_0_1_is_read_and_resumed(tmp_path: Path) -> None:
     path = tmp_path / "responses.jsonl"
     expected = written(path)
     _, *texts = path.read_bytes().splitlines()
@@ -206,7 +206,7 @@ def test_an_index_is_a_dict_of_keys_to_the_latest_offset(entries: list[tuple[int
         journal.RECENT = before
 
 
-def test_a_line_that_says_what_is_about_to_be_done_is_no_answer_and_no_damage(tmp_path: Path) -> None:
+def test_a_line_about_a_started_request_is_neither_an_answer_nor_damage(tmp_path: Path) -> None:
     path = tmp_path / journals.NAME
     Journal(path, {"a": 1}).close()
     with path.open("ab") as file:

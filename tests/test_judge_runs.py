@@ -62,7 +62,7 @@ def judge_rows(output: Path) -> list[dict[str, Any]]:
     return [{**row, "replies": text} for row, text in zip(rows, texts, strict=True)]
 
 
-def test_a_run_that_is_killed_while_judging_goes_on_and_asks_no_verdict_twice(talking: str, tmp_path: Path) -> None:
+def test_a_run_that_is_killed_while_judging_resumes_and_asks_no_verdict_twice(talking: str, tmp_path: Path) -> None:
     write(tmp_path / "tasks", wait=0.15)
     output, whole = tmp_path / "run", tmp_path / "whole"
     process = start(*command(tmp_path / "tasks", talking, output), cwd=tmp_path)
@@ -112,7 +112,7 @@ def test_verdicts_come_from_the_cache_of_another_run(talking: str, tmp_path: Pat
     assert results(tmp_path / "first")["results"] == results(tmp_path / "second")["results"]
 
 
-def test_a_limit_of_money_ends_judging_and_a_larger_one_goes_on(talking: str, tmp_path: Path) -> None:
+def test_a_cost_limit_ends_judging_and_a_larger_one_resumes_it(talking: str, tmp_path: Path) -> None:
     """A verdict costs 0.0006 and may cost 0.0015 to 0.002: six are paid for of 0.006, seven or eight at most."""
     write(tmp_path / "tasks", wait=0, tokens=600)
     output = tmp_path / "run"

@@ -85,7 +85,7 @@ def test_a_scale_of_ones_own_and_scores_as_they_are(tmp_path: Path) -> None:
     assert rows(judged(tmp_path, ["0", "4", "2.5"], scoring(float), yaml)) == {"llm_judge,none": pytest.approx(6.5 / 3)}
 
 
-def test_metrics_of_the_task_stand_beside_the_verdict(tmp_path: Path) -> None:
+def test_metrics_of_the_task_are_listed_beside_the_verdict(tmp_path: Path) -> None:
     yaml = "scorer: llm_judge\nmetric_list: [{metric: exact_match}]\n"
     result = rows(judged(tmp_path, ["gold 0", "x"], scoring(lambda answer: 10), yaml))
     assert result == {"exact_match,none": 0.5, "llm_judge,none": 1.0}
@@ -109,7 +109,7 @@ def test_the_judge_is_shown_question_reference_and_rubric(tmp_path: Path) -> Non
     assert "Be short." not in prompt
 
 
-def test_a_prompt_of_ones_own_is_filled_and_told_how_to_reply(tmp_path: Path) -> None:
+def test_a_user_defined_prompt_is_filled_and_extended_by_the_reply_format(tmp_path: Path) -> None:
     seen: list[str] = []
 
     def say(prompt: str) -> str:
@@ -139,7 +139,7 @@ def test_a_task_without_a_right_answer_can_be_judged(tmp_path: Path) -> None:
     assert "None" not in seen[0]
 
 
-def test_every_repeat_has_a_verdict_of_its_own(tmp_path: Path) -> None:
+def test_every_repeat_has_a_separate_verdict(tmp_path: Path) -> None:
     asked: list[str] = []
 
     def say(prompt: str) -> str:
@@ -233,7 +233,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("reason", BAD)
-def test_what_is_no_verdict_is_a_counted_failure_and_is_kept(reason: str, tmp_path: Path) -> None:
+def test_an_invalid_verdict_is_a_counted_failure_and_is_kept(reason: str, tmp_path: Path) -> None:
     def say(prompt: str) -> str:
         mark = MARK.findall(prompt)[-1]
         good = json.dumps({"id": mark, "score": 10})
@@ -280,7 +280,7 @@ def test_a_verdict_that_was_cut_off_says_so() -> None:
         LLMJudgeScorer(None).verdict(result, [Text('{"id": "', "stop")])
 
 
-def test_a_judge_that_fails_is_told_apart_and_the_answer_is_kept(tmp_path: Path) -> None:
+def test_a_failing_judge_is_reported_separately_and_the_answer_is_kept(tmp_path: Path) -> None:
     def say(prompt: str) -> str:
         raise TimeoutError("no judge")
 
@@ -371,7 +371,7 @@ def test_hostile_answers_are_judged_like_any_other_in_a_run(tmp_path: Path) -> N
     assert results["results"]["t"]["sample_len"] == len(HOSTILE) >= 20
 
 
-def test_a_judge_that_repeats_what_it_is_told_gives_no_verdict_in_a_run(tmp_path: Path) -> None:
+def test_a_judge_that_repeats_its_prompt_gives_no_verdict_in_a_run(tmp_path: Path) -> None:
     def say(prompt: str) -> str:
         return BETWEEN.findall(prompt)[0][2]
 
@@ -441,7 +441,7 @@ def test_a_run_without_its_judge_is_refused_with_the_remedy(tmp_path: Path) -> N
         judged(tmp_path, ["a"], {})
 
 
-def test_a_task_brings_its_judge_along_and_the_command_line_has_the_last_word(tmp_path: Path) -> None:
+def test_a_task_names_its_judge_and_the_command_line_overrides_it(tmp_path: Path) -> None:
     yaml = "scorer: {type: llm_judge, kwargs: {judge_model: {model: dummy}}}\n"
     assert rows(judged(tmp_path, ["5"], {}, yaml)) == {}  # the dummy gives no verdict
     assert rows(judged(tmp_path, ["5"], scoring(int), yaml)) == {"llm_judge,none": pytest.approx(4 / 9)}

@@ -58,7 +58,7 @@ def test_usage_is_what_the_server_reported(serve: Servers, tmp_path: Path) -> No
     assert 0 < result["seconds"]["p50"] <= result["seconds"]["p99"] < 60
 
 
-def test_prices_may_stand_in_a_file(serve: Servers, tmp_path: Path) -> None:
+def test_prices_are_read_from_a_file(serve: Servers, tmp_path: Path) -> None:
     url = serve(script=TALKING)
     (tmp_path / "prices.yaml").write_text("m: {in: 2, out: 10, stored: 1}\n")
     results = evaluate(tmp_path, url, rows(2, usage=[50, 5, 20]), {"prices": str(tmp_path / "prices.yaml")})
@@ -149,7 +149,7 @@ def test_a_partial_run_says_so_and_has_its_own_exit_code(serve: Servers, tmp_pat
         assert subprocess.run([*command, *flags], capture_output=True).returncode == 2
 
 
-def test_the_foot_of_the_table_tells_what_it_took(serve: Servers, tmp_path: Path) -> None:
+def test_the_foot_of_the_table_shows_time_tokens_and_cost(serve: Servers, tmp_path: Path) -> None:
     url = serve(script=TALKING)
     write_task(tmp_path, rows(4, usage=[1000, 10, 0], finish="length"), TASK)
     command = [
@@ -222,7 +222,7 @@ def test_truncation_is_lm_evals_and_counted(tmp_path: Path) -> None:
     assert own["noticed"] == {"to a prompt that lost its beginning": 6}  # two choices each
 
 
-def test_a_model_that_cannot_cut_is_told(tmp_path: Path) -> None:
+def test_a_model_that_cannot_truncate_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot cut"):
         assay.simple_evaluate("dummy", tasks=["first_steps_larger"], over_length="truncate")
     with pytest.raises(ConfigError, match="does not cut"):  # a model object was not given the option by the run

@@ -136,7 +136,7 @@ def test_where_lm_eval_errs_ours_differ_unless_compat_is_asked_for(
     assert result == ({} if compat else DIFFERENCES[name]).keys()
 
 
-def test_every_difference_stands_in_the_table_of_the_docs() -> None:
+def test_every_difference_is_listed_in_the_table_of_the_docs() -> None:
     table = (HERE.parent / "docs/lm-eval.md").read_text().partition("## Differences in a run")[2].partition("\n## ")[0]
     listed = {line.split("|")[1].strip() for line in table.splitlines() if re.match(r"\| (?!subject|--)", line)}
     result = {reason for runs in (GOLDEN, SYNTHETIC, DIFFERENCES) for rows in runs.values() for reason in rows.values()}
@@ -152,7 +152,7 @@ def test_every_difference_stands_in_the_table_of_the_docs() -> None:
         "`hf`: `--apply_chat_template NAME`",
         "`hf`: BOS token in rolling perplexities",
         "`hf`: `top_k`, `repetition_penalty` … in `generation_config.json`",
-    }  # shown in test_prompt_slips.py, test_media.py, test_estimates.py, test_aggregators.py, test_row_names.py, test_row_failures.py, test_hf_*.py
+    }  # shown in test_prompt_typos.py, test_media.py, test_estimates.py, test_aggregators.py, test_row_names.py, test_row_failures.py, test_hf_*.py
     assert result | elsewhere == listed
 
 

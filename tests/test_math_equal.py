@@ -273,7 +273,7 @@ ENDLESS = [
 
 
 @pytest.mark.parametrize(("target", "answer"), ENDLESS)
-def test_a_comparison_without_end_is_ended_and_the_clock_goes_on(target: str, answer: str) -> None:
+def test_an_endless_comparison_is_stopped_and_a_running_timer_continues(target: str, answer: str) -> None:
     signal.setitimer(signal.ITIMER_REAL, 1000)
     try:
         with pytest.raises(TimeoutError, match="Timeout"):

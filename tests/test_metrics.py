@@ -58,7 +58,7 @@ def test_choices_are_measured_by_acc_and_acc_norm_unless_said(tmp_path: Path) ->
     assert row(choose(tmp_path, [[-1.0, -1.5]], [1], ["a", "bb"])) == {"acc": 0.0, "acc_norm": 1.0}
 
 
-def test_acc_mutual_info_takes_off_what_a_choice_has_by_itself(tmp_path: Path) -> None:
+def test_acc_mutual_info_subtracts_the_unconditional_loglikelihood_of_a_choice(tmp_path: Path) -> None:
     """Gains are -1 + 2 = 1 and -4 + 3 = -1 in the first row, 0 and 2 in the second: choices 0 and 1."""
     lls, alone = [[-1.0, -4.0], [-2.0, -1.0]], [-2.0, -3.0]
     result_row = row(choose(tmp_path, lls, [0, 1], ["a", "b"], metrics("acc", "acc_mutual_info"), alone=alone))
@@ -194,7 +194,7 @@ def test_an_impossible_continuation_has_an_infinite_perplexity_and_no_crash(tmp_
     assert result_row == {"perplexity": math.inf}
 
 
-def test_perplexities_of_texts_weigh_words_and_bytes(tmp_path: Path) -> None:
+def test_perplexities_of_texts_are_weighted_by_words_and_bytes(tmp_path: Path) -> None:
     """Words are what splitting at white space gives, so a blank at the end makes one more, and so does an empty text."""
     texts = {"one two  three ": -10.0, "été\n東京": -6.0}  # 4 and 2 words; 15 and 5 + 1 + 6 = 12 bytes
     assert row(roll(tmp_path, texts)) == pytest.approx(
@@ -394,7 +394,7 @@ def test_each_of_several_values_is_aggregated_as_its_metric_says(tmp_path: Path)
     assert own(tmp_path, "metric: !function own.both, aggregation: median") == {"long": 2.0, "twice": 4.0}
 
 
-def test_process_results_stands_in_for_metrics_and_may_leave_some_out(tmp_path: Path) -> None:
+def test_process_results_replaces_metrics_and_may_leave_some_out(tmp_path: Path) -> None:
     values = [{"a": 1.0, "b": 5.0}, {"a": 0.0}, {"a": 0.5, "b": 7.0}]
     processed(tmp_path, values, "metric_list: [{metric: a, aggregation: mean}, {metric: b, aggregation: mean}]\n")
     results = run(tmp_path, ANYTHING)
@@ -498,7 +498,7 @@ def test_a_metric_of_one_filter_alone_is_computed_for_that_filter(tmp_path: Path
     assert "bleu,raw" not in row
 
 
-def test_a_request_that_failed_is_no_zero(tmp_path: Path) -> None:
+def test_a_failed_request_is_not_scored_as_zero(tmp_path: Path) -> None:
     def answer(prompt: str, params: dict[str, object], repeat: int) -> str:
         if prompt == "1":
             raise TimeoutError("no answer")

@@ -155,7 +155,7 @@ def test_evaluates_rouge_takes_the_parameters_that_evaluate_knows(tmp_path: Path
     assert row(generate(tmp_path, ["the cat"], ["the cat sat"], yaml)) == {"rouge1": pytest.approx(0.8)}
 
 
-def test_a_class_that_never_occurs_is_told(tmp_path: Path) -> None:
+def test_a_class_that_never_occurs_is_reported(tmp_path: Path) -> None:
     results = generate(tmp_path, SAID, GOLDS, "metric_list: [{metric: macro_f1, labels: [x, y]}]\n")
     assert "none of the right answers is one of the labels 'x', 'y'" in str(results["assay"]["tasks"]["t"]["no_value"])
 
@@ -201,7 +201,7 @@ def test_a_wrong_metric_is_refused_before_any_request(said: str, tmp_path: Path)
     ("name", "module", "extra"),
     [("rouge", "rouge_score", "metrics"), ("bleu", "sacrebleu", "metrics"), ("math_equal", "math_verify", "math")],
 )
-def test_a_library_that_is_missing_is_told_with_its_extra(
+def test_a_missing_library_is_reported_with_its_extra(
     name: str, module: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)  # as on a machine without it

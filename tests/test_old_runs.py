@@ -145,7 +145,7 @@ def test_a_run_is_scored_again_to_equal_numbers(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if RECIPES[name].evaluate is not None])
-def test_a_run_goes_on_and_asks_only_what_is_missing(name: str, tmp_path: Path) -> None:
+def test_a_run_is_resumed_and_asks_only_missing_requests(name: str, tmp_path: Path) -> None:
     world, run = copied(name, tmp_path)
     recipe, asked = RECIPES[name], RequestCount()
     assert recipe.evaluate is not None

@@ -71,7 +71,7 @@ def test_the_note_has_a_hash_of_every_file(tasks: Path, output: Path, tmp_path: 
     assert note["files"] == result
 
 
-def test_secrets_and_the_own_folder_of_somebody_stay_here(
+def test_secrets_and_the_name_of_the_home_folder_are_not_packed(
     tasks: Path, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_world.run(RecordingModel(), tasks, output)
@@ -163,7 +163,7 @@ FEWSHOT = """
 """
 
 
-def test_right_answers_are_taken_out_where_they_are_known_to_stand(write: Write, output: Path, tmp_path: Path) -> None:
+def test_right_answers_are_removed_from_the_columns_that_hold_them(write: Write, output: Path, tmp_path: Path) -> None:
     folder = write({**run_world.FILES, "shots.yaml": FEWSHOT})
     model = Scripted(generate=lambda prompt, params, repeat: "who knows")
     options = {"include_path": str(folder), "include_defaults": False, "output_path": str(output)}
@@ -213,14 +213,14 @@ def row(**columns: Any) -> StoredSample:
     return empty._replace(**{**known, **written})
 
 
-def test_a_document_is_taken_out_whole_where_nobody_knows_its_right_answer() -> None:
+def test_a_document_is_removed_whole_where_its_right_answer_is_unknown() -> None:
     removal = TaskRemoval({"doc_to_target": "!function utils.f"}, 0)
     result_row = removal.row(row(doc={"question": "q", "hidden": 3}, target=3))
     assert result_row.doc == "{}"
     assert "whole documents: which column has the right answer is not known" in removal.summary()
 
 
-def test_a_continuation_that_stands_alone_is_the_right_answer() -> None:
+def test_a_single_continuation_is_the_right_answer() -> None:
     removal = TaskRemoval({"doc_to_target": "word"}, 0)
     result_row = removal.row(
         row(
@@ -235,7 +235,7 @@ def test_a_continuation_that_stands_alone_is_the_right_answer() -> None:
     assert removal.row(row(doc={"word": "cat"}, requests=items)).requests == items
 
 
-def test_what_a_graph_came_to_and_what_judges_said_may_hold_the_right_answer() -> None:
+def test_outputs_of_graphs_and_judges_may_contain_the_right_answer() -> None:
     removal = TaskRemoval({"doc_to_target": "word"}, 0)
     params = '{"temperature":0}'
     asked = [
@@ -277,7 +277,7 @@ def test_a_question_is_kept_only_where_it_is_known_where_the_examples_end(prompt
     assert chat.prompt == "[removed]"
 
 
-def test_columns_that_tell_or_explain_the_right_answer_go_too() -> None:
+def test_columns_that_contain_or_explain_the_right_answer_are_removed_too() -> None:
     doc = {
         "q": "Which city?", "a": "Paris", "answer_idx": 2, "explanation": "see the map", "worked_solution": "s", "Rationale": "r",
         "note": "everybody knows that PARIS is", "more": {"hints": ["It is Paris"]}, "aliases": ["Paris", "Paris, France"],

@@ -149,7 +149,7 @@ def test_an_imported_run_is_imported_again(talking: str, tmp_path: Path, run_ass
 @pytest.mark.parametrize(
     "value", [7, 0.5, None, True, {}, [], {"in": 3, "out": 0.5}, [1, 2], {"judge": {"in": 3, "out": None}}]
 )
-def test_numbers_are_no_secret_whatever_they_are_called(value: object) -> None:
+def test_numbers_are_not_secrets_whatever_they_are_called(value: object) -> None:
     assert redacted({"tokens": value}) == {"tokens": value}
     assert redacted(value, "api_key") == value
 

@@ -60,13 +60,13 @@ def test_mcnemar_on_a_published_example() -> None:
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(0, 1), (3, 9), (40, 25), (150, 86), (1200, 1100)])
-def test_mcnemar_is_statsmodels_exact_p_less_the_probability_of_what_was_seen(wins: int, losses: int) -> None:
+def test_mcnemar_is_statsmodels_exact_p_minus_half_the_probability_of_the_observation(wins: int, losses: int) -> None:
     exact = their_mcnemar([[5, wins], [losses, 5]], exact=True).pvalue
     seen = stats.binom.pmf(min(wins, losses), wins + losses, 0.5)
     assert mcnemar(wins, losses) == pytest.approx(exact - seen, rel=1e-9)
 
 
-def test_as_many_wins_as_losses_are_no_evidence() -> None:
+def test_equal_numbers_of_wins_and_losses_give_p_1() -> None:
     assert mcnemar(4, 4) == 1.0
     assert significance(compared([0, 1, 1], [1, 0, 1])).p == 1.0
 
@@ -154,7 +154,7 @@ def test_the_interval_of_rates_by_hand() -> None:
     assert interval(compared(a, b), 0.95) == pytest.approx((6 / 101 - half, 6 / 101 + half), rel=1e-6)
 
 
-def test_rates_that_agree_on_all_documents_have_an_interval_that_is_no_point() -> None:
+def test_rates_that_agree_on_all_documents_have_an_interval_with_a_width() -> None:
     """√1/101 · 1.96, to either side."""
     comparison = compared([0, 1] * 50, [0, 1] * 50)
     assert interval(comparison, 0.95) == pytest.approx((-0.019406, 0.019406), abs=1e-5)
@@ -288,7 +288,7 @@ def test_the_detectable_difference_is_found_as_often_as_it_says() -> None:
     ],
     ids=["rates", "groups"],
 )
-def test_equally_good_runs_are_told_apart_in_one_of_twenty_cases(cells: list[Cell]) -> None:
+def test_equally_good_runs_differ_significantly_in_one_of_twenty_cases(cells: list[Cell]) -> None:
     result = [measured(cell, 1500) for cell in cells]
     assert 0.04 <= np.mean([each.rejected for each in result]) <= 0.06
     assert 0.94 <= np.mean([each.coverage for each in result]) <= 0.96
@@ -314,5 +314,5 @@ def test_a_number_that_some_resample_has_not_has_no_spread(missing: float) -> No
     assert recomputed(choosy, PairedValues([0, 0, 0, 1], [0, 0, 1, 1]), 200) is None
 
 
-def test_a_difference_without_a_spread_is_no_evidence() -> None:
+def test_a_difference_without_a_spread_has_no_p_value() -> None:
     assert significance(Contrast(0.5, None, 0.0, 10, 10)).p == 1.0

@@ -90,9 +90,7 @@ def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
     return json.loads((folder / "results.json").read_text())["results"]
 
 
-def test_an_installed_package_brings_one_of_each_kind_to_the_command_line(
-    tmp_path: Path, with_plugin: RunAssay
-) -> None:
+def test_an_installed_package_adds_one_of_each_kind_to_the_command_line(tmp_path: Path, with_plugin: RunAssay) -> None:
     rows = [{"q": "one red", "gold": "redder"}, {"q": "two blue", "gold": "blue"}]
     write_task(tmp_path, rows, QUIZ, "quiz")
     write_task(tmp_path, rows, LONG, "long")
@@ -298,7 +296,7 @@ def test_every_problem_of_a_binding_is_reported_at_once_and_kwargs_take_anything
     assert known.accepts(loose).takes_any
 
 
-def test_show_tells_which_metric_takes_any_parameter(tmp_path: Path, run_assay: RunAssay) -> None:
+def test_show_prints_which_metric_takes_any_parameter(tmp_path: Path, run_assay: RunAssay) -> None:
     (tmp_path / "own.py").write_text("def loose(references, predictions, **kwargs): return 1\n")
     yaml = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nmetric_list: [{metric: !function own.loose, aggregation: mean, x: 1}]\n"
     write_task(tmp_path, [{"q": "a", "gold": "b"}], yaml)

@@ -367,7 +367,7 @@ def test_an_undefined_variable_is_an_error_that_names_it(field: str, write: Writ
         asked(write(files({field: '"{{nope}}"'})))
 
 
-def test_a_digit_that_is_no_number_is_an_error_that_names_the_task(write: Write) -> None:
+def test_a_digit_character_that_int_cannot_read_is_an_error_that_names_the_task(write: Write) -> None:
     """`"²".isdigit()` is true and `int("²")` fails: lm-eval ends in a SyntaxError here."""
     with pytest.raises(ConfigError, match="task 't'"):
         asked(write(files(CHOICE | {"doc_to_target": '"²"'})))

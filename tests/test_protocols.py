@@ -95,7 +95,7 @@ def test_thinking_between_tags_is_kept_apart_where_the_model_is_known_to_think(t
 
 
 @pytest.mark.parametrize("tags", [True, False])
-def test_thinking_that_never_ends_is_no_answer(tags: bool, talking: str) -> None:
+def test_reasoning_that_never_ends_fails_the_request(tags: bool, talking: str) -> None:
     said = ask("openai-chat", talking, wanting(say="", think="2 and", tags=tags, finish="length"), reasoning=True)
     assert (said.text, said.reasoning, said.finish) == ("", "2 and", UNFINISHED)
 

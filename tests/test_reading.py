@@ -84,7 +84,7 @@ def test_runs_are_found_below_a_folder_and_scorings_behind_their_run(tmp_path: P
     assert list(find_runs(tmp_path / "deep/er/one")) == ["one", "scored/001"]
 
 
-def test_a_run_that_goes_on_tells_how_far_it_is(tmp_path: Path) -> None:
+def test_a_run_in_progress_shows_its_progress(tmp_path: Path) -> None:
     folder = written(tmp_path / "one", status="running", tasks={"a": {"size": 8}, "b": {"size": 2}})
     (folder / "results.json").unlink()
     lock = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "documents": {"a": 3}}
@@ -94,14 +94,14 @@ def test_a_run_that_goes_on_tells_how_far_it_is(tmp_path: Path) -> None:
     assert [(line.name, line.done, line.documents) for line in run.lines] == [("a", 3, 8), ("b", 0, 2)]
 
 
-def test_a_run_whose_process_is_gone_has_stopped(tmp_path: Path) -> None:
+def test_a_run_whose_process_died_has_stopped(tmp_path: Path) -> None:
     folder = written(tmp_path / "one", status="running")
     assert RunSummary(folder).status == "stopped"
     (folder / "run.lock").write_text(json.dumps({"host": "elsewhere", "pid": 1, "time": time.time() - 600}))
     assert RunSummary(folder).status == "stopped"
 
 
-def test_secrets_that_somebody_wrote_into_a_run_are_not_read_out(tmp_path: Path) -> None:
+def test_secrets_in_the_files_of_a_run_are_not_shown(tmp_path: Path) -> None:
     reported = {
         "command": ["assay", "--model_args", "api_key=sk-verysecret"],
         "environment": {"token": "hf_verysecret"},

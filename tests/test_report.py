@@ -76,7 +76,7 @@ def assert_alone(text: str) -> Page:
     return result
 
 
-def test_a_page_tells_the_numbers_and_needs_nothing_else(tasks: Path, output: Path) -> None:
+def test_a_page_shows_the_numbers_without_external_files(tasks: Path, output: Path) -> None:
     run_world.run(RecordingModel(failing={"3*3="}), tasks, output)
     result = assert_alone(as_html(build_report([output])))
     assert f"{ACC:.4f}" in result.text
@@ -183,7 +183,7 @@ def levels(write: Write, tmp_path: Path) -> Path:
     return tmp_path / "levels_run"
 
 
-def test_a_number_is_told_for_each_value_of_a_column_of_few(levels: Path) -> None:
+def test_a_column_with_few_values_has_a_number_for_each_value(levels: Path) -> None:
     [result] = build_report([levels]).runs[0].slices
     assert (result.task, result.column) == ("levels", "level")
     assert [(part.name, part.value, part.note) for part in result.parts] == [
@@ -224,7 +224,7 @@ def test_several_runs_are_compared_with_the_first(tasks: Path, output: Path, tmp
     assert {row["name"] for row in loaded["comparison"]["rows"]} == {"sums", "colours"}
 
 
-def test_p_of_groups_does_not_stand_among_those_that_are_corrected(tmp_path: Path) -> None:
+def test_p_values_of_groups_are_not_among_the_corrected_ones(tmp_path: Path) -> None:
     group = "group: both\ntask: [t, u]\naggregate_metric_list: [{metric: x}]\n"
     folder = compared_world.write_tasks(tmp_path / "tasks", {"t": [{}] * 8, "u": [{}] * 8}, group=group)
     right, wrong = [1.0] * 8, [0.0] * 8
@@ -242,7 +242,7 @@ def test_p_of_groups_does_not_stand_among_those_that_are_corrected(tmp_path: Pat
     assert "p (Holm), tasks" in as_html(report)
 
 
-def test_runs_that_cannot_be_compared_are_told_with_why(levels: Path, tasks: Path, output: Path) -> None:
+def test_runs_that_cannot_be_compared_are_reported_with_the_reason(levels: Path, tasks: Path, output: Path) -> None:
     run_world.run(RecordingModel(), tasks, output)
     report = build_report([levels, output])
     assert report.comparison is None

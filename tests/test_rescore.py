@@ -95,7 +95,7 @@ def test_a_filter_of_another_name_is_added_and_so_is_a_metric(tmp_path: Path) ->
     assert [path.name for path in scorings(tmp_path / "run")] == ["001", "002"]
 
 
-def test_a_task_that_was_changed_is_scored_as_it_is_today_and_told(tasks: Path, output: Path) -> None:
+def test_a_changed_task_is_scored_by_its_current_definition_and_reported(tasks: Path, output: Path) -> None:
     run(RecordingModel(), tasks, output)
     text = (tasks / "sums.yaml").read_text()
     (tasks / "sums.yaml").write_text(text.replace('"{{q}}="', '"{{q}} ="') + "filter_list: [{name: x, filter: []}]\n")
@@ -106,7 +106,7 @@ def test_a_task_that_was_changed_is_scored_as_it_is_today_and_told(tasks: Path, 
     ]
 
 
-def test_a_definition_that_is_gone_is_asked_for_and_can_be_given(tasks: Path, output: Path, tmp_path: Path) -> None:
+def test_a_missing_task_definition_is_asked_for_and_can_be_passed(tasks: Path, output: Path, tmp_path: Path) -> None:
     run(RecordingModel(), tasks, output, tasks=["sums"])
     kept = tmp_path / "elsewhere"
     kept.mkdir()
@@ -118,7 +118,7 @@ def test_a_definition_that_is_gone_is_asked_for_and_can_be_given(tasks: Path, ou
         assert values(score([output], expected).results, "sums") == {"exact_match,none": 0.6}
 
 
-def test_groups_are_computed_again_and_a_file_may_bring_another(
+def test_groups_are_computed_again_and_a_file_may_add_another(
     tasks: Path, output: Path, write: Callable[..., Path]
 ) -> None:
     """With weights of their sizes 5 and 4: (5 · 0.6 + 4 · 0.75) / 9 = 6/9; without weights (0.6 + 0.75) / 2 = 0.675."""
@@ -195,7 +195,7 @@ def test_a_long_run_keeps_every_answer_with_its_document(tmp_path: Path) -> None
     assert [row["responses"] for row in rows[-3:]] == [[["3"]], [["4"]], [["5"]]]
 
 
-def test_a_file_may_bring_a_filter_that_sees_all_where_documents_had_failed(tasks: Path, output: Path) -> None:
+def test_a_file_may_add_a_filter_over_all_documents_where_some_had_failed(tasks: Path, output: Path) -> None:
     """The answers are 2, 4, 9, none, and 2+3= has none: all become the longest, none, which is never right."""
     run(RecordingModel(failing={"2+3="}), tasks, output, tasks=["sums"])
     (tasks / "tools.py").write_text(
@@ -339,7 +339,7 @@ def test_of_many_samples_files_some_can_be_chosen(synthetic: Path, tmp_path: Pat
     assert len(score(sorted((tmp_path / "out").glob("samples_*")), every).results["results"]) == 5
 
 
-def test_a_damaged_samples_file_is_told_with_its_line(tmp_path: Path, synthetic: Path) -> None:
+def test_a_damaged_samples_file_is_reported_with_its_line(tmp_path: Path, synthetic: Path) -> None:
     [source] = (HERE / "logged/synth_wino").glob("samples_*")
     lines = source.read_text().splitlines()
     (tmp_path / "samples_synth_wino.jsonl").write_text("\n".join([lines[0], lines[1][:40]]))
@@ -425,7 +425,7 @@ def test_short_forms_are_what_they_look_like() -> None:
     assert dict(parse_metric("{metric: exact_match, ignore_case: true}").kwargs) == {"ignore_case": True}
 
 
-def test_the_command_says_what_changed_and_where_it_lies(run_assay: Run, tmp_path: Path) -> None:
+def test_the_command_prints_what_changed_and_the_folder_of_the_scoring(run_assay: Run, tmp_path: Path) -> None:
     assert run_assay("run", "--tasks", "first_steps_sums", "--limit", 4, "-o", "out").returncode == 0
     ended = run_assay("score", "out", "--filter", r"strict=regex:(q)")
     assert ended.returncode == 0, ended.stderr

@@ -47,7 +47,7 @@ def cut(output: Path, journaled: bytes) -> None:
 # Going on
 
 
-def test_a_finished_run_asks_nothing_again_and_comes_to_the_same(tasks: Path, output: Path) -> None:
+def test_a_finished_run_asks_nothing_again_and_has_the_same_results(tasks: Path, output: Path) -> None:
     run(RecordingModel(), tasks, output)
     before, asked = outcome(output), RecordingModel()
     run(asked, tasks, output)
@@ -149,7 +149,7 @@ def test_a_lost_or_damaged_manifest_is_taken_from_the_journal(
     assert "restored from the journal" in caplog.text
 
 
-def test_another_run_is_refused_where_only_the_journal_tells_which_run_it_was(tasks: Path, output: Path) -> None:
+def test_another_run_is_refused_where_only_the_journal_identifies_the_first(tasks: Path, output: Path) -> None:
     run(RecordingModel(), tasks, output)
     (output / "manifest.json").unlink()
     before, asked = everything(output), RecordingModel()
@@ -178,7 +178,7 @@ def test_a_run_of_a_newer_format_is_refused_by_name(tasks: Path, output: Path) -
         run(RecordingModel(), tasks, output)
 
 
-def test_a_long_journal_is_compressed_and_goes_on(write: Write, output: Path) -> None:
+def test_a_long_journal_is_compressed_and_appended_to(write: Write, output: Path) -> None:
     """40 responses of a megabyte each, the last of which fails at first."""
     numbers = "".join(json.dumps({"q": str(n), "a": "x"}) + "\n" for n in range(40))
     arguments = {
@@ -371,7 +371,7 @@ def test_kill_9_at_a_moment_of_the_clock_too(moment: float, uninterrupted: Path,
 
 
 @pytest.mark.parametrize("known", [16, 33, 160])
-def test_the_embedded_model_comes_to_the_same_wherever_it_was_cut(
+def test_the_embedded_model_has_the_same_results_wherever_it_was_interrupted(
     known: int, uninterrupted: Path, output: Path, tmp_path: Path
 ) -> None:
     """What a model is asked together with must not change what it says."""
@@ -397,7 +397,7 @@ def interrupt(output: Path, cwd: Path) -> tuple[int, str]:
     return process.returncode, said
 
 
-def test_ctrl_c_ends_with_130_and_prints_the_command_that_goes_on(
+def test_ctrl_c_ends_with_130_and_prints_the_command_that_resumes(
     uninterrupted: Path, output: Path, tmp_path: Path
 ) -> None:
     code, said = interrupt(output, tmp_path)
@@ -415,7 +415,7 @@ def test_ctrl_c_ends_with_130_and_prints_the_command_that_goes_on(
 
 
 @pytest.mark.parametrize("largest", [200, 5_000, 25_000])
-def test_a_full_disk_is_told_and_the_run_can_go_on(
+def test_a_full_disk_is_reported_and_the_run_can_be_resumed(
     largest: int, uninterrupted: Path, output: Path, tmp_path: Path
 ) -> None:
     """No file may grow past some size: first the manifest cannot be written, then the journal, then the samples."""

@@ -72,7 +72,7 @@ def test_a_server_is_asked_for_rewards(way: str, path: str, talking: str, tmp_pa
     assert len(rewards(talking, path)) == len(bodies) == 2  # nothing is asked again
 
 
-def test_a_server_of_several_numbers_is_no_reward_model(talking: str, tmp_path: Path) -> None:
+def test_a_server_that_returns_more_than_one_number_is_not_a_reward_model(talking: str, tmp_path: Path) -> None:
     role = {"reward": f"reward-http,model=r,base_url={talking}"}
     results = rewarded(tmp_path, ["abc", "several"], model_role=role)
     assert results["results"]["t"]["reward,none"] == 2.0

@@ -160,7 +160,7 @@ class Inverse(GenerationScorer):
         return 1 / len(predictions[0])
 
 
-def test_instances_are_scored_by_the_same_loop_and_a_failure_stands_in_its_place() -> None:
+def test_instances_are_scored_by_the_same_loop_and_a_failure_keeps_its_place() -> None:
     task = GenerateTask({
         "task": "t", "doc_to_text": "q", "doc_to_target": "gold", "scorer": Inverse,
         "metric_list": [{"metric": "exact_match"}],

@@ -122,9 +122,7 @@ def written(folder: Path, yaml: str) -> None:
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_rows_that_cannot_be_told_apart_are_refused_before_any_request_with_both_places(
-    case: str, tmp_path: Path
-) -> None:
+def test_rows_of_the_same_name_are_refused_before_any_request_with_both_places(case: str, tmp_path: Path) -> None:
     yaml, said, lines = REFUSED[case]
     written(tmp_path, yaml)
     asked: list[str] = []
@@ -191,7 +189,7 @@ KEYS = {
 
 @pytest.mark.parametrize("case", KEYS)
 @pytest.mark.parametrize("entry_point", ["process_results", "metric", "score"])
-def test_a_name_that_only_the_run_tells_fails_its_row_and_gives_no_number(
+def test_a_duplicate_name_that_appears_only_during_the_run_fails_its_row(
     entry_point: str, case: str, tmp_path: Path
 ) -> None:
     keys, said = KEYS[case]
@@ -259,9 +257,7 @@ def test_with_compat_the_later_of_two_wins_as_in_lm_eval(tmp_path: Path) -> None
     ("- {metric: exact_match, name: alias}", "a row cannot be named 'alias'", (4,)),
     ("- {metric: exact_match, name: all_stderr}", "a row cannot be named 'all_stderr'", (4,)),
 ])  # fmt: skip
-def test_rows_of_groups_that_cannot_be_told_apart_are_refused(
-    entries: str, said: str, lines: Any, tmp_path: Path
-) -> None:
+def test_group_rows_of_the_same_name_are_refused(entries: str, said: str, lines: Any, tmp_path: Path) -> None:
     written(tmp_path, "")
     text = f"group: g\ntask: [t]\naggregate_metric_list:\n{indent(entries, '  ')}\n"
     (tmp_path / "g.yaml").write_text(text)
@@ -284,7 +280,9 @@ def test_rows_of_groups_that_cannot_be_told_apart_are_refused(
     ("{'a_stderr': 0.5}", "a,none", "standard error"),
     ("{'a,b,c': 0.5}", "a,none", "a comma"),
 ])  # fmt: skip
-def test_what_a_group_scorer_gives_wrongly_is_told_in_its_row(built: str, row: str, said: str, tmp_path: Path) -> None:
+def test_an_invalid_result_of_a_group_scorer_is_reported_in_its_row(
+    built: str, row: str, said: str, tmp_path: Path
+) -> None:
     written(tmp_path, "")
     (tmp_path / "own.py").write_text(f"def scorer(group, results):\n    return {{**{built}, 'fine': 0.25}}\n")
     (tmp_path / "g.yaml").write_text(
@@ -315,7 +313,7 @@ def test_numbers_of_numpys_from_a_group_scorer_are_numbers(tmp_path: Path) -> No
     ('- name: "accuracy"\n', '- name: "accuracy"\n          as: "a,b"\n', "an aggregator cannot be called 'a,b': a comma"),
     ("exact_match_result", "accuracy_result", "two rows are named 'accuracy': the other one is of the unit metric at"),
 ])  # fmt: skip
-def test_rows_of_graphs_that_cannot_be_told_apart_are_refused(old: str, new: str, said: str, tmp_path: Path) -> None:
+def test_graph_rows_of_the_same_name_are_refused(old: str, new: str, said: str, tmp_path: Path) -> None:
     graph = dedent(QUESTION_ANSWERING)
     if old == "exact_match_result":  # the field of a unit metric, called as a number of the report is
         graph = graph.replace('- name: "exact_match"\n', f'- name: "exact_match"\n          as: {new}\n')

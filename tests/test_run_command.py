@@ -34,7 +34,7 @@ def choosing(values: Callable[[str], Any]) -> Scripted:
     ("value", "said"),
     [(float("nan"), "nan"), (float("inf"), "inf"), (None, "None")],
 )
-def test_a_likelihood_that_is_no_number_is_a_failure_and_not_a_score(value: Any, said: str, tmp_path: Path) -> None:
+def test_a_nan_likelihood_is_a_failure_and_not_a_score(value: Any, said: str, tmp_path: Path) -> None:
     write_task(tmp_path, ROWS, QUIZ)
     results = run(tmp_path, choosing(lambda q: value if q == "q1" else -1.0))
     assert (results["results"]["t"]["acc,none"], results["results"]["t"]["sample_len"]) == (1.0, 3)
@@ -65,7 +65,7 @@ def test_an_answer_of_ten_megabytes_is_an_answer(tmp_path: Path) -> None:
     assert results["results"]["t"]["exact_match,none"] == 1.0
 
 
-def test_a_right_answer_that_is_no_choice_is_a_failure(tmp_path: Path) -> None:
+def test_a_right_answer_that_is_not_a_choice_is_a_failure(tmp_path: Path) -> None:
     write_task(
         tmp_path,
         [*ROWS, {"q": "q4", "choices": ["a", "b"], "gold": 2}, {"q": "q5", "choices": ["a", "b"], "gold": -1}],
@@ -93,7 +93,7 @@ def test_a_row_that_lacks_what_the_template_needs_fails_alone(tmp_path: Path) ->
         ([{"q": "a"}], "doc_to_text: '{{question}}'\ndoc_to_target: q\n", "question"),
     ],
 )
-def test_data_that_cannot_be_used_is_told_before_the_model_is_asked(
+def test_unusable_data_is_reported_before_any_request(
     rows: list[dict[str, object]], yaml: str, said: str, tmp_path: Path
 ) -> None:
     write_task(tmp_path, rows, "output_type: generate_until\n" + yaml)
@@ -155,7 +155,7 @@ FIVE_TYPOS = """
 """
 
 
-def test_five_typos_are_told_at_once_with_place_and_remedy(tmp_path: Path, run_assay: Run) -> None:
+def test_five_typos_are_reported_at_once_with_place_and_remedy(tmp_path: Path, run_assay: Run) -> None:
     from textwrap import dedent
 
     (tmp_path / "t.yaml").write_text(dedent(FIVE_TYPOS).lstrip())
@@ -320,7 +320,7 @@ def test_evaluate_takes_tasks_that_were_loaded() -> None:
     assert results["n-samples"]["first_steps_larger"]["effective"] == 5
 
 
-def test_what_is_wrong_in_a_call_is_told_and_never_a_traceback(tmp_path: Path, run_assay: Run) -> None:
+def test_an_invalid_command_line_is_reported_without_a_traceback(tmp_path: Path, run_assay: Run) -> None:
     write_task(tmp_path, ROWS, QUIZ)
     (tmp_path / "g.yaml").write_text("group: empty\ntask: []\n")
     known = ("run", "--include_path", tmp_path, "--model", "dummy", "--tasks")

@@ -107,7 +107,7 @@ def test_lm_evals_samples_hold_the_same(tasks: Path, output: Path) -> None:
     assert [line["acc"] for line in lines] == [1, 1, 1, 0]
 
 
-def test_the_manifest_tells_how_the_run_was_made(tasks: Path, output: Path) -> None:
+def test_the_manifest_records_how_the_run_was_made(tasks: Path, output: Path) -> None:
     asked = RecordingModel()
     run(asked, tasks, output, seed=[1, 22, 333, 4444])
     written = manifest(output)

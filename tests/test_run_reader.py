@@ -233,7 +233,7 @@ def test_responses_are_those_of_the_journal_with_their_roles_and_failures(tmp_pa
     ]
 
 
-def test_what_is_handed_on_has_no_secrets_and_a_scoring_the_facts_of_its_run(tmp_path: Path) -> None:
+def test_an_exported_run_has_no_secrets_and_a_scoring_has_the_facts_of_its_run(tmp_path: Path) -> None:
     results = {**RESULTS, "config": {"model_args": {"api_key": "sk-verysecret"}}}
     written(tmp_path / "run", results, status="complete", spec_digest="x", tasks={"a": {"size": 6, "source": "data"}})
     scoring = written(tmp_path / "run/scored/001", results, status="complete", scored={}, of="x")
@@ -297,7 +297,7 @@ def test_a_metric_and_its_filter_are_joined_and_split_in_one_place() -> None:
     assert result <= set(MAY_JOIN)
 
 
-def test_a_run_that_is_data_is_refused_in_words_where_it_is_none_or_damaged(tmp_path: Path) -> None:
+def test_an_invalid_or_damaged_results_mapping_is_refused_with_a_message(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"the folder holds no run.*dataset_kwargs\.run"):
         read_run(tmp_path)
     shutil.copytree(OLD / "text", tmp_path / "run")

@@ -33,9 +33,7 @@ def test_a_run_without_a_folder_goes_into_one_named_after_day_model_and_tasks(
     assert (runs / name / "results.json").is_file()
 
 
-def test_a_finished_run_is_left_alone_and_the_next_gets_a_folder_of_its_own(
-    tasks: Path, run_assay: Run, runs: Path
-) -> None:
+def test_a_finished_run_is_left_alone_and_the_next_gets_a_new_folder(tasks: Path, run_assay: Run, runs: Path) -> None:
     for _ in range(2):
         assert run_assay(*COMMAND, tasks).returncode == 0
     first, second = folders(runs)
@@ -53,7 +51,7 @@ def test_the_same_command_resumes_its_unfinished_run(status: str, tasks: Path, r
     assert json.loads((runs / name / "manifest.json").read_text())["status"] == "complete"
 
 
-def test_another_command_does_not_go_on_with_an_unfinished_run(tasks: Path, run_assay: Run, runs: Path) -> None:
+def test_another_command_does_not_resume_an_unfinished_run(tasks: Path, run_assay: Run, runs: Path) -> None:
     run_assay(*COMMAND, tasks)
     [name] = folders(runs)
     path = runs / name / "manifest.json"
@@ -103,7 +101,7 @@ def test_runs_are_listed_shown_and_removed(tasks: Path, run_assay: Run, runs: Pa
     assert folders(runs) == []
 
 
-def test_only_a_folder_with_a_manifest_that_nobody_works_in_is_removed(
+def test_only_a_folder_with_a_manifest_and_without_a_running_process_is_removed(
     tasks: Path, run_assay: Run, runs: Path, tmp_path: Path
 ) -> None:
     (runs / "photos").mkdir(parents=True)

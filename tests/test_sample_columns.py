@@ -91,7 +91,7 @@ def test_duckdb_reads_scores_and_texts_without_a_word_of_json(tasks: Path, outpu
     assert (kind, text) == ("generate", next(iter(run_world.SUMS.values()))[1])
 
 
-def test_infinities_and_what_is_no_number_are_numbers(tmp_path: Path) -> None:
+def test_infinities_and_nan_are_stored_as_numbers(tmp_path: Path) -> None:
     requests = [Loglikelihood("c", each) for each in ("a", "b", "c")]
     said = [(-INF, False), (NAN, True), (-1.5, True)]
     kept = SampleRecord(sample(0, *requests), [[each] for each in said], scored({"acc": NAN, "gain": -INF}, said))
@@ -136,7 +136,7 @@ def test_what_only_looks_like_a_conversation_stays_text(prompt: str, tmp_path: P
     assert "messages" not in column(path, "requests")[0][0]
 
 
-def test_failures_are_told_by_row(tmp_path: Path) -> None:
+def test_failures_are_stored_by_row(tmp_path: Path) -> None:
     scores = scored({"a": 1.0}, ["x"], failed={"b": "no number"})
     path = written(tmp_path, SampleRecord(sample(0, Generate("p", {})), [["x"]], scores, failed="no number"))
     assert column(path, "failures") == [[{"metric": "b", "filter": "none", "reason": "no number"}]]

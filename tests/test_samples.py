@@ -114,7 +114,7 @@ def test_parquet_is_read_with_its_types(write: Write) -> None:
     assert docs(folder, compat="lm-eval") == rows
 
 
-def test_without_compat_numbers_stay_as_they_are_written_and_nothing_is_no_text(write: Write) -> None:
+def test_without_compat_numbers_stay_as_written_and_null_is_not_text(write: Write) -> None:
     """lm-eval's data library makes 2 of a column with 0.5 into 2.0, and its templates write what is missing as None."""
     content = '{"q": "x", "a": 2}\n{"q": "y", "a": 0.5}\n{"q": "z"}\n{"q": "u", "a": null}\n'
     yaml = of_files("json", "{test: d.jsonl}").replace("doc_to_target: a", "doc_to_target: '{{a}}'")
@@ -240,7 +240,7 @@ def test_the_command_line_knows_the_data_folder_by_flag_and_by_variable(
         assert "exact_match" in done.stdout
 
 
-def test_a_split_that_the_data_folder_lacks_is_told_with_those_it_has(write: Write, tmp_path: Path) -> None:
+def test_a_missing_split_is_reported_with_the_existing_ones(write: Write, tmp_path: Path) -> None:
     folder = write({"t.yaml": a_task("dataset_path: set"), "../data/set/default/train.jsonl": counted(2)})
     with pytest.raises(ConfigError, match=r"no split 'test'.*train"):
         samples(folder, data_dir=str(tmp_path / "data"))
@@ -257,7 +257,7 @@ def test_without_the_hub_the_error_says_where_to_put_the_data(
     assert "owner/set/main/<split>.jsonl" in str(caught.value)
 
 
-def test_data_that_is_missing_troubles_its_task_alone(write: Write) -> None:
+def test_missing_data_fails_only_its_task(write: Write) -> None:
     lost = of_files("json", "{test: nope.jsonl}").replace("task: t", "task: lost")
     folder = write({"t.yaml": of_files("json", "{test: d.jsonl}"), "lost.yaml": lost, "d.jsonl": counted(2)})
     model = Scripted(generate=lambda prompt, params, repeat: "0")

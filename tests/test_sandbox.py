@@ -76,7 +76,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("case", PROGRAMS)
-def test_a_program_passes_when_it_comes_to_its_end(case: str, launcher: Launcher) -> None:
+def test_a_program_passes_when_it_reaches_its_end(case: str, launcher: Launcher) -> None:
     program, expected = PROGRAMS[case]
     assert ran(launcher, program) is expected
 
@@ -131,7 +131,7 @@ def test_nothing_can_be_written_but_a_little_in_its_own_folder(launcher: Launche
     assert fails(launcher, many, "OSError", file_size=2)
 
 
-def test_it_is_nobody_and_can_become_nobody_else(launcher: Launcher) -> None:
+def test_it_runs_as_an_unprivileged_user_and_cannot_become_another(launcher: Launcher) -> None:
     assert ran(launcher, "import os\nassert os.getuid() == os.getgid() == 65534")
     for line in ("os.setuid(0)", "os.chroot('/tmp')", "os.setgroups([])"):
         assert fails(launcher, f"import os\n{line}", "OSError"), line
@@ -187,7 +187,7 @@ def children() -> list[str]:
     return [row[2] for row in rows if row[0] in mine and "Runs inside the sandbox" in row[2]]
 
 
-def test_a_sandbox_that_does_not_start_is_no_failed_program() -> None:
+def test_a_sandbox_that_does_not_start_is_not_a_failed_program() -> None:
     with pytest.raises(SandboxError, match="did not start"):
         sandbox._run(lambda limits, folder: ["/bin/sh", "-c", "echo no room >&2; exit 1"], "", SandboxLimits())
 
@@ -281,7 +281,7 @@ def test_a_program_that_sends_signals_harms_itself_only(case: str, launcher: Lau
     assert evaluated(launcher, f"{SIGNALS}{HARMFUL[case]}\nassert True\n") == expected
 
 
-def test_a_program_whose_signals_reach_nobody_is_judged_by_its_tests(launcher: Launcher) -> None:
+def test_a_program_whose_signals_reach_no_process_is_judged_by_its_tests(launcher: Launcher) -> None:
     right, wrong = SIGNALS + HARMLESS + "assert True\n", SIGNALS + HARMLESS + "assert False\n"
     assert evaluated(launcher, right, 20.0) == {"passed": True, "again": True, "left": [], "other": "S"}
     assert evaluated(launcher, wrong, 20.0) == {"passed": False, "again": True, "left": [], "other": "S"}
@@ -341,7 +341,7 @@ def test_time_in_the_sandbox_is_not_taken_from_the_document(tmp_path: Path) -> N
 PROGRAMS_OF = {"with_bubblewrap": ("bwrap",), "with_unshare": ("unshare", "setpriv", "sh", "mount", "mkdir")}
 
 
-def test_a_run_with_harmful_answers_comes_to_its_end_and_can_be_resumed(tmp_path: Path, launcher: Launcher) -> None:
+def test_a_run_with_harmful_answers_finishes_and_can_be_resumed(tmp_path: Path, launcher: Launcher) -> None:
     """Of four answers one is right. The command is given twice: the second time all answers are known."""
     answers = [ADD, "import os\nos.kill(0, 9)", "import os\nos.kill(os.getppid(), 9)", "import os\nos.killpg(0, 15)"]
     rows = [{"q": json.dumps({"say": answer}), "gold": TESTS} for answer in answers]

@@ -85,7 +85,7 @@ def test_a_scorer_of_helper_code_is_registered_as_the_seed_writes_it(tmp_path: P
         assert (row["exact_match,none"], row["custom_metric,none"]) == (0.5, 2.0)
 
 
-def test_several_filters_have_metrics_of_their_own(tmp_path: Path) -> None:
+def test_every_filter_has_separate_metrics(tmp_path: Path) -> None:
     """The YAML example of the seed, but for `group_select: 1`, which picks a second match."""
     yaml = r"""
         filter_list:
@@ -108,7 +108,7 @@ def test_several_filters_have_metrics_of_their_own(tmp_path: Path) -> None:
     assert "exact_match,no-filter" not in row
 
 
-def test_a_filter_may_have_a_scorer_of_its_own(tmp_path: Path) -> None:
+def test_a_filter_may_have_its_own_scorer(tmp_path: Path) -> None:
     @register_scorer("length")
     class Length(GenerationScorer):
         def score(self, reference: Any, predictions: list[Any]) -> float:
@@ -241,7 +241,7 @@ def test_tier_three_is_all_documents_at_once(tmp_path: Path) -> None:
     assert by_doc == {0: 2.0, 1: 0.0, 2: 1.0}
 
 
-def test_what_a_scorer_raises_fails_its_document_and_is_no_zero(tmp_path: Path) -> None:
+def test_an_exception_of_a_scorer_fails_its_document_instead_of_scoring_zero(tmp_path: Path) -> None:
     @register_scorer("picky")
     class Picky(GenerationScorer):
         def score(self, reference: Any, predictions: list[Any]) -> float:

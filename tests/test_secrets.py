@@ -68,7 +68,7 @@ def test_a_secret_in_a_command_reaches_no_file_and_no_terminal(
 @pytest.mark.parametrize(
     "further", [("-M", "dummy", "--dry_run"), ("-M", "embedded"), ("-M", "no_such_model")], ids=str
 )
-def test_a_secret_is_kept_whatever_becomes_of_the_command(
+def test_a_secret_is_kept_however_the_command_ends(
     further: tuple[str, ...], tasks: Path, tmp_path: Path, run_assay: Run
 ) -> None:
     options = ("--include_path", tasks, "-o", tmp_path / "run", "--show_config", *further)

@@ -255,7 +255,7 @@ def test_filters_of_different_members_may_differ(tmp_path: Path) -> None:
     assert row["value"] == pytest.approx((0.75 + 0.5 + 0.5) / 3, abs=1e-12)
 
 
-def test_each_entry_has_an_aggregator_of_its_own() -> None:
+def test_each_entry_has_a_separate_aggregator() -> None:
     """The seed's "Flexible Aggregation": not that of the first entry for all."""
     f1 = {"metric": "f1", "aggregation": "harmonic_mean", "weight_by_size": False}
     first = {"metric": "pass@1", "aggregation": "pass@k", "kwargs": {"k": 1}}
@@ -291,7 +291,7 @@ def test_aggregators_are_made_by_hand_as_in_the_seed() -> None:
     assert best.aggregate(group, {"t": {"a,none": 0.1, "b,none": 0.7}}) == {"best,none": 0.7}
 
 
-def test_an_aggregator_of_your_own_takes_the_place_of_the_groups() -> None:
+def test_a_user_defined_aggregator_replaces_the_groups() -> None:
     class GeometricMeanAggregator(Aggregator):
         def aggregate(self, group: Group[Any], results: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
             values = [results[task.task_name]["acc,none"] for task in group.get_all_tasks()]
@@ -311,7 +311,7 @@ class DomainGroup(StandardGroup[Task]):
         return max(results[task.name]["acc,none"] for task in self.get_all_tasks())
 
 
-def test_a_kind_of_group_of_your_own_is_chosen_by_name(tmp_path: Path) -> None:
+def test_a_user_defined_kind_of_group_is_chosen_by_name(tmp_path: Path) -> None:
     scored(tmp_path, "gsm8k", acc=[1, 0])
     group_file(tmp_path, "group: math\ntype: DomainGroup\ntask: [gsm8k]\nmetadata: {domain: arithmetic}\n")
     [group] = TaskManager(include_path=tmp_path, include_defaults=False).load("math")["groups"].values()
@@ -322,7 +322,7 @@ def test_a_kind_of_group_of_your_own_is_chosen_by_name(tmp_path: Path) -> None:
         TaskManager(include_path=tmp_path, include_defaults=False).load("math")
 
 
-def test_a_kind_of_group_of_your_own_is_built_by_the_manager_too() -> None:
+def test_a_user_defined_kind_of_group_is_built_by_the_manager_too() -> None:
     manager = built("{group: math, type: DomainGroup, task: [gsm8k]}", tasks=["gsm8k"])
     assert isinstance(manager.groups["math"], DomainGroup)
 

@@ -106,7 +106,7 @@ def test_a_whole_configuration_can_be_asked_for(manage: Manage) -> None:
         manager.load({"task": "mine", "dataset_path": "json", "num_fewshots": 4})
 
 
-def test_a_python_function_may_stand_where_yaml_has_a_function(manage: Manage) -> None:
+def test_a_python_function_is_accepted_where_yaml_has_a_function(manage: Manage) -> None:
     inline = {"task": "mine", "dataset_path": "json", "doc_to_text": lambda row: row["q"], "process_docs": sorted}
     assert manage(WORLD).load(inline)["tasks"]["mine"].config.process_docs is sorted
 
@@ -141,7 +141,7 @@ def test_what_cannot_be_had_is_said(asked: str, what: str, manage: Manage) -> No
     assert what in str(error.value)
 
 
-def test_every_wrong_name_is_told_at_once(manage: Manage) -> None:
+def test_all_wrong_names_are_reported_at_once(manage: Manage) -> None:
     with pytest.raises(ConfigError) as error:
         manage(WORLD).load("aa,bb,a")
     assert len(error.value.problems) == 2

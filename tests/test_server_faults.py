@@ -68,7 +68,7 @@ def test_thinking_in_hiding_that_never_ends_is_counted(talking: str) -> None:
     assert (said.text, said.finish) == ("", UNFINISHED)
 
 
-def test_an_error_that_is_null_is_none(talking: str) -> None:
+def test_a_null_error_is_not_an_error(talking: str) -> None:
     events = [{"error": None, "choices": [{"index": 0, "delta": {"content": "yes"}, "finish_reason": "stop"}]}]
     assert ask("openai-chat", talking, wanting(events=events), stream=True).text == "yes"
 
@@ -271,7 +271,7 @@ def test_what_was_spent_before_counts_from_the_beginning(talking: str, tmp_path:
     assert len(journal.read_text().splitlines()) == len(lines)
 
 
-def test_a_server_that_does_not_tell_is_paid_what_was_set_aside(talking: str, tmp_path: Path) -> None:
+def test_a_server_without_usage_is_charged_the_reserved_cost(talking: str, tmp_path: Path) -> None:
     rows = [{"q": json.dumps({"say": "x", "n": n, "usage": [0, 0, 0]}), "gold": "x"} for n in range(20)]
     write_task(tmp_path, rows, TASK)
     model_args = {"model": "m", "base_url": talking, "price_in": 0.0, "price_out": 1e6 / 10}
@@ -345,7 +345,7 @@ def test_each_scorer_gets_its_own_verdicts(beside: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_registry")
-def test_a_role_that_nobody_has_is_refused_before_any_request(tmp_path: Path) -> None:
+def test_an_unknown_role_is_refused_before_any_request(tmp_path: Path) -> None:
     SCORER_REGISTRY["asking"] = AskingScorer
     with pytest.raises(ConfigError, match="--model_role judge="):
         generate(tmp_path, ["x"], ["x"], "scorer: asking\n")
@@ -376,7 +376,7 @@ def test_metrics_may_come_from_a_hook(tmp_path: Path) -> None:
     assert row["mine,none"] == 0.5
 
 
-def test_reductions_see_all_answers_where_nobody_named_a_filter(tmp_path: Path) -> None:
+def test_reductions_see_all_answers_where_no_filter_is_named(tmp_path: Path) -> None:
     yaml = SAMPLED + "repeats: 4\nmetric_list: [{metric: exact_match, reduction: pass@2}]\n"
     row = generate(tmp_path, [["a", "b", "b", "b"]], ["a"], yaml)["results"]["t"]
     assert (row["exact_match,none"], row["pass@2,none"]) == (0.25, 0.5)

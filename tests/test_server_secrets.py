@@ -240,7 +240,7 @@ def test_a_query_is_in_no_message_about_a_server_that_does_not_answer_well(answe
 @pytest.mark.parametrize(
     "url", ["notaurl", "ftp://h/v1", "http:///v1", "http://h:99999/v1", "http://[::1:80/v1", "http://h:x/v1"]
 )
-def test_an_address_that_is_none_is_refused_at_once_and_not_repeated(url: str) -> None:
+def test_an_invalid_address_is_refused_at_once_and_not_repeated(url: str) -> None:
     for written in (url, f"{url}?sig=canary"):
         with pytest.raises(ConfigError, match="invalid server address") as refused:
             load_model("openai", {"model": "m", "base_url": written})

@@ -141,7 +141,7 @@ def test_chosen_documents_keep_their_numbers_in_lm_evals_samples(tasks: Path, ou
     assert differing(output.with_name("merged"), outcome(output)) == []
 
 
-def test_the_command_without_a_shard_goes_on_in_the_merged_folder_and_asks_nothing(tasks: Path, output: Path) -> None:
+def test_the_command_without_a_shard_resumes_in_the_merged_folder_and_asks_nothing(tasks: Path, output: Path) -> None:
     merged = output.with_name("merged")
     merge(merged, sharded(output, 2, tasks=tasks))
     asked = RecordingModel()
@@ -149,7 +149,7 @@ def test_the_command_without_a_shard_goes_on_in_the_merged_folder_and_asks_nothi
     assert asked.calls == []
 
 
-def test_a_shard_goes_on_where_it_stopped_and_its_folder_takes_no_other(tasks: Path, output: Path) -> None:
+def test_a_shard_resumes_where_it_stopped_and_its_folder_takes_no_other(tasks: Path, output: Path) -> None:
     run(RecordingModel(), tasks, output, shard="1/2")
     asked = RecordingModel()
     run(asked, tasks, output, shard="1/2")
@@ -159,7 +159,7 @@ def test_a_shard_goes_on_where_it_stopped_and_its_folder_takes_no_other(tasks: P
 
 
 @pytest.mark.parametrize("written", ["0/4", "5/4", "1", "a/b", "1/0", "-1/4", "1/4/2", "²/4"])
-def test_what_is_no_shard_is_refused(written: str, tasks: Path) -> None:
+def test_an_invalid_shard_is_refused(written: str, tasks: Path) -> None:
     with pytest.raises(AssayError, match=r"must be a part such as 2/4"):
         run(RecordingModel(), tasks, shard=written)
 
@@ -215,7 +215,7 @@ def test_a_shard_can_be_scored_alone_and_stays_a_part(tasks: Path, output: Path)
     assert scored.results["assay"]["shard"] == {"part": "2/2", "status": "complete"}
 
 
-def test_shards_may_ask_servers_of_their_own_if_the_model_is_the_same(tasks: Path, output: Path) -> None:
+def test_shards_may_ask_different_servers_of_the_same_model(tasks: Path, output: Path) -> None:
     folders = sharded(output, 2, tasks=tasks)
     for number, folder in enumerate(folders):
         run_manifest = manifest(folder)

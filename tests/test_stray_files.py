@@ -102,7 +102,7 @@ def test_a_file_that_cannot_be_used_is_listed_as_broken_and_the_others_work(
 
 
 @pytest.mark.parametrize("name", IGNORED)
-def test_a_file_that_plainly_is_no_task_is_not_listed_and_the_others_work(
+def test_a_file_that_is_clearly_not_a_task_is_not_listed_and_the_others_work(
     name: str, write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write({"fine.yaml": FINE, "fine.jsonl": ROWS, "stray.yaml": IGNORED[name]})
@@ -123,7 +123,7 @@ def test_a_binary_file_is_listed_as_broken_and_the_others_work(
     all_commands_work(folder, capsys)
 
 
-def test_a_class_without_a_name_is_told_what_it_lacks(write: Write) -> None:
+def test_a_class_without_a_name_is_reported_with_the_missing_field(write: Write) -> None:
     folder = write({"fine.yaml": FINE, "fine.jsonl": ROWS, "stray.yaml": "class: x.Y\n"})
     manager = TaskManager(include_path=folder, include_defaults=False)
     assert any("stray.yaml" in str(each) and "key 'task' is missing" in str(each) for each in validate(manager))

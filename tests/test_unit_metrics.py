@@ -74,7 +74,7 @@ def test_infinities_never_reach_json() -> None:
 
 
 @pytest.mark.parametrize("score", [math.inf, -math.inf, math.nan])
-def test_a_score_that_is_no_finite_number_is_refused(score: float) -> None:
+def test_a_score_that_is_not_finite_is_refused(score: float) -> None:
     with pytest.raises(ValueError, match="finite"):
         UnitMetricResult(True, {}, {}, {}, score)
 
@@ -105,7 +105,7 @@ def test_exact_match(golden: Any, predicted: Any, params: dict[str, Any], correc
     assert (result.correct, result.score) == (correct, float(correct))
 
 
-def test_exact_match_tells_what_it_compared() -> None:
+def test_exact_match_reports_what_it_compared() -> None:
     assert scored("exact_match", {"text": " A b"}, {"text": "a  B"}, key="text").metadata == {
         "validator": "exact_match", "golden_text": "a b", "predicted_text": "a b", "case_sensitive": False, "normalize_whitespace": True,
     }  # fmt: skip

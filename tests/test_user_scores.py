@@ -122,7 +122,7 @@ def test_names_that_not_every_reference_has_fail_their_document(references: Path
     assert "'several_at_a_time'" in reason
 
 
-def test_a_document_without_a_reference_fails_and_is_no_zero(references: Path) -> None:
+def test_a_document_without_a_reference_fails_instead_of_scoring_zero(references: Path) -> None:
     results = scored(references, "by_name", [["abcd", "ab"], []])
     assert results["results"]["t"]["by_name,none"] == 0.6
     assert results["assay"]["tasks"]["t"]["failed"] == 1
@@ -135,7 +135,7 @@ def test_with_compat_any_reference_makes_it_one_as_in_lm_eval(
     assert scored(references, "by_name", golds, compat="lm-eval")["results"]["t"]["by_name,none"] == expected
 
 
-def test_with_compat_a_document_with_one_of_several_references_is_no_exception(references: Path) -> None:
+def test_with_compat_a_document_with_a_single_reference_is_scored_like_the_others(references: Path) -> None:
     """lm-eval decides by the first document whether there are several; then each is made 0 or 1."""
     row = scored(references, "by_name", [["abcd", "ab"], ["ab"], "x"], compat="lm-eval")["results"]["t"]
     assert row["by_name,none"] == pytest.approx((1 + 1 + 0) / 3)
@@ -338,7 +338,7 @@ ENTRY_POINTS = {
 
 @pytest.mark.parametrize("value", RETURNED)
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
-def test_what_is_no_score_fails_its_document_in_that_row_alone(entry_point: str, value: str, tmp_path: Path) -> None:
+def test_an_invalid_score_fails_its_document_in_that_row_alone(entry_point: str, value: str, tmp_path: Path) -> None:
     code(tmp_path, GIVES.format(value=RETURNED[value]))
     write_task(tmp_path, [{"q": "0", "gold": "fine"}], "doc_to_text: q\ndoc_to_target: gold\n", name="healthy")
     rows = [{"q": "0", "gold": "fine"}, {"q": "1", "gold": "odd"}, {"q": "2", "gold": "x"}]

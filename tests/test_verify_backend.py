@@ -140,7 +140,7 @@ def test_a_little_noise_drifts_without_a_score_that_shows_it(tmp_path: Path, run
     assert run_assay(*command, "--tolerance", "0.5").returncode == 0
 
 
-def test_the_first_token_that_differs_is_told(tasks: Path) -> None:
+def test_the_first_differing_token_is_reported(tasks: Path) -> None:
     a, b = answering(**{"2+3=": "five it is"}), answering(**{"2+3=": "five, yes"})
     comparison = compared(tasks, a, b, tasks=("sums",))
     [divergence] = comparison.answers.divergences
@@ -173,7 +173,7 @@ def test_a_difference_is_divided_by_the_tokens_of_the_continuation_and_no_others
     assert comparison.verdict == "drifts"  # half of it would have been within the tolerance
 
 
-def test_a_whole_text_is_of_its_own_tokens(write: Callable[..., Path]) -> None:
+def test_a_whole_text_is_tokenized_by_itself(write: Callable[..., Path]) -> None:
     task = """
         task: story
         dataset_path: json
@@ -201,7 +201,7 @@ def test_score_drift_is_that_of_the_same_documents(tasks: Path) -> None:
     assert comparison.verdict == "drifts"
 
 
-def test_choices_that_flip_are_told_and_log_likelihoods_counted_by_request(tasks: Path) -> None:
+def test_flipped_choices_are_reported_and_log_likelihoods_counted_by_request(tasks: Path) -> None:
     def otherwise(context: str, choice: str) -> tuple[float, bool]:
         return (-0.5 if choice.strip() == "red" else -1.0, False)  # always red
 
@@ -218,7 +218,7 @@ def test_choices_that_flip_are_told_and_log_likelihoods_counted_by_request(tasks
 # what cannot be compared
 
 
-def test_requests_that_one_cannot_answer_are_told_as_not_comparable(tasks: Path) -> None:
+def test_requests_that_one_backend_cannot_answer_are_reported_as_not_comparable(tasks: Path) -> None:
     silent = Scripted(generate=lambda prompt, params, repeat: SUMS[prompt][1])
     comparison = compared(tasks, silent, answering())
     verification_result = verification_json(comparison)
@@ -245,7 +245,7 @@ def test_a_request_that_one_of_the_two_fails_makes_them_differ(tasks: Path) -> N
     assert comparison.rows[0].drift.n == 4
 
 
-def test_what_both_fail_is_told_and_no_difference(tasks: Path) -> None:
+def test_requests_that_both_fail_are_reported_and_not_a_difference(tasks: Path) -> None:
     comparison = compared(
         tasks, RecordingModel(failing={"2+3="}).model, RecordingModel(failing={"2+3="}).model, tasks=("sums",)
     )
@@ -272,7 +272,7 @@ def test_sampled_generations_are_compared_by_their_scores_alone(tasks: Path) -> 
 # runs
 
 
-def test_both_runs_are_kept_and_gone_on_with(tasks: Path, tmp_path: Path) -> None:
+def test_both_runs_are_kept_and_resumed(tasks: Path, tmp_path: Path) -> None:
     models = [RecordingModel(), RecordingModel()]
     first = compared(tasks, models[0].model, models[1].model, output_path=str(tmp_path / "both"))
     assert [len(each.calls) for each in models] == [REQUESTS, REQUESTS]

@@ -90,13 +90,13 @@ def test_the_verdict_follows_from_the_tolerance_and_the_intervals(
         ([far(math.nan)], "differ"),
     ],
 )
-def test_a_number_that_moves_with_every_rounding_tells_where_the_rounding_is_more_than_a_tenth_of_the_tolerance(
+def test_a_log_likelihood_is_compared_only_where_rounding_is_below_a_tenth_of_the_tolerance(
     likelihoods: list[LikelihoodDifferences], expected: str
 ) -> None:
     assert judge(AnswerComparison(likelihoods=likelihoods), [row(0.01, 0.2, is_counted=False)], BFLOAT16)[0] == expected
 
 
-def test_a_drift_is_explained_by_the_answers_of_its_own_task_alone() -> None:
+def test_a_drift_is_explained_only_by_the_answers_of_its_task() -> None:
     elsewhere = Divergence(Where("u", 0, 0), 0, None, "a", "b")
     texts = Counter(generate=1)
     result = AnswerComparison(compared=texts, likelihoods=[far(0.0)], divergences=[elsewhere], same_texts={"u": False})

@@ -130,7 +130,7 @@ def test_the_worst_come_first_in_the_samples_of_a_task(sums: Samples) -> None:
     assert documents(sums, show="right") == [a for a in range(SUMS) if a % 5][:50]
 
 
-def test_samples_are_found_by_text_whatever_its_case_and_wherever_it_stands(sums: Samples) -> None:
+def test_samples_are_found_by_text_in_any_case_and_any_field(sums: Samples) -> None:
     assert documents(sums, text="17 + 1 =") == [17]
     assert documents(sums, text=" 18") == [15, 17]  # wrong in 15, right in 17
     assert documents(sums, text="never said") == []
@@ -411,7 +411,7 @@ def test_values_that_json_has_no_word_for_are_shown_filtered_and_parted(tmp_path
         ("acc", math.nan, None),
     ],
 )
-def test_a_sample_has_a_number_of_its_own(metric: str, value: Any, number: float | None) -> None:
+def test_a_sample_has_its_own_score(metric: str, value: Any, number: float | None) -> None:
     assert sample_score(metric, value) == (None if number is None else pytest.approx(number))
 
 
@@ -438,7 +438,7 @@ def test_a_text_that_is_only_read_has_its_numbers_and_nothing_that_makes_no_sens
         assert "abc is not a number" in filtered
 
 
-def test_a_wrong_outcome_of_a_graph_is_told_with_what_is_right() -> None:
+def test_a_wrong_outcome_of_a_graph_is_shown_with_the_right_one() -> None:
     reported = {"correct": False, "golden": {"text": "the old kitchen"}, "predicted": {"text": "the kitchen"}}
     result = unit_results({"none": [{"answer": "x", "exact_match_result": reported, "other": 3}, "no outcome"]})
     assert result == [UnitMetricView("exact_match", False, "the old kitchen", "the kitchen")]
@@ -509,7 +509,7 @@ def test_a_comparison_shows_some_flips_of_every_task_and_the_beginnings_of_their
     assert [name for _, name in more] == [f"q{n}" for n in range(LONG_ANSWERS)]
 
 
-def test_all_flips_of_a_task_and_one_with_its_whole_answers_have_pages_of_their_own(talkative: str) -> None:
+def test_all_flips_of_a_task_and_each_flip_with_its_answers_have_separate_pages(talkative: str) -> None:
     _, page, _ = fetched(talkative, "/flips?run=a&run=b&task=q3")
     assert page.count('<details class="flip">') == 30
     [whole, *_] = re.findall(r'<a href="(/flips[^"]*)">full answers side by side</a>', page)
@@ -539,7 +539,7 @@ def test_flips_are_taken_from_all_tasks_in_turn(items: list[tuple[int, str]], mo
         assert count == len(own) or count + 1 >= max(others)
 
 
-def test_other_prompts_are_told_in_a_line_with_the_box_to_tick(tmp_path: Path) -> None:
+def test_different_prompts_are_reported_in_a_line_with_the_box_to_tick(tmp_path: Path) -> None:
     for name, shots in (("none", 0), ("two", 2)):
         options = {"limit": 2, "num_fewshot": shots, "output_path": str(tmp_path / "runs" / name)}
         simple_evaluate("embedded", tasks=["first_steps_arithmetic"], **options)
@@ -604,14 +604,14 @@ def test_the_same_document_is_looked_for_in_runs_of_the_same_data_only(tmp_path:
         assert "The same document in" not in fetched(at, "/sample", run="c", task="t", doc="1")[1]
 
 
-def test_what_does_not_exist_is_told(address: str) -> None:
+def test_a_missing_page_is_reported(address: str) -> None:
     for page, query in (("/run", {"run": "x"}), ("/task", {"run": "first", "task": "x"}), ("/nothing", {}),
                         ("/sample", {"run": "first", "task": "sums", "doc": "99999"}), ("/sample", {"run": "first", "task": "sums", "doc": "x"})):  # fmt: skip
         status, text, _ = fetched(address, page, **query)
         assert (status, "This page cannot be shown" in text) == (404, True)
 
 
-def test_a_damaged_file_of_samples_is_told_and_the_server_goes_on(runs: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_of_samples_is_reported_and_the_server_keeps_running(runs: Path, tmp_path: Path) -> None:
     import shutil
 
     shutil.copytree(runs / "first", tmp_path / "runs/first")
@@ -665,7 +665,7 @@ def test_a_link_out_of_the_folder_is_not_followed(runs: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["results.json", "manifest.json", "samples", "samples/sums.parquet"])
-def test_a_run_of_which_something_lies_elsewhere_is_not_shown(name: str, runs: Path, tmp_path: Path) -> None:
+def test_a_run_with_files_outside_its_folder_is_not_shown(name: str, runs: Path, tmp_path: Path) -> None:
     for run in ("first", "second"):
         shutil.copytree(runs / run, tmp_path / "runs" / run)
     (tmp_path / "runs/first" / name).rename(tmp_path / "elsewhere")
@@ -801,7 +801,7 @@ def test_keys_are_shown_nowhere(address: str, tmp_path: Path) -> None:
     assert "api_key=***" in text and SECRET not in text
 
 
-def test_a_folder_that_is_not_there_and_a_port_that_is_taken_are_told(runs: Path, tmp_path: Path, address: str) -> None:
+def test_a_missing_folder_and_a_port_in_use_are_reported(runs: Path, tmp_path: Path, address: str) -> None:
     def ended(*arguments: str) -> str:
         command = [sys.executable, "-m", "assay", "view", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -883,7 +883,7 @@ def test_a_browser_that_is_named_is_taken(monkeypatch: pytest.MonkeyPatch) -> No
     assert find_browser() == "/somewhere/chromium"
 
 
-def test_values_that_are_no_json_are_shown_as_they_are(sums: Samples) -> None:
+def test_values_that_are_not_json_are_shown_as_they_are(sums: Samples) -> None:
     row = sums.document(3)
     assert row is not None
     view = sample_view(row._replace(doc="{", target="["), {}, {})

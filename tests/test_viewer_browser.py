@@ -189,7 +189,7 @@ def test_samples_are_filtered_in_the_page_and_the_address_says_so(open_page: Ope
     has_rows(page, "samples", WRONG)
 
 
-def test_a_deep_link_shows_the_same_to_somebody_else(open_page: Open) -> None:
+def test_a_deep_link_shows_the_same_to_another_user(open_page: Open) -> None:
     path = named("task", run="first", task="sums", show="wrong", sort="doc_id", desc="1", q="5")
     rows = open_page(path).locator("#samples tbody tr td:first-child").all_inner_texts()
     assert rows == ["55", "50", "45", "35", "25", "15", "5"]
@@ -359,7 +359,7 @@ def test_the_older_of_two_chosen_runs_is_the_baseline_also_the_other_way_round_w
     playwright.expect(page.get_by_label("compare even where prompts differ")).to_be_checked()
 
 
-def test_a_run_against_itself_is_told_to_be_that(open_page: Open) -> None:
+def test_a_run_compared_with_itself_is_reported_as_such(open_page: Open) -> None:
     page = open_page("/compare?run=first&run=first")
     playwright.expect(page.locator("main")).to_contain_text("A run cannot be compared with itself")
 
@@ -375,7 +375,7 @@ def test_pages_work_without_javascript(open_page: Open) -> None:
     playwright.expect(page.locator("h2", has_text="Samples")).to_have_text("Samples 20")
 
 
-def test_a_run_is_followed_while_it_goes_on(open_page: Open, tmp_path: Path) -> None:
+def test_a_run_in_progress_is_followed(open_page: Open, tmp_path: Path) -> None:
     tasks, out = write_tasks(tmp_path / "tasks"), tmp_path / "runs/slow"
     (tmp_path / "runs").mkdir()
     script = SLOW.format(tests=str(Path(__file__).parent), tasks=str(tasks), out=str(out))

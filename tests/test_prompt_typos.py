@@ -257,7 +257,7 @@ SHOTS = {"num_fewshot": "1", "fewshot_split": "test"}
         ({"formats": "{mine: {type: mcqa, answer_prompt: '{% if x %}'}}"}, "answer_prompt"),
     ],
 )
-def test_a_slip_in_the_syntax_of_any_template_is_told_at_its_place_by_run_and_validate(
+def test_a_syntax_error_in_any_template_is_reported_at_its_place_by_run_and_validate(
     changes: dict[str, str], place: str, write: Write, run_assay: Run
 ) -> None:
     folder = folder_with(write, CHOICE | changes)
@@ -299,7 +299,7 @@ def test_a_class_that_does_as_its_file_says_is_refused_for_slips_of_the_file(wri
     assert asked(folder)[0] == "own q0"
 
 
-def test_a_slip_in_one_task_is_told_with_its_place_and_exit_code_2(write: Write, run_assay: Run) -> None:
+def test_a_typo_in_one_task_is_reported_with_its_place_and_exit_code_2(write: Write, run_assay: Run) -> None:
     folder = folder_with(write, GENERATE | {"doc_to_text": "questoin"})
     ended = run_assay("run", "--model", "dummy", "--tasks", "t", "--include_path", folder, "--no_defaults")
     assert ended.returncode == 2

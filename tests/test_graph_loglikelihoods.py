@@ -99,7 +99,7 @@ def graph_of(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("metric", FORMS)
-def test_a_graph_chooses_as_a_choice_task_does_and_weighs_what_tasks_weigh(tmp_path: Path, metric: str) -> None:
+def test_a_graph_chooses_as_a_choice_task_does_with_the_same_loglikelihoods(tmp_path: Path, metric: str) -> None:
     folder = world(tmp_path, GRAPH.replace("BY", FORMS[metric]))
     tasks = [str(folder / f"{name}.yaml") for name in ("choice", "likelihood", "rolling")]
     results = assay.simple_evaluate("embedded", tasks=tasks, log_samples=True)
@@ -190,7 +190,7 @@ SLIPS = {
 
 
 @pytest.mark.parametrize("written", SLIPS)
-def test_a_slip_in_a_node_that_weighs_is_refused_with_place_and_remedy(tmp_path: Path, written: str) -> None:
+def test_a_typo_in_a_loglikelihood_node_is_refused_with_place_and_remedy(tmp_path: Path, written: str) -> None:
     slip, what, fix = SLIPS[written]
     folder = world(tmp_path, GRAPH.replace(written, slip).replace("BY", "loglikelihood"))
     with pytest.raises(ConfigError) as refused:
@@ -207,7 +207,7 @@ def test_a_model_without_log_likelihoods_is_refused_before_anything_is_asked(tmp
         assay.simple_evaluate(Scripted(lambda *_: "x"), tasks=[str(folder)])
 
 
-def test_choices_of_a_record_that_are_no_list_fail_that_record(tmp_path: Path) -> None:
+def test_choices_of_a_record_that_are_not_a_list_fail_that_record(tmp_path: Path) -> None:
     graph = PLAIN.replace('[a, "{q}!"]', "options").replace("[{user:", "[{user:")
     model = Scripted(loglikelihood=lambda *_: (-1.0, False), chat_template=lambda messages, _: str(messages))
     folder = write_graph(tmp_path, [{"q": "x", "options": ["a", 2]}, {"q": "y", "options": "a"}], graph)

@@ -155,7 +155,7 @@ def test_a_cached_score_is_computed_once(kind: str, parallel: bool, tmp_path: Pa
     assert [sample[kind.lower()] for sample in again["samples"]["t"]] == SCORES
 
 
-def test_without_a_folder_or_the_wish_nothing_is_kept(tmp_path: Path) -> None:
+def test_without_a_folder_or_the_option_nothing_is_kept(tmp_path: Path) -> None:
     log = write(tmp_path / "tasks", cached=True)
     run(tmp_path / "tasks", ANSWERS)
     run(tmp_path / "tasks", ANSWERS)

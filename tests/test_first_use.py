@@ -69,7 +69,7 @@ def test_a_group_that_is_exported_and_imported_is_of_as_many_documents(
     assert imported["group_subtasks"]["plain"] == ["colours"]
 
 
-def test_a_told_number_that_is_no_mean_of_its_members_is_of_no_known_number_of_documents(
+def test_an_imported_group_number_that_is_not_the_mean_of_its_members_has_no_document_count(
     write: Write, output: Path, tmp_path: Path
 ) -> None:
     run_world.run(RecordingModel(), write(TREE), output, tasks=["all"])
@@ -91,7 +91,7 @@ def test_a_slip_in_a_parameter_of_generation_is_refused_before_anything_is_loade
         check_generation("embedded", {"top_k": 5})  # it would have no effect there
 
 
-def test_a_server_may_know_any_parameter_and_a_likely_slip_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_any_server_parameter_is_accepted_and_a_likely_typo_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     check_generation("openai-chat", {"temprature": 0, "some_other_thing": 1, "seed": 3})
     assert [record.getMessage() for record in caplog.records] == [
         "gen_kwargs: 'temprature' is passed to the server unchanged; did you mean 'temperature'?"
@@ -112,7 +112,7 @@ def test_an_interval_of_a_perplexity_never_falls_below_1(logs: list[float]) -> N
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.floats(0, 1)), min_size=2, max_size=6))
-def test_an_interval_of_a_brier_score_lies_between_0_and_2(pairs: list[tuple[int, float]]) -> None:
+def test_an_interval_of_a_brier_score_is_between_0_and_2(pairs: list[tuple[int, float]]) -> None:
     ends = interval(drawn("brier_score", [(gold, (p, 1 - p)) for gold, p in pairs]))
     assert ends is None or 0 <= ends[0] <= ends[1] <= 2
 
@@ -265,7 +265,7 @@ def test_validate_finds_in_a_graph_what_a_run_would_refuse(
     assert re.match(r".*graph_config\.yaml:\d+:\d+: ", line)
 
 
-def test_several_slips_in_a_graph_are_told_at_once(run_assay: RunAssay, tmp_path: Path) -> None:
+def test_all_typos_in_a_graph_are_reported_at_once(run_assay: RunAssay, tmp_path: Path) -> None:
     ended = validated(run_assay, tmp_path, ("{problem}", "{proble}"), ("      aggregator_metrics_map:", "      map:"))
     assert "2 problems" in ended.stdout
 
@@ -313,7 +313,7 @@ def test_a_path_names_its_file_whatever_else_has_its_name(tasks: Path, run_assay
     assert run_assay("run", "--tasks", "sums", "--include_path", tasks, "--dry_run").returncode == 2
 
 
-def test_a_name_that_two_files_have_is_told_once(tasks: Path, run_assay: RunAssay) -> None:
+def test_a_name_that_two_files_have_is_reported_once(tasks: Path, run_assay: RunAssay) -> None:
     (tasks / "twin.yaml").write_text((tasks / "sums.yaml").read_text())
     ended = run_assay("validate", tasks)
     assert ended.stdout.count("is also defined in") == 1
@@ -333,7 +333,7 @@ def test_assay_alone_lists_its_commands(run_assay: RunAssay) -> None:
     (["compare", "a", "b", "--gat", "x"], "unknown argument --gat; did you mean --gate?"),
     (["verify-backend", "a", "b", "--tasks", "x", "--model_args", "k=v"], "unknown argument --model_args"),
 ])  # fmt: skip
-def test_what_was_mistyped_is_told_with_what_was_meant(arguments: list[str], said: str, run_assay: RunAssay) -> None:
+def test_a_typo_is_reported_with_a_suggestion(arguments: list[str], said: str, run_assay: RunAssay) -> None:
     ended = run_assay(*arguments)
     assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
 

@@ -194,7 +194,7 @@ GRAPH = """
         "{'correct': 2}",
     ],
 )
-def test_a_unit_result_of_user_code_that_is_no_number_fails_its_record_in_that_row(odd: str, tmp_path: Path) -> None:
+def test_a_unit_result_of_user_code_that_is_not_a_number_fails_its_record_in_that_row(odd: str, tmp_path: Path) -> None:
     (tmp_path / "d.jsonl").write_text('{"q": "q0"}\n{"q": "q1"}\n')
     (tmp_path / "graph_config.yaml").write_text(dedent(GRAPH))
     code = f"def measured(config, state):\n    state['m_result'] = {odd} if state['q'] == 'q0' else {{'correct': True, 'score': 1.0}}\n    return state\n"

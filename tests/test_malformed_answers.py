@@ -376,7 +376,7 @@ LINE = {
 )
 @example([], b',"c":"00000000"}')
 @example([], b'{,"c":"15d54739"}')
-def test_whatever_stands_in_a_journal_is_a_response_or_nothing(changes: list[Any], junk: bytes) -> None:
+def test_any_line_of_a_journal_is_read_as_a_response_or_ignored(changes: list[Any], junk: bytes) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -414,7 +414,7 @@ CALLS = b'{"choices": [{"message": {"content": null, "tool_calls": [{"function":
 
 @pytest.mark.parametrize("data", [b'{"error": %s}' % deep(1000), CALLS % deep(400)], ids=["error", "calls"])
 @pytest.mark.parametrize("stream", [True, False])
-def test_an_answer_that_is_nested_too_deeply_is_a_trouble(data: bytes, stream: bool) -> None:
+def test_an_answer_that_is_nested_too_deeply_is_an_error(data: bytes, stream: bool) -> None:
     kind = {"Content-Type": "text/event-stream"} if stream else {}
     with (
         loopback(lambda _: (200, kind, b"data: %s\n\n" % data if stream else data)) as (url, _),
@@ -484,7 +484,7 @@ def test_a_chunk_of_anthropic_without_text_is_not_an_empty_chunk(delta: Any) -> 
         ask("anthropic", url, Generate("q", PLAIN), stream=True)
 
 
-def test_pieces_of_anthropic_without_text_of_their_own_are_passed_over() -> None:
+def test_anthropic_events_without_text_are_skipped() -> None:
     pieces = [
         {"type": "thinking_delta", "thinking": "hm"}, {"type": "signature_delta", "signature": "s"},
         {"type": "text_delta", "text": ""}, {"type": "text_delta", "text": "x"},
