@@ -150,12 +150,12 @@ def likelihood(model, context, continuation):
 def generated(model, prompt):
     """What transformers' `generate` writes, without the token that ends it."""
     device = model.device
-    built = model.generate(
+    tokens_out = model.generate(
         torch.tensor([prompt], device=device), attention_mask=torch.ones(1, len(prompt), dtype=torch.long, device=device),
         max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=UNKNOWN, eos_token_id=END, bos_token_id=BEGIN,
     )[0].tolist()  # fmt: skip
-    built = built[1:] if model.config.is_encoder_decoder else built[len(prompt) :]
-    return built[: built.index(END)] if END in built else built
+    tokens_out = tokens_out[1:] if model.config.is_encoder_decoder else tokens_out[len(prompt) :]
+    return tokens_out[: tokens_out.index(END)] if END in tokens_out else tokens_out
 
 
 def answers(model, requests):

@@ -55,9 +55,15 @@ def body_of(record: dict[str, Any]) -> dict[str, Any]:
         "properties": {"predicted_answer": {"type": "string"}},
         "required": ["predicted_answer"],
     }
-    reported = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    response_format = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
     messages = [{"role": "system", "content": "Answer."}, {"role": "user", "content": record["problem"] + "\n"}]
-    return {"model": "stub", "messages": messages, "temperature": 0.1, "max_tokens": 2048, "response_format": reported}
+    return {
+        "model": "stub",
+        "messages": messages,
+        "temperature": 0.1,
+        "max_tokens": 2048,
+        "response_format": response_format,
+    }
 
 
 def run_assay(options: argparse.Namespace) -> int:

@@ -130,9 +130,9 @@ def likelihood(model: Any, context: Sequence[int], continuation: Sequence[int]) 
 
 def generated(model: Any, prompt: Sequence[int], new: int) -> list[int]:
     """What `generate` writes after a prompt, without the token that ends it."""
-    built = model.generate(
+    tokens_out = model.generate(
         torch.tensor([list(prompt)]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long), max_new_tokens=new,
         do_sample=False, pad_token_id=UNKNOWN, eos_token_id=END, bos_token_id=BEGIN,
     )[0].tolist()  # fmt: skip
-    built = built[1:] if model.config.is_encoder_decoder else built[len(prompt) :]
-    return built[: built.index(END)] if END in built else built
+    tokens_out = tokens_out[1:] if model.config.is_encoder_decoder else tokens_out[len(prompt) :]
+    return tokens_out[: tokens_out.index(END)] if END in tokens_out else tokens_out

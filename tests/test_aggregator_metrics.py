@@ -108,7 +108,7 @@ def test_classes_are_distinguished_as_the_unit_metric_compares_texts() -> None:
     assert apart == {"music": 1.0, "MUSIC ": 0.0, "Art": 1.0}
 
 
-def test_case_tells_classes_apart_where_the_unit_metric_says_so() -> None:
+def test_case_distinguishes_classes_where_the_unit_metric_does() -> None:
     run_results = results(["US", "us"], ["us", "us"], case_sensitive=True)
     assert aggregated("precision", run_results, predicted_key="text")["precision_per_class"] == {"US": 0.0, "us": 0.5}
 
@@ -448,7 +448,7 @@ def test_records_are_read_once_and_not_kept() -> None:
         ([entry("accuracy", metadata={"id": "nr"})], "looks at 'nr', which the records do not have"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_the_aggregators_is_found_before_the_run(entries: list[Any], expected: str) -> None:
+def test_problems_of_aggregators_are_reported_before_the_run(entries: list[Any], expected: str) -> None:
     assert check_aggregators(FOUR, ["topic", COLUMN], HERE) == []
     problems = check_aggregators(entries, ["topic", COLUMN], HERE)
     assert expected in "\n".join(map(str, problems))
@@ -468,7 +468,7 @@ def test_what_is_wrong_with_the_aggregators_is_found_before_the_run(entries: lis
         ({"aggregator_metrics_map": [{"name": "accuracy"}], "unit_metrics_results": "topics"}, "aggregates 'topics'"),
     ],
 )
-def test_what_is_wrong_with_the_post_processor_is_found_before_the_run(params: dict[str, Any], expected: str) -> None:
+def test_problems_of_a_post_processor_are_reported_before_the_run(params: dict[str, Any], expected: str) -> None:
     assert (
         MetricCollatorPostProcessor.problems(
             {"aggregator_metrics_map": FOUR, "use_previous_output": True}, [COLUMN], HERE

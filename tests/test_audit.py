@@ -31,9 +31,9 @@ TWO = r"""
 
 def audit(result: Any, task: str = "t") -> dict[str, Any]:
     """The kinds that there are, with the documents."""
-    reported = result["assay"]["tasks"][task]["audit"]
-    assert list(reported) == list(KINDS)
-    return {kind: each["ids"] for kind, each in reported.items() if each["count"]}
+    audit_counts = result["assay"]["tasks"][task]["audit"]
+    assert list(audit_counts) == list(KINDS)
+    return {kind: each["ids"] for kind, each in audit_counts.items() if each["count"]}
 
 
 def test_the_audit_names_the_samples_of_each_kind(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_log_likelihoods_are_shown_by_continuation(
     assert "── failed\nTimeoutError: no answer to snow is" in shown(capsys, output, "--reason", "failed")
 
 
-def test_what_ended_before_a_kill_is_shown_and_scorings_too(
+def test_tasks_that_finished_before_a_kill_are_shown_and_scorings_too(
     tasks: Path, output: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from assay import ScoreOptions, score

@@ -225,9 +225,9 @@ def test_match_tasks_takes_a_name_and_formats(manage: Manage) -> None:
     assert manager.match_tasks("t_a") == ["t_a"]
 
 
-@pytest.mark.parametrize("slip", ["incldue", "includes", "INCLUDE", "inclde"])
-def test_a_slip_in_include_is_suggested(slip: str, manage: Manage) -> None:
-    manager = manage({"t.yaml": a_task("t") + f"{slip}: base.yaml\n", "base.yaml": "test_split: x\n"})
+@pytest.mark.parametrize("typo", ["incldue", "includes", "INCLUDE", "inclde"])
+def test_a_typo_in_include_is_reported_with_a_suggestion(typo: str, manage: Manage) -> None:
+    manager = manage({"t.yaml": a_task("t") + f"{typo}: base.yaml\n", "base.yaml": "test_split: x\n"})
     assert any("did you mean 'include'?" in problem.fix for problem in validate(manager))
 
 
@@ -323,7 +323,7 @@ SCORING_TYPOS = [
 
 
 @pytest.mark.parametrize(("line", "at", "what", "fix"), SCORING_TYPOS)
-def test_a_slip_in_metrics_filters_and_parameters_is_refused_with_its_place(
+def test_a_typo_in_metrics_filters_and_parameters_is_refused_with_its_place(
     line: str, at: str, what: str, fix: str, manage: Manage
 ) -> None:
     said = [str(p) for p in validate(manage({"slip.yaml": f"{line}\ntask: t\ndataset_path: d\n"})) if p.serious]

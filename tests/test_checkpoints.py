@@ -136,7 +136,7 @@ def test_checkpoints_of_one_name_are_distinguished_by_their_folders() -> None:
     assert list(runs(["a/b", "a/b"])) == ["1__a__b", "2__a__b"]
 
 
-def test_the_foot_of_a_table_says_what_was_asked_and_what_was_computed(
+def test_the_foot_of_a_table_shows_requested_and_computed_tokens(
     world: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Seven contexts of two tokens with two choices of one: 28 tokens are read, 14 of them computed."""

@@ -70,7 +70,7 @@ def test_include_path_may_be_given_again_or_joined(write: Write, run_assay: Run)
     assert again.stdout.split() == joined.stdout.split() == ["a", "b"]
 
 
-def test_show_gives_each_key_with_the_line_it_comes_from(write: Write, run_assay: Run) -> None:
+def test_show_prints_each_key_with_its_source_line(write: Write, run_assay: Run) -> None:
     folder = write(FILES)
     shown = run_assay("show", "beta", "--include_path", folder).stdout
     assert "beta  ·  task, generate_until" in shown
@@ -157,8 +157,8 @@ def test_validate_reads_templates(write: Write, run_assay: Run) -> None:
 
 @pytest.mark.parametrize("kind", ["task", "group"])
 def test_new_writes_a_starter_that_is_valid_and_is_never_overwritten(kind: str, run_assay: Run, tmp_path: Path) -> None:
-    built = run_assay("new", kind, "my_first", cwd=tmp_path)
-    assert built.returncode == 0, built.stderr
+    ended = run_assay("new", kind, "my_first", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
     text = (tmp_path / "my_first.yaml").read_text()
     assert text.count("#") > 8
     assert run_assay("validate", "./my_first.yaml", cwd=tmp_path).stdout == "0 problems, 0 notes\n"

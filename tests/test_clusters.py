@@ -132,7 +132,7 @@ def test_a_column_that_is_not_there_is_refused_before_any_request(where: str, tm
     assert asked == []
 
 
-def test_a_class_may_be_clustered_and_is_refused_alike(tmp_path: Path) -> None:
+def test_a_class_task_may_be_clustered_and_is_refused_for_the_same_reasons(tmp_path: Path) -> None:
     passages(tmp_path, {"x": RIGHT, "passage": PASSAGES}, "cluster_by: passage\nclass: !function kind.Kind\n")
     (tmp_path / "kind.py").write_text("from lm_eval.api.task import ConfigurableTask\n\n\nclass Kind(ConfigurableTask):\n    pass\n")  # fmt: skip
     assert row_of(tmp_path)["stderr"] == pytest.approx(0.103586346459558, rel=1e-12)
@@ -141,7 +141,7 @@ def test_a_class_may_be_clustered_and_is_refused_alike(tmp_path: Path) -> None:
         run(tmp_path, ANYTHING)
 
 
-def test_clusters_that_score_alike_make_no_point_of_an_interval() -> None:
+def test_clusters_with_equal_scores_have_an_interval_with_a_width() -> None:
     """One of three right in each of ten: as if 30·(t₂₉/t₉)² = 30·(2.0452/2.2622)² = 24.52 documents were drawn, Wilson by hand."""
     estimated = estimate([1.0, 0.0, 0.0] * 10, [number // 3 for number in range(30)])
     assert estimated.stderr == pytest.approx(0, abs=1e-12)

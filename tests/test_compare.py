@@ -101,7 +101,7 @@ def test_perplexities_are_compared_by_their_influence_values(tmp_path: Path) -> 
     assert result_row.stderr == pytest.approx(np.std(-ppl_b * b + ppl_a * a, ddof=1) / math.sqrt(40))
 
 
-def test_numbers_without_influence_values_are_computed_anew(tmp_path: Path) -> None:
+def test_numbers_without_influence_values_are_recomputed(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 31}, MEAN.replace("mean", "median"))
     random = np.random.default_rng(3)
     a = random.normal(0, 1, 31)
@@ -209,7 +209,7 @@ def test_a_group_without_an_error_says_why(tmp_path: Path) -> None:
     assert "least" in result_row.reason
 
 
-def test_a_run_from_before_groups_noted_their_members_says_what_helps(tmp_path: Path) -> None:
+def test_an_old_run_without_group_members_is_reported_with_the_remedy(tmp_path: Path) -> None:
     runs = grouped(tmp_path)
     results = json.loads((runs[1] / "results.json").read_text())
     del results["assay"]["groups"]["g"]["rows"]["x,none"]["of"]
@@ -250,7 +250,7 @@ def test_several_runs_are_each_compared_with_the_first_and_corrected_together(tm
     assert [run.label for run in comparison.runs] == ["a", "b", "c"]
 
 
-def test_a_task_is_better_only_if_that_holds_among_all_that_are_looked_at(tmp_path: Path) -> None:
+def test_a_task_is_better_only_after_correction_for_multiple_tests(tmp_path: Path) -> None:
     """Six documents won of ten, none lost: p 1/64, and of five such tests 5/64, though the interval leaves 0 out."""
     tasks = ("t", "u", "v", "w", "y")
     folder = write_tasks(tmp_path / "tasks", {name: [{}] * 10 for name in tasks})
@@ -332,7 +332,7 @@ def test_another_model_is_where_runs_begin_to_differ(tmp_path: Path) -> None:
     assert (attribution.first, [each.stage for each in attribution.differences]) == ("model", ["model"])
 
 
-def test_other_sampling_comes_before_the_model(tmp_path: Path) -> None:
+def test_different_sampling_is_reported_before_a_different_model(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 10})
     a = make_run(folder, tmp_path / "a", {"t": A})
     b = make_run(folder, tmp_path / "b", {"t": B}, gen_kwargs="temperature=0.5,do_sample=true")

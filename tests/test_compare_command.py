@@ -274,7 +274,9 @@ def test_repeats_reduce_only_the_spread_of_answers(tmp_path: Path, capsys: pytes
     ] == needed(0.25, 0.1)
 
 
-def test_a_task_with_too_few_documents_says_what_it_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_task_with_too_few_documents_shows_its_detectable_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 40})
     assert main(["plan", "t", "--mde", "1pp", "--include_path", str(folder), "--no_defaults"]) == 0
     said = capsys.readouterr().out

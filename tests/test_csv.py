@@ -70,7 +70,7 @@ TEXTS: dict[str, tuple[list[str], Any]] = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_csv_column_that_would_print_otherwise_as_numbers_stays_text(name: str, write: Write) -> None:
+def test_a_csv_column_that_would_print_differently_as_numbers_stays_text(name: str, write: Write) -> None:
     cells, as_lm_eval = TEXTS[name]
     folder = write({"t.yaml": TASK % "d.csv"})
     assert column(folder, a_table(*cells)) == cells

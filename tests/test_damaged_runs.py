@@ -224,10 +224,10 @@ def test_no_content_of_samples_breaks_a_reader(
     else:
         rows[place] = None
     number = table.column_names.index(name)
-    built = table.remove_column(number)
+    changed_table = table.remove_column(number)
     if data.draw(st.integers(0, 5)):
-        built = built.add_column(number, name, _array(rows, table.column(name).type))
-    written_whole(built, path)
+        changed_table = changed_table.add_column(number, name, _array(rows, table.column(name).type))
+    written_whole(changed_table, path)
     opened(run, names, capsys)
 
 
@@ -238,7 +238,7 @@ def test_no_content_of_samples_breaks_a_reader(
     names=READERS,
     file=st.sampled_from(["results.json", "manifest.json", "samples/sums.parquet", "samples/colours.parquet"]),
 )
-def test_whatever_bytes_are_flipped_or_lost_nothing_breaks(
+def test_flipped_or_lost_bytes_break_no_reader(
     data: st.DataObject, names: list[str], file: str, good: Path, tmp_path_factory: pytest.TempPathFactory, capsys: Any
 ) -> None:
     run = copied(good, tmp_path_factory)
@@ -314,7 +314,7 @@ def test_one_damaged_run_leaves_the_front_page_and_the_other_runs_as_they_are(
         assert (status, "the file is damaged" in text) == (200, True)
 
 
-def test_a_page_that_cannot_be_made_is_a_page_that_says_so(good: Path) -> None:
+def test_a_page_that_fails_shows_an_error_page(good: Path) -> None:
     """Whatever goes wrong: the handler of unexpected errors makes a page like any other."""
     from starlette.requests import Request
 
@@ -326,7 +326,7 @@ def test_a_page_that_cannot_be_made_is_a_page_that_says_so(good: Path) -> None:
     assert "That cannot be shown" in text and "KeyError" in text and "<b>n</b>" not in text
 
 
-def test_a_lock_that_says_nonsense_holds_nothing(tmp_path: Path) -> None:
+def test_an_invalid_lock_file_is_ignored(tmp_path: Path) -> None:
     for time in ('"abc"', "null", "{}", "[1]", "1e300", "-5"):
         (tmp_path / "run.lock").write_text(f'{{"host": "elsewhere", "pid": 3, "time": {time}}}')
         assert not is_held(tmp_path)
@@ -406,7 +406,7 @@ def test_an_archive_of_a_run_that_has_not_ended_or_is_damaged_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["bad.zip"]
 
 
-def test_what_killed_processes_left_beside_an_archive_or_among_scorings_goes(good: Path, tmp_path: Path) -> None:
+def test_leftovers_of_killed_processes_are_removed(good: Path, tmp_path: Path) -> None:
     import os
     import socket
     import subprocess

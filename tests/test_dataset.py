@@ -104,7 +104,7 @@ def test_our_dataset_class_refuses_what_the_datasets_library_refuses(expression:
         eval(expression, {"ds": ds})  # noqa: S307
 
 
-def test_what_a_reader_does_to_a_row_does_not_reach_the_data_set(write: Write) -> None:
+def test_changing_a_row_does_not_change_the_data_set(write: Write) -> None:
     ds = library(write).Dataset.from_dict({"choices": [["a", "b"]], "more": [{"k": [1]}]})
     ds.map(lambda row: row["choices"].reverse())
     for row in ds:

@@ -18,7 +18,7 @@ from assay.tasks.validate import validate
 from conftest import Write, a_task
 
 TASK_TYPOS = [
-    # kind of slip, the file, line:column of it, what must be said, what must be suggested
+    # kind of typo, the file, line:column of it, what must be said, what must be suggested
     ("a key", "task: t\ndoc_to_txt: q\n", "2:1", "unknown key 'doc_to_txt'", "doc_to_text"),
     ("the first key", "taks: t\ndataset_path: json\ndoc_to_text: q\n", "1:1", "unknown key 'taks'", "task"),
     ("a key in capitals", "task: t\nDataset_Path: json\n", "2:1", "unknown key 'Dataset_Path'", "dataset_path"),
@@ -60,13 +60,13 @@ GROUP_TYPOS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("slip", "text", "at", "what", "fix"), TASK_TYPOS + GROUP_TYPOS, ids=lambda value: None)
-def test_a_slip_is_refused_with_its_place_and_the_right_suggestion(
-    slip: str, text: str, at: str, what: str, fix: str, manage: Callable[..., TaskManager]
+@pytest.mark.parametrize(("typo", "text", "at", "what", "fix"), TASK_TYPOS + GROUP_TYPOS, ids=lambda value: None)
+def test_a_typo_is_refused_with_its_place_and_the_right_suggestion(
+    typo: str, text: str, at: str, what: str, fix: str, manage: Callable[..., TaskManager]
 ) -> None:
     manager = manage({"slip.yaml": text, "anatomy.yaml": a_task("anatomy"), "base.yaml": "test_split: test\n"})
     said = [str(problem) for problem in validate(manager) if problem.serious]
-    assert [line for line in said if f"slip.yaml:{at}: " in line and what in line and fix in line], (slip, said)
+    assert [line for line in said if f"slip.yaml:{at}: " in line and what in line and fix in line], (typo, said)
 
 
 def test_all_problems_of_all_files_are_reported_at_once(manage: Callable[..., TaskManager]) -> None:

@@ -132,7 +132,7 @@ def far(state):
 """
 
 
-def test_every_visit_of_a_loop_draws_anew(tmp_path: Path, talking: str) -> None:
+def test_every_visit_of_a_loop_samples_a_new_answer(tmp_path: Path, talking: str) -> None:
     write_graph(tmp_path, [], steps=STEPS)
     output = run_graph(tmp_path, talking, LOOP)
     assert len({text for record in output for text in record["seen"]}) == len(sent(talking)) == 4 * 3
@@ -255,7 +255,7 @@ def test_repeats_of_equal_samples_are_all_drawn(tmp_path: Path, talking: str) ->
     assert [body.get("n") for body in sent(talking)] == [3, 3]
 
 
-def test_a_seed_becomes_another_for_every_sample_and_the_same_in_every_run(tmp_path: Path, talking: str) -> None:
+def test_a_seed_differs_for_every_sample_and_is_the_same_in_every_run(tmp_path: Path, talking: str) -> None:
     run_task(tmp_path, model(talking, seed=5), SAMPLED)
     run_task(tmp_path, model(talking, seed=5), SAMPLED, num_fewshot=0)
     first, second, *again = [body["seed"] for body in sent(talking)]

@@ -130,8 +130,10 @@ def test_greedy_generation_is_that_of_transformers() -> None:
     responses = answers([Generate(prompt, {"until": [], "max_gen_toks": 12, "do_sample": False}) for prompt in prompts])
     for prompt, response in zip(prompts, responses, strict=True):
         input_ids = torch.tensor([tokenizer.encode(prompt, add_special_tokens=False)])
-        built = model.generate(input_ids, max_new_tokens=12, do_sample=False, pad_token_id=0)[0, input_ids.shape[1] :]
-        text = tokenizer.decode([token for token in built.tolist() if token not in (0, 4)])
+        tokens_out = model.generate(input_ids, max_new_tokens=12, do_sample=False, pad_token_id=0)[
+            0, input_ids.shape[1] :
+        ]
+        text = tokenizer.decode([token for token in tokens_out.tolist() if token not in (0, 4)])
         assert isinstance(response, Text)
         assert response.text == text
 
@@ -163,7 +165,7 @@ def test_a_sampled_answer_depends_on_prompt_and_repeat_alone() -> None:
     assert len(set(items)) > 1
 
 
-def test_what_is_longer_than_the_model_fails_and_the_rest_is_answered() -> None:
+def test_prompts_longer_than_the_context_fail_and_the_rest_is_answered() -> None:
     responses = answers(
         [
             Loglikelihood("word " * 2000, "x"),

@@ -69,7 +69,7 @@ def test_an_ensemble_is_the_weighted_mean_of_its_members(tmp_path: Path) -> None
     assert results == {"exact_match,none": 0.5, "length,none": 3.0, "ensemble,none": pytest.approx((5 / 4 + 1) / 2)}
 
 
-def test_without_weights_members_count_alike(tmp_path: Path) -> None:
+def test_without_weights_members_count_equally(tmp_path: Path) -> None:
     yaml = "scorer: {type: ensemble, kwargs: {scorers: [!function own.Seeds, !function own.Length]}}\n"
     results = evaluated(tmp_path, ["ab"], ["ab"], yaml)
     assert results == {"seeds,none": 4.0, "length,none": 2.0, "ensemble,none": 3.0}
@@ -165,7 +165,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_with_an_ensemble_is_refused(what: str, tmp_path: Path) -> None:
+def test_an_invalid_ensemble_is_refused(what: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=re.escape(what)):
         evaluated(tmp_path, ["a"], ["a"], f"scorer: {{type: ensemble, kwargs: {WRONG[what]}}}\n")
 

@@ -85,7 +85,7 @@ def test_documents_that_two_members_share_are_paired_in_their_difference() -> No
     assert (float(combined), combined.stderr) == pytest.approx((0.0, math.sqrt(0.1 / 99)))
 
 
-def test_members_of_unlike_sizes_are_not_pooled_where_they_count_alike() -> None:
+def test_members_of_different_sizes_are_not_pooled_where_they_count_equally() -> None:
     """Half of 30 and half of 600: ½·√(0.25/29 + 0.25/599); pooled it would be √(0.25/630)."""
     members = [rates("few", np.repeat([0.0, 1.0], 15)), rates("many", np.repeat([0.0, 1.0], 300))]
     combined = MeanAggregator(GroupConfig(group="g")).combine(members, [1.0, 1.0])

@@ -29,7 +29,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", LOGGED)
-def test_what_lm_eval_wrote_comes_back_line_by_line(name: str, tmp_path: Path) -> None:
+def test_files_of_lm_eval_are_imported_and_exported_line_by_line(name: str, tmp_path: Path) -> None:
     """In and out again: the same keys in the same order, the same values, the same hash over all samples of a task."""
     source = HERE / "logged" / name
     import_runs([source], tmp_path / "run")
@@ -179,7 +179,7 @@ def test_what_cannot_be_exported_is_reported(tasks: Path, output: Path, tmp_path
         export(output, "parquet", tmp_path / "out")
 
 
-def test_the_command_says_where_everything_went(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:
+def test_the_command_prints_the_paths_of_its_output(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(RecordingModel(), tasks, output)
     ended = run_assay("export", output, "--to", "inspect", "-o", tmp_path / "logs")
     assert ended.returncode == 0, ended.stderr

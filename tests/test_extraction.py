@@ -68,14 +68,14 @@ def test_of_several_answers_one_unfinished_is_enough_to_count_the_document(tmp_p
     assert results["assay"]["tasks"]["t"]["noticed"] == {"unfinished thinking by filter all": 1}
 
 
-def test_who_has_not_finished_thinking_has_no_vote() -> None:
+def test_an_answer_with_unfinished_thinking_has_no_vote() -> None:
     vote = FILTERS["majority_vote"]()
     assert vote([UNFINISHED, UNFINISHED, "a"], {}) == ["a"]
     assert vote([UNFINISHED, UNFINISHED], {}) == [UNFINISHED]
 
 
 @given(st.text("ab<> "), st.text("ab\n"))
-def test_whatever_is_thought_the_answer_is_the_same(thought: str, answer: str) -> None:
+def test_reasoning_of_any_text_does_not_change_the_answer(thought: str, answer: str) -> None:
     assert cleaned("think", f"<think>{thought}</think>{answer}") == answer.lstrip()
 
 
@@ -200,7 +200,7 @@ def test_the_final_answer_of_a_calculation(response: str) -> None:
 
 
 @given(st.integers(-(10**12), 10**12))
-def test_a_number_is_found_however_it_is_said(number: int) -> None:
+def test_a_number_is_extracted_from_every_wording(number: int) -> None:
     for written in (str(number), f"{number:,}"):
         for said in (rf"\boxed{{{written}}}", f"The answer is {written}.", f"#### {written}", f"so {written}"):
             assert cleaned("math", said) == str(number)

@@ -134,7 +134,7 @@ def test_a_batch_of_scores_must_be_a_list(built: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["[v]", "(v,)", "np.array([v])"])
-def test_of_several_references_the_best_counts_whatever_holds_the_scores_of_answers(kind: str, tmp_path: Path) -> None:
+def test_the_best_of_multiple_references_counts_for_any_container_of_scores(kind: str, tmp_path: Path) -> None:
     code = f"""
     import numpy as np
     def m(references, predictions):

@@ -295,7 +295,7 @@ def test_the_order_of_votes_matters_only_for_a_tie(data: st.DataObject, response
 
 
 @given(st.sampled_from(["lowercase", "remove_whitespace"]), st.lists(st.text(), max_size=4))
-def test_what_is_clean_stays_as_it_is(name: str, responses: list[str]) -> None:
+def test_clean_text_is_unchanged(name: str, responses: list[str]) -> None:
     step = FILTERS[name]()
     once = step(responses, {})
     assert step(once, {}) == once

@@ -82,7 +82,7 @@ def test_an_imported_group_number_that_is_not_the_mean_of_its_members_has_no_doc
     assert (row["value"], row["stderr"], row["n"], row["interval"]) == (0.9, 0.1, 0, None)
 
 
-def test_a_slip_in_a_parameter_of_generation_is_refused_before_anything_is_loaded(run_assay: RunAssay) -> None:
+def test_a_typo_in_a_generation_parameter_is_refused_before_anything_is_loaded(run_assay: RunAssay) -> None:
     for model in ("embedded", "hf"):
         ended = run_assay("run", "--model", model, "--tasks", "first_steps_sums", "--gen_kwargs", "temprature=0")
         assert ended.returncode == 2
@@ -106,9 +106,9 @@ def drawn(aggregation: str, values: Sequence[Any]) -> Estimate:
 
 @given(st.lists(st.floats(-30, 0), min_size=2, max_size=8))
 def test_an_interval_of_a_perplexity_never_falls_below_1(logs: list[float]) -> None:
-    built = drawn("perplexity", logs)
-    ends = interval(built)
-    assert ends is None or 1 <= ends[0] <= built <= ends[1]
+    estimated = drawn("perplexity", logs)
+    ends = interval(estimated)
+    assert ends is None or 1 <= ends[0] <= estimated <= ends[1]
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.floats(0, 1)), min_size=2, max_size=6))
@@ -118,11 +118,13 @@ def test_an_interval_of_a_brier_score_is_between_0_and_2(pairs: list[tuple[int, 
 
 
 def test_only_the_end_that_is_impossible_is_moved() -> None:
-    built = drawn("perplexity", [0.0, 0.0, -3.0])  # e¹, standard error of the power 1, Student's 4.303 with two degrees
-    assert interval(built) == pytest.approx((1.0, math.exp(1 + 4.303)), rel=1e-3)
+    estimated = drawn(
+        "perplexity", [0.0, 0.0, -3.0]
+    )  # e¹, standard error of the power 1, Student's 4.303 with two degrees
+    assert interval(estimated) == pytest.approx((1.0, math.exp(1 + 4.303)), rel=1e-3)
 
 
-def test_a_rolling_task_has_no_examples_whatever_the_run_says(write: Write, output: Path) -> None:
+def test_a_rolling_task_has_no_examples_for_any_num_fewshot(write: Write, output: Path) -> None:
     folder = write({
         "texts.yaml": """
             task: texts
@@ -157,7 +159,7 @@ def test_a_perplexity_is_planned_for_in_its_own_unit() -> None:
     assert _cells(replace(planned, metric="acc"))[5] == "0.47pp"
 
 
-def test_a_file_is_what_its_ending_says_or_is_not_written(
+def test_the_file_extension_decides_the_format_or_nothing_is_written(
     run_assay: RunAssay, tasks: Path, output: Path, tmp_path: Path
 ) -> None:
     run_world.run(RecordingModel(), tasks, output)
@@ -207,7 +209,7 @@ def test_an_archive_that_was_changed_is_refused(tasks: Path, output: Path, tmp_p
     (None, "pip install 'assay[view]'"),
     ('{"url": "file:///somewhere/assay", "dir_info": {"editable": true}}', "pip install '.[view]' in the folder of assay's"),
 ])  # fmt: skip
-def test_what_is_missing_is_installed_from_where_assay_came_from(
+def test_missing_extras_are_installed_from_the_source_of_assay(
     origin: str | None, reported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "assay-9.dist-info"
@@ -270,7 +272,7 @@ def test_all_typos_in_a_graph_are_reported_at_once(run_assay: RunAssay, tmp_path
     assert "2 problems" in ended.stdout
 
 
-def test_a_run_says_where_a_graph_names_a_file_that_is_not_there(run_assay: RunAssay, tmp_path: Path) -> None:
+def test_a_missing_file_of_a_graph_is_reported_at_its_place(run_assay: RunAssay, tmp_path: Path) -> None:
     graph = QUESTION_ANSWERING.replace("file_path: records.jsonl", "file_path: record.jsonl")
     folder = write_graph(tmp_path, RECORDS, graph)
     ended = run_assay("run", "--model", "dummy", "--tasks", folder / "graph_config.yaml", cwd=tmp_path)
@@ -296,15 +298,15 @@ graph_config:
 
 def test_a_graph_that_measures_nothing_says_so(run_assay: RunAssay, tmp_path: Path) -> None:
     file = write_graph(tmp_path, RECORDS, UNMEASURED) / "graph_config.yaml"
-    reported = "no metric: nothing is measured"
+    warning = "no metric: nothing is measured"
     ended = run_assay("run", "--model", "dummy", "--tasks", file, cwd=tmp_path)
-    assert reported in ended.stderr
+    assert warning in ended.stderr
     assert "add a UnitMetrics node or a post-processor" in ended.stderr
-    assert reported in run_assay("validate", file, cwd=tmp_path).stdout
-    assert reported not in run_assay("run", "--model", "dummy", "--tasks", file, "--predict_only", cwd=tmp_path).stderr
+    assert warning in run_assay("validate", file, cwd=tmp_path).stdout
+    assert warning not in run_assay("run", "--model", "dummy", "--tasks", file, "--predict_only", cwd=tmp_path).stderr
 
 
-def test_a_path_names_its_file_whatever_else_has_its_name(tasks: Path, run_assay: RunAssay) -> None:
+def test_a_path_selects_its_file_even_if_other_tasks_have_the_name(tasks: Path, run_assay: RunAssay) -> None:
     (tasks / "copy.yaml").write_text((tasks / "sums.yaml").read_text().replace("{{q}}=", "Copied: {{q}}="))
     for more in ((), ("--include_path", tasks)):
         ended = run_assay("run", "--tasks", tasks / "copy.yaml", "--limit", "1", "--dry_run", *more)
@@ -344,7 +346,7 @@ def test_a_pattern_that_matches_nothing_says_so(run_assay: RunAssay) -> None:
     assert "no name matches 'nothing*'" in ended.stderr
 
 
-def test_a_folder_that_is_not_there_is_not_looked_for_at_the_hub() -> None:
+def test_a_missing_folder_is_not_looked_up_at_the_hub() -> None:
     pytest.importorskip("transformers")
     for name in ("/no/such/dir", "./no_such", "models/of/mine"):
         with pytest.raises(ConfigError, match="no folder named"):
@@ -357,9 +359,7 @@ def test_a_folder_that_is_not_there_is_not_looked_for_at_the_hub() -> None:
     (["--batch_size", "0"], "0"),
     (["--device", "bogus"], "bogus"),
 ])  # fmt: skip
-def test_a_setting_of_a_local_model_that_cannot_be_is_refused(
-    arguments: list[str], said: str, run_assay: RunAssay
-) -> None:
+def test_an_invalid_setting_of_a_local_model_is_refused(arguments: list[str], said: str, run_assay: RunAssay) -> None:
     pytest.importorskip("transformers")
     ended = run_assay("run", "--model", "hf", "--model_args", f"pretrained={BUNDLED}", "--tasks", "first_steps_sums",
                       "--limit", "1", *arguments)  # fmt: skip

@@ -266,7 +266,7 @@ def test_examples_with_their_own_fields_are_in_the_format_too(manage: Manage) ->
         ("5", "10:10", "formats must be text or a mapping", ""),
     ],
 )
-def test_a_slip_in_a_format_is_refused_with_its_place(
+def test_a_typo_in_a_format_is_refused_with_its_place(
     formats: str, at: str, what: str, fix: str, manage: Manage
 ) -> None:
     with pytest.raises(ConfigError) as error:

@@ -152,7 +152,7 @@ def test_documents_that_were_not_asked_leave_a_gate_open(tmp_path: Path) -> None
 # --- too few documents to say anything -----------------------------------------------------------------------------
 
 
-def test_documents_that_differ_alike_decide_nothing(tmp_path: Path) -> None:
+def test_documents_that_all_differ_by_the_same_amount_decide_nothing(tmp_path: Path) -> None:
     """Two documents that are better by a half, and answers that are not the same: what others would be is unknown."""
     comparison = compare(two_runs(tmp_path, [0.5, 1.5], [1.0, 2.0]), gates=["x > -0.5pp"])
     assert (decided(comparison), comparison.verdicts[0].difference) == ({"t": "inconclusive"}, 0.5)

@@ -92,7 +92,7 @@ def test_passwords_and_queries_of_a_models_address_are_written_nowhere(
         assert not path.is_file() or not any(secret in path.read_bytes() for secret in secrets), path
 
 
-def test_the_environment_says_where_a_model_is(tmp_path: Path, talking: str, run_assay: Run) -> None:
+def test_the_environment_overrides_the_address_of_a_model(tmp_path: Path, talking: str, run_assay: Run) -> None:
     folder = write_graph(tmp_path, RECORDS)
     (tmp_path / "models.yaml").write_text("eval_model: {model_type: vllm, parameters: {}}\n")
     refused = run_assay("run", "--tasks", folder)

@@ -174,7 +174,7 @@ def test_a_second_run_asks_no_log_likelihood_again_and_shards_keep_every_kind_of
     assert tables[0] == tables[1]
 
 
-SLIPS = {
+TYPOS = {
     "choices: options": ("choices: option", "nothing produces 'option'", "did you mean 'options'?"),
     "choose_by: BY": ("choose_by: likelyhood", "choose_by", "'loglikelihood'"),
     'continuation: " {first}"': ('continuation: " {frist}"', "nothing produces 'frist'", "did you mean 'first'?"),
@@ -189,10 +189,10 @@ SLIPS = {
 }
 
 
-@pytest.mark.parametrize("written", SLIPS)
+@pytest.mark.parametrize("written", TYPOS)
 def test_a_typo_in_a_loglikelihood_node_is_refused_with_place_and_remedy(tmp_path: Path, written: str) -> None:
-    slip, what, fix = SLIPS[written]
-    folder = world(tmp_path, GRAPH.replace(written, slip).replace("BY", "loglikelihood"))
+    typo, what, fix = TYPOS[written]
+    folder = world(tmp_path, GRAPH.replace(written, typo).replace("BY", "loglikelihood"))
     with pytest.raises(ConfigError) as refused:
         assay.simple_evaluate(Scripted(), tasks=[str(folder)])
     printed = str(refused.value)

@@ -33,7 +33,7 @@ def result(golden: str, arguments: str) -> UnitMetricResult:
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcde")), min_size=2, max_size=10))
-def test_what_a_record_moves_is_what_a_little_more_weight_for_it_moves(pairs: list[tuple[str, str]]) -> None:
+def test_the_influence_of_a_record_is_the_effect_of_slightly_more_weight(pairs: list[tuple[str, str]]) -> None:
     """scikit-learn takes weights: the slope of its number in a record's weight, times their count, is the influence."""
     golds, answers = zip(*pairs, strict=True)
     labels = sorted({*golds, *answers})
@@ -43,8 +43,8 @@ def test_what_a_record_moves_is_what_a_little_more_weight_for_it_moves(pairs: li
         for golden, answer in pairs:
             tally.add(result(golden, answer))
         [evidence] = metric.evidence(tally).values()
-        reported = {"labels": labels, "average": "macro", "zero_division": 0}
-        assert evidence.aggregation.function(evidence.values) == pytest.approx(oracle(golds, answers, **reported))
+        parameters = {"labels": labels, "average": "macro", "zero_division": 0}
+        assert evidence.aggregation.function(evidence.values) == pytest.approx(oracle(golds, answers, **parameters))
         assert evidence.aggregation.influence is not None
         influence = evidence.aggregation.influence(evidence.values)
         for number in range(len(pairs)):
@@ -52,7 +52,7 @@ def test_what_a_record_moves_is_what_a_little_more_weight_for_it_moves(pairs: li
             slopes = []
             for step in (1e-5, -1e-5):
                 weights[number] = 1 + step
-                slopes.append(oracle(golds, answers, sample_weight=weights, **reported))
+                slopes.append(oracle(golds, answers, sample_weight=weights, **parameters))
             assert influence[number] == pytest.approx((slopes[0] - slopes[1]) / 2e-5 * len(pairs), abs=1e-4)
         assert sum(influence) == pytest.approx(0, abs=1e-9)
 

@@ -38,14 +38,14 @@ def test_braces_are_filled_as_python_formats(parts: list[tuple[str, str]], end: 
 
     text = "".join(escaped(piece) + "{" + name + "}" for piece, name in parts) + escaped(end)
     values = {**{name: f"<{name}>" for _, name in parts}, **known}
-    built = Braces.of(text)
-    assert built.wrong == ""
-    assert built.names == tuple(name for _, name in parts)
-    assert built.fill(values) == text.format(**values)
+    braces = Braces.of(text)
+    assert braces.wrong == ""
+    assert braces.names == tuple(name for _, name in parts)
+    assert braces.fill(values) == text.format(**values)
 
 
 @pytest.mark.parametrize("text", ['{"a": 1', "a } b", "{}", "{ }"])
-def test_a_brace_without_a_variable_is_reported(text: str) -> None:
+def test_a_lone_brace_is_reported(text: str) -> None:
     assert Braces.of(text).wrong.startswith("has a lone")
 
 
@@ -161,7 +161,7 @@ def test_an_entry_that_cannot_be_used_is_refused_at_its_place(tmp_path: Path, te
     assert caught.value.problems[0].place.line == 1
 
 
-def test_the_environment_says_more_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_overrides_more_settings_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable("my-model 1.5", "url"), "http://a/v1|http://b/v1")
     monkeypatch.setenv("SYGRA_MY-MODEL_1.5_TOKEN", "abc")
     row = entry(tmp_path, "my-model 1.5: {model_type: vllm}", "my-model 1.5")
@@ -170,7 +170,7 @@ def test_the_environment_says_more_of_a_model(tmp_path: Path, monkeypatch: pytes
     }  # fmt: skip
 
 
-def test_a_models_file_is_looked_for_beside_the_graph_and_above_it(
+def test_a_models_file_is_searched_beside_the_graph_and_above_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

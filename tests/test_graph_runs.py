@@ -31,8 +31,8 @@ def test_a_graph_of_sygra_runs_and_leaves_its_output_and_its_report(tmp_path: Pa
     assert row["exact_match_stderr,none"] == pytest.approx(0.25)
     assert row["accuracy,none"] == 0.75
     assert results["assay"]["status"] == "complete"
-    reported = results["configs"]["eval.question_answering.simpleqa"]["graph_config"]["nodes"]["unit_metrics"]
-    assert reported["golden_key"] == "answer"
+    unit_node = results["configs"]["eval.question_answering.simpleqa"]["graph_config"]["nodes"]["unit_metrics"]
+    assert unit_node["golden_key"] == "answer"
     output = the_file(tmp_path / "run", "output_*.json")
     assert [record["original_index"] for record in output] == [7, 8, 9, 10]
     assert [record["exact_match_result"]["correct"] for record in output] == [True, True, False, True]
@@ -165,7 +165,7 @@ def test_an_agent_calls_tools_until_the_model_wants_none(tmp_path: Path, talking
     assert len(fetched(talking, "/log")) == asked + 2
 
 
-def test_a_tool_that_fails_says_so_to_the_model_and_is_counted(tmp_path: Path, talking: str) -> None:
+def test_a_failing_tool_sends_its_error_to_the_model_and_is_counted(tmp_path: Path, talking: str) -> None:
     records = [{"q": json.dumps({"calls": [["broken", {"x": 1}], ["lacking", {}]]})}]
     folder = write_graph(tmp_path, records, AGENT.replace("{2: hurry}", "{9: hurry}"), code=TOOLS)
     results = assay.simple_evaluate(**model(talking), tasks=[str(folder)])

@@ -108,7 +108,7 @@ def test_a_column_that_the_records_lack_is_refused_with_its_place(tmp_path: Path
     assert not list((tmp_path / "out/scored").glob("*"))
 
 
-def test_requests_that_changed_since_the_run_are_reported(tmp_path: Path, run: Run, run_assay: Run) -> None:
+def test_a_graph_that_changed_since_the_run_is_reported(tmp_path: Path, run: Run, run_assay: Run) -> None:
     folder = write_graph(tmp_path, RECORDS)
     assert run("--task", NAME, "-o", "out").returncode == 0
     changed(folder, "You answer questions.", "You answer all questions.")

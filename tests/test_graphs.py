@@ -134,7 +134,7 @@ LOOP = """
     ("numpy.int32(5)", 5), ("numpy.array(5)", 5), ("numpy.float32(0.1)", 0.1), ("numpy.bool_(True)", True),
     ("numpy.str_('a')", "a"), ("[numpy.int64(1), {'a': numpy.array([1, 2])}]", [1, {"a": [1, 2]}]),
 ])  # fmt: skip
-def test_what_lambdas_and_conditions_return_may_be_of_numpys(
+def test_lambdas_and_conditions_may_return_numpy_values(
     value: str, plain: object, arguments: str, tmp_path: Path
 ) -> None:
     if isinstance(plain, list) and "in_place" in arguments:
@@ -173,7 +173,7 @@ def test_a_loop_runs_until_its_condition_ends_it(tmp_path: Path) -> None:
     assert [record["x"] for record in output] == [3, 3, 8]
 
 
-def test_a_loop_without_an_end_fails_its_record_after_a_hundred_steps_or_as_many_as_it_says(tmp_path: Path) -> None:
+def test_an_endless_loop_fails_its_record_after_max_steps_or_a_hundred_steps(tmp_path: Path) -> None:
     results, output = run(tmp_path, LOOP, [{"x": -98}, {"x": -96}], code=NOTE)
     assert [record["x"] for record in output] == [3]
     [reason] = account(results)["reasons"]
@@ -196,7 +196,7 @@ def test_a_node_that_raises_fails_its_record_with_the_reason(tmp_path: Path) -> 
     assert results["assay"]["status"] == "incomplete"
 
 
-def test_what_a_condition_says_must_be_in_the_path_map(tmp_path: Path) -> None:
+def test_the_result_of_a_condition_must_be_in_the_path_map(tmp_path: Path) -> None:
     graph = LOOP.replace("again: more", "forward: more")
     results, _ = run(tmp_path, graph, [{"x": 0}], code=NOTE)
     assert account(results)["reasons"] == {"a condition said 'again', and path_map has: END, forward": 1}
@@ -498,7 +498,7 @@ TYPOS = {
 
 
 @pytest.mark.parametrize("right", TYPOS, ids=[typo.strip()[:30] for typo, _ in TYPOS.values()])
-def test_a_slip_in_a_graph_is_refused_before_any_request_with_place_and_remedy(tmp_path: Path, right: str) -> None:
+def test_a_typo_in_a_graph_is_refused_before_any_request_with_place_and_remedy(tmp_path: Path, right: str) -> None:
     typo, message = TYPOS[right]
     assert right in QUESTION_ANSWERING
     folder = write_graph(tmp_path, RECORDS, QUESTION_ANSWERING.replace(right, typo, 1))
@@ -539,7 +539,7 @@ def test_a_typo_in_a_list_or_a_parameter_is_reported_on_its_own_line(tmp_path: P
         ("node_type: llm\n      chat_history: true", "chat_history needs a chat_conversation"),
     ],
 )
-def test_what_is_not_supported_says_so(tmp_path: Path, graph: str, message: str) -> None:
+def test_unsupported_features_are_reported(tmp_path: Path, graph: str, message: str) -> None:
     folder = write_graph(tmp_path, RECORDS, QUESTION_ANSWERING.replace("node_type: llm", graph, 1))
     with pytest.raises(ConfigError, match=message):
         assay.simple_evaluate(scripted(last), tasks=[str(folder)])

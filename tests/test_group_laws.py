@@ -38,9 +38,9 @@ def test_the_order_of_members_does_not_matter(documents: list[list[float]], rand
     random.shuffle(names)  # type: ignore[attr-defined]
     for kind in KINDS:
         for by_size in (True, False):
-            reported = {"aggregation": kind, "weight_by_size": by_size}
-            assert one({name: results[name] for name in names}, **reported) == pytest.approx(
-                one(results, **reported), rel=1e-12
+            options = {"aggregation": kind, "weight_by_size": by_size}
+            assert one({name: results[name] for name in names}, **options) == pytest.approx(
+                one(results, **options), rel=1e-12
             )
 
 

@@ -72,7 +72,7 @@ FACTS = {"model": {"params": 8e9, "name": "big"}, "run": {"limit": None}, "metad
         ("model.params > -1", True),
     ],
 )
-def test_what_conditions_mean(condition: str, expected: bool) -> None:
+def test_conditions_of_members_are_evaluated(condition: str, expected: bool) -> None:
     assert holds(condition, FACTS) is expected
 
 
@@ -258,7 +258,7 @@ def test_two_entries_for_one_row_are_refused(partly: Path) -> None:
         ({"g": "group: g\ntask: [a]\ngroup_filter: {only: [z]}\naggregate_metric_list: [{metric: exact_match}]\n"}, "'z'"),
     ],
 )  # fmt: skip
-def test_groups_that_cannot_be_are_refused_with_their_place(files: dict[str, str], message: str, partly: Path) -> None:
+def test_invalid_groups_are_refused_with_their_place(files: dict[str, str], message: str, partly: Path) -> None:
     asked: list[str] = []
     for name, text in files.items():
         group_file(partly, text, name)

@@ -176,8 +176,8 @@ def test_a_hierarchy_may_be_given_as_plain_mappings() -> None:
 
 
 def test_a_task_is_built_from_a_mapping_as_strictly_as_from_a_file() -> None:
-    built = Task.from_config({"task": "t", "num_fewshot": 2, "tag": "x"})
-    assert (built.name, built.config.num_fewshot, built.tags, built.version) == ("t", 2, ["x"], "N/A")
+    task = Task.from_config({"task": "t", "num_fewshot": 2, "tag": "x"})
+    assert (task.name, task.config.num_fewshot, task.tags, task.version) == ("t", 2, ["x"], "N/A")
     with pytest.raises(ConfigError, match="unknown key 'fewshots'"):
         Task.from_config({"task": "t", "fewshots": 2})
 

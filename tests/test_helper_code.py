@@ -96,7 +96,7 @@ PUBLIC_IMPORTS = [
 
 
 @pytest.mark.parametrize("source", OWN_IMPORTS + PUBLIC_IMPORTS)
-def test_what_helper_code_imports_from_lm_eval_is_there(source: str, write: Write) -> None:
+def test_helper_code_can_import_the_names_it_needs_from_lm_eval(source: str, write: Write) -> None:
     assert helper(write, source + "\n")
 
 
@@ -178,7 +178,7 @@ SUMS = """
 """
 
 
-def test_a_task_that_is_a_class_asks_and_scores_as_it_says(write: Write) -> None:
+def test_a_class_task_builds_its_requests_and_scores_itself(write: Write) -> None:
     results = run(write({"t.yaml": "task: t\nclass: !function made.Sums\n", "made.py": SUMS}))
     assert contexts(results) == [[(f"Q e{n}?", {"until": ["."]})] for n in range(3)]
     assert results["results"]["t"]["right,none"] == pytest.approx(1 / 3)
@@ -372,7 +372,7 @@ def test_a_module_of_that_name_that_the_caller_has_stays_his_own(write: Write, m
     assert not hasattr(own, "api")
 
 
-def test_helper_code_that_was_edited_is_read_anew_by_the_next_run(write: Write) -> None:
+def test_edited_helper_code_is_reloaded_by_the_next_run(write: Write) -> None:
     folder = write({"t.yaml": GENERATE, "made.py": "def text(doc): return 'one'\n", **DATA})
     assert contexts(run(folder))[0][0][0] == "one"
     stamp = (folder / "made.py").stat()

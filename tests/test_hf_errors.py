@@ -176,8 +176,8 @@ def test_a_run_counts_what_failed_and_scores_the_rest(tmp_path: Any) -> None:
     ready = HF(model, tokenizer=words(), max_length=64)
     options: dict[str, Any] = {"tasks": ["t"], "include_path": str(tmp_path), "include_defaults": False}
     results = simple_evaluate(ready, **options)
-    reported = results["assay"]["tasks"]["t"]
-    assert (reported["failed"], results["results"]["t"]["sample_len"]) == (1, 2)
+    task_facts = results["assay"]["tasks"]["t"]
+    assert (task_facts["failed"], results["results"]["t"]["sample_len"]) == (1, 2)
     scores = [
         likelihood(plain("llama"), [n, n + 1], [40])[0] > likelihood(plain("llama"), [n, n + 1], [41])[0]
         for n in (10, 30)
@@ -195,7 +195,7 @@ def test_a_run_counts_what_failed_and_scores_the_rest(tmp_path: Any) -> None:
     assert simple_evaluate(ready, **options)["results"]["t"]["sample_len"] == 2
 
 
-def test_what_begins_a_text_is_there_where_a_document_has_no_context() -> None:
+def test_the_bos_token_is_the_context_of_a_document_without_one() -> None:
     [response] = answers(HF(build("llama"), tokenizer=words()), [Loglikelihood("", "w5 w6")])
     assert isinstance(response, Likelihood)
     assert response.value == pytest.approx(likelihood(plain("llama"), [BEGIN], [5, 6])[0], abs=2e-4)

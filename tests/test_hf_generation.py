@@ -184,7 +184,7 @@ def sampled(tokens: list[int], repeat: int = 0, **params: Any) -> Generate:
 
 
 @pytest.mark.parametrize("kind", ["llama", "mistral"])
-def test_what_is_drawn_depends_on_prompt_and_repeat_alone(kind: str) -> None:
+def test_sampled_texts_depend_on_prompt_and_repeat_alone(kind: str) -> None:
     """Not on the order, the slots, or who is written beside it."""
     items = [sampled(each, repeat, temperature=0.9) for each in prompts(6, seed=5) for repeat in range(3)]
     expected = [written(each) for each in answers(ours(kind), items)]
@@ -300,7 +300,7 @@ def test_a_model_that_does_not_think_answers_up_to_its_stop() -> None:
 
 
 @pytest.mark.parametrize("named", ["number", "text"])
-def test_what_ends_thinking_may_be_a_special_token(named: str) -> None:
+def test_the_end_of_thinking_may_be_a_special_token(named: str) -> None:
     token_lists = prompts(30, seed=6)
     texts = [generated(plain("llama"), each, 25) for each in token_lists]
     chosen, token = next((each, token) for each in texts for token in each[3:] if 2 < each.index(token) < 20)
@@ -334,7 +334,7 @@ def test_nan_logits_fail_their_own_text_only(shared: bool) -> None:
     ]
 
 
-def test_what_a_model_would_write_behind_the_end_of_a_text_may_be_no_number() -> None:
+def test_nan_logits_after_the_end_of_a_text_are_ignored() -> None:
     writing = Generation(0, Generate("p", {"until": ["c"], "max_gen_toks": 9}), [1])
     writing.take([0, 1, 2, -1, -1], frozenset(), Spelled("abc"))
     assert writing.response() == Text("ab", "stop", usage=writing.response().usage)  # type: ignore[union-attr]

@@ -99,7 +99,7 @@ def test_pickled_weights_are_refused_unless_they_are_trusted(folder: Path, tmp_p
     assert response.value == pytest.approx(likelihood(plain("llama"), [5, 6], [7])[0], abs=1e-4)
 
 
-def test_code_that_comes_with_a_model_is_run_only_where_it_is_trusted(folder: Path, tmp_path: Path) -> None:
+def test_model_code_runs_only_with_trust_remote_code(folder: Path, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     config = json.loads((folder / "config.json").read_text())
     config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.Own", "AutoModelForCausalLM": "own.Model"}}

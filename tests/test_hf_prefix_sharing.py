@@ -86,7 +86,7 @@ def test_infinite_logits_fail_the_request(share: bool) -> None:
     assert all(isinstance(each, Failed) for each in responses), responses
 
 
-def test_what_a_text_begins_with_is_not_asked_about_whatever_the_prefix_token() -> None:
+def test_the_prefix_token_of_a_text_is_not_scored() -> None:
     begun = HFTokenizer(words(True), prefix_token=7)
     assert begun.encode("w7 w8") == [BEGIN, 7, 8]
     assert begun.encode_whole("w9 w8") == [9, 8]
@@ -131,7 +131,7 @@ def test_a_repeat_is_not_read_again() -> None:
     assert computed == 30 + 5 + 5
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_kept_prefixes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("assay.models.local.scoring.CACHED_TOKENS", 70)
     model = HF(build("llama"), tokenizer=words())
     for _ in range(4):
@@ -152,7 +152,7 @@ def test_one_token_takes_one_step() -> None:
     assert len(steps) <= 2
 
 
-def test_a_file_of_weights_and_a_tokenizer_in_a_folder_below_are_part_of_who_a_model_is(tmp_path: Path) -> None:
+def test_weights_and_a_tokenizer_in_subfolders_are_part_of_the_fingerprint(tmp_path: Path) -> None:
     build("llama").save_pretrained(tmp_path / "model/inside")
     words(False).save_pretrained(tmp_path / "model/inside")
     words(False).save_pretrained(tmp_path / "words/inside")
@@ -166,13 +166,13 @@ def test_a_file_of_weights_and_a_tokenizer_in_a_folder_below_are_part_of_who_a_m
     assert identity() != before
 
 
-def test_what_a_model_is_generated_with_elsewhere_does_not_count() -> None:
-    reported = build("llama")
-    reported.generation_config.repetition_penalty = 50.0
+def test_settings_of_generation_config_are_ignored() -> None:
+    penalized = build("llama")
+    penalized.generation_config.repetition_penalty = 50.0
     prompts = [some(6) for _ in range(6)]
     plain = [generated(build("llama"), each, 12) for each in prompts]
-    assert [generated(reported, each, 12) for each in prompts] != plain  # where it counts, it changes something
+    assert [generated(penalized, each, 12) for each in prompts] != plain  # where it counts, it changes something
     values = _texts(
-        answers(HF(reported, tokenizer=words()), [Generate(text(each), {"max_gen_toks": 12}) for each in prompts])
+        answers(HF(penalized, tokenizer=words()), [Generate(text(each), {"max_gen_toks": 12}) for each in prompts])
     )
     assert values == [text([token for token in each if token != UNKNOWN]) for each in plain]

@@ -178,7 +178,7 @@ def test_the_seconds_of_all_requests_are_those_of_the_device_and_none_counts_twi
 @pytest.mark.parametrize("kind", ["llama", "mistral"])
 @pytest.mark.parametrize("begins", [False, True])
 @pytest.mark.parametrize("length", [1, LENGTH, LENGTH + 1, 3 * LENGTH + 5])
-def test_a_whole_text_is_read_in_windows_each_token_once_behind_one_token_that_begins(
+def test_a_whole_text_is_scored_in_windows_each_token_once_after_one_bos_token(
     kind: str, begins: bool, length: int
 ) -> None:
     """Windows that do not overlap, the last a full one: lm-eval's definition, but with one BOS where it has two."""

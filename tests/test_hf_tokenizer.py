@@ -129,7 +129,7 @@ def test_the_shortcut_is_taken_where_words_are_split_first_and_nowhere_else() ->
 
 
 @pytest.mark.parametrize("kind", sorted(SHORTCUT - {"with an end"}))
-def test_what_texts_share_is_turned_into_tokens_once(kind: str) -> None:
+def test_shared_prefixes_are_tokenized_once(kind: str) -> None:
     """Twenty questions behind one long beginning: the tokenizer sees little more than one of them."""
     head = "".join(corpus())[:20_000] + "\n\nThe question is this one and no other, "
     items = [
@@ -158,7 +158,7 @@ def counted_begin(kind: str, **options: Any) -> Any:
 @pytest.mark.parametrize("predicted", [{}, {"add_bos": True}, {"add_bos": False}])
 @pytest.mark.parametrize("text", ["One fish", "<s>One fish", "<s> One fish", ""])
 @pytest.mark.parametrize("kind", ["llama-3", "metaspace", "gpt-2"])
-def test_what_begins_a_text_is_there_once_at_most_and_in_front(kind: str, text: str, predicted: dict[str, Any]) -> None:
+def test_the_bos_token_occurs_at_most_once_and_first(kind: str, text: str, predicted: dict[str, Any]) -> None:
     tokens = counted_begin(kind, **predicted).encode(text)
     adds = kind != "gpt-2" and predicted.get("add_bos") is not False
     assert tokens.count(0) == (1 if text.startswith("<s>") or adds else 0)
@@ -167,7 +167,7 @@ def test_what_begins_a_text_is_there_once_at_most_and_in_front(kind: str, text: 
 
 @pytest.mark.parametrize("add_bos", [None, True, False])
 @pytest.mark.parametrize("kind", ["llama-3", "gpt-2"])
-def test_a_text_without_context_is_seen_behind_one_token_that_begins(kind: str, add_bos: bool | None) -> None:
+def test_a_text_without_context_is_scored_after_one_bos_token(kind: str, add_bos: bool | None) -> None:
     built = counted_begin(kind, add_bos=add_bos)
     bare = built.encode_bare("One fish")
     assert built.pair("", "One fish") == ([0], bare)

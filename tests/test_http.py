@@ -155,7 +155,7 @@ def test_a_server_that_dies_is_waited_for_and_nothing_answered_is_asked_again(se
     assert len(answered) == len(set(answered)) == 60
 
 
-def test_another_model_behind_the_same_address_is_refused(serve: Serve, tmp_path: Path) -> None:
+def test_another_model_at_the_same_address_is_refused(serve: Serve, tmp_path: Path) -> None:
     port = free_port()
     url = serve("--answer", "one", port=port)
     evaluate(tmp_path, url, rows=3, output_path=str(tmp_path / "run"))
@@ -188,7 +188,7 @@ def test_a_key_reaches_the_server_and_no_file(serve: Serve, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("with_tokenizer", [True, False])
-def test_through_a_real_server_the_model_says_what_it_says_here(with_tokenizer: bool, serve: Serve) -> None:
+def test_a_real_server_gives_the_same_answers_as_the_local_model(with_tokenizer: bool, serve: Serve) -> None:
     url = serve(BUNDLED, script=TRUTH)
     tasks = ["first_steps_larger", "first_steps_plurals", "first_steps_sums", "first_steps_stories"]
     more = {"tokenizer": str(BUNDLED), "max_length": 1024} if with_tokenizer else {}
@@ -287,7 +287,7 @@ def test_a_prompt_that_takes_the_server_down_each_time_is_not_asked_for_ever(
 
 @pytest.mark.parametrize("at_once", [1, 8])
 @pytest.mark.parametrize("attempts", [1, 2, 8])
-def test_a_server_that_goes_away_and_comes_back_loses_nothing(
+def test_a_server_that_is_unreachable_for_a_while_loses_nothing(
     at_once: int, attempts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick(monkeypatch)

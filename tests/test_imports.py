@@ -84,7 +84,7 @@ SUMS = {"a": (1.0, [1, 1]), "b": (0.5, [1, 0]), "c": (0.5, [0, 1])}
 """What each sample of the log scores, and its epochs: tools/make_inspect_logs.py says which answers are right."""
 
 
-def test_a_log_of_inspects_becomes_a_run_with_its_numbers(tmp_path: Path) -> None:
+def test_an_inspect_log_is_imported_with_its_numbers(tmp_path: Path) -> None:
     imported = import_runs([INSPECT / "sums.eval"], tmp_path / "run")
     row = imported["results"]["sums"]
     assert row["accuracy,match"] == pytest.approx(2 / 3)
@@ -150,8 +150,8 @@ def test_a_log_that_was_cancelled_is_an_incomplete_run(packed: str, tmp_path: Pa
     ended = run_assay("import", log, "-o", tmp_path / "run")
     assert (ended.returncode, "ended early: colours: cancelled: interrupted\n" in ended.stderr) == (1, True)
     account = json.loads((tmp_path / "run/results.json").read_text())["assay"]
-    reported = {"the sample is not in the log, which ended with cancelled: interrupted": 1}
-    assert (account["status"], account["tasks"]["colours"]["reasons"]) == ("incomplete", reported)
+    reasons = {"the sample is not in the log, which ended with cancelled: interrupted": 1}
+    assert (account["status"], account["tasks"]["colours"]["reasons"]) == ("incomplete", reasons)
     assert (account["tasks"]["colours"]["documents"], account["tasks"]["colours"]["scored"]) == (3, 2)
     rows = sample_rows(tmp_path / "run/samples/colours.parquet")
     assert [(row["doc_id"], json.loads(row["doc"])["id"]) for row in rows] == [(0, 1), (1, 2), (2, 3)]
@@ -205,7 +205,7 @@ def test_attachments_of_a_log_are_put_in_their_place() -> None:
     assert with_attachments(sample) == {**sample, "input": "long", "messages": [{"content": "longer"}]}
 
 
-def test_a_run_goes_to_inspect_and_back_without_a_loss(write: Write, output: Path, tmp_path: Path) -> None:
+def test_a_run_is_exported_to_inspect_and_imported_without_loss(write: Write, output: Path, tmp_path: Path) -> None:
     folder = write({**run_world.FILES, **TASKS})
     run_world.run(RecordingModel(failing={"3*3="}), folder, output)
     back = import_runs(export(output, "inspect", tmp_path / "logs"), tmp_path / "back")
@@ -342,7 +342,7 @@ def whole_log(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_whatever_a_log_says_it_is_imported_or_refused(
+def test_any_content_of_a_log_is_imported_or_refused(
     whole_log: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     """Anything anywhere in a log: never an error of another kind, and nothing left behind where it is refused."""
@@ -364,7 +364,7 @@ def test_whatever_a_log_says_it_is_imported_or_refused(
         export(folder / "run", "parquet", folder / "out")
 
 
-def test_a_member_that_is_larger_than_it_says_is_not_unpacked(tmp_path: Path) -> None:
+def test_a_member_larger_than_its_declared_size_is_not_unpacked(tmp_path: Path) -> None:
     write_archive(tmp_path / "big.eval", [("header.json", b"{}")])
     packed = bytearray((tmp_path / "big.eval").read_bytes())
     place = packed.rindex(b"PK\x01\x02") + 24

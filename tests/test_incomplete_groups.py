@@ -196,7 +196,7 @@ def test_leaving_out_what_lacks_a_metric_does_not_leave_out_what_was_not_run(tmp
     assert "2 of 3 tasks" in results["assay"]["groups"]["g"]["rows"]["x,none"]["reason"]
 
 
-def test_what_a_groups_own_scorer_makes_is_withheld_as_well(tmp_path: Path) -> None:
+def test_numbers_of_a_group_scorer_are_withheld_as_well(tmp_path: Path) -> None:
     group = "group: g\ntask: [t, u, v]\ngroup_scorer: !function own.gap\n"
     folder = with_group(tmp_path / "tasks", HALF, group, "v")
     own = "def gap(group, results):\n    xs = [r['x,none'] for r in results.values()]\n    return {'gap': max(xs) - min(xs)}\n"

@@ -113,7 +113,7 @@ def test_a_missing_include_that_appears_fixes_the_task(write: Write) -> None:
     assert Catalog(folder, include_defaults=False).index.named["t"].error == ""
 
 
-def test_a_change_behind_an_unchanged_stamp_is_noticed_when_the_task_is_used(write: Write) -> None:
+def test_a_change_with_an_unchanged_stamp_is_noticed_when_the_task_is_used(write: Write) -> None:
     folder = write({"t.yaml": a_task("t", num_fewshot="1")})
     path = folder / "t.yaml"
     names(folder)

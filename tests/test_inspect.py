@@ -77,7 +77,7 @@ def test_inspect_reads_repeats_as_epochs(write: Any, tmp_path: Path) -> None:
     assert result["numbers"]["exact_match (first)"]["stderr"] == pytest.approx(EXACT_MATCH_STDERR)
 
 
-def test_a_log_of_inspects_comes_back_from_us_with_its_numbers(tmp_path: Path) -> None:
+def test_an_inspect_log_is_imported_and_exported_with_its_numbers(tmp_path: Path) -> None:
     import_runs([INSPECT / "sums.eval"], tmp_path / "run")
     theirs, ours = (
         read([str(INSPECT / "sums.eval")])["sums"],

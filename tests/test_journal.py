@@ -52,12 +52,12 @@ def packed(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path.with_name(path.name + ".zst")
 
 
-def test_what_was_written_is_found_again(tmp_path: Path) -> None:
+def test_written_responses_are_found_again(tmp_path: Path) -> None:
     expected = written(tmp_path / "responses.jsonl")
     assert read(tmp_path / "responses.jsonl", expected) == (expected, 0)
 
 
-def test_every_line_ends_in_the_crc32_of_what_comes_before_it(tmp_path: Path) -> None:
+def test_every_line_ends_in_the_crc32_of_its_content(tmp_path: Path) -> None:
     written(tmp_path / "responses.jsonl")
     texts = (tmp_path / "responses.jsonl").read_bytes().splitlines()
     assert len(texts) == LINES + 1
@@ -109,7 +109,7 @@ def test_libzstd_reads_a_compressed_journal_as_an_ordinary_stream(
 
 
 @pytest.mark.parametrize("line", [1, 5, LINES])
-def test_a_line_without_a_checksum_behind_a_header_is_damaged(line: int, tmp_path: Path) -> None:
+def test_a_line_without_a_checksum_after_a_header_is_damaged(line: int, tmp_path: Path) -> None:
     path = tmp_path / "responses.jsonl"
     expected = written(path)
     texts = path.read_bytes().splitlines()
@@ -161,7 +161,7 @@ def test_failures_are_written_down_and_not_found_by_their_key(tmp_path: Path) ->
     assert read(path, {b"a" * 16: Failed("no")}) == ({b"a" * 16: None}, 0)
 
 
-def test_what_was_there_before_is_claimed_once_each(tmp_path: Path) -> None:
+def test_earlier_responses_are_claimed_once_each(tmp_path: Path) -> None:
     path = tmp_path / "responses.jsonl"
     expected = written(path, 5)
     kept = Journal(path)
@@ -170,7 +170,7 @@ def test_what_was_there_before_is_claimed_once_each(tmp_path: Path) -> None:
     kept.close()
 
 
-def test_what_was_written_reaches_the_disk_without_another_response(tmp_path: Path) -> None:
+def test_written_lines_are_synced_without_another_response(tmp_path: Path) -> None:
     """The last response is followed by silence, and is synced all the same."""
     script = (
         "import sys, time; from pathlib import Path; from assay.runs import journal as j; from assay.records import Text\n"

@@ -203,7 +203,7 @@ def test_several_judges_have_a_mean_a_row_each_and_an_agreement(tmp_path: Path) 
     }
 
 
-def test_agreement_of_judges_who_say_one_thing_only_is_unknown_and_says_why(tmp_path: Path) -> None:
+def test_agreement_of_judges_with_equal_verdicts_is_undefined_with_a_reason(tmp_path: Path) -> None:
     yaml = "scorer: {type: llm_judge, kwargs: {roles: [a, b]}}\n"
     results = judged(tmp_path, ["1", "2"], {"a": scoring(lambda x: 5, "a"), "b": scoring(lambda x: 5, "b")}, yaml)
     assert results["results"]["t"]["llm_judge,none"] == pytest.approx(4 / 9)
@@ -271,7 +271,7 @@ def test_a_verdict_is_read_from(reply: str) -> None:
     assert read_score(reply, "m", 1, 10) == 7
 
 
-def test_a_verdict_that_was_cut_off_says_so() -> None:
+def test_a_truncated_verdict_is_reported_as_such() -> None:
     result = GenResult({"q": "x"}, ["42"], "41", question="x")
     for finish in ("length", "thinking"):
         with pytest.raises(Unscored, match="cut off at the token limit"):
@@ -394,7 +394,7 @@ def test_a_mark_is_of_document_and_answer_and_always_the_same(answer: str, other
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8")))
-def test_whatever_an_answer_says_the_prompt_has_it_whole_between_two_lines(answer: str) -> None:
+def test_the_prompt_fences_the_whole_answer_for_any_text(answer: str) -> None:
     [prompt] = asked(answer)
     assert BETWEEN.findall(prompt)[0][2] == answer
     with pytest.raises(Unscored):
@@ -431,7 +431,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_with_a_judge_is_refused_before_the_run(what: str, tmp_path: Path) -> None:
+def test_an_invalid_judge_is_refused_before_the_run(what: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=re.escape(what)):
         judged(tmp_path, ["a"], scoring(int), f"scorer: {{type: llm_judge, kwargs: {WRONG[what]}}}\n", [{"other": "x"}])
 
@@ -471,7 +471,7 @@ def test_every_filter_has_its_own_verdicts_also_where_another_waits_for_all(tmp_
     assert result == {"llm_judge,plain": 0.0, "llm_judge,upper": 1.0, "exact_match,batch": 0.0}
 
 
-def test_a_judge_that_cannot_speak_is_refused(tmp_path: Path) -> None:
+def test_a_judge_that_cannot_generate_is_refused(tmp_path: Path) -> None:
     mute = Scripted(loglikelihood=lambda context, continuation: (0.0, False))
     with pytest.raises(ConfigError, match="needs a model that can generate text"):
         judged(tmp_path, ["a"], mute)

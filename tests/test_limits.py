@@ -161,7 +161,7 @@ def test_the_foot_of_the_table_shows_time_tokens_and_cost(serve: Servers, tmp_pa
     assert "cut off at the token limit: 4 of 4 documents (100.0%)" in shown.stderr
 
 
-def test_what_was_set_aside_is_given_back() -> None:
+def test_reserved_cost_is_released() -> None:
     budget = Budget(cost=1.0)
     assert budget.reserve(0.6)
     assert not budget.reserve(0.6)  # there is another under way: it may cost less
@@ -193,7 +193,7 @@ def long_run(folder: Path, **options: Any) -> dict[str, Any]:
     )
 
 
-def test_a_prompt_that_is_too_long_fails_unless_something_else_is_asked_for(tmp_path: Path) -> None:
+def test_a_prompt_that_is_too_long_fails_by_default(tmp_path: Path) -> None:
     own = long_run(tmp_path)["assay"]["tasks"]["t"]
     assert own["failed"] == 3
     assert "exceed the model's context length of 1024" in next(iter(own["reasons"]))

@@ -86,7 +86,7 @@ def _comparable(config: object) -> dict[str, object]:
     return {**rest, **({"metadata": metadata} if metadata else {})}
 
 
-def test_what_lm_eval_cannot_load_loads(manager: TaskManager) -> None:
+def test_tasks_that_lm_eval_cannot_load_are_loaded(manager: TaskManager) -> None:
     loaded = manager.load("openllm")
     assert len(loaded["tasks"]) == 64
     assert loaded["tasks"]["mmlu_anatomy"].config.num_fewshot == 5

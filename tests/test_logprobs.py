@@ -47,8 +47,12 @@ def served(body: dict[str, Any]) -> dict[str, Any]:
     tokens = [*pieces(body["prompt"]), "!"]
     offsets = [sum(map(len, tokens[:n])) for n in range(len(tokens))]
     values = [None, *[VALUE] * (len(tokens) - 1)]
-    reported = {"tokens": tokens, "token_logprobs": values, "top_logprobs": [None, *({"x": VALUE} for _ in tokens[1:])]}
-    return {"choices": [{"text": "".join(tokens), "logprobs": {**reported, "text_offset": offsets}}]}
+    logprobs_body = {
+        "tokens": tokens,
+        "token_logprobs": values,
+        "top_logprobs": [None, *({"x": VALUE} for _ in tokens[1:])],
+    }
+    return {"choices": [{"text": "".join(tokens), "logprobs": {**logprobs_body, "text_offset": offsets}}]}
 
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -77,8 +81,8 @@ def asked_with(way: str, change: Change, request: Any = ASKED, backend: str = "o
 def entries(answer: dict[str, Any]) -> list[tuple[Any, Any]]:
     """Where the log-probability of the token asked about before the last is written: its holder, and its place in that."""
     if "meta_info" in answer:
-        reported = answer["meta_info"]
-        return [(reported["input_token_logprobs"][-2], 0), (reported["input_top_logprobs"][-2][0], 0)]
+        meta_info = answer["meta_info"]
+        return [(meta_info["input_token_logprobs"][-2], 0), (meta_info["input_top_logprobs"][-2][0], 0)]
     choice = answer["choices"][0]
     if "prompt_logprobs" in choice:
         [entry] = choice["prompt_logprobs"][-2].values()
@@ -110,14 +114,14 @@ def test_log_probabilities_as_they_should_be_are_added_up(way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("value", [5.0, 0.01, True, False, "-0.5", None, [], {}, [-0.5], math.nan, math.inf], ids=repr)
-def test_what_can_be_no_log_probability_fails_its_document(way: str, value: Any) -> None:
+def test_an_invalid_log_probability_fails_its_document(way: str, value: Any) -> None:
     response = asked_with(way, with_value(value))
     assert isinstance(response, Failed)
     assert "log-probability" in response.reason
 
 
 @pytest.mark.parametrize("value", [5.0, True, "-0.5", None, math.nan], ids=repr)
-def test_in_a_conversation_too(value: Any) -> None:
+def test_an_invalid_log_probability_fails_its_document_in_a_conversation_too(value: Any) -> None:
     response = asked_with("generated", with_value(value), backend="openai-chat")
     assert isinstance(response, Failed) and "log-probability" in response.reason
     assert asked_with("generated", nothing, backend="openai-chat")[:2] == (VALUE, True)
@@ -255,7 +259,7 @@ def test_another_text_than_was_sent_fails_its_document(way: str, spelled: bool) 
 
 @pytest.mark.parametrize("request_", [ASKED, Rolling("Once upon a time there was a dog.")])
 @pytest.mark.parametrize("way", ECHOES)
-def test_what_servers_echo_with_other_white_space_or_half_a_character_is_read(way: str, request_: Any) -> None:
+def test_echoes_with_other_white_space_or_half_a_character_are_accepted(way: str, request_: Any) -> None:
     for change in (
         lambda text: "<s> " + text,
         lambda text: " " + text,
@@ -329,7 +333,7 @@ def test_a_reward_may_be_any_number(value: Any) -> None:
         assert ask("reward-http", url, ASKED).value in (5.0, -3.0, 0.5)
 
 
-def test_in_a_run_the_documents_fail_and_the_others_are_scored(tmp_path: Path) -> None:
+def test_documents_with_invalid_log_probabilities_fail_and_the_others_are_scored(tmp_path: Path) -> None:
     """One document of each fault, and one that is well: it alone is scored."""
     faults: list[Change] = [
         nothing, with_value(5.0), with_value(True), with_value(math.nan), with_value(None), cut_list("token_logprobs"),

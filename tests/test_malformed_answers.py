@@ -155,8 +155,8 @@ def test_a_text_of_the_wrong_type_is_not_an_empty_answer(value: Any) -> None:
 
 
 def test_calls_and_reasons_as_they_should_be_are_kept() -> None:
-    reported = {"choices": [{"message": {"content": None, "tool_calls": [CALL]}, "finish_reason": "tool_calls"}]}
-    with loopback(lambda _: reported) as (url, _):
+    body = {"choices": [{"message": {"content": None, "tool_calls": [CALL]}, "finish_reason": "tool_calls"}]}
+    with loopback(lambda _: body) as (url, _):
         said = ask("openai-chat", url, Generate("q", PLAIN))
     assert (said.text, said.finish, said.calls) == ("", "tool_calls", [CALL])
 
@@ -221,12 +221,12 @@ def test_a_damaged_line_of_a_journal_is_asked_again_and_reported(
 def test_a_journal_without_damage_is_not_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / NAME
     journal = Journal(path)
-    reported = [Text("x", "stop", "hm", Usage(5, 2, 0.5), [CALL]), Likelihood(-math.inf, True), Failed("no"), Text("")]
-    journal.add([(bytes([n]) * 16, response) for n, response in enumerate(reported)])
+    responses = [Text("x", "stop", "hm", Usage(5, 2, 0.5), [CALL]), Likelihood(-math.inf, True), Failed("no"), Text("")]
+    journal.add([(bytes([n]) * 16, response) for n, response in enumerate(responses)])
     journal.close()
     path.write_bytes(path.read_bytes() + b'{"k":"05","r":{"te')  # torn: of a process that was killed
     again = Journal(path)
-    assert [again.get(bytes([n]) * 16) for n in range(4)] == [reported[0], reported[1], None, reported[3]]
+    assert [again.get(bytes([n]) * 16) for n in range(4)] == [responses[0], responses[1], None, responses[3]]
     again.close()
     assert caplog.text == ""
 
@@ -309,7 +309,7 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_whatever_a_server_answers_is_a_response_or_a_failure(way: str) -> None:
+def test_any_answer_of_a_server_is_a_response_or_a_failure(way: str) -> None:
     name, request, template, reported = WAYS[way]
     now: list[Any] = [template]
 
@@ -353,7 +353,7 @@ def greets(way: str, url: str) -> Any:
 @pytest.mark.parametrize(
     "odd", [5, [], {}, None, {"choices": [[]]}, {"data": [1, 2]}, {"tokens": ["a"]}, {"content": 5}], ids=repr
 )
-def test_any_invalid_answer_to_the_greeting_is_a_retryable_error(way: str, odd: Any) -> None:
+def test_any_invalid_answer_to_the_probe_is_a_retryable_error(way: str, odd: Any) -> None:
     with loopback(lambda _: odd) as (url, _), pytest.raises(RetryableError):
         greets(way, url)
 

@@ -216,7 +216,7 @@ def test_a_number_never_equals_a_tuple_set_interval_or_relation(more: str) -> No
 
 
 @pytest.mark.parametrize("more", MORE)
-def test_what_is_more_than_a_number_equals_itself_however_it_is_marked(more: str) -> None:
+def test_tuples_and_formulas_equal_themselves_in_any_markup(more: str) -> None:
     for answer in (f"${more}$", rf"\boxed{{{more}}}", f" {more} ", f"The answer is ${more}$.", f"The answer is {more}"):
         assert math_equal([more], answer) == 1.0, answer
 

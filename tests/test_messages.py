@@ -130,7 +130,9 @@ def test_the_key_of_a_conversation_is_that_of_version_0_1(
 
 
 @given(st.one_of(WORDS, WORDS.map('[{{"role"{}'.format)), WORDS)
-def test_the_key_of_a_text_is_that_of_version_0_1_whatever_it_looks_like(text: str, continuation: str) -> None:
+def test_the_request_key_of_a_text_is_that_of_version_0_1_even_if_it_looks_like_json(
+    text: str, continuation: str
+) -> None:
     mark = [b"text"] if text.startswith('[{"role"') else []
     keys = Keys("m")
     assert keys.key(Generate(text, {})) == key_of_0_1("generate", "m", b"{}", text.encode(), *mark)
@@ -175,7 +177,7 @@ def test_an_agent_s_messages_keep_the_bytes_of_version_0_1() -> None:
     assert prompt_text(talk) == json.dumps(AGENT, ensure_ascii=False)
 
 
-def test_a_tool_call_in_a_server_s_own_words_goes_back_as_it_came() -> None:
+def test_a_tool_call_is_sent_back_as_the_server_wrote_it() -> None:
     own = {"function": {"arguments": "{}", "name": "look_up"}, "id": "c0", "extra_content": {"signature": "ü"}}
     [message] = plain_to_messages([{"role": "assistant", "content": "", "tool_calls": [own]}])
     [call] = message.tool_calls

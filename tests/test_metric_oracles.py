@@ -276,9 +276,9 @@ def qasper(lm_eval_folder: Path) -> Callable[..., float]:
 
 @pytest.mark.parametrize("name", ["token_f1", "f1_score"])
 def test_token_f1(name: str, qasper: Callable[..., float]) -> None:
-    reported = [pair for pair in pairs(1, 2 * CASES) if not set(pair[1].lower().split()) <= {"the", "a", "an", "!"}]
-    assert len(reported) >= CASES  # where nothing is left, qasper says 0 to nothing for nothing
-    for references, answer in reported:
+    kept_pairs = [pair for pair in pairs(1, 2 * CASES) if not set(pair[1].lower().split()) <= {"the", "a", "an", "!"}]
+    assert len(kept_pairs) >= CASES  # where nothing is left, qasper says 0 to nothing for nothing
+    for references, answer in kept_pairs:
         expected = max(qasper([answer], [reference]) for reference in references)
         assert value(name, references, answer) == pytest.approx(expected, abs=1e-12), (references, answer)
 
@@ -407,9 +407,9 @@ def test_scores_over_classes(average: str, score: str) -> None:
 @pytest.mark.parametrize("score", SKLEARN)
 def test_scores_over_the_classes_that_are_named(average: str, score: str) -> None:
     scored = scoring(GENERATE, [{"name": f"{average}_{score}", "labels": ["no", "yes"]}])
-    reported = [pair for pair in labelled(7, 2 * CASES) if {"no", "yes"} & set(pair[0])]
-    assert len(reported) >= CASES
-    for right, predicted in reported:
+    kept_pairs = [pair for pair in labelled(7, 2 * CASES) if {"no", "yes"} & set(pair[0])]
+    assert len(kept_pairs) >= CASES
+    for right, predicted in kept_pairs:
         expected = SKLEARN[score](right, predicted, labels=["no", "yes"], average=average, zero_division=0)
         result = over_documents(scored, right, predicted)[f"{average}_{score}"]
         assert result == pytest.approx(float(expected), abs=1e-12), (right, predicted)

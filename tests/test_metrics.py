@@ -54,7 +54,7 @@ def test_each_way_to_count_has_its_own_winner(tmp_path: Path) -> None:
         assert result_row == {"acc": 0.0, "acc_norm": 0.0, "acc_bytes": 0.0} | {right: 1.0}
 
 
-def test_choices_are_measured_by_acc_and_acc_norm_unless_said(tmp_path: Path) -> None:
+def test_choices_are_scored_by_acc_and_acc_norm_by_default(tmp_path: Path) -> None:
     assert row(choose(tmp_path, [[-1.0, -1.5]], [1], ["a", "bb"])) == {"acc": 0.0, "acc_norm": 1.0}
 
 
@@ -255,7 +255,7 @@ def test_a_number_as_reference_is_compared_as_text(tmp_path: Path) -> None:
     assert row(generate(tmp_path, ["42", "42.0", " 42"], [42, 42, 42])) == {"exact_match": 1 / 3}
 
 
-def test_a_reference_becomes_what_the_answer_is(tmp_path: Path) -> None:
+def test_a_reference_is_converted_to_the_type_of_the_answer(tmp_path: Path) -> None:
     """lm-eval casts the reference to the type of the answer, here int: it gives 2/3."""
     yaml = """
         filter_list:
@@ -518,7 +518,7 @@ OPTIONS = st.fixed_dictionaries(
 
 
 @given(st.text(), OPTIONS)
-def test_a_text_matches_itself_whatever_is_ignored(text: str, options: dict[str, Any]) -> None:
+def test_a_text_matches_itself_under_all_ignore_options(text: str, options: dict[str, Any]) -> None:
     assert exact_match([text], text, **options) == 1.0
 
 

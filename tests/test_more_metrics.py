@@ -121,7 +121,7 @@ def test_classes_of_choices_are_their_words(tmp_path: Path) -> None:
     )
 
 
-def test_what_no_filter_could_read_is_a_class_unless_classes_are_named(tmp_path: Path) -> None:
+def test_invalid_answers_are_a_class_unless_labels_are_named(tmp_path: Path) -> None:
     """F1 is 1 for a, 2/3 for b (given once, right twice), 0 for [invalid]."""
     golds, said = ["a", "b", "b"], ["a", "b", "[invalid]"]
     yaml = "metric_list: [{metric: macro_f1}]\n"

@@ -134,7 +134,7 @@ def test_a_model_that_does_not_say_the_same_twice_is_known_by_its_address(tmp_pa
             run(tmp_path, second, tmp_path / "run")
 
 
-def test_a_model_that_seldom_says_something_else_is_asked_again_before_it_is_refused(tmp_path: Path) -> None:
+def test_a_rare_different_probe_answer_is_probed_again_before_the_model_is_refused(tmp_path: Path) -> None:
     write_task(tmp_path, ROWS[:2], TASK)
     answers = iter([*"aa", *"bb", *"ca", *"bbbbbbbbbb"])
 
@@ -150,7 +150,7 @@ def test_a_model_that_seldom_says_something_else_is_asked_again_before_it_is_ref
         assert next(answers, None) is None, "it was asked twice, and four times twice again"
 
 
-def test_at_the_address_of_a_provider_the_greeting_is_that_of_version_0_1() -> None:
+def test_the_probe_at_a_providers_address_is_that_of_version_0_1() -> None:
     hosted: Any = load_model("openai-chat", {"model": "m", "api_key": "k"})
     own: Any = load_model("openai-chat", {"model": "m", "api_key": "k", "base_url": "http://127.0.0.1:1/v1"})
     assert hosted.probed["asked"] == "The quick brown fox jumps over the lazy"
@@ -185,8 +185,8 @@ def test_a_judge_that_moved_is_the_same_judge_and_another_is_refused(tmp_path: P
 def test_addresses_are_recorded_without_what_is_secret(tmp_path: Path) -> None:
     write_task(tmp_path, ROWS[:1], TASK)
     with loopback(says("x")) as (url, _):
-        reported = url.replace("http://", "http://anna:geheim@") + "?token=versteckt"
-        run(tmp_path, reported, tmp_path / "run")
+        address = url.replace("http://", "http://anna:geheim@") + "?token=versteckt"
+        run(tmp_path, address, tmp_path / "run")
     noted = manifest(tmp_path / "run")["model"]
     assert noted["addresses"] == [url]
     assert noted["probe"]["said"] == "x"
@@ -209,7 +209,7 @@ OLD = {
 
 
 def identity_of_0_1(name: str, addresses: str, said: str, model: str = "m") -> str:
-    reported, end = OLD[name]
+    arguments, end = OLD[name]
     return f"{name} {addresses} {model} {blake2b(f'{said} {reported}'.encode(), digest_size=16).hexdigest()}{end}"
 
 

@@ -103,7 +103,7 @@ def test_the_value_of_a_secret_variable_is_never_packed(
 
 @pytest.mark.parametrize("secret", ['with "quotes" in it', "back\\slash\\es", "ümläuts-and-more", "two\nlines-of-it"])
 @pytest.mark.parametrize("place", ["answer", "document", "results"])
-def test_a_secret_is_found_though_json_writes_it_otherwise(
+def test_a_secret_is_found_in_its_json_escaped_form(
     secret: str, place: str, write: Write, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks = write({**run_world.FILES, "sums.jsonl": json.dumps({"q": "1+1", "a": json.dumps([secret])}) + "\n"})
@@ -181,7 +181,7 @@ def test_right_answers_are_removed_from_the_columns_that_hold_them(write: Write,
     assert [row["responses"] for row in rows] == [[["who knows"]]] * 5
 
 
-def test_what_has_no_right_answers_any_more_is_not_scored(tasks: Path, output: Path, tmp_path: Path) -> None:
+def test_a_run_without_right_answers_is_not_rescored(tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(RecordingModel(), tasks, output)
     run = unpacked(pack(output, tmp_path / "run.zip", no_gold=True).path, tmp_path / "there")
     with pytest.raises(AssayError, match="the right answers were taken out"):
@@ -287,7 +287,7 @@ def test_columns_that_contain_or_explain_the_right_answer_are_removed_too() -> N
     assert json.loads(result_row.doc) == {"q": "Which city?", "options": ["Rome", "Paris"], "comparison": "no"}
 
 
-def test_the_command_says_what_it_took_out(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:
+def test_the_command_lists_what_it_removed(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:
     run_world.run(RecordingModel(), tasks, output)
     ended = run_assay("pack", output, "--no_gold", cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr

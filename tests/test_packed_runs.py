@@ -155,7 +155,7 @@ def test_numbers_are_not_secrets_whatever_they_are_called(value: object) -> None
 
 
 @pytest.mark.parametrize("value", ["abc", ["abc"], {"in": "abc"}, [1, "abc"], {"deep": {"er": [1, {"x": "abc"}]}}])
-def test_what_has_a_text_and_is_called_like_a_secret_stays_hidden(value: object) -> None:
+def test_texts_under_names_of_secrets_stay_hidden(value: object) -> None:
     assert redacted({"auth_tokens": value}) == {"auth_tokens": "***"}
 
 

@@ -60,7 +60,7 @@ def test_mcnemar_on_a_published_example() -> None:
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(0, 1), (3, 9), (40, 25), (150, 86), (1200, 1100)])
-def test_mcnemar_is_statsmodels_exact_p_minus_half_the_probability_of_the_observation(wins: int, losses: int) -> None:
+def test_mcnemar_is_statsmodels_exact_p_minus_the_probability_of_the_observation(wins: int, losses: int) -> None:
     exact = their_mcnemar([[5, wins], [losses, 5]], exact=True).pvalue
     seen = stats.binom.pmf(min(wins, losses), wins + losses, 0.5)
     assert mcnemar(wins, losses) == pytest.approx(exact - seen, rel=1e-9)
@@ -161,7 +161,7 @@ def test_rates_that_agree_on_all_documents_have_an_interval_with_a_width() -> No
     assert significance(comparison).p == 1.0
 
 
-def test_scores_that_all_differ_alike_have_no_interval() -> None:
+def test_scores_that_all_differ_by_the_same_amount_have_no_interval() -> None:
     assert interval(compared([0.25, 0.5, 0.75], [0.5, 0.75, 1.0]), 0.95) is None
 
 
@@ -200,7 +200,7 @@ def test_a_run_does_not_differ_from_itself(scores: list[float]) -> None:
 
 
 @given(SCORES)
-def test_what_documents_contribute_adds_up_to_the_difference(pairs: list[tuple[float, float]]) -> None:
+def test_contributions_of_documents_sum_to_the_difference(pairs: list[tuple[float, float]]) -> None:
     comparison = compared(*zip(*pairs, strict=True))
     assert float(np.sum(comparison.contributions)) == pytest.approx(comparison.difference, abs=1e-9)
 
@@ -233,7 +233,7 @@ def test_documents_that_two_tasks_share_are_one_draw_of_the_group() -> None:
 # --- numbers that are computed anew --------------------------------------------------------------------------------
 
 
-def test_a_mean_that_is_computed_anew_has_the_same_spread_and_p() -> None:
+def test_a_recomputed_mean_has_the_same_spread_and_p() -> None:
     random = np.random.default_rng(10)
     a, b = random.normal(0, 1, 60).tolist(), random.normal(0.3, 1, 60).tolist()
     scores = recomputed(lambda values: sum(values) / len(values), PairedValues(a, b), 1000)
@@ -266,7 +266,7 @@ def test_documents_needed_are_those_of_statsmodels(variance: float, effect: floa
     assert effect_found(variance, math.ceil(theirs), power, alpha) == pytest.approx(effect, rel=2e-3)
 
 
-def test_the_detectable_difference_is_found_as_often_as_it_says() -> None:
+def test_the_detectable_difference_is_found_with_the_stated_power() -> None:
     """Differences of normal scores around it, simulated: significant in 80 % of 2,000 data sets."""
     random = np.random.default_rng(11)
     comparison = compared(np.zeros(200), random.normal(0, 1, 200))
@@ -314,5 +314,5 @@ def test_a_number_that_some_resample_has_not_has_no_spread(missing: float) -> No
     assert recomputed(choosy, PairedValues([0, 0, 0, 1], [0, 0, 1, 1]), 200) is None
 
 
-def test_a_difference_without_a_spread_has_no_p_value() -> None:
+def test_a_difference_without_a_spread_has_p_1() -> None:
     assert significance(Contrast(0.5, None, 0.0, 10, 10)).p == 1.0

@@ -465,7 +465,7 @@ def test_a_typo_in_a_parameter_of_a_users_filter_is_refused_before_any_request(t
     assert run(tmp_path, says(["abc"]))["results"]["t"]["exact_match,f"] == 1.0
 
 
-def test_a_reduction_of_a_plug_in_may_have_a_number_behind_its_name(tmp_path: Path) -> None:
+def test_a_plug_in_reduction_may_have_a_numeric_suffix(tmp_path: Path) -> None:
     @assay.reduction("best_of_")
     def best_of(scores: list[float], *, k: int) -> float:
         return max(scores[:k])

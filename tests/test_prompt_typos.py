@@ -126,20 +126,20 @@ def refused(write: Write, fields: dict[str, str], message: str) -> None:
 
 
 @pytest.mark.parametrize("name", SLIPS)
-def test_a_slip_in_a_question_or_answer_is_refused_before_any_request(name: str, write: Write) -> None:
+def test_a_typo_in_a_question_or_answer_is_refused_before_any_request(name: str, write: Write) -> None:
     changes, message = SLIPS[name]
     refused(write, GENERATE | changes, message)
 
 
 @pytest.mark.parametrize("name", CHOICE_SLIPS)
-def test_a_slip_in_choices_is_refused_before_any_request(name: str, write: Write) -> None:
+def test_a_typo_in_choices_is_refused_before_any_request(name: str, write: Write) -> None:
     changes, message = CHOICE_SLIPS[name]
     refused(write, CHOICE | changes, message)
 
 
 @pytest.mark.parametrize("format", ["mcqa", "cloze", "generate"])
 @pytest.mark.parametrize("changes", [{"doc_to_text": "questoin"}, {"doc_to_text": "'!function utils.text'"}])
-def test_slips_are_refused_in_every_format(format: str, changes: dict[str, str], write: Write) -> None:
+def test_typos_are_refused_in_every_format(format: str, changes: dict[str, str], write: Write) -> None:
     with pytest.raises(ConfigError, match=r"questoin|not a function"):
         asked(folder_with(write, CHOICE | changes), f"t@{format}")
 
@@ -231,7 +231,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("compat", [None, "lm-eval"])
 @pytest.mark.parametrize("text", BROKEN)
-def test_a_slip_in_the_syntax_of_a_template_breaks_its_task_alone(text: str, compat: str | None, write: Write) -> None:
+def test_a_syntax_error_in_a_template_breaks_only_its_task(text: str, compat: str | None, write: Write) -> None:
     folder = folder_with(write, GENERATE | {"doc_to_text": json.dumps(text)})
     with pytest.raises(ConfigError, match=r"t\.yaml:5:14: doc_to_text is not a valid template: .*\(line 1 of"):
         asked(folder, compat=compat)
@@ -282,7 +282,7 @@ def test_under_compat_such_texts_are_sent_as_lm_eval_sends_them(name: str, write
     assert asked(folder_with(write, fields), compat="lm-eval")[0] == first
 
 
-def test_a_class_that_does_as_its_file_says_is_refused_for_slips_of_the_file(write: Write) -> None:
+def test_a_class_that_follows_its_file_is_refused_for_typos_in_the_file(write: Write) -> None:
     folder = folder_with(write, {"class": "!function own.Own"} | GENERATE | {"doc_to_text": "questoin"})
     whole = "from lm_eval.api.task import ConfigurableTask\nclass Own(ConfigurableTask):\n"
     (folder / "own.py").write_text(whole + "    pass\n")
@@ -312,7 +312,7 @@ def test_a_quoted_function_is_found_without_data(write: Write, run_assay: Run) -
     assert (checked.returncode, "t.yaml:5:14: doc_to_text is the text" in checked.stdout) == (1, True)
 
 
-def test_none_of_lm_evals_files_has_such_a_slip_that_needs_no_data_to_see(lm_eval_folder: Path) -> None:
+def test_none_of_lm_evals_files_has_a_typo_that_is_visible_without_data(lm_eval_folder: Path) -> None:
     manager = TaskManager(include_path=lm_eval_folder / "lm_eval/tasks", include_defaults=False)
     _, problems = manager.attempt(manager.all_subtasks)
     words = ("not a function", "templates inside a list", "delimiter is not filled in")

@@ -119,7 +119,7 @@ QUESTIONS = [
 
 
 @pytest.mark.parametrize(("fields", "prompt"), QUESTIONS)
-def test_a_question_is_a_column_a_template_or_what_a_function_says(
+def test_a_question_is_a_column_a_template_or_the_result_of_a_function(
     fields: dict[str, str], prompt: str, write: Write
 ) -> None:
     assert first_asked(write(files(fields))) == [(prompt, PARAMS)]
@@ -132,7 +132,7 @@ TARGETS = [
 
 
 @pytest.mark.parametrize(("written", "target"), TARGETS)
-def test_a_target_is_a_column_a_template_a_list_or_what_a_function_says(
+def test_a_target_is_a_column_a_template_a_list_or_the_result_of_a_function(
     written: str, target: object, write: Write
 ) -> None:
     assert asked(write(files({"doc_to_target": written})), limit=1)[0]["target"] == target
@@ -154,7 +154,7 @@ CHOICES = [
 
 
 @pytest.mark.parametrize(("fields", "continuations", "target"), CHOICES)
-def test_choices_are_a_column_a_template_a_list_a_mapping_or_what_a_function_says(
+def test_choices_are_a_column_a_template_a_list_a_mapping_or_the_result_of_a_function(
     fields: dict[str, str], continuations: list[str], target: object, write: Write
 ) -> None:
     [sample] = asked(write(files(CHOICE | fields)), limit=1)
@@ -347,7 +347,7 @@ def test_a_chat_is_held_as_lm_eval_holds_it(name: str, write: Write) -> None:
         ('"So "', "<user>t3<assistant>So no<user>e0<assistant>So ", ""),
     ],
 )
-def test_in_a_chat_choices_have_a_delimiter_only_behind_a_prefix_without_its_own(
+def test_in_a_chat_choices_have_a_delimiter_only_after_a_prefix_without_one(
     prefix: str, context: str, delimiter: str, write: Write
 ) -> None:
     folder = write(files(CHOICE | {"gen_prefix": prefix}))

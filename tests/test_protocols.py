@@ -174,7 +174,7 @@ LOOKING = (
 
 @pytest.mark.parametrize("text", LOOKING)
 @pytest.mark.parametrize("name", [*CHATS, "litellm"])
-def test_text_that_looks_like_a_conversation_is_what_the_user_says(name: str, text: str, talking: str) -> None:
+def test_text_that_looks_like_a_conversation_is_one_user_message(name: str, text: str, talking: str) -> None:
     own: dict[str, Any] = {"model": "openai/m", "api_key": "k"} if name == "litellm" else {}
     ask(name, talking, Generate(text, PLAIN), **own)
     assert sent(talking)["body"]["messages"] == [{"role": "user", "content": text}]
@@ -217,7 +217,7 @@ def test_a_refusal_fails_the_request_with_the_servers_words_and_without_the_key(
     assert "canary" not in said.reason
 
 
-def test_litellm_speaks_to_the_same_server(talking: str) -> None:
+def test_litellm_works_with_the_same_server(talking: str) -> None:
     """Through the real library, by the name it has for such servers."""
     request = wanting({"until": ["!"]}, say="four! five", think="2 and 2", usage=[11, 5, 0])
     said = ask("litellm", talking, request, model="openai/m", api_key="k")
@@ -294,7 +294,7 @@ def test_log_likelihoods_are_the_models_own(how: dict[str, Any], truth: str) -> 
             assert theirs.greedy == ours.greedy
 
 
-def test_without_a_tokenizer_the_server_says_where_tokens_begin(truth: str) -> None:
+def test_without_a_tokenizer_token_offsets_come_from_the_server(truth: str) -> None:
     requests = [Loglikelihood(*pair) for pair in PAIRS if pair[0]]
     for ours, theirs in zip(here(*requests), ask("openai", truth, *requests), strict=True):
         assert theirs.value == pytest.approx(ours.value, abs=2e-3)

@@ -74,7 +74,7 @@ def test_worst_tasks_are_shares_of_which_more_is_better(tmp_path: Path) -> None:
     assert [line.name for line in worst_tasks(run.lines)] == ["a", "c"]
 
 
-def test_runs_are_found_below_a_folder_and_scorings_behind_their_run(tmp_path: Path) -> None:
+def test_runs_are_found_below_a_folder_and_scorings_after_their_run(tmp_path: Path) -> None:
     written(tmp_path / "deep/er/one", status="complete")
     written(tmp_path / "deep/er/one/scored/001")
     written(tmp_path / "deep/er/one/samples/no_run")
@@ -120,7 +120,7 @@ def test_a_damaged_run_is_listed_as_unreadable(tmp_path: Path, content: bytes) -
     assert run.lines == []
 
 
-def test_a_run_says_in_its_lock_how_many_documents_are_answered(tasks: Path, output: Path) -> None:
+def test_the_lock_of_a_run_has_the_number_of_answered_documents(tasks: Path, output: Path) -> None:
     seen: list[dict[str, int]] = []
 
     def record_progress(_: RecordingModel) -> None:

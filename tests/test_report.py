@@ -140,7 +140,7 @@ def test_a_spreadsheet_finds_no_formula(harm: Path) -> None:
 
 
 @given(st.text())
-def test_no_text_ends_its_fence_or_becomes_mark_up(text: str) -> None:
+def test_no_text_ends_its_fence_or_is_rendered_as_markup(text: str) -> None:
     fence, *inside, end = fenced(text).split("\n")
     assert end == fence.removesuffix("text")
     assert not any(line.strip().startswith(end) for line in inside)
@@ -198,7 +198,7 @@ def test_a_column_with_few_values_has_a_number_for_each_value(levels: Path) -> N
     assert len(asked.parts) == 10
 
 
-def test_the_worst_samples_are_shown_with_what_was_said_and_right(levels: Path) -> None:
+def test_the_worst_samples_are_shown_with_answer_and_target(levels: Path) -> None:
     shown = build_report([levels], ReportOptions(samples=3)).runs[0].worst
     assert [each.doc_id for each in shown] == [8, 9, 12]
     assert (shown[0].question, shown[0].said, shown[0].target) == ("easy 8", "no, to easy 8", "yes")
@@ -286,7 +286,7 @@ def test_texts_are_readable_in_light_and_in_dark() -> None:
 @pytest.mark.parametrize(
     ("name", "begins"), [("r.html", "<!doctype html>"), ("r.md", "## run"), ("r.json", "{"), ("r.csv", "run,model")]
 )
-def test_the_name_of_the_file_says_the_format(
+def test_the_file_name_decides_the_format(
     name: str, begins: str, run_assay: Any, tasks: Path, output: Path, tmp_path: Path
 ) -> None:
     run_world.run(RecordingModel(), tasks, output)

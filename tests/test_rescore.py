@@ -64,7 +64,7 @@ def test_neither_the_data_nor_a_model_is_needed(tasks: Path, output: Path) -> No
     assert len(asked.calls) == calls
 
 
-def test_a_filter_in_place_of_another_changes_what_it_says(tasks: Path, output: Path) -> None:
+def test_a_replaced_filter_changes_its_rows(tasks: Path, output: Path) -> None:
     """Of the answers 2, 5, 4, 9, none the pattern leaves 2 and nothing else: 1 of 5 is right; 5 and 9 were right before."""
     run(RecordingModel(), tasks, output)
     scored = score([output], ScoreOptions(tasks=["sums"], filters=["none=regex:([1-3])"]))
@@ -148,7 +148,7 @@ def test_groups_are_computed_again_and_a_file_may_add_another(
     assert alone.remarks == ["left out: both: not scored here: colours"]
 
 
-def test_what_failed_stays_failed_and_what_could_not_be_scored_may_be_now(tasks: Path, output: Path) -> None:
+def test_failed_requests_stay_failed_and_unscored_documents_are_scored_again(tasks: Path, output: Path) -> None:
     """2+3= has no answer. 8/2= is answered none, which this metric cannot take: the others are 2 of 3 right."""
     (tasks / "tools.py").write_text(
         "def same(docs):\n    return docs\ndef right(doc, results):\n    return {'r': float(int(results[0]) == int(doc['a']))}\n"
@@ -237,7 +237,7 @@ CLASS = """
 """
 
 
-def test_a_class_is_scored_again_with_its_data_and_says_itself_how(write: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_class_task_is_rescored_with_its_data_by_its_own_method(write: Callable[..., Path], tmp_path: Path) -> None:
     fields = "class: !function mine.Mine\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
     folder = write({"mine.py": CLASS})
     write_task(folder, [{"q": "0", "gold": "a"}, {"q": "1", "gold": "b"}], fields)
@@ -265,7 +265,7 @@ def test_a_class_is_scored_again_with_its_data_and_says_itself_how(write: Callab
         (ScoreOptions(files=["nowhere.yaml"]), "no file 'nowhere.yaml'"),
     ],
 )
-def test_what_is_misspelt_is_refused_before_anything_is_scored(
+def test_typos_are_refused_before_anything_is_scored(
     options: ScoreOptions, said: str, tasks: Path, output: Path
 ) -> None:
     run(RecordingModel(), tasks, output, tasks=["sums"])
@@ -467,7 +467,7 @@ def test_secrets_are_not_among_what_is_remembered(tasks: Path, output: Path) -> 
     assert "verysecret" not in json.dumps([kept["options"], kept.get("conditions")])
 
 
-def test_a_model_that_speaks_in_escapes_is_scored_like_any_other(tmp_path: Path) -> None:
+def test_answers_with_escape_sequences_are_scored_like_others(tmp_path: Path) -> None:
     write_task(
         tmp_path, [{"q": "0", "gold": "\x1b[2J"}], "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
     )

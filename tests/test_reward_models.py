@@ -139,7 +139,7 @@ def answers(model: Any, requests: Sequence[Request]) -> list[Any]:
 
 
 @pytest.mark.parametrize("decoder", [False, True])
-def test_a_folder_gives_what_transformers_gives_whatever_is_in_the_batch(decoder: bool, tmp_path: Path) -> None:
+def test_a_reward_model_gives_the_scores_of_transformers_for_any_batch(decoder: bool, tmp_path: Path) -> None:
     path = tiny(tmp_path, 1, decoder=decoder)
     pairs = [("six times seven?", "42"), ("a", "b"), ("hello", "a rather longer answer")]
     expected = [by_hand(path, *pair)[0] for pair in pairs]
@@ -165,7 +165,7 @@ def test_a_tokenizer_that_cannot_fill_up_is_asked_one_by_one(tmp_path: Path) -> 
     assert [each.value for each in responses] == pytest.approx([by_hand(path, *pair)[0] for pair in pairs], abs=2e-5)
 
 
-def test_what_is_too_long_or_no_answer_is_a_failure(folder: Path) -> None:
+def test_input_that_is_too_long_or_without_an_answer_is_a_failure(folder: Path) -> None:
     model = load_model("reward-hf", {"path": str(folder)})
     long, text, short = answers(model, [Loglikelihood("q" * 40, "a" * 40), Generate("q", {}), Loglikelihood("q", "a")])
     assert long == Failed("80 tokens are more than the model's 48")
@@ -200,6 +200,6 @@ def test_a_path_in_the_task_file_is_enough(folder: Path, tmp_path: Path) -> None
     [("{reward_model_path: nowhere}", "no model in 'nowhere'"), ("{role: model}", "invalid role"),
      ("{reward_model_path: a, reward_model: b}", "give one of them"), ("{path: a}", "has no parameter 'path'")],
 )  # fmt: skip
-def test_what_is_wrong_with_a_reward_model_is_refused(kwargs: str, what: str, tmp_path: Path) -> None:
+def test_an_invalid_reward_model_is_refused(kwargs: str, what: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=what):
         rewarded(tmp_path, ["abc"], kwargs)

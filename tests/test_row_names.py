@@ -189,7 +189,7 @@ KEYS = {
 
 @pytest.mark.parametrize("case", KEYS)
 @pytest.mark.parametrize("entry_point", ["process_results", "metric", "score"])
-def test_a_duplicate_name_that_appears_only_during_the_run_fails_its_row(
+def test_an_invalid_row_name_that_appears_only_during_the_run_fails_its_row(
     entry_point: str, case: str, tmp_path: Path
 ) -> None:
     keys, said = KEYS[case]

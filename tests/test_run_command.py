@@ -134,7 +134,7 @@ def test_a_prompt_longer_than_the_model_is_a_failure(tmp_path: Path) -> None:
     assert results["results"]["t"]["sample_len"] == 1
 
 
-def test_what_a_model_cannot_do_is_refused_before_it_is_asked(tmp_path: Path) -> None:
+def test_unsupported_requests_are_refused_before_the_run(tmp_path: Path) -> None:
     write_task(tmp_path, ROWS, QUIZ)
     with pytest.raises(ConfigError, match=r"'t' needs a model that can give log-likelihoods"):
         run(tmp_path, Scripted(generate=lambda prompt, params, repeat: ""))
@@ -265,7 +265,9 @@ def test_data_is_fetched_into_a_folder_that_runs_find(tmp_path: Path, run_assay:
     assert again.returncode == 0, again.stderr
 
 
-def test_a_hub_task_without_network_or_folder_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_task_without_network_or_folder_is_reported_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     (tmp_path / "t.yaml").write_text(
         "task: t\ndataset_path: none/nothing\ntest_split: test\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: q\n"

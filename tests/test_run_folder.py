@@ -66,7 +66,7 @@ def test_the_numbers_are_those_of_the_script(tasks: Path, output: Path) -> None:
         }
 
 
-def test_what_is_returned_is_what_results_json_holds(tasks: Path, output: Path) -> None:
+def test_returned_results_equal_results_json(tasks: Path, output: Path) -> None:
     returned = run(RecordingModel(), tasks, output, log_samples=True)
     assert sorted(returned.pop("samples")) == ["colours", "sums"]
     assert json.loads(json.dumps(returned)) == results(output)
@@ -213,7 +213,7 @@ def test_another_model_is_refused(tasks: Path, output: Path) -> None:
     ],
     ids=str,
 )
-def test_what_does_not_change_the_result_is_the_same_spec(
+def test_options_that_do_not_change_results_are_not_part_of_the_spec(
     options: dict[str, object], tasks: Path, output: Path
 ) -> None:
     run(RecordingModel(), tasks, output, log_samples=False)
@@ -242,7 +242,7 @@ def test_force_moves_the_old_run_aside_and_loses_nothing(tasks: Path, output: Pa
     assert results(output)["n-samples"]["sums"]["effective"] == 3
 
 
-def test_a_folder_that_holds_something_else_keeps_it(tasks: Path, output: Path) -> None:
+def test_other_files_in_the_output_folder_are_kept(tasks: Path, output: Path) -> None:
     output.mkdir()
     (output / "notes.txt").write_text("mine")
     try:

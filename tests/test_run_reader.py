@@ -65,7 +65,7 @@ def test_rows_are_keyed_by_metric_and_filter_with_everything_known_of_each(tmp_p
     assert (lost.value, lost.reason) == (None, "no positives")
 
 
-def test_the_row_of_a_group_says_which_rows_of_its_tasks_it_moves_with(tmp_path: Path) -> None:
+def test_a_group_row_lists_the_task_rows_it_depends_on(tmp_path: Path) -> None:
     row = Run.open(written(tmp_path / "run", status="complete")).rows("g")[ScoreKey("acc", "none")]
     assert (row.value, row.stderr, row.interval, row.n) == (0.5, 0.1, (0.3, 0.7), 10)
     assert row.influences == {("a", ScoreKey("acc", "strict")): 0.4}
@@ -122,7 +122,7 @@ def test_the_status_is_what_happened_last(
     assert Run.open(written(tmp_path / "run", results, **manifest)).status == status
 
 
-def test_a_run_in_progress_says_how_far_it_is_and_has_not_finished(tmp_path: Path) -> None:
+def test_a_run_in_progress_has_a_document_count_and_has_not_finished(tmp_path: Path) -> None:
     folder = written(tmp_path / "run", None, status="running", tasks={"a": {"size": 8}})
     lock = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "documents": {"a": 3}}
     (folder / "run.lock").write_text(json.dumps(lock))
@@ -265,7 +265,7 @@ READERS = ("runs/run.py", "runs/folder.py")
 """The reader, and the writer, which looks at what a folder holds before it adds to it."""
 
 
-def test_nothing_else_reads_the_files_of_a_run() -> None:
+def test_only_the_reader_opens_the_files_of_a_run() -> None:
     """Whoever wants something of a run folder opens the run."""
     values = set()
     for path in sorted((ROOT / "src/assay").rglob("*.py")):

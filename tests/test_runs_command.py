@@ -23,9 +23,7 @@ def folders(runs: Path) -> list[str]:
     return sorted(path.name for path in runs.iterdir()) if runs.is_dir() else []
 
 
-def test_a_run_without_a_folder_goes_into_one_named_after_day_model_and_tasks(
-    tasks: Path, run_assay: Run, runs: Path
-) -> None:
+def test_the_default_folder_is_named_after_day_model_and_tasks(tasks: Path, run_assay: Run, runs: Path) -> None:
     ended = run_assay(*COMMAND, tasks)
     name = f"{time.strftime('%Y-%m-%d')}-dummy-sums"
     assert (ended.returncode, folders(runs)) == (0, [name])
@@ -60,7 +58,7 @@ def test_another_command_does_not_resume_an_unfinished_run(tasks: Path, run_assa
     assert folders(runs) == [name, f"{name}-2"]
 
 
-def test_the_folder_of_runs_is_named_by_flag_environment_or_else_is_here(
+def test_the_folder_of_runs_comes_from_flag_environment_or_working_directory(
     tasks: Path, run_assay: Run, tmp_path: Path, runs: Path
 ) -> None:
     assert run_assay(*COMMAND, tasks, "--runs_dir", tmp_path / "by_flag").returncode == 0

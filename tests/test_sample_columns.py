@@ -76,8 +76,8 @@ def test_choices_are_typed_columns(tasks: Path, output: Path) -> None:
     assert kinds["responses"] == "list<element: list<element: struct<value: double, greedy: bool>>>"
     assert kinds["requests"] == "list<element: struct<kind: string, continuation: string>>"
     assert column(path, "kind") == ["loglikelihood"] * 4
-    reported = [[repeats[0]["value"] for repeats in responses] for responses in column(path, "responses")]
-    assert reported == [list(both) for _, *both in COLOURS.values()]
+    likelihoods = [[repeats[0]["value"] for repeats in responses] for responses in column(path, "responses")]
+    assert likelihoods == [list(both) for _, *both in COLOURS.values()]
     asked = [[each["continuation"] for each in requests] for requests in column(path, "requests")]
     assert asked == [[" green", " red"]] * 4
 
@@ -129,7 +129,7 @@ def test_a_conversation_is_messages_with_the_calls_of_tools(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "prompt", ["[{broken", '[{"role": "user"}]', '[{"content":"a","role":"user"}]', "[{}]", "plain"]
 )
-def test_what_only_looks_like_a_conversation_stays_text(prompt: str, tmp_path: Path) -> None:
+def test_text_that_only_looks_like_a_conversation_stays_text(prompt: str, tmp_path: Path) -> None:
     kept = SampleRecord(sample(0, Generate(prompt, {})), [["a"]], scored({"m": 1.0}, ["a"]))
     path = written(tmp_path, kept)
     assert column(path, "prompt") == [prompt]

@@ -205,7 +205,7 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize(("path", "name", "file"), LAYOUTS)
-def test_a_data_set_of_the_hub_is_looked_for_in_the_data_folder(
+def test_a_hub_data_set_is_searched_in_the_data_folder(
     path: str, name: str | None, file: str, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -321,7 +321,7 @@ def test_samples_are_picked_by_their_numbers_and_keep_them(write: Write) -> None
         ({"sample": 0}, "sample"),
     ],
 )
-def test_a_choice_of_documents_that_cannot_be_is_refused(options: dict[str, Any], said: str, write: Write) -> None:
+def test_an_invalid_selection_of_documents_is_refused(options: dict[str, Any], said: str, write: Write) -> None:
     folder = write({"t.yaml": of_files("json", "{test: d.jsonl}"), "d.jsonl": counted(8)})
     with pytest.raises(ConfigError, match=said):
         samples(folder, **options)

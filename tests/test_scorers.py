@@ -130,7 +130,7 @@ def test_a_filter_may_have_its_own_scorer(tmp_path: Path) -> None:
     [("generate_until", GenerationScorer), ("multiple_choice", LoglikelihoodScorer),
      ("loglikelihood", LoglikelihoodScorer), ("loglikelihood_rolling", PerplexityScorer)],
 )  # fmt: skip
-def test_the_factory_goes_by_the_output_type(output_type: str, kind: type[Scorer]) -> None:
+def test_the_factory_chooses_the_scorer_by_output_type(output_type: str, kind: type[Scorer]) -> None:
     config = Task.from_config({"task": "t", "output_type": output_type}).config
     assert type(ScorerFactory.create_scorer(config)) is kind
 
@@ -399,7 +399,7 @@ def test_two_metrics_with_one_reduction_have_two_rows(tmp_path: Path) -> None:
     [("pass@8", "needs 8 repeats, but the task has 4"), ("pas@2", "no reduction named"), ("[max, min]", "two reductions"),
      ("pass@0", "no reduction named")],
 )  # fmt: skip
-def test_reductions_that_cannot_be_are_refused(reduction: str, said: str, tmp_path: Path) -> None:
+def test_invalid_reductions_are_refused(reduction: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=said):
         generate(
             tmp_path, [["a"] * 4], ["a"], FOUR + f"metric_list: [{{metric: exact_match, reduction: {reduction}}}]\n"

@@ -54,14 +54,14 @@ def step(scorer: Scorer) -> ScoringStep:
         (EnsembleScorer([Length(), LLMJudgeScorer()]), "ask"),
     ],
 )
-def test_a_scorer_becomes_a_step_of_one_form(scorer: Scorer, form: str | None) -> None:
+def test_a_scorer_becomes_a_frozen_step_with_one_form(scorer: Scorer, form: str | None) -> None:
     built = step(scorer)
     assert [name for name in ("score", "batch", "ask") if getattr(built, name) is not None] == ([form] if form else [])
     with pytest.raises(FrozenInstanceError):
         built.place = "elsewhere"  # type: ignore[misc]
 
 
-def test_what_a_class_says_is_asked_once_however_many_documents_there_are() -> None:
+def test_the_methods_of_a_scorer_class_are_inspected_once_for_all_documents() -> None:
     asked: list[str] = []
 
     class Counting(Length):

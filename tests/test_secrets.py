@@ -92,7 +92,7 @@ def test_a_secret_in_a_configuration_file_stays_there(tasks: Path, tmp_path: Pat
     assert traces(tmp_path) == ["given.yaml"]
 
 
-def test_what_only_sounds_like_a_secret_is_written_down() -> None:
+def test_names_that_only_resemble_secrets_are_written() -> None:
     metric = {"name": "exact_match", "params": {"key": "text"}, "golden_key": "topic"}
     assert redacted({"unit_metrics_map": [metric]}) == {"unit_metrics_map": [metric]}
     assert redacted({"parameters": {"key": "abc"}, "key": "abc"}) == {"parameters": {"key": "***"}, "key": "***"}
@@ -122,9 +122,9 @@ def write_report(kind: str, folder: Path) -> Path:
 @pytest.mark.parametrize("kind", ["lm-eval", "inspect"])
 def test_a_secret_that_others_wrote_down_stays_with_them(kind: str, tmp_path: Path, run_assay: Run) -> None:
     (built := tmp_path / "made").mkdir()
-    reported = write_report(kind, tmp_path / "told")
+    report_path = write_report(kind, tmp_path / "told")
     for name in ("one", "two"):
-        ended = run_assay("import", reported, "-o", built / name)
+        ended = run_assay("import", report_path, "-o", built / name)
         assert (ended.returncode, CANARY in ended.stdout + ended.stderr) == (0 if kind == "lm-eval" else 1, False)
     assert json.loads((built / "one/results.json").read_text())["config"]["model_args"]["api_key"] == "***"
     compared = run_assay("compare", built / "one", built / "two")
@@ -190,7 +190,7 @@ def test_a_key_is_hidden_up_to_where_its_value_ends(text: str) -> None:
         ("api_key=,model=m", "api_key=,model=m"),
     ],
 )
-def test_what_follows_a_key_is_shown(text: str, shown: str) -> None:
+def test_text_after_a_key_is_shown(text: str, shown: str) -> None:
     assert redacted_text(text) == shown
 
 

@@ -70,7 +70,7 @@ def keys(manager: TaskManager, *specs: object) -> list[str]:
         ("[ab]@mcqa", ["a@mcqa", "b@mcqa"]),
     ],
 )
-def test_what_can_be_asked_for(asked: str, collected: list[str], manage: Manage) -> None:
+def test_names_globs_paths_and_files_select_tasks(asked: str, collected: list[str], manage: Manage) -> None:
     assert keys(manage(WORLD), asked) == collected
 
 
@@ -111,7 +111,7 @@ def test_a_python_function_is_accepted_where_yaml_has_a_function(manage: Manage)
     assert manage(WORLD).load(inline)["tasks"]["mine"].config.process_docs is sorted
 
 
-def test_what_is_not_found_is_refused_with_the_five_nearest_names(manage: Manage) -> None:
+def test_an_unknown_name_is_refused_with_the_five_nearest_names(manage: Manage) -> None:
     files = {f"t{n}.yaml": a_task(f"anatomy_{n}") for n in range(9)}
     with pytest.raises(ConfigError) as error:
         manage(files).load("anatmy_3")
@@ -135,7 +135,7 @@ def test_what_is_not_found_is_refused_with_the_five_nearest_names(manage: Manage
         ("/no/such/folder/", "there is no such file"),
     ],
 )
-def test_what_cannot_be_had_is_said(asked: str, what: str, manage: Manage) -> None:
+def test_unavailable_tasks_are_reported(asked: str, what: str, manage: Manage) -> None:
     with pytest.raises(ConfigError) as error:
         manage(WORLD).load(asked)
     assert what in str(error.value)

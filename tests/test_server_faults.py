@@ -93,7 +93,7 @@ def echoed(logprobs: dict[str, Any]) -> Loglikelihood:
     return Loglikelihood(text[:-1], text[-1:])
 
 
-def test_a_log_likelihood_is_that_of_the_tokens_behind_the_context(talking: str) -> None:
+def test_a_log_likelihood_sums_the_tokens_after_the_context(talking: str) -> None:
     logprobs = {
         "token_logprobs": [None, -1.0, -2.0],
         "top_logprobs": [None, {"a": -1.0}, {"b": -1.5}],
@@ -250,7 +250,7 @@ def test_an_unreachable_model_ends_the_run_which_can_be_resumed(
 # money
 
 
-def test_what_was_spent_before_counts_from_the_beginning(talking: str, tmp_path: Path) -> None:
+def test_earlier_cost_counts_from_the_beginning(talking: str, tmp_path: Path) -> None:
     """The second part asks other documents first: what the first part cost must be known all the same."""
     rows = [{"q": json.dumps({"say": "x", "n": n, "usage": [0, 10, 0]}), "gold": "x"} for n in range(20)]
     write_task(tmp_path, rows, TASK)
@@ -402,6 +402,6 @@ def test_dropping_examples_needs_a_model_that_counts(talking: str) -> None:
         ("openai", {"base_url": ["http://a:b@x", "http://c:d@y"]}, "different users"),
     ],
 )
-def test_values_of_arguments_are_looked_at(name: str, arguments: dict[str, Any], said: str) -> None:
+def test_values_of_arguments_are_validated(name: str, arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         load_model(name, {"model": "m", **arguments})

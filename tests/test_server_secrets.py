@@ -49,11 +49,11 @@ def silent(_: Arrived) -> Any:
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize(("name", "more", "request_"), BACKENDS)
 def test_no_redirect_is_followed(name: str, more: dict[str, Any], request_: Request, status: int) -> None:
-    reported = {} if name == "litellm" else {"header": {"X-Custom-Key": "canary-header-1"}}
+    header_options = {} if name == "litellm" else {"header": {"X-Custom-Key": "canary-header-1"}}
     with loopback(silent) as (elsewhere, misdirected):
         other = elsewhere.replace("127.0.0.1", "localhost") + "/next?sig=canary-query"
         with loopback(lambda _: (status, {"Location": other}, {})) as (url, arrived):
-            said = ask(name, url, request_, api_key="sk-canary-4711", **reported, **more)
+            said = ask(name, url, request_, api_key="sk-canary-4711", **header_options, **more)
         assert misdirected == []
     assert len(arrived) == 1
     assert isinstance(said, Failed)
@@ -72,7 +72,7 @@ def test_a_redirect_is_refused_before_the_run_and_the_address_is_named() -> None
     assert "canary" not in str(refused.value)
 
 
-def test_the_servers_tokenizer_and_list_of_models_are_not_looked_for_elsewhere() -> None:
+def test_the_servers_tokenizer_and_list_of_models_are_requested_only_from_its_host() -> None:
     def answer(arrived: Arrived) -> Any:
         astray = arrived.path.endswith(("/tokenize", "/models"))
         return (307, {"Location": elsewhere}, {}) if astray else silent(arrived)
@@ -189,11 +189,13 @@ def test_headers_and_queries_of_addresses_are_in_no_file_and_on_no_terminal(
     built.mkdir()
     with loopback(claude) as (url, arrived):
         options = ["--tasks", "t", "--include_path", arguments, "--no_defaults", "--log_samples", "-o", built / "run"]
-        reported = how(url, arguments)
-        ended = [command("run", *reported, *options, "--show_config", cwd=built)]
+        command_line = how(url, arguments)
+        ended = [command("run", *command_line, *options, "--show_config", cwd=built)]
         assert (ended[0].returncode, "2 failed" in ended[0].stdout + ended[0].stderr) == (1, True), ended[0].stderr
         asked = len(arrived)
-        ended += [command("run", *reported, *options, cwd=built)]  # it is the same run: only what failed is asked again
+        ended += [
+            command("run", *command_line, *options, cwd=built)
+        ]  # it is the same run: only what failed is asked again
         assert 0 < sum(b"refuse" in each.body or b"babble" in each.body for each in arrived[asked:]) == 2
         assert not any(b'"a"' in each.body for each in arrived[asked:])
         assert "canary" in str([each.headers for each in arrived]) and "canary" in str([each.path for each in arrived])

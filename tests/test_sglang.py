@@ -77,7 +77,7 @@ def test_its_own_way_needs_a_tokenizer() -> None:
         load_model("openai", {"model": "m", "base_url": "http://127.0.0.1:1/v1", "likelihoods": "sglang"})
 
 
-def test_a_server_with_another_tokenizer_is_found_out(sglang: str) -> None:
+def test_a_server_with_another_tokenizer_is_detected(sglang: str) -> None:
     model: Any = load_model(
         "openai", {"model": "m", "base_url": sglang, "tokenizer": str(BUNDLED), "likelihoods": "sglang"}
     )

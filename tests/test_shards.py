@@ -191,7 +191,7 @@ def test_shards_that_are_not_one_run_are_refused_with_the_reason(tasks: Path, ou
     assert not into.exists()
 
 
-def test_what_changed_since_the_shards_were_run_is_refused(tasks: Path, output: Path) -> None:
+def test_changes_since_the_shards_were_run_are_refused(tasks: Path, output: Path) -> None:
     folders, into = sharded(output, 2, tasks=tasks), output.with_name("merged")
     with pytest.raises(AssayError, match="is one of the shards"):
         merge(folders[0], folders)

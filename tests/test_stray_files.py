@@ -307,7 +307,7 @@ def _put(value: Any, around: dict[Any, Any], draw: Callable[[Any], Any], odd: An
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_whatever_task_files_say_listing_and_checking_raise_nothing(data: st.DataObject, real_files: list[Any]) -> None:
+def test_no_content_of_task_files_makes_listing_or_checking_raise(data: st.DataObject, real_files: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(5):
             value = copy.deepcopy(data.draw(st.sampled_from(real_files)))

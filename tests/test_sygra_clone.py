@@ -266,7 +266,7 @@ def test_other_modules_of_a_sygra_on_disk_are_taken_from_there(tmp_path: Path, r
         assert rows["exact_match,none"] == 0.2
 
 
-def test_what_only_the_file_on_disk_has_of_a_module_comes_from_there(tmp_path: Path, run: Run) -> None:
+def test_names_that_only_the_users_module_has_come_from_its_file(tmp_path: Path, run: Run) -> None:
     more = (
         "from sygra.processors.data_transform import DataTransform\nclass Shout:\n    @staticmethod\n"
         "    def apply(node, state):\n        return {**state, 'loud': 1}\n"

@@ -126,12 +126,12 @@ def test_an_action_is_within_a_box_with_its_edges(x: Any, y: Any, correct: bool)
     assert scored("action_within_bbox", golden, {"x": x, "y": y}).correct is correct
 
 
-def test_an_action_may_be_so_far_beside_the_box_as_the_tolerance_says() -> None:
+def test_an_action_may_be_outside_the_box_by_the_tolerance() -> None:
     golden = {"bbox": {"x": 10, "y": 20, "width": 100, "height": 50}}
     assert scored("action_within_bbox", golden, {"x": 113, "y": 72}, tolerance=3).correct
 
 
-def test_a_typed_value_matches_where_it_is_much_alike() -> None:
+def test_a_typed_value_matches_where_it_is_similar() -> None:
     # 'hello word' and 'hello world': 10 letters in common of 10 and 11, so 20 / 21
     result = scored("typed_value_match", {"text": "Hello  World"}, {"text": "hello word"})
     assert result.correct
@@ -261,7 +261,7 @@ def test_a_function_is_a_unit_metric_and_its_keywords_are_the_parameters() -> No
         UnitMetricRegistry.get_metric("shorter", by="two")
 
 
-def test_what_comes_along_cannot_be_replaced_and_only_unit_metrics_are_taken() -> None:
+def test_built_in_unit_metrics_cannot_be_replaced_and_only_unit_metrics_are_accepted() -> None:
     with pytest.raises(ConfigError, match="the name 'exact_match' is that of a built-in unit metric"):
         unit_metric("exact_match")(lambda golden, predicted: True)
     with pytest.raises(TypeError, match="must be a class derived from UnitMetric"):
@@ -312,7 +312,7 @@ def test_a_mapping_is_compared_as_it_is_so_that_boxes_can_be_used() -> None:
     assert UnitMetrics.apply({**node, "compat": "sygra"}, state)["action_within_bbox_result"]["correct"] is False
 
 
-def test_what_cannot_be_compared_fails_the_record_and_is_wrong_only_as_sygra_has_it() -> None:
+def test_incomparable_values_fail_the_record_and_are_wrong_only_with_compat_sygra() -> None:
     node = {**NODE, "unit_metrics_map": [{"name": "scroll_amount"}]}
     state = {"answer": "far", "predicted_answer": "3"}
     with pytest.raises(ValueError, match="golden value has no 'amount'"):
@@ -326,7 +326,7 @@ def test_what_cannot_be_compared_fails_the_record_and_is_wrong_only_as_sygra_has
     ("metric", "params", "golden", "predicted"),
     [("typed_value_match", {"golden_text_key": "a", "predicted_text_key": "b"}, "x", "y"), ("exact_match", {"key": "answer"}, "x", "y"), ("exact_match", {"key": "text"}, "None", None)],
 )  # fmt: skip
-def test_what_is_missing_on_both_sides_is_equal_only_as_sygra_has_it(metric: str, params: dict[str, Any], golden: Any, predicted: Any) -> None:  # fmt: skip
+def test_values_missing_on_both_sides_are_equal_only_with_compat_sygra(metric: str, params: dict[str, Any], golden: Any, predicted: Any) -> None:  # fmt: skip
     node = {**NODE, "unit_metrics_map": [{"name": metric, "params": params, "as": "found"}], "compat": "sygra"}
     state = {"answer": golden, "predicted_answer": predicted}
     assert UnitMetrics.apply(node, state)["found"]["correct"] is True
@@ -373,7 +373,7 @@ def messages_of(problems: list[Any]) -> str:
         ({"output_keys": ["exact_match_results", "exact_match_result"]}, "no unit metric writes the output key 'exact_match_results'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_the_node_is_found_before_the_run(change: dict[str, Any], expected: str) -> None:
+def test_problems_of_the_node_are_reported_before_the_run(change: dict[str, Any], expected: str) -> None:
     assert check_unit_metrics(NODE, HERE) == []
     assert expected in messages_of(check_unit_metrics({**NODE, **change}, HERE))
 
@@ -430,7 +430,7 @@ def test_helper_code_written_for_sygra_is_loaded_without_sygra(tmp_path: Path) -
     assert resolve_dotted("tasks.eval.utils.UnitMetrics", str(tmp_path), helper) is UnitMetrics
 
 
-def test_a_tasks_package_of_the_user_goes_before_what_assay_supplies(tmp_path: Path) -> None:
+def test_a_users_tasks_package_takes_precedence_over_assays(tmp_path: Path) -> None:
     folder = tmp_path / "tasks" / "eval" / "mine"
     folder.mkdir(parents=True)
     (folder / "task_executor.py").write_text("from tasks.eval.utils import OWN\nfrom tasks.eval import utils\nimport tasks.eval.mine.other\nSUM = OWN + utils.OWN + tasks.eval.mine.other.MORE\n")  # fmt: skip

@@ -182,7 +182,7 @@ class Sampler(ContextSampler):
 
 @pytest.mark.parametrize("way", WHOLE)
 @pytest.mark.parametrize("body", ["raise KeyError('gold')", "sys.exit(0)", "raise MemoryError", "return bad()"])
-def test_what_breaks_the_data_of_a_task_breaks_that_task_alone(way: str, body: str, write: Write) -> None:
+def test_an_error_in_the_data_of_a_task_breaks_only_that_task(way: str, body: str, write: Write) -> None:
     helper = WHOLE_HELPER.format(body=body)
     folder = write({"t.yaml": yaml(GENERATE) + WHOLE[way], "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS})
     comparison = both(folder)

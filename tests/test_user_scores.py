@@ -75,7 +75,7 @@ def test_of_a_distance_the_smallest_value_counts(references: Path) -> None:
     assert results["results"]["t"]["distance,none"] == 3.0
 
 
-def test_a_registered_metric_says_itself_that_less_is_better(tmp_path: Path) -> None:
+def test_a_registered_metric_declares_that_lower_is_better(tmp_path: Path) -> None:
     code(
         tmp_path,
         """
@@ -417,7 +417,7 @@ def test_a_users_metric_may_give_a_score_for_each_repeat_and_each_reference(refe
     assert results["samples"]["t"][0]["scores_per_repeat"] == {"by_answer": [0.6, 0.5, 0]}
 
 
-def test_what_an_aggregation_of_ones_own_is_given_is_not_touched(tmp_path: Path) -> None:
+def test_a_user_defined_aggregation_receives_the_values_unchanged(tmp_path: Path) -> None:
     """lm-eval's tasks give pairs, lists, texts and arrays to their own aggregations."""
     code(
         tmp_path,

@@ -52,14 +52,14 @@ def compared(
 
 def answering(**changes: str) -> Scripted:
     """The model of run_world, but for some answers."""
-    reported = {**{question: said for question, (_, said) in SUMS.items()}, **changes}
+    answers_by_question = {**{question: said for question, (_, said) in SUMS.items()}, **changes}
     likely = {
         (thing, choice): value
         for thing, (_, *values) in COLOURS.items()
         for choice, value in zip(("green", "red"), values, strict=True)
     }
     return Scripted(
-        generate=lambda prompt, params, repeat: reported[prompt],
+        generate=lambda prompt, params, repeat: answers_by_question[prompt],
         loglikelihood=lambda context, choice: (likely[context.removesuffix(" is"), choice.strip()], False),
         identity=f"scripted {changes}",
     )
@@ -91,7 +91,7 @@ def truth() -> Iterator[str]:
     servers.end()
 
 
-def test_the_embedded_model_is_the_same_as_transformers_behind_a_server(truth: str) -> None:
+def test_the_embedded_model_is_verified_as_the_same_as_transformers_on_a_server(truth: str) -> None:
     tasks = ["first_steps_facts", "first_steps_cloze", "first_steps_reversing", "first_steps_stories"]
     server = f"openai,model=embedded,base_url={truth},tokenizer={BUNDLED},max_length=1024"
     verification_result = verification(verify("embedded", server, run_config({"tasks": tasks, "limit": 6})), FLOAT32)
@@ -315,7 +315,7 @@ def test_a_template_that_is_named_is_one_of_the_first_model_alone(tasks: Path) -
     assert (used, comparison.answers.compared["generate"]) == (["tool_use"], 5)
 
 
-def test_what_is_written_wrongly_is_refused(run_assay: Assay) -> None:
+def test_invalid_arguments_are_refused(run_assay: Assay) -> None:
     ended = run_assay("verify-backend", "embedded", "embeded", "--tasks", "first_steps_facts")
     assert (ended.returncode, "did you mean 'embedded'" in ended.stderr) == (2, True), ended.stderr
     ended = run_assay("verify-backend", "embedded", "embedded", "--tasks", "first_steps_facts", "--tolerance", "-1")

@@ -90,7 +90,7 @@ def test_the_verdict_follows_from_the_tolerance_and_the_intervals(
         ([far(math.nan)], "differ"),
     ],
 )
-def test_a_log_likelihood_is_compared_only_where_rounding_is_below_a_tenth_of_the_tolerance(
+def test_a_continuous_metric_drifts_only_where_rounding_exceeds_a_tenth_of_the_tolerance(
     likelihoods: list[LikelihoodDifferences], expected: str
 ) -> None:
     assert judge(AnswerComparison(likelihoods=likelihoods), [row(0.01, 0.2, is_counted=False)], BFLOAT16)[0] == expected
@@ -108,7 +108,7 @@ def test_a_drift_is_explained_only_by_the_answers_of_its_task() -> None:
 
 
 @pytest.mark.parametrize("precision", list(PRECISIONS))
-def test_a_backend_that_says_banana_differs_in_every_precision(write: Write, precision: str) -> None:
+def test_a_backend_with_wrong_answers_differs_in_every_precision(write: Write, precision: str) -> None:
     comparison = compared(write({"add.yaml": ADD, "rows.jsonl": ROWS}), RIGHT, WRONG, precision)
     assert comparison.verdict == "differ"
     assert comparison.because[0] == "add exact_match drifts by -1, which chance does not explain"
@@ -119,7 +119,7 @@ def test_texts_that_differ_and_score_the_same_are_the_same_where_the_precision_l
     assert compared(folder, WRONG, Scripted(generate=lambda *_: "apple")).verdict == "same"
 
 
-def test_sampled_texts_that_score_otherwise_differ(write: Write) -> None:
+def test_sampled_texts_with_different_scores_differ(write: Write) -> None:
     folder = write({"add.yaml": ADD, "rows.jsonl": ROWS})
     comparison = compared(folder, RIGHT, WRONG, gen_kwargs={"do_sample": True, "temperature": 1.0})
     assert (comparison.verdict, comparison.answers.requests["sampled"]) == ("differ", 100)
@@ -137,7 +137,7 @@ def test_a_score_whose_chance_is_not_known_drifts_and_is_not_the_same(write: Wri
 # choices
 
 
-def test_choices_within_the_tolerance_that_score_otherwise_differ(write: Write) -> None:
+def test_choices_within_the_tolerance_with_different_scores_differ(write: Write) -> None:
     chosen = ADD.replace(
         "    generation_kwargs", "    output_type: multiple_choice\n    doc_to_choice: [green, red]\n    #"
     )

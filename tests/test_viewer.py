@@ -171,10 +171,10 @@ def test_many_row_groups_are_searched_as_a_loop_over_all_samples_would(tmp_path:
     every = list(big_samples(7000))
     database, path = Database(tmp_path), folder / "samples/big_sums.parquet"
     samples = Samples(database, database.samples(path), "exact_match,strict", True)
-    reported = {"level": "3", "subject": "law"}
-    conditions = tuple(Condition(f"doc.{name}", "eq", value) for name, value in reported.items())
+    columns = {"level": "3", "subject": "law"}
+    conditions = tuple(Condition(f"doc.{name}", "eq", value) for name, value in columns.items())
     expected = [
-        k.sample.doc_id for k in every if all(str(k.sample.doc[name]) == value for name, value in reported.items())
+        k.sample.doc_id for k in every if all(str(k.sample.doc[name]) == value for name, value in columns.items())
     ]
     result = samples.page(SampleQuery(conditions=conditions, sort="doc_id"))
     assert (result.total, [row.doc_id for row in result.rows]) == (len(expected), expected[:50])
@@ -225,14 +225,14 @@ def known(sums: Samples) -> None:
     st.text("abc .,=", min_size=1, max_size=9),
     st.text(max_size=9),
 )
-def test_an_address_says_all_that_is_wanted(text: str, show: str, page: int, column: str, value: str) -> None:
+def test_a_url_contains_the_whole_query(text: str, show: str, page: int, column: str, value: str) -> None:
     query = SampleQuery(
         text, show, "empty", (Condition(column, "has", value),), "doc_id", True, page, "level", "acc,none"
     )
     assert read_query(QueryParams(query.parameters)) == query
 
 
-def test_an_address_that_means_nothing_is_taken_as_if_it_said_nothing() -> None:
+def test_invalid_parameters_of_a_url_are_ignored() -> None:
     assert read_query(QueryParams("show=x&page=-3&f=a&f=a~b~c&desc=yes&page=" + "9" * 40)) == SampleQuery()
 
 
@@ -262,14 +262,14 @@ def test_a_part_of_the_samples_has_one_interval_in_the_viewer_and_in_a_report(tm
     kinds = [{"kind": "many"}] * 3 + [{"kind": "few"}] + [{"kind": "single"}]
     tasks = compared_world.write_tasks(tmp_path / "tasks", dict.fromkeys(scores, kinds))
     compared_world.make_run(tasks, tmp_path / "run", scores)
-    reported = {each.task: {part.name: part for part in each.parts} for each in
+    slices = {each.task: {part.name: part for part in each.parts} for each in
                 build_report([tmp_path / "run"], ReportOptions(columns=["kind"])).runs[0].slices}  # fmt: skip
     for task in scores:
         shown = {part.name: part for part in slice_intervals(the_samples(tmp_path, task, "x,none", "run"), "kind")}
         assert shown.keys() == {"many", "few", "single"}
         for name, part in shown.items():
-            assert part.value == pytest.approx(reported[task][name].value)
-            assert (part.low, part.high) == pytest.approx((reported[task][name].low, reported[task][name].high))
+            assert part.value == pytest.approx(slices[task][name].value)
+            assert (part.low, part.high) == pytest.approx((slices[task][name].low, slices[task][name].high))
     assert (shown["many"].low, shown["many"].high) == pytest.approx(
         (4 - 4.303 * 2 / 3**0.5, 4 + 4.303 * 2 / 3**0.5), abs=2e-3
     )
@@ -297,7 +297,7 @@ def test_a_sample_shows_prompt_answer_filters_target_and_why_it_is_wrong(address
     assert "doc=10&amp;at=2" in page
 
 
-def test_a_sentence_says_what_is_wrong_and_what_only_in_part(sums: Samples) -> None:
+def test_a_sentence_explains_wrong_and_partly_wrong_answers(sums: Samples) -> None:
     row = sums.document(5)
     assert row is not None
 
@@ -361,8 +361,8 @@ def test_nodes_are_counted_by_the_ways_of_all_records(tmp_path: Path) -> None:
     ]
     for number, (trace, failed, seconds) in enumerate(ways):
         usage = {"usage": [1, 1, seconds, 1, 0, 0]}
-        reported = [usage, usage, usage, {"trace": trace}]
-        writer.add(SampleRecord(Sample(number, {}, (), None, None), [["x"]] * 3, (), failed=failed, replies=reported))
+        rows = [usage, usage, usage, {"trace": trace}]
+        writer.add(SampleRecord(Sample(number, {}, (), None, None), [["x"]] * 3, (), failed=failed, replies=rows))
     writer.end()
     writer.place()
     database = Database(tmp_path)
@@ -439,8 +439,8 @@ def test_a_text_that_is_only_read_has_its_numbers_and_nothing_that_makes_no_sens
 
 
 def test_a_wrong_outcome_of_a_graph_is_shown_with_the_right_one() -> None:
-    reported = {"correct": False, "golden": {"text": "the old kitchen"}, "predicted": {"text": "the kitchen"}}
-    result = unit_results({"none": [{"answer": "x", "exact_match_result": reported, "other": 3}, "no outcome"]})
+    unit_result = {"correct": False, "golden": {"text": "the old kitchen"}, "predicted": {"text": "the kitchen"}}
+    result = unit_results({"none": [{"answer": "x", "exact_match_result": unit_result, "other": 3}, "no outcome"]})
     assert result == [UnitMetricView("exact_match", False, "the old kitchen", "the kitchen")]
     step = Step("verdict", (), None)
     scores = [("exact_match", "none", "0.0", True)]
@@ -592,7 +592,7 @@ def test_a_graphs_record_that_failed_shows_its_way_and_where_and_why_it_ended(tm
     assert SECRET not in pages[0]
 
 
-def test_the_same_document_is_looked_for_in_runs_of_the_same_data_only(tmp_path: Path) -> None:
+def test_the_same_document_is_searched_only_in_runs_of_the_same_data(tmp_path: Path) -> None:
     """Two runs and a scoring of the same data; one of other documents under the same names and numbers."""
     for run, data in (("a", "one"), ("b", "one"), ("c", "other")):
         tasks = compared_world.write_tasks(tmp_path / data, {"t": [{"k": data}] * 3})
@@ -770,7 +770,7 @@ def test_a_server_that_is_open_to_others_takes_addresses_and_its_own_name_only()
     assert not RequestGuard(None, allowed_hosts("127.0.0.1")).is_ours("192.168.7.7")  # type: ignore[arg-type]
 
 
-def test_other_machines_are_let_in_only_when_that_is_said(runs: Path, tmp_path: Path) -> None:
+def test_other_machines_are_allowed_only_with_allow_remote(runs: Path, tmp_path: Path) -> None:
     assert not is_loopback("0.0.0.0")
     command = [sys.executable, "-m", "assay", "view", str(runs), "--host", "0.0.0.0", "--port", "0"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

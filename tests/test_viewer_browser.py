@@ -168,7 +168,7 @@ def test_from_the_demo_to_a_wrong_sample_and_why_in_under_a_minute(open_page: Op
         page.close()
 
 
-def test_samples_are_filtered_in_the_page_and_the_address_says_so(open_page: Open) -> None:
+def test_samples_are_filtered_in_the_page_and_the_url_has_the_filter(open_page: Open) -> None:
     page = open_page(named("task", run="first", task="sums"))
     page.get_by_label("Search samples").fill("17 + 1")
     page.keyboard.press("Enter")
@@ -293,8 +293,8 @@ def test_cells_that_a_spreadsheet_would_run_are_copied_as_text(open_page: Open) 
         "MAKERS.csv([['-2+3+cmd|x', '+1', '+0.25', '-1e-5', '-1,234.5', '+1 … +2', '--1', '+', '-.5', '-5 x']])"
     )
     assert odd == "'-2+3+cmd|x,+1,+0.25,-1e-5,\"-1,234.5\",'+1 … +2,'--1,'+,-.5,'-5 x\n"
-    built = page.evaluate("MAKERS.csv([['=1+1', '-0.5', '-cmd', '@x', 'a,\"b\"']])")
-    assert built == '\'=1+1,-0.5,\'-cmd,\'@x,"a,""b"""\n'
+    csv_text = page.evaluate("MAKERS.csv([['=1+1', '-0.5', '-cmd', '@x', 'a,\"b\"']])")
+    assert csv_text == '\'=1+1,-0.5,\'-cmd,\'@x,"a,""b"""\n'
 
 
 def test_dark_and_light_by_the_system_by_the_button_and_kept(open_page: Open) -> None:
@@ -319,7 +319,7 @@ def test_a_narrow_screen_scrolls_tables_and_not_the_page(open_page: Open) -> Non
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
-def test_what_matters_of_a_run_is_seen_without_scrolling(open_page: Open) -> None:
+def test_the_headline_of_a_run_is_visible_without_scrolling(open_page: Open) -> None:
     page = open_page(named("run", run="first"), viewport={"width": 400, "height": 700})
     row = page.locator("#results tbody tr", has_text="sums").first
     for column in range(4):  # task, metric, value, interval

@@ -214,7 +214,7 @@ def test_generations_of_a_window_are_one_call(model: Any) -> None:
 # sampling
 
 
-def test_repeats_are_drawn_apart_and_again_the_same_whatever_is_asked_beside_them(model: Any) -> None:
+def test_repeats_are_sampled_separately_and_reproducibly_in_any_batch(model: Any) -> None:
     drawn = {"do_sample": True, "temperature": 1.5, "until": [], "max_gen_toks": 12}
     items = [Generate("Once", drawn, repeat) for repeat in range(4)]
     first = ask(model, *items)
@@ -266,7 +266,7 @@ def test_with_truncate_the_beginning_is_cut_and_counted(engine: ModuleType) -> N
 
 
 @only_standin
-def test_what_is_to_be_written_becomes_shorter_where_the_model_ends(engine: ModuleType) -> None:
+def test_the_token_limit_is_reduced_to_the_models_context(engine: ModuleType) -> None:
     model = make(max_model_len=32)
     prompt = "a " * 10
     [response] = ask(model, Generate(prompt, {"until": [], "do_sample": False, "max_gen_toks": 100}))
@@ -300,7 +300,7 @@ def test_a_parameter_that_the_engine_has_not_or_refuses_fails_its_request(model:
         ({"pretrained": "no/such/model"}, "'no/such/model'"),
     ],
 )
-def test_what_cannot_be_is_refused_before_the_engine_starts(
+def test_invalid_arguments_are_refused_before_the_engine_starts(
     engine: ModuleType, arguments: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

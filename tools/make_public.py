@@ -49,7 +49,9 @@ def imports() -> list[str]:
         for name in names:
             note = "  # noqa: A004  # used as assay." + name if name in ("filter", "format") else ""
             lines.append(f"from {module} import {name} as {name}{note}")
-    return sorted(lines, key=lambda line: (line.split()[1], not line.split()[3].isupper(), line))  # as ruff sorts imports
+    return sorted(
+        lines, key=lambda line: (line.split()[1], not line.split()[3].isupper(), line)
+    )  # as ruff sorts imports
 
 
 def signature(function: str) -> str:
