@@ -210,7 +210,7 @@ OLD = {
 
 def identity_of_0_1(name: str, addresses: str, said: str, model: str = "m") -> str:
     arguments, end = OLD[name]
-    return f"{name} {addresses} {model} {blake2b(f'{said} {reported}'.encode(), digest_size=16).hexdigest()}{end}"
+    return f"{name} {addresses} {model} {blake2b(f'{said} {arguments}'.encode(), digest_size=16).hexdigest()}{end}"
 
 
 @pytest.mark.parametrize("name", OLD)
