@@ -76,8 +76,8 @@ def test_results_name_twenty_and_count_all() -> None:
     audit = Audit()
     for number in range(50):
         audit.note(number, ["empty"] if number % 2 else [])
-    assert audit.told()["empty"] == {"count": 25, "ids": list(range(1, 41, 2))}
-    assert audit.told()["failed"] == {"count": 0}
+    assert audit.as_json()["empty"] == {"count": 25, "ids": list(range(1, 41, 2))}
+    assert audit.as_json()["failed"] == {"count": 0}
 
 
 def test_where_less_is_better_nothing_is_wrong() -> None:

@@ -120,7 +120,7 @@ def test_an_aggregation_that_only_the_task_defines_is_reported_and_not_guessed(t
     runs = [make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [1, 1, 0, 1]), ("b", [0, 1, 0, 1]))]
     result_row = row(compare(runs))
     assert (result_row.interval, result_row.p) == (None, None)
-    assert "function of the task's own" in result_row.reason
+    assert "a function of the task computes it" in result_row.reason
 
 
 # --- clusters --------------------------------------------------------------------------------------------------------

@@ -113,5 +113,5 @@ def test_a_number_of_all_records_together_is_shown_with_why_it_has_no_interval(t
     )
     result_row = row(comparison, "accuracy")
     assert (result_row.a, result_row.b, result_row.interval, result_row.p) == (0.2, 0.1, None, None)
-    assert "made of all documents together" in result_row.reason
+    assert "computed over all documents together" in result_row.reason
     assert comparison.decision == "inconclusive"
