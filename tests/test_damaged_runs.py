@@ -323,7 +323,7 @@ def test_a_page_that_fails_shows_an_error_page(good: Path) -> None:
     answer = viewer.broken(Request(scope), KeyError("<b>n</b>"))
     text = bytes(answer.body).decode()
     assert answer.status_code == 500
-    assert "That cannot be shown" in text and "KeyError" in text and "<b>n</b>" not in text
+    assert "This page cannot be shown" in text and "KeyError" in text and "<b>n</b>" not in text
 
 
 def test_an_invalid_lock_file_is_ignored(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_typo_in_a_generation_parameter_is_refused_before_anything_is_loaded(r
         ended = run_assay("run", "--model", model, "--tasks", "first_steps_sums", "--gen_kwargs", "temprature=0")
         assert ended.returncode == 2
         assert "did you mean 'temperature'?" in ended.stderr
-    with pytest.raises(ConfigError, match="no parameter 'top_k'"):
+    with pytest.raises(ConfigError, match="no generation parameter 'top_k'"):
         check_generation("embedded", {"top_k": 5})  # it would have no effect there
 
 
@@ -188,7 +188,7 @@ def test_a_packed_run_is_unpacked_by_import(run_assay: RunAssay, tasks: Path, ou
 def test_an_archive_with_a_name_that_leads_elsewhere_is_refused_and_nothing_is_left(name: str, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as file:
         file.writestr(name, "{}")
-    with pytest.raises(AssayError, match="no part of a packed run"):
+    with pytest.raises(AssayError, match="which `assay pack` never writes"):
         unpack(tmp_path / "x.zip", tmp_path / "there/run")
     assert [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".zip"] == []
 
