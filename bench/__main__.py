@@ -23,9 +23,9 @@ PARTS = (
 
 
 def main() -> None:
-    wanted = sys.argv[1:] or PARTS
+    expected = sys.argv[1:] or PARTS
     print(f"{datetime.date.today().isoformat()}, Python {platform.python_version()}, {platform.machine()}")
-    for part in wanted:
+    for part in expected:
         print(f"\n### {part}\n\n| what | lm-eval 0.4.13 | assay | ratio | wanted |\n|---|---|---|---|---|")
         for row in import_module(f"bench.{part}").rows():
             print(row)

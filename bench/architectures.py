@@ -92,8 +92,8 @@ class Outcome:
 
 
 def tokenizer():
-    vocabulary = {"<s>": BEGIN, "</s>": END, "<unk>": UNKNOWN} | {f"w{n}": n for n in range(3, WORDS)}
-    words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    token_ids = {"<s>": BEGIN, "</s>": END, "<unk>": UNKNOWN} | {f"w{n}": n for n in range(3, WORDS)}
+    words = Tokenizer(models.WordLevel(token_ids, unk_token="<unk>"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=words, bos_token="<s>", eos_token="</s>", unk_token="<unk>", clean_up_tokenization_spaces=False
@@ -136,10 +136,10 @@ def likelihood(model, context, continuation):
     with torch.no_grad():
         if model.config.is_encoder_decoder:
             written = [model.config.decoder_start_token_id, *continuation[:-1]]
-            made = model(
+            loaded_model = model(
                 torch.tensor([context], device=device), decoder_input_ids=torch.tensor([written], device=device)
             )
-            logits = made.logits[0]
+            logits = loaded_model.logits[0]
         else:
             whole = torch.tensor([[*context, *continuation[:-1]]], device=device)
             logits = model(whole, use_cache=False).logits[0, len(context) - 1 :]
@@ -150,21 +150,21 @@ def likelihood(model, context, continuation):
 def generated(model, prompt):
     """What transformers' `generate` writes, without the token that ends it."""
     device = model.device
-    made = model.generate(
+    tokens_out = model.generate(
         torch.tensor([prompt], device=device), attention_mask=torch.ones(1, len(prompt), dtype=torch.long, device=device),
         max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=UNKNOWN, eos_token_id=END, bos_token_id=BEGIN,
     )[0].tolist()  # fmt: skip
-    made = made[1:] if model.config.is_encoder_decoder else made[len(prompt) :]
-    return made[: made.index(END)] if END in made else made
+    tokens_out = tokens_out[1:] if model.config.is_encoder_decoder else tokens_out[len(prompt) :]
+    return tokens_out[: tokens_out.index(END)] if END in tokens_out else tokens_out
 
 
 def answers(model, requests):
     async def collect():
-        found = [None] * len(requests)
-        async for several in model.answer(requests):
-            for number, response in several:
-                found[number] = response
-        return found
+        result = [None] * len(requests)
+        async for items in model.answer(requests):
+            for number, response in items:
+                result[number] = response
+        return result
 
     return asyncio.run(collect())
 
@@ -235,5 +235,5 @@ if __name__ == "__main__":
     parser.add_argument("names", nargs="*")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
-    given = parser.parse_args()
-    sys.exit(bool(run(given.names, given.device, getattr(torch, given.dtype))))
+    options = parser.parse_args()
+    sys.exit(bool(run(options.names, options.device, getattr(torch, options.dtype))))

@@ -57,13 +57,13 @@ def main() -> None:
     model = Timed(instant(), record=bool(options.expected))
     start = time.process_time()
     manager = TaskManager(include_path=f"{options.bench}/tasks", include_defaults=False, compat="lm-eval")
-    found = simple_evaluate(
+    results = simple_evaluate(
         model, tasks=[options.task], task_manager=manager, compat="lm-eval", output_path=options.out,
         bootstrap_iters=options.bootstrap, log_samples=False,
     )  # fmt: skip
     seconds = time.process_time() - start - model.seconds
     if options.expected:
-        kept = {"results": found["results"], "groups": found.get("groups"), "requests": model.asked}
+        kept = {"results": results["results"], "groups": results.get("groups"), "requests": model.asked}
         Path(options.expected).write_text(json.dumps(kept))
     memory = round(peak_memory())
     print(json.dumps({"task": options.task, "evaluate_cpu_s": round(seconds, 3), "peak_mb": memory}))

@@ -53,7 +53,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ErrorMeasurement:
     """What was found for an aggregator there: mean standard error over true spread, coverage, data sets without a number."""
 
     aggregator: str
@@ -70,58 +70,64 @@ def rows() -> Iterator[Said]:
         Cell(*place) for place in itertools.product(CLUSTERINGS, sorted(SIZES, reverse=True), RATES, (False, True))
     ]
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        every = [found for several in pool.map(measured, cells) for found in several]
-    names = list(dict.fromkeys(found.aggregator for found in every))
+        every = [result for items in pool.map(measured, cells) for result in items]
+    names = list(dict.fromkeys(result.aggregator for result in every))
     for name in names:
-        yield errors_row(name, [found for found in every if found.aggregator == name])
+        yield errors_row(name, [result for result in every if result.aggregator == name])
     single = [(n, p, single_coverage(n, p)) for n in SIZES for p in RATES]
     yield coverage_row("a single task, exactly", [(f"n = {n}, p = {p}", n, share) for n, p, share in single])
     for name in names:
-        own = [(str(found.cell), found.cell.n, found.coverage) for found in every if found.aggregator == name]
+        own = [(str(result.cell), result.cell.n, result.coverage) for result in every if result.aggregator == name]
         yield coverage_row(name, own)
     yield coverage_row("all aggregators", [(f"{f.aggregator}, {f.cell}", f.cell.n, f.coverage) for f in every])
 
 
-def measured(cell: Cell, data_sets: int | None = None, draws: int = DRAWS) -> list[Found]:
+def measured(cell: Cell, data_sets: int | None = None, draws: int = DRAWS) -> list[ErrorMeasurement]:
     """What a cell shows, for each aggregator."""
-    made = world(cell.clustering, cell.n, cell.p, of_k=cell.of_k)
+    small_world = world(cell.clustering, cell.n, cell.p, of_k=cell.of_k)
     random = np.random.default_rng([cell.n, round(cell.p * 10), CLUSTERINGS.index(cell.clustering), cell.of_k])
     spreads = {
-        name: float(np.nanstd(values)) for name, values in true_numbers(made, drawn(made, draws, random)).items()
+        name: float(np.nanstd(values))
+        for name, values in true_numbers(small_world, drawn(small_world, draws, random)).items()
     }
-    centre = {name: float(values[0]) for name, values in true_numbers(made, expected(made)).items()}
-    several = estimated(made, random, data_sets or DATA_SETS[cell.n])
-    found = []
-    for name, estimates in several.items():
+    centre = {name: float(values[0]) for name, values in true_numbers(small_world, expected(small_world)).items()}
+    items = estimated(small_world, random, data_sets or DATA_SETS[cell.n])
+    result = []
+    for name, estimates in items.items():
         errors = [each.stderr for each in estimates if each.stderr is not None]
         ends = [both for each in estimates if (both := interval(each)) is not None]
         inside = sum(low <= centre[name] <= high for low, high in ends) / len(ends)
         ratio = math.fsum(errors) / len(errors) / spreads[name]
-        found.append(Found(name, cell, ratio, inside, len(estimates) - len(errors), len(estimates)))
-    return found
+        result.append(ErrorMeasurement(name, cell, ratio, inside, len(estimates) - len(errors), len(estimates)))
+    return result
 
 
-def estimated(made: World, random: np.random.Generator, data_sets: int) -> dict[str, list[Estimate]]:
+def estimated(world: World, random: np.random.Generator, data_sets: int) -> dict[str, list[Estimate]]:
     """For each aggregator its number in every data set."""
-    several: dict[str, list[Estimate]] = {name: [] for name in truths(made)}
+    items: dict[str, list[Estimate]] = {name: [] for name in truths(world)}
     for _ in range(data_sets):
-        numbers = group_estimates(made, data_set(made, random))
-        for name, each in several.items():
+        numbers = group_estimates(world, data_set(world, random))
+        for name, each in items.items():
             each.append(numbers[name])
-    return several
+    return items
 
 
-def errors_row(name: str, several: Sequence[Found]) -> Said:
-    worst = max(several, key=lambda found: abs(math.log(found.ratio)))
-    outside = [found for found in several if not RATIO[0] <= found.ratio <= RATIO[1]]
-    undefined, data_sets = sum(found.undefined for found in several), sum(found.data_sets for found in several)
+def errors_row(name: str, items: Sequence[ErrorMeasurement]) -> Said:
+    worst = max(items, key=lambda measurement: abs(math.log(measurement.ratio)))
+    outside = [measurement for measurement in items if not RATIO[0] <= measurement.ratio <= RATIO[1]]
+    undefined, data_sets = (
+        sum(measurement.undefined for measurement in items),
+        sum(measurement.data_sets for measurement in items),
+    )
     said = f"{worst.ratio:.3f} ({worst.cell})"
     if undefined:
         said += f"; {undefined} of {data_sets} data sets are not defined"
     if outside:
-        more = "; ".join(f"{found.ratio:.3f} ({found.cell})" for found in outside if found is not worst)
-        said += f"; missed in {len(outside)} of {len(several)} cells" + (f", also {more}" if more else "")
-    return Said(f"{name}: mean standard error over true spread, worst of {len(several)} cells", said, "0.95–1.05")
+        more = "; ".join(
+            f"{measurement.ratio:.3f} ({measurement.cell})" for measurement in outside if measurement is not worst
+        )
+        said += f"; missed in {len(outside)} of {len(items)} cells" + (f", also {more}" if more else "")
+    return Said(f"{name}: mean standard error over true spread, worst of {len(items)} cells", said, "0.95–1.05")
 
 
 def coverage_row(name: str, cells: Sequence[tuple[str, int, float]]) -> Said:

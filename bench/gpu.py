@@ -85,25 +85,25 @@ def main() -> None:
     parser.add_argument(
         "--parts", default="score,precision,write", help="those, and archs: tiny models of many architectures"
     )
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(datetime.date.today().isoformat(), torch.cuda.get_device_name(), "torch", torch.__version__, "transformers",
           transformers.__version__, flush=True)  # fmt: skip
-    if "archs" in given.parts:
+    if "archs" in options.parts:
         for dtype in (torch.float32, torch.bfloat16):
             architectures.run(device="cuda", dtype=dtype)
-    if given.parts == "archs":
+    if options.parts == "archs":
         return
     rate = matrix_rate()
     print(f"bf16 matrix product, measured: {rate / 1e12:.0f} TFLOP/s", flush=True)
-    for size in given.sizes.split(","):
+    for size in options.sizes.split(","):
         tokenizer = word_tokenizer()
         model = random_llama(size)
-        if "score" in given.parts:
-            score(size, model, tokenizer, (16,) if given.quick else BATCHES, rate)
-        if "precision" in given.parts:
+        if "score" in options.parts:
+            score(size, model, tokenizer, (16,) if options.quick else BATCHES, rate)
+        if "precision" in options.parts:
             precision(size, model, tokenizer)
-        if "write" in given.parts and size == "1b":
-            write(model, tokenizer, (128,) if given.quick else (64, 128, 512))
+        if "write" in options.parts and size == "1b":
+            write(model, tokenizer, (128,) if options.quick else (64, 128, 512))
         del model
         gc.collect()
         torch.cuda.empty_cache()
@@ -122,8 +122,8 @@ def plainly(model):
 
 
 def score(size, model, tokenizer, batches, rate):
-    for name, made in WORKLOADS.items():
-        requests = list(made[size](0))
+    for name, built in WORKLOADS.items():
+        requests = list(built[size](0))
         theirs, answers = {}, {}
         for batch in batches:
             answers[batch], theirs[batch] = lm_eval_hf(model, tokenizer, requests, batch)
@@ -136,10 +136,10 @@ def score(size, model, tokenizer, batches, rate):
         for compiled in (False, True):
             began = time.perf_counter()
             mine = ours(model, tokenizer, compiled)
-            ask(mine, [Loglikelihood(*each) for each in made[size](1)])
+            ask(mine, [Loglikelihood(*each) for each in built[size](1)])
             warm = time.perf_counter() - began
-            found, seconds, tokens, computed = min((anew(mine, asked) for _ in range(3)), key=lambda each: each[1])
-            far = [abs(mine.value - other[0]) for mine, other in zip(found, answers[best], strict=True)]
+            result, seconds, tokens, computed = min((anew(mine, asked) for _ in range(3)), key=lambda each: each[1])
+            far = [abs(mine.value - other[0]) for mine, other in zip(result, answers[best], strict=True)]
             done = operations(model, requests, computed)
             print(
                 f"{size} {name}: assay{' compiled' if compiled else ''} {seconds:.3f} s, {theirs[best] / seconds:.2f}x, "
@@ -156,7 +156,7 @@ def precision(size, model, tokenizer):
     counted = [len(continuation.split()) for _, continuation in requests]
     asked = [Loglikelihood(*each) for each in requests]
     theirs, _ = lm_eval_hf(model, tokenizer, requests, 16)
-    found, *_ = ask(ours(model, tokenizer, False), asked)
+    response, *_ = ask(ours(model, tokenizer, False), asked)
     plainly(model).float()
     reference, _ = lm_eval_hf(model, tokenizer, requests, 16)
     exact, *_ = ask(ours(model, tokenizer, False), asked)
@@ -175,7 +175,7 @@ def precision(size, model, tokenizer):
         return [abs(a - b) / n for a, b, n in zip(values, others, counted, strict=True)]
 
     true = [each[0] for each in reference]
-    e_theirs, e_ours = far([each[0] for each in theirs], true), far([each.value for each in found], true)
+    e_theirs, e_ours = far([each[0] for each in theirs], true), far([each.value for each in response], true)
     same = far([each.value for each in exact], true)
     print(
         f"{size} precision: at float32 {max(same):.2e} per token at most from lm-eval; at bf16 from float32: lm-eval "
@@ -205,9 +205,9 @@ def write(model, tokenizer, batches):
     mine = ours(model, tokenizer, False)
     asked = [Generate(prompt, params) for prompt in prompts]
     ask(mine, asked[:64])
-    found, seconds, *_ = min((ask(mine, asked) for _ in range(3)), key=lambda each: each[1])
-    rate = sum(each.usage.written for each in found) / seconds
-    same = sum(each.text == text for each, text in zip(found, texts, strict=True))
+    result, seconds, *_ = min((ask(mine, asked) for _ in range(3)), key=lambda each: each[1])
+    rate = sum(each.usage.written for each in result) / seconds
+    same = sum(each.text == text for each, text in zip(result, texts, strict=True))
     listed = " / ".join(f"{rates[batch]:.0f}" for batch in batches)
     print(f"\n1b texts: lm-eval {listed} tokens/s (batch {batches}); assay {rate:.0f} tokens/s in {seconds:.2f} s = "
           f"{rate / max(rates.values()):.2f}x its best; {same} of 512 texts the same at bf16", flush=True)  # fmt: skip

@@ -3,7 +3,7 @@
 usage: python -m bench.graph_client bare|assay|three_nodes|aggregated WORLD [URL] [--limit N] [--out DIR]
 
 `bare` posts the bodies that the graph would, in a loop of aiohttp's, and reads the structured answers: what no client can
-beat by far. `three_nodes` walks a graph of three nodes that do nothing; `aggregated` runs one that asks nobody.
+beat by far. `three_nodes` walks a graph of three nodes that do nothing; `aggregated` runs one without a model.
 """
 
 import argparse
@@ -55,9 +55,15 @@ def body_of(record: dict[str, Any]) -> dict[str, Any]:
         "properties": {"predicted_answer": {"type": "string"}},
         "required": ["predicted_answer"],
     }
-    told = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    response_format = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
     messages = [{"role": "system", "content": "Answer."}, {"role": "user", "content": record["problem"] + "\n"}]
-    return {"model": "stub", "messages": messages, "temperature": 0.1, "max_tokens": 2048, "response_format": told}
+    return {
+        "model": "stub",
+        "messages": messages,
+        "temperature": 0.1,
+        "max_tokens": 2048,
+        "response_format": response_format,
+    }
 
 
 def run_assay(options: argparse.Namespace) -> int:
@@ -68,10 +74,10 @@ def run_assay(options: argparse.Namespace) -> int:
     from assay.evaluation.flow import execute, prepare_run
     from assay.evaluation.options import run_config, task_manager
 
-    told = {"model": "stub", "base_url": options.url, "num_concurrent": CONCURRENCY}
-    asks = {"model": "openai-chat", "model_args": told} if options.url else {}
-    given = {"tasks": [options.world], "limit": options.limit, "output_path": options.out, **asks}
-    config = run_config(given)
+    model_args = {"model": "stub", "base_url": options.url, "num_concurrent": CONCURRENCY}
+    asks = {"model": "openai-chat", "model_args": model_args} if options.url else {}
+    arguments = {"tasks": [options.world], "limit": options.limit, "output_path": options.out, **asks}
+    config = run_config(arguments)
     prepared = prepare_run(config, task_manager(config))
     prepared.models.under_test(prepared.tasks)
     start_clock()
@@ -89,7 +95,7 @@ def run_three_nodes(options: argparse.Namespace) -> int:
     start_clock()
     for number in range(records):
         for _ in graph.plan({"number": number}, "x"):
-            raise AssertionError("it asks nobody")
+            raise AssertionError("it sends no requests")
     return records
 
 

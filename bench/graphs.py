@@ -36,7 +36,7 @@ def measured(python: Path) -> Iterator[Said]:
 
 
 def make_world() -> None:
-    """The question-answering graph with records of which every second is right; and a graph that asks nobody."""
+    """The question-answering graph with records of which every second is right; and a graph without a model."""
     shutil.rmtree(WORLD, ignore_errors=True)
     asked, alone = WORLD / "tasks/asked", WORLD / "tasks/alone"
     for folder in (asked, alone):
@@ -91,8 +91,8 @@ def _records(folder: Path, count: int, *, fail: int) -> None:
 def client(python: Path, *arguments: object) -> dict[str, float]:
     command = [str(python), "-m", "bench.graph_client", *map(str, arguments)]
     ended = subprocess.run(command, cwd=ROOT, env=bare_environment(), check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
-    return found
+    data: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
+    return data
 
 
 def footprint(python: Path) -> Said:
@@ -106,9 +106,9 @@ def footprint(python: Path) -> Said:
     took = time.monotonic() - begin
     own = {"pip", "setuptools"}
     [packages] = fresh.glob("lib/python*/site-packages")
-    found = [path for path in packages.rglob("*") if path.is_file()]
+    result = [path for path in packages.rglob("*") if path.is_file()]
     held = sum(
-        path.stat().st_size for path in found if path.relative_to(packages).parts[0].partition("-")[0] not in own
+        path.stat().st_size for path in result if path.relative_to(packages).parts[0].partition("-")[0] not in own
     )
     alone, whole = (cpu_seconds([fresh / "bin/python", "-c", each], runs=7) for each in ("import assay", GRAPH_PATH))
     text = f"{held / 1e6:.0f} MB, {took:.0f} s / {alone:.3f} s; with all that a graph over HTTP needs {whole:.2f} s"
@@ -119,8 +119,8 @@ GRAPH_PATH = "import assay.evaluation.flow, assay.graphs.task, assay.models.serv
 
 
 def three_nodes(python: Path) -> Said:
-    found = client(python, "three_nodes", WORLD)
-    text = f"{found['cpu_ms'] * 1000:.1f} µs (SyGra 2,700 µs, LangGraph alone 1,100 µs)"
+    measured = client(python, "three_nodes", WORLD)
+    text = f"{measured['cpu_ms'] * 1000:.1f} µs (SyGra 2,700 µs, LangGraph alone 1,100 µs)"
     return Said("three nodes that do nothing, CPU a record", text, "≤ 30 µs")
 
 
@@ -131,9 +131,9 @@ def speed(python: Path) -> Said:
         for name in ("bare", "assay"):
             shutil.rmtree(WORLD / "run", ignore_errors=True)
             with serving("--answer", ANSWER) as url:
-                found = client(python, name, WORLD / "tasks/asked", url, "--out", WORLD / "run")
-            if name not in best or found["cpu_ms"] < best[name]["cpu_ms"]:
-                best[name] = found
+                measured = client(python, name, WORLD / "tasks/asked", url, "--out", WORLD / "run")
+            if name not in best or measured["cpu_ms"] < best[name]["cpu_ms"]:
+                best[name] = measured
     bare, ours = best["bare"]["cpu_ms"], best["assay"]["cpu_ms"]
     text = f"bare loop {bare:.2f} ms, assay {ours:.2f} ms: + {ours - bare:.2f} ms (SyGra 17–20 ms)"
     return Said(f"question answering, {RECORDS:,} records, CPU a record", text, "the bare loop + 0.2 ms")
@@ -141,12 +141,12 @@ def speed(python: Path) -> Said:
 
 def many(python: Path) -> Said:
     shutil.rmtree(WORLD / "run", ignore_errors=True)
-    found = client(python, "aggregated", WORLD / "tasks/alone", "--out", WORLD / "run")
+    measured = client(python, "aggregated", WORLD / "tasks/alone", "--out", WORLD / "run")
     [output] = (WORLD / "run").glob("output_*.jsonl")
     [report] = (WORLD / "run").glob("MetricCollatorPostProcessor_*.json")
     lines = sum(1 for _ in output.open())
-    told = json.loads(report.read_text())[0]
-    text = f"{lines:,} lines, {told['results']}, {found['mb']:.0f} MB (SyGra: no report)"
+    reported = json.loads(report.read_text())[0]
+    text = f"{lines:,} lines, {reported['results']}, {measured['mb']:.0f} MB (SyGra: no report)"
     return Said(f"{MANY:,} records, jsonl, aggregated", text, "works, ≤ 200 MB")
 
 
@@ -160,16 +160,16 @@ def failing(python: Path) -> Said:
     account = json.loads((WORLD / "failing/results.json").read_text())["assay"]
     [report] = (WORLD / "failing").glob("MetricCollatorPostProcessor_*.json")
     summary = json.loads(report.read_text())[0]["evaluation_summary"]
-    told = f"{summary['status']}, {summary['ok']} ok, {summary['failed']} failed"
-    text = f"exit {ended.returncode}, {account['status']}; report: {told}"
+    line = f"{summary['status']}, {summary['ok']} ok, {summary['failed']} failed"
+    text = f"exit {ended.returncode}, {account['status']}; report: {line}"
     return Said("10 % of 500 records always HTTP 500", text, "finishes, counted, exit 1 (SyGra: success over 100 rows)")
 
 
 def _command(python: Path, folder: Path, out: Path, url: str, more: str) -> list[str]:
-    told = f"model=stub,base_url={url},num_concurrent=25,{more}"
+    model_args = f"model=stub,base_url={url},num_concurrent=25,{more}"
     return [
         str(python), "-m", "assay", "run", "--tasks", str(folder), "--output_path", str(out), "--model", "openai-chat",
-        "--model_args", told,
+        "--model_args", model_args,
     ]  # fmt: skip
 
 
@@ -179,7 +179,7 @@ def _run(python: Path, folder: Path, out: Path, url: str, more: str) -> "subproc
 
 
 def kills(python: Path) -> Said:
-    """Kill runs at random moments, go on, and compare output and report with those of a run that nobody disturbed."""
+    """Kill runs at random moments, resume, and compare output and report with those of an undisturbed run."""
     draw, lost, doubled, equal, at_work = random.Random(SEED), 0, 0, 0, 0
     with serving("--answer", ANSWER, "--latency", "5") as url:
         begin = time.monotonic()

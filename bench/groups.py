@@ -1,6 +1,6 @@
 """Groups at work: CPU time of many groups, and CPU time and memory of resampling documents.
 
-`python -m bench.groups CASE` measures one case and prints it as JSON: each has a process of its own.
+`python -m bench.groups CASE` measures one case and prints it as JSON: each has a separate process.
 """
 
 import json
@@ -23,14 +23,14 @@ CASES: dict[str, tuple[str, str]] = {
 
 
 def rows() -> Iterator[Row]:
-    for case, (what, wanted) in CASES.items():
+    for case, (what, expected) in CASES.items():
         command = [sys.executable, "-m", "bench.groups", case]
         ended = subprocess.run(command, env=bare_environment(), capture_output=True, text=True, cwd=ROOT, check=True)
-        found = json.loads(ended.stdout.splitlines()[-1])
-        limit = float(wanted.split()[1])
-        yield Row(what, None, found["cpu_s"], wanted + ("" if found["cpu_s"] <= limit else ": missed"))
+        loaded = json.loads(ended.stdout.splitlines()[-1])
+        limit = float(expected.split()[1])
+        yield Row(what, None, loaded["cpu_s"], expected + ("" if loaded["cpu_s"] <= limit else ": missed"))
         if case.startswith("million"):
-            peak = found["peak_mb"]
+            peak = loaded["peak_mb"]
             yield Row("peak memory of that", None, peak, "≤ 300 MB" + ("" if peak <= 300 else ": missed"), "MB")
 
 

@@ -57,11 +57,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tasks", default="synth_mmlu,synth_gsm8k,synth_gsm8k_r8,synth_wiki")
     parser.add_argument("--instructions", action="store_true")
-    given = parser.parse_args()
-    unit = "billion instructions" if given.instructions else "s"
+    options = parser.parse_args()
+    unit = "billion instructions" if options.instructions else "s"
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        other = export(given.commit, folder / "other")
+        other = export(options.commit, folder / "other")
         this = folder / "this"
         this.mkdir()
         for part in ("src", "bench"):
@@ -70,15 +70,17 @@ def main() -> None:
         subprocess.run(
             [sys.executable, str(ROOT / "bench/make_benchmark.py"), str(data)], check=True, capture_output=True
         )
-        for task in given.tasks.split(","):
+        for task in options.tasks.split(","):
             first, ours, second = [], [], []
-            for _ in range(given.rounds):
-                first.append(measure(other, data, task, folder / "run", count=given.instructions))
-                ours.append(measure(this, data, task, folder / "run", count=given.instructions))
-                second.append(measure(other, data, task, folder / "run", count=given.instructions))
+            for _ in range(options.rounds):
+                first.append(measure(other, data, task, folder / "run", count=options.instructions))
+                ours.append(measure(this, data, task, folder / "run", count=options.instructions))
+                second.append(measure(other, data, task, folder / "run", count=options.instructions))
             before = min(first + second)
             spread = abs(min(first) - min(second)) / before
-            figures = f"{given.commit} {before:.3f} {unit}, this {min(ours):.3f} {unit}: ratio {min(ours) / before:.3f}"
+            figures = (
+                f"{options.commit} {before:.3f} {unit}, this {min(ours):.3f} {unit}: ratio {min(ours) / before:.3f}"
+            )
             print(f"{task}: {figures}, A/A spread {spread:.1%}", flush=True)
 
 

@@ -18,15 +18,15 @@ def index_memory() -> float:
     """MB of the index of a journal that is opened again, for 100,000 requests."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / journal.NAME
-        made = Journal(path)
-        made.add((os.urandom(16), Likelihood(-1.5, True)) for _ in range(REQUESTS))
-        made.close()
+        built = Journal(path)
+        built.add((os.urandom(16), Likelihood(-1.5, True)) for _ in range(REQUESTS))
+        built.close()
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
-        made = Journal(path)
+        built = Journal(path)
         used = tracemalloc.get_traced_memory()[0] - before
         tracemalloc.stop()
-        made.close()
+        built.close()
     return used / 1e6
 
 
@@ -35,15 +35,15 @@ def unnoticed(compressed: bool) -> Iterator[int]:
     draw = random.Random(0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / journal.NAME
-        made = Journal(path, {"spec": {}})
-        made.add((draw.randbytes(16), Text(f"answer {draw.random()}", "stop")) for _ in range(200))
-        made.close()
+        built = Journal(path, {"spec": {}})
+        built.add((draw.randbytes(16), Text(f"answer {draw.random()}", "stop")) for _ in range(200))
+        built.close()
         file = path
         if compressed:
             journal.LONG = 1
-            made = Journal(path)
-            made.compress()
-            made.close()
+            built = Journal(path)
+            built.compress()
+            built.close()
             file = path.with_name(path.name + ".zst")
         data = file.read_bytes()
         for position in draw.choices(
@@ -53,9 +53,9 @@ def unnoticed(compressed: bool) -> Iterator[int]:
             flipped[position] ^= 1 << draw.randrange(8)
             path.unlink(missing_ok=True)
             file.write_bytes(flipped)
-            made = Journal(path)
-            made.close()
-            if not made.damaged:
+            built = Journal(path)
+            built.close()
+            if not built.damaged:
                 yield position
 
 

@@ -23,7 +23,7 @@ SEED = 20
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One kill: responses that were journaled and are gone, or were never asked; keys that stand twice; equal results."""
+    """One kill: responses that were journaled and are missing, or were never asked; duplicate keys; equal results."""
 
     journaled: int
     lost: int
@@ -36,10 +36,10 @@ def rows() -> Iterator[Said]:
         outcomes = list(kills(Path(folder)))
     lost, doubled = sum(one.lost for one in outcomes), sum(one.doubled for one in outcomes)
     equal, at_work = sum(one.is_equal for one in outcomes), sum(one.journaled > 0 for one in outcomes)
-    found = (
+    result = (
         f"{lost} lost, {doubled} doubled, {equal} of {KILLS} results equal ({at_work} killed with responses journaled)"
     )
-    yield Said(f"kill -9 at {KILLS} random moments, then resume", found, "0 lost, 0 doubled, same results")
+    yield Said(f"kill -9 at {KILLS} random moments, then resume", result, "0 lost, 0 doubled, same results")
 
 
 def kills(folder: Path) -> Iterator[Outcome]:
@@ -53,14 +53,14 @@ def kills(folder: Path) -> Iterator[Outcome]:
 
 
 def _timed(output: Path) -> tuple[float, float]:
-    """When a run that nobody disturbs writes its first response, and when it ends: a kill before that proves little."""
+    """When an undisturbed run writes its first response, and when it ends: a kill before that proves little."""
     begin, process, first = time.monotonic(), _started(output), 0.0
     while process.poll() is None:
         if not first and _lines(output):
             first = time.monotonic() - begin
         time.sleep(0.005)
     if process.returncode:
-        raise RuntimeError("the run that nobody disturbs did not end well")
+        raise RuntimeError("the undisturbed run failed")
     return first, time.monotonic() - begin
 
 
@@ -72,11 +72,11 @@ def _killed(whole: Path, output: Path, moment: float) -> Outcome:
     process.wait()
     known = _lines(output)
     if _started(output).wait():
-        raise RuntimeError(f"the run killed after {moment:.2f} s does not go on")
+        raise RuntimeError(f"the run killed after {moment:.2f} s cannot be resumed")
     lines = _lines(output)
     keys = Counter(json.loads(line)["k"] for line in lines)
-    wanted = {json.loads(line)["k"] for line in _lines(whole)}
-    lost = len(set(known) - set(lines)) + len(wanted - set(keys))
+    expected = {json.loads(line)["k"] for line in _lines(whole)}
+    lost = len(set(known) - set(lines)) + len(expected - set(keys))
     return Outcome(len(known), lost, sum(keys.values()) - len(keys), _result(output) == _result(whole))
 
 
@@ -89,8 +89,8 @@ def _started(output: Path) -> "subprocess.Popen[bytes]":
 @cache
 def python() -> Path:
     """The one that the other parts of `python -m bench` have made, or a new one."""
-    made = HOME / "assay/bin/python"
-    return made if made.exists() else assay_python()
+    built = HOME / "assay/bin/python"
+    return built if built.exists() else assay_python()
 
 
 def _lines(output: Path) -> list[bytes]:
@@ -101,7 +101,7 @@ def _lines(output: Path) -> list[bytes]:
 
 
 def _result(output: Path) -> dict[str, bytes]:
-    """What a run comes to: results.json but for its times, and the samples."""
+    """The outcome of a run: results.json but for its times, and the samples."""
     text = re.sub(
         rb'"(date|start_time|end_time|total_evaluation_time_seconds)": "?[0-9.]+',
         b"",

@@ -35,8 +35,8 @@ def rows() -> Iterator[Row | Said]:
 
 
 def _measured(python: Path, side: str, batch: int) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_side(python, side, SYNTHETIC, MODEL, TASK, LIMIT, batch).splitlines()[-1])
-    return found
+    data: dict[str, Any] = json.loads(_side(python, side, SYNTHETIC, MODEL, TASK, LIMIT, batch).splitlines()[-1])
+    return data
 
 
 def _side(python: Path, *arguments: object) -> str:

@@ -1,6 +1,6 @@
 """One side of `bench.local`: lm-eval's `hf`, or ours, on a synthetic benchmark; prints CPU seconds and tokens embedded.
 
-usage: local_run.py lm_eval|assay BENCH_DIR MODEL_DIR TASK LIMIT BATCH    (each in an environment of its own)
+usage: local_run.py lm_eval|assay BENCH_DIR MODEL_DIR TASK LIMIT BATCH    (each in a separate environment)
        local_run.py make BENCH_DIR MODEL_DIR                              (a tiny random Llama with a tokenizer)
 """
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def counting(model):
     """A list that gets the number of tokens of every pass through a model, padding included."""
     counted = []
-    model.get_input_embeddings().register_forward_hook(lambda _, given, __: counted.append(given[0].numel()))
+    model.get_input_embeddings().register_forward_hook(lambda _, inputs, __: counted.append(inputs[0].numel()))
     return counted
 
 
@@ -29,11 +29,11 @@ def lm_eval(bench, folder, task, limit, batch):
     lm = HFLM(pretrained=folder, device="cpu", dtype="float32", batch_size=batch)
     counted = counting(lm.model)
     start = time.process_time()
-    found = harness.simple_evaluate(
+    results = harness.simple_evaluate(
         lm, tasks=[task], limit=limit, bootstrap_iters=0,
         task_manager=TaskManager(include_path=f"{bench}/tasks", include_defaults=False),
     )  # fmt: skip
-    return {"seconds": time.process_time() - start, "forwarded": sum(counted), "results": scores(found)}
+    return {"seconds": time.process_time() - start, "forwarded": sum(counted), "results": scores(results)}
 
 
 def assay(bench, folder, task, limit, batch):
@@ -44,21 +44,21 @@ def assay(bench, folder, task, limit, batch):
     model = HF(folder, device="cpu", dtype="float32", batch_size=batch or None)
     counted = counting(model._loaded.model)
     start = time.process_time()
-    found = simple_evaluate(
+    results = simple_evaluate(
         model, tasks=[task], limit=limit, bootstrap_iters=0, include_path=f"{bench}/tasks", include_defaults=False
     )
     seconds = time.process_time() - start
-    return {"seconds": seconds, "forwarded": sum(counted), "unique": unique(model, found), "results": scores(found)}
+    return {"seconds": seconds, "forwarded": sum(counted), "unique": unique(model, results), "results": scores(results)}
 
 
-def scores(found):
-    return {name: row["acc,none"] for name, row in found["results"].items() if "acc,none" in row}
+def scores(result):
+    return {name: row["acc,none"] for name, row in result["results"].items() if "acc,none" in row}
 
 
-def unique(model, found):
+def unique(model, result):
     """How many tokens cannot be spared: every beginning of a request, but for its last token, once."""
     seen = set()
-    for samples in found["samples"].values():
+    for samples in result["samples"].values():
         for sample in samples:
             for context, continuation in sample["arguments"]:
                 before, after = model._tokenizer.pair(context, continuation)
@@ -95,7 +95,7 @@ def main():
         return
     import torch
 
-    torch.set_num_threads(1)  # on both sides: threads that wait for each other are no measure
+    torch.set_num_threads(1)  # on both sides: threads that wait for each other distort the measurement
     task, limit, batch = rest
     print(json.dumps({"lm_eval": lm_eval, "assay": assay}[side](bench, folder, task, int(limit), int(batch))))
 

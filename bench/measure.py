@@ -16,13 +16,13 @@ class Row:
     what: str
     theirs: float | None
     ours: float
-    wanted: str
+    expected: str
     unit: str = "s"
 
     def __str__(self) -> str:
         theirs = f"{self.theirs:.2f} {self.unit}" if self.theirs is not None else "–"
         ratio = f"{self.theirs / self.ours:.0f}×" if self.theirs is not None else "–"
-        return f"| {self.what} | {theirs} | {self.ours:.3f} {self.unit} | {ratio} | {self.wanted} |"
+        return f"| {self.what} | {theirs} | {self.ours:.3f} {self.unit} | {ratio} | {self.expected} |"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class Said:
     """A line without a ratio: what was found, in words."""
 
     what: str
-    found: str
-    wanted: str
+    actual: str
+    expected: str
 
     def __str__(self) -> str:
-        return f"| {self.what} | – | {self.found} | – | {self.wanted} |"
+        return f"| {self.what} | – | {self.actual} | – | {self.expected} |"
 
 
 def cpu_seconds(command: Sequence[str | Path], *, runs: int, cwd: Path | None = None) -> float:
@@ -53,7 +53,7 @@ def cpu_seconds(command: Sequence[str | Path], *, runs: int, cwd: Path | None = 
 
 
 def peak_memory() -> float:
-    """The most this process has held, in MB. What `getrusage` tells may be its parent's, from before it was started."""
+    """The most this process has held, in MB. The figure of `getrusage` may be its parent's, from before it was started."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024

@@ -1,7 +1,7 @@
 """Paired comparisons against the truth: how often tests reject runs that are equally good, how often intervals hold the difference.
 
 The grid: a task right or wrong on n documents of which a share is right for one run alone (`discordance`), with a true difference
-of 0 or half of that; scores that are no rates; documents in clusters that win or lose together, five in each or ten clusters in
+of 0 or half of that; scores that are not rates; documents in clusters that win or lose together, five in each or ten clusters in
 all; groups of five tasks with n to 2 n documents, by size and each alike; groups of two tasks over the same documents. A test
 can reject only where enough documents differ: cells with fewer than 10 expected are not counted for its size (there it rejects
 more rarely), and with fewer than 3 not for coverage (there intervals hold too often).
@@ -48,8 +48,8 @@ class Cell:
 
     @property
     def differing(self) -> float:
-        several = self.kind.startswith("group") and not self.kind.endswith("documents")
-        return (7.5 * self.n if several else float(self.n)) / self.of_cluster * self.discordance
+        items = self.kind.startswith("group") and not self.kind.endswith("documents")
+        return (7.5 * self.n if items else float(self.n)) / self.of_cluster * self.discordance
 
     @property
     def of_cluster(self) -> int:
@@ -58,7 +58,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CoverageMeasurement:
     """How often intervals held the truth, one-sided bounds at either end did, and tests rejected at 5 %."""
 
     cell: Cell
@@ -98,16 +98,18 @@ def rows() -> Iterator[Said]:
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         every = list(pool.map(measured, cells()))
     for kind in KINDS:
-        yield from lines(kind, [found for found in every if found.cell.kind == kind])
+        yield from lines(kind, [result for result in every if result.cell.kind == kind])
     yield from lines("all", every)
-    exact = [found.rejected_exactly for found in every if found.cell.kind == "rate" and _counts_for_size(found.cell)]
+    exact = [
+        result.rejected_exactly for result in every if result.cell.kind == "rate" and _counts_for_size(result.cell)
+    ]
     yield Said("size of McNemar's exact test without mid-p", _spread(exact), "why it is not used")
 
 
-def lines(name: str, several: Sequence[Found]) -> Iterator[Said]:
-    sizes = [found.rejected for found in several if _counts_for_size(found.cell)]
-    held = [found.coverage for found in several if found.cell.differing >= 3]
-    bounds = [share for found in several if found.cell.differing >= 3 for share in (found.above, found.below)]
+def lines(name: str, items: Sequence[CoverageMeasurement]) -> Iterator[Said]:
+    sizes = [result.rejected for result in items if _counts_for_size(result.cell)]
+    held = [result.coverage for result in items if result.cell.differing >= 3]
+    bounds = [share for result in items if result.cell.differing >= 3 for share in (result.above, result.below)]
     yield Said(f"{name}: size of the test at 5 %", _spread(sizes), f"mean {SIZE[0]:.0%} to {SIZE[1]:.0%}")
     yield Said(f"{name}: coverage of 95 % intervals", _spread(held), f"mean {COVERAGE[0]:.0%} to {COVERAGE[1]:.0%}")
     yield Said(
@@ -125,7 +127,7 @@ def _spread(shares: Sequence[float]) -> str:
     return f"{np.mean(shares):.3f} ({min(shares):.3f} to {max(shares):.3f} in {len(shares)} cells)"
 
 
-def measured(cell: Cell, data_sets: int | None = None) -> Found:
+def measured(cell: Cell, data_sets: int | None = None) -> CoverageMeasurement:
     """What a cell shows, by the code that compares runs."""
     random = np.random.default_rng(
         [cell.n, round(cell.p * 100), round(cell.discordance * 100), round(cell.effect * 10)]
@@ -134,24 +136,26 @@ def measured(cell: Cell, data_sets: int | None = None) -> Found:
     held = above = below = rejected = exactly = 0
     for _ in range(data_sets):
         parts = data_set(cell, random)
-        made = contrast(parts, sum(p.slope_a * p.member.a for p in parts), sum(p.slope_b * p.member.b for p in parts))
-        assert made is not None, "influence values are given"
-        both, one_sided = interval(made, 0.95), interval(made, 0.90)
+        contrasted = contrast(
+            parts, sum(p.slope_a * p.member.a for p in parts), sum(p.slope_b * p.member.b for p in parts)
+        )
+        assert contrasted is not None, "influence values are given"
+        both, one_sided = interval(contrasted, 0.95), interval(contrasted, 0.90)
         if both is not None and one_sided is not None:
             held += both[0] <= cell.truth <= both[1]
             above, below = above + (cell.truth <= one_sided[1]), below + (one_sided[0] <= cell.truth)
         if not cell.effect:
-            rejected += significance(made).p <= 0.05
-            exactly += cell.kind == "rate" and _exact(made) <= 0.05
+            rejected += significance(contrasted).p <= 0.05
+            exactly += cell.kind == "rate" and _exact(contrasted) <= 0.05
     shares = [count / data_sets for count in (held, above, below, rejected, exactly)]
-    return Found(cell, *shares)
+    return CoverageMeasurement(cell, *shares)
 
 
-def _exact(made: Contrast) -> float:
+def _exact(contrasted: Contrast) -> float:
     """McNemar's p without mid-p: what is counted by half there is counted whole."""
     from math import comb
 
-    changes = np.round(np.asarray(made.contributions) * made.documents)
+    changes = np.round(np.asarray(contrasted.contributions) * contrasted.documents)
     plus, minus = int((changes > 0).sum()), int((changes < 0).sum())
     n, few = plus + minus, min(plus, minus)
     return 1.0 if plus == minus else min(1.0, mcnemar(plus, minus) + comb(n, few) / 2**n)

@@ -24,30 +24,32 @@ def rows() -> Iterator[Row | Said]:
         bench = Path(folder) / "synthetic"
         subprocess.run([str(python()), str(ROOT / "bench/make_benchmark.py"), str(bench), "--big"], check=True)
         whole = Path(folder) / "whole"
-        _told("run", bench, whole)
-        taken = [_told("score", whole) for _ in range(RUNS)]
+        _side("run", bench, whole)
+        taken = [_side("score", whole) for _ in range(RUNS)]
         seconds, memory = (min(each[key] for each in taken) for key in ("cpu_s", "peak_mb"))
         yield Row(f"`assay score` of {DOCUMENTS:,} samples, {4 * DOCUMENTS:,} responses, CPU", None, seconds, "≤ 5 s")
         yield Row("the same, peak memory", None, memory, "–", "MB")
         for number in range(1, SHARDS + 1):
-            _told("run", bench, Path(folder) / f"shard{number}", f"{number}/{SHARDS}")
+            _side("run", bench, Path(folder) / f"shard{number}", f"{number}/{SHARDS}")
         merged = Path(folder) / "merged"
-        _told("merge", merged, *(Path(folder) / f"shard{number}" for number in range(1, SHARDS + 1)))
-        different = [name for name, data in _come_to(whole).items() if _come_to(merged).get(name) != data]
-        found = f"{', '.join(different)} differ" if different else "results, samples and journal equal"
-        yield Said(f"{SHARDS} shards of {DOCUMENTS:,} documents, merged, against one run", found, "equal but for times")
+        _side("merge", merged, *(Path(folder) / f"shard{number}" for number in range(1, SHARDS + 1)))
+        different = [name for name, data in _outcome(whole).items() if _outcome(merged).get(name) != data]
+        result = f"{', '.join(different)} differ" if different else "results, samples and journal equal"
+        yield Said(
+            f"{SHARDS} shards of {DOCUMENTS:,} documents, merged, against one run", result, "equal but for times"
+        )
 
 
-def _told(*arguments: object) -> dict[str, Any]:
+def _side(*arguments: object) -> dict[str, Any]:
     command = [str(python()), "-m", "bench.rescore", *map(str, arguments)]
     environment = {**bare_environment(), "OPENBLAS_NUM_THREADS": "1"}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT, check=True)
-    found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
-    return found
+    data: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return data
 
 
-def _come_to(output: Path) -> dict[str, bytes]:
-    """What a run comes to: results.json but for its times, the samples, and the journal's lines in any order."""
+def _outcome(output: Path) -> dict[str, bytes]:
+    """The outcome of a run: results.json but for its times, the samples, and the journal's lines in any order."""
     import pyarrow as pa
 
     times = rb'"(date|start_time|end_time|total_evaluation_time_seconds)": "?[0-9.]+'
@@ -59,7 +61,7 @@ def _come_to(output: Path) -> dict[str, bytes]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """One step in a process of its own; import is not measured."""
+    """One step in a separate process; import is not measured."""
     import pyarrow.parquet  # noqa: F401  # would come with the first sample
 
     from assay import merge, score, simple_evaluate

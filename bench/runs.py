@@ -20,7 +20,7 @@ def rows() -> Iterator[Row | Said]:
     theirs, ours = lm_eval_python(), assay_python()
     subprocess.run([str(ours), "-m", "pip", "install", "--quiet", "sacrebleu"], check=True, env=bare_environment())
     subprocess.run([str(ours), str(ROOT / "bench/make_benchmark.py"), str(SYNTHETIC), "--big"], check=True)
-    for task, what, wanted in (
+    for task, what, expected in (
         ("synth_mmlu", "57-task MMLU tree 5-shot, 14,250 documents, 57,000 requests, CPU", "≤ 3 s, ≥ 50×"),
         ("synth_gsm8k", "GSM8K-shaped, 1,319 documents 8-shot, two filters, CPU", "≤ 0.5 s"),
         ("synth_gsm8k_r8", "the same, repeats 8, CPU", "≤ 1.5 s"),
@@ -29,7 +29,7 @@ def rows() -> Iterator[Row | Said]:
             lm_eval(theirs, task),
             min((assay(ours, task) for _ in range(3)), key=lambda run: run["evaluate_cpu_s"]),
         )
-        yield Row(what, them["evaluate_cpu_s"], us["evaluate_cpu_s"], wanted)
+        yield Row(what, them["evaluate_cpu_s"], us["evaluate_cpu_s"], expected)
         if task == "synth_mmlu":
             yield Row("peak memory, 14,250 documents", them["peak_mb"], us["peak_mb"], "≤ 200 MB", "MB")
     yield Row("peak memory, 142,500 documents", None, assay(ours, "synth_big")["peak_mb"], "≤ 250 MB", "MB")
@@ -73,5 +73,5 @@ def _last_line(*command: object) -> dict[str, Any]:
     ended = subprocess.run(
         [str(part) for part in command], env=bare_environment(), capture_output=True, text=True, cwd=ROOT, check=True
     )
-    found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
-    return found
+    data: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return data

@@ -36,10 +36,10 @@ def rows() -> Iterator[Said]:
         capture_output=True,
         text=True,
     )
-    found = json.loads(done.stdout.splitlines()[-1])
-    told = f"{found['cpu_s']:.1f} s CPU, {found['mb']:.0f} MB; {found['rows']}"
+    loaded = json.loads(done.stdout.splitlines()[-1])
+    summary = f"{loaded['cpu_s']:.1f} s CPU, {loaded['mb']:.0f} MB; {loaded['rows']}"
     yield Said(
-        f"{DOCUMENTS:,} generations × 2 patterns × 3 exact_match, scored and aggregated", told, "≤ 30 s, ≤ 300 MB"
+        f"{DOCUMENTS:,} generations × 2 patterns × 3 exact_match, scored and aggregated", summary, "≤ 30 s, ≤ 300 MB"
     )
 
 
@@ -61,7 +61,7 @@ def main(count: int) -> None:
     names = ("exact_match", "plain", "numbers")
     task = Task.from_config(YAML)
     scored = scoring(task, task.config, Settings(), _ALONE)
-    for pipeline, scorer in scored.pipelines:  # three of one name, told apart as a user would by functions of his own
+    for pipeline, scorer in scored.pipelines:  # three of one name, distinguished as a user would, by three functions
         import dataclasses
 
         scorer.bind(
@@ -80,17 +80,17 @@ def main(count: int) -> None:
     start = time.process_time()
     for _ in documents():
         pass
-    made = time.process_time() - start
+    built = time.process_time() - start
     board, start = Board(), time.process_time()
     for document in documents():
         [scores] = scored.score([document])
         assert isinstance(scores, list)
         for each in scores:
             board.add(document.sample.doc_id, each)
-    found = board.estimates(lambda _: AGGREGATIONS["mean"], bootstrap_iters=1000, like_lm_eval=False, source="t")
-    seconds = time.process_time() - start - made
-    told = ", ".join(f"{key.metric},{key.filter} {float(value):.4f}" for key, value in list(found.items())[:2])
-    print(json.dumps({"cpu_s": seconds, "made_s": made, "mb": peak_memory(), "rows": told}))
+    result = board.estimates(lambda _: AGGREGATIONS["mean"], bootstrap_iters=1000, like_lm_eval=False, source="t")
+    seconds = time.process_time() - start - built
+    printed = ", ".join(f"{key.metric},{key.filter} {float(value):.4f}" for key, value in list(result.items())[:2])
+    print(json.dumps({"cpu_s": seconds, "made_s": built, "mb": peak_memory(), "rows": printed}))
 
 
 if __name__ == "__main__":

@@ -57,13 +57,13 @@ def run_assay(options: argparse.Namespace) -> int:
     from assay.evaluation.flow import execute, prepare_run
     from assay.evaluation.options import run_config, task_manager
 
-    told = {"model": "stub", "base_url": options.url, "num_concurrent": options.concurrency}
+    model_args = {"model": "stub", "base_url": options.url, "num_concurrent": options.concurrency}
     more = {"tokenizer": options.tokenizer, "max_length": 8192} if options.tokenizer else {}
-    given = {
-        "model": "local-completions", "model_args": {**told, **more}, "tasks": [options.task], "include_path": options.world,
+    arguments = {
+        "model": "local-completions", "model_args": {**model_args, **more}, "tasks": [options.task], "include_path": options.world,
         "include_defaults": False, "limit": options.limit, "output_path": options.out, "bootstrap_iters": 0,
     }  # fmt: skip
-    config = run_config(given)
+    config = run_config(arguments)
     prepared = prepare_run(config, task_manager(config))
     prepared.models.under_test(prepared.tasks)
     start, cpu = time.perf_counter(), time.process_time()
@@ -82,11 +82,11 @@ def run_lm_eval(options: argparse.Namespace) -> int:
         else "tokenizer_backend=None"
     )
     arguments = f"model=stub,base_url={options.url}/completions,num_concurrent={options.concurrency},tokenized_requests={bool(options.tokenizer)},{kind}"
-    found = simple_evaluate(
+    results = simple_evaluate(
         "local-completions", model_args=arguments, tasks=[options.task], limit=options.limit, log_samples=True,
         task_manager=TaskManager(include_path=options.world, include_defaults=False), bootstrap_iters=0, batch_size=1,
     )  # fmt: skip
-    return sum(len(sample["resps"]) for sample in found["samples"][options.task])
+    return sum(len(sample["resps"]) for sample in results["samples"][options.task])
 
 
 def main() -> None:

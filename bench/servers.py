@@ -78,30 +78,30 @@ def _task(name: str, documents: list[dict[str, Any]], yaml: str, bodies: list[di
 
 def speeds(ours: Path, theirs: Path) -> Iterator[Said]:
     for concurrency in (64, 256):
-        found = {
+        result = {
             name: client(python, name, "generated", concurrency, "--latency", "20")
             for name, python in (("bare", ours), ("assay", ours), ("lm_eval", theirs))
         }
-        yield _speed(f"generation, 20 ms, concurrency {concurrency}", found, "≥ 0.9× bare, its CPU + 0.15 ms")
-    found = {
+        yield _speed(f"generation, 20 ms, concurrency {concurrency}", result, "≥ 0.9× bare, its CPU + 0.15 ms")
+    result = {
         name: client(python, name, "scored", 64, "--latency", "20", tokenizer=True)
         for name, python in (("bare", ours), ("assay", ours), ("lm_eval", theirs))
     }
-    yield _speed("log-likelihood, 700-token contexts, concurrency 64", found, "≥ 0.8× bare")
+    yield _speed("log-likelihood, 700-token contexts, concurrency 64", result, "≥ 0.8× bare")
 
 
-def _speed(what: str, found: dict[str, dict[str, float]], wanted: str) -> Said:
-    bare, us, them = found["bare"], found["assay"], found["lm_eval"]
+def _speed(what: str, result: dict[str, dict[str, float]], expected: str) -> Said:
+    bare, us, them = result["bare"], result["assay"], result["lm_eval"]
     text = (
         f"bare {bare['rate']:.0f}/s, {bare['cpu_ms']:.2f} ms; assay {us['rate']:.0f}/s, {us['cpu_ms']:.2f} ms:"
         f" {us['rate'] / bare['rate']:.2f}×, + {us['cpu_ms'] - bare['cpu_ms']:.2f} ms;"
         f" lm-eval {them['rate']:.0f}/s, {them['cpu_ms']:.2f} ms"
     )
-    return Said(what, text, wanted)
+    return Said(what, text, expected)
 
 
 def client(python: Path, name: str, task: str, concurrency: int, *server: str, tokenizer: bool = False, runs: int = 3, limit: int | None = None) -> dict[str, float]:  # fmt: skip
-    """The best of several runs of a client, each on a server of its own."""
+    """The best of several runs of a client, each on a separate server."""
     best: dict[str, float] = {}
     for _ in range(runs if name != "lm_eval" else 1):
         out = HOME / "served_run"
@@ -111,9 +111,9 @@ def client(python: Path, name: str, task: str, concurrency: int, *server: str, t
         more += ["--limit", str(most)] if most is not None else []
         with serving(*server) as url:
             words = ["-m", "bench.server_clients", name, str(WORLD), task, url, str(concurrency), "--out", str(out)]
-            found: dict[str, float] = json.loads(_said(python, *words, *more).splitlines()[-1])
-        if not best or found["rate"] > best["rate"]:
-            best = found
+            data: dict[str, float] = json.loads(_said(python, *words, *more).splitlines()[-1])
+        if not best or data["rate"] > best["rate"]:
+            best = data
     return best
 
 
@@ -129,10 +129,10 @@ def faults(python: Path) -> Iterator[Said]:
         ("truncated body", ("--truncate", "100")),
     ):
         with serving(*server) as url:
-            code, found = evaluated(python, "generated", url, 64, limit=1500)
-            told = f"{found['scored']} answered, {found['failed']} failed of 1500, {found['retries']} asked again, exit {code}"
+            code, results = evaluated(python, "generated", url, 64, limit=1500)
+            summary = f"{results['scored']} answered, {results['failed']} failed of 1500, {results['retries']} asked again, exit {code}"
             repeated = stats(url)["repeated"]
-        yield Said(what, f"{told}; {repeated} answered twice", "finishes; every sample answered or counted failed")
+        yield Said(what, f"{summary}; {repeated} answered twice", "finishes; every sample answered or counted failed")
     yield from strange(python)
     yield dies(python, "one", "one")
     yield dies(python, "one", "two")
@@ -140,16 +140,16 @@ def faults(python: Path) -> Iterator[Said]:
 
 def strange(python: Path) -> Iterator[Said]:
     """A server that drips, and one that resets connections: every third question makes it do so, three times."""
-    for what, wish in (("slow-loris (comments for ever, time-out 1 s)", "drip"), ("connection reset", "reset")):
+    for what, query in (("slow-loris (comments for ever, time-out 1 s)", "drip"), ("connection reset", "reset")):
         documents = [
-            {"q": json.dumps({"say": "x", "n": n, **({wish: True} if n % 50 == 0 else {})}), "gold": "x"}
+            {"q": json.dumps({"say": "x", "n": n, **({query: True} if n % 50 == 0 else {})}), "gold": "x"}
             for n in range(300)
         ]
         _task("strange", documents, _GENERATE, [])
         with serving(script=TALKING) as url:
-            code, found = evaluated(python, "strange", url, 64, more="stream=true,timeout=1,max_retries=2")
-        told = f"{found['scored']} answered, {found['failed']} failed of 300, exit {code}"
-        yield Said(f"{what}, always for 6 of 300", told, "finishes; those counted failed")
+            code, results = evaluated(python, "strange", url, 64, more="stream=true,timeout=1,max_retries=2")
+        summary = f"{results['scored']} answered, {results['failed']} failed of 300, exit {code}"
+        yield Said(f"{what}, always for 6 of 300", summary, "finishes; those counted failed")
 
 
 def dies(python: Path, before: str, after: str) -> Said:
@@ -165,11 +165,13 @@ def dies(python: Path, before: str, after: str) -> Said:
             _, error = run.communicate(timeout=120)
             asked = stats(url)
     answered = _answered(out)
-    told = f"exit {run.returncode}, {answered} of 1319 answered, {asked['repeated']} answered twice"
+    summary = f"exit {run.returncode}, {answered} of 1319 answered, {asked['repeated']} answered twice"
     if before == after:
-        return Said("server dies at half and comes back 5 s later", told, "finishes, nothing answered is asked again")
+        return Said(
+            "server dies at half and comes back 5 s later", summary, "finishes, nothing answered is asked again"
+        )
     refused = "another model answers" in error.decode()
-    return Said("it comes back as another model", f"{told}; refused: {refused}", "the other model is refused")
+    return Said("it comes back as another model", f"{summary}; refused: {refused}", "the other model is refused")
 
 
 # kills and memory
@@ -184,8 +186,8 @@ def kills(python: Path) -> Said:
             shutil.rmtree(out, ignore_errors=True)
             run = subprocess.Popen(command(python, "generated", url, 64, out, limit=1319), env=bare_environment(),
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
-            wanted = draw.randrange(50, 1250)
-            _wait_until(lambda wanted=wanted: stats(url)["answered"] >= wanted, 60)  # type: ignore[misc]
+            expected = draw.randrange(50, 1250)
+            _wait_until(lambda expected=expected: stats(url)["answered"] >= expected, 60)  # type: ignore[misc]
             run.kill()
             run.wait()
             time.sleep(0.2)
@@ -193,21 +195,23 @@ def kills(python: Path) -> Said:
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
             redone.append(stats(url)["repeated"] - 3)  # the greeting is said twice, and again
             lost += 1319 - _answered(out)
-    told = f"redone {min(redone)}–{max(redone)} (in flight: up to 64), {lost} lost"
-    return Said(f"kill -9 at {KILLS} random moments at concurrency 64, then resume", told, "at most what was in flight")
+    summary = f"redone {min(redone)}–{max(redone)} (in flight: up to 64), {lost} lost"
+    return Said(
+        f"kill -9 at {KILLS} random moments at concurrency 64, then resume", summary, "at most what was in flight"
+    )
 
 
 def many(python: Path) -> Said:
-    found = client(python, "assay", "many", 256, "--latency", "20", runs=1)
+    measured = client(python, "assay", "many", 256, "--latency", "20", runs=1)
     half = client(python, "assay", "many", 256, "--latency", "20", runs=1, limit=MANY // 2)
-    told = f"{found['mb']:.0f} MB ({half['mb']:.0f} MB for half as many), {found['rate']:.0f}/s"
-    return Said(f"{MANY:,} requests, concurrency 256: memory", told, "≤ 200 MB, flat")
+    summary = f"{measured['mb']:.0f} MB ({half['mb']:.0f} MB for half as many), {measured['rate']:.0f}/s"
+    return Said(f"{MANY:,} requests, concurrency 256: memory", summary, "≤ 200 MB, flat")
 
 
 def streams(python: Path) -> Said:
     """Answers of 100 KB that come in pieces for a minute, many at once."""
-    wish = {"size": 100_000, "pieces": PIECES, "pause": PAUSE}
-    _task("streamed", [{"q": json.dumps({**wish, "n": n}), "gold": "x"} for n in range(STREAMS)], _GENERATE, [])
+    query = {"size": 100_000, "pieces": PIECES, "pause": PAUSE}
+    _task("streamed", [{"q": json.dumps({**query, "n": n}), "gold": "x"} for n in range(STREAMS)], _GENERATE, [])
     out = HOME / "served_run"
     shutil.rmtree(out, ignore_errors=True)
     with serving(script=TALKING) as url:
@@ -218,11 +222,11 @@ def streams(python: Path) -> Said:
         while process.poll() is None:
             peak = max(peak, _memory(process.pid))
             time.sleep(0.2)
-    found = _account(out)
-    told = f"{peak:.0f} MB, {found['scored']} answered, {found['failed']} failed, exit {process.returncode}, {time.monotonic() - begin:.0f} s"
+    result = _account(out)
+    summary = f"{peak:.0f} MB, {result['scored']} answered, {result['failed']} failed, exit {process.returncode}, {time.monotonic() - begin:.0f} s"
     return Said(
         f"{STREAMS} in flight for {PIECES * PAUSE:.0f} s, 100 KB streamed each (of 2,000 asked for)",
-        told,
+        summary,
         "≤ 200 MB; no time-out",
     )
 
@@ -231,7 +235,7 @@ def streams(python: Path) -> Said:
 
 
 def command(python: Path, task: str, url: str, concurrency: int, out: Path, limit: int | None = None, more: str = "") -> list[str]:  # fmt: skip
-    told = f"model=stub,base_url={url},num_concurrent={concurrency}" + (f",{more}" if more else "")
+    model_args = f"model=stub,base_url={url},num_concurrent={concurrency}" + (f",{more}" if more else "")
     words = [
         str(python),
         "-m",
@@ -245,7 +249,14 @@ def command(python: Path, task: str, url: str, concurrency: int, out: Path, limi
         "-o",
         str(out),
     ]
-    return [*words, "--model", "local-completions", "--model_args", told, *(["--limit", str(limit)] if limit else [])]
+    return [
+        *words,
+        "--model",
+        "local-completions",
+        "--model_args",
+        model_args,
+        *(["--limit", str(limit)] if limit else []),
+    ]
 
 
 def evaluated(python: Path, task: str, url: str, concurrency: int, limit: int | None = None, more: str = "") -> tuple[int, dict[str, Any]]:  # fmt: skip
@@ -284,9 +295,9 @@ def _memory(process: int) -> float:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 @contextmanager
@@ -305,8 +316,8 @@ def serving(*options: str, script: Path = STUB, port: int | None = None) -> Iter
 
 def stats(url: str) -> dict[str, Any]:
     with urllib.request.urlopen(url.removesuffix("/v1") + "/stats", timeout=10) as answer:
-        found: dict[str, Any] = json.load(answer)
-    return found
+        data: dict[str, Any] = json.load(answer)
+    return data
 
 
 def _is_there(url: str) -> bool:

@@ -31,13 +31,13 @@ PARTS = {
     "runs": "samples and results on disk",
     "models": "model",
 }
-"""By file, else by room; the rest is catalog, configuration and the like."""
+"""By file, else by package; the rest is catalog, configuration and the like."""
 SOURCE, INSTANT = str(Path(assay.__file__).parent), str(Path(__file__).parent / "instant.py")
 EVERY = 0.001
 
 
 def part(frame: FrameType | None) -> str:
-    """The part of the innermost function of ours; but the model's, whatever it calls."""
+    """The part of the innermost function of assay; but the model's, whatever it calls."""
     files = list(_files(frame))
     if any(file.startswith("models/") for file in files):
         return "model"
@@ -59,27 +59,27 @@ def one_run() -> None:
     """Run as bench.assay_run does, with the arguments given, and print how often each part was at work."""
     from bench import assay_run
 
-    found: Counter[str] = Counter()
-    signal.signal(signal.SIGPROF, lambda _, frame: found.update([part(frame)]))
+    counts: Counter[str] = Counter()
+    signal.signal(signal.SIGPROF, lambda _, frame: counts.update([part(frame)]))
     signal.setitimer(signal.ITIMER_PROF, EVERY, EVERY)
     assay_run.main()
     signal.setitimer(signal.ITIMER_PROF, 0)
-    print(json.dumps(found))
+    print(json.dumps(counts))
 
 
 def main() -> None:
     bench, task, runs = sys.argv[1:]
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for _ in range(int(runs)):
         with tempfile.TemporaryDirectory() as out:
             code = "from bench.shares import one_run; one_run()"
             command = [sys.executable, "-c", code, bench, task, f"{out}/run"]
             ended = subprocess.run(command, capture_output=True, text=True, check=True)
-        found.update(json.loads(ended.stdout.splitlines()[-1]))
-    del found["model"]
-    for name, count in found.most_common():
-        print(f"{count / found.total():.0%} {name}")
-    print(f"{found.total()} looks")
+        counts.update(json.loads(ended.stdout.splitlines()[-1]))
+    del counts["model"]
+    for name, count in counts.most_common():
+        print(f"{count / counts.total():.0%} {name}")
+    print(f"{counts.total()} looks")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ MEMBERS = "abcde"
 SIZES = (1.0, 1.5, 1.2, 2.0, 1.1)
 """Documents of the members, times n: the smallest has n."""
 APART = (-0.4, 0.2, 0.0, 0.4, -0.2)
-"""How far the members' expected scores lie from p, in logits: for 0.1 from 0.07 to 0.14."""
+"""How far the members' expected scores are from p, in logits: for 0.1 from 0.07 to 0.14."""
 WEIGHTS = (0.5, 1.0, 2.0, 1.0, 0.25)
 CLUSTERINGS = ("independent", "repeats", "shared", "nested")
 TOGETHER = 0.6
@@ -117,45 +117,47 @@ def _outcomes(rates: Sequence[Array], answers: int) -> tuple[Array, Array]:
     return chances.ravel(), np.stack(np.indices(chances.shape), axis=-1).reshape(-1, 2)
 
 
-def expected(made: World) -> Array:
+def expected(world: World) -> Array:
     """The members' true numbers, as a row."""
     sums = np.zeros(len(MEMBERS))
-    for block in made.blocks:
-        sums[[MEMBERS.index(name) for name in block.members]] += block.size * (block.chances @ made.scores[block.right])
-    return (sums / made.sizes)[None, :]
+    for block in world.blocks:
+        sums[[MEMBERS.index(name) for name in block.members]] += block.size * (
+            block.chances @ world.scores[block.right]
+        )
+    return (sums / world.sizes)[None, :]
 
 
-def drawn(made: World, draws: int, random: np.random.Generator) -> Array:
+def drawn(world: World, draws: int, random: np.random.Generator) -> Array:
     """The members' numbers over so many draws of all documents: a row for each."""
     sums = np.zeros((draws, len(MEMBERS)))
-    for block in made.blocks:
+    for block in world.blocks:
         counts = random.multinomial(block.size, block.chances / block.chances.sum(), size=draws)
-        sums[:, [MEMBERS.index(name) for name in block.members]] += counts @ made.scores[block.right]
-    return sums / made.sizes
+        sums[:, [MEMBERS.index(name) for name in block.members]] += counts @ world.scores[block.right]
+    return sums / world.sizes
 
 
-def data_set(made: World, random: np.random.Generator) -> dict[str, dict[str, float]]:
+def data_set(world: World, random: np.random.Generator) -> dict[str, dict[str, float]]:
     """The numbers of every member for one draw of documents, computed as a run computes them."""
-    columns = {name: ScoreColumn(repeats=[] if made.k else None) for name in MEMBERS}
-    answers = [(1.0,) * count + (0.0,) * (made.answers - count) for count in range(made.answers + 1)]
-    for block in made.blocks:
-        found = random.choice(len(block.chances), size=block.size, p=block.chances / block.chances.sum())
+    columns = {name: ScoreColumn(repeats=[] if world.k else None) for name in MEMBERS}
+    answers = [(1.0,) * count + (0.0,) * (world.answers - count) for count in range(world.answers + 1)]
+    for block in world.blocks:
+        result = random.choice(len(block.chances), size=block.size, p=block.chances / block.chances.sum())
         for place, name in enumerate(block.members):
-            column, right = columns[name], block.right[found, place]
-            column.values += (right / made.answers).tolist()
+            column, right = columns[name], block.right[result, place]
+            column.values += (right / world.answers).tolist()
             column.documents += array("q", range(block.first, block.first + block.size))
             if column.repeats is not None:
                 column.repeats += [answers[count] for count in right.tolist()]
-    return {name: _numbers(name, column, made) for name, column in columns.items()}
+    return {name: _numbers(name, column, world) for name, column in columns.items()}
 
 
-def _numbers(name: str, column: ScoreColumn, made: World) -> dict[str, float]:
-    source = "ab" if made.clustering == "shared" and name in "ab" else name
+def _numbers(name: str, column: ScoreColumn, world: World) -> dict[str, float]:
+    source = "ab" if world.clustering == "shared" and name in "ab" else name
     board = Board(columns={ScoreKey("acc", "none"): column})
-    [found] = board.estimates(
+    [result] = board.estimates(
         lambda _: AGGREGATIONS["mean"], bootstrap_iters=1, like_lm_eval=False, source=source
     ).values()
-    return {"acc,none": found, "samples": found.n}
+    return {"acc,none": result, "samples": result.n}
 
 
 class Leaf:
@@ -165,30 +167,30 @@ class Leaf:
         self.name = name
 
     def add_to_group(self, group: object) -> None:
-        """Nobody asks."""
+        """Unused here."""
 
     def add_tag(self, tag: str) -> None:
-        """Nobody asks."""
+        """Unused here."""
 
 
-def shares(made: World) -> Array:
+def shares(world: World) -> Array:
     """What the members of the group are in terms of the tasks: themselves, or the inner groups' means by size."""
-    if made.clustering != "nested":
+    if world.clustering != "nested":
         return np.eye(len(MEMBERS))
-    inner = [[made.sizes[MEMBERS.index(task)] * (task in tasks) for task in MEMBERS] for tasks in CHILDREN.values()]
+    inner = [[world.sizes[MEMBERS.index(task)] * (task in tasks) for task in MEMBERS] for tasks in CHILDREN.values()]
     rows = [np.array(row) / sum(row) for row in inner]
     return np.array([*rows, *np.eye(len(MEMBERS))[3:]])
 
 
-def member_sizes(made: World) -> Array:
-    if made.clustering != "nested":
-        return made.sizes
-    inner = [sum(made.sizes[MEMBERS.index(task)] for task in tasks) for tasks in CHILDREN.values()]
-    return np.array([*inner, *made.sizes[3:]])
+def member_sizes(world: World) -> Array:
+    if world.clustering != "nested":
+        return world.sizes
+    inner = [sum(world.sizes[MEMBERS.index(task)] for task in tasks) for tasks in CHILDREN.values()]
+    return np.array([*inner, *world.sizes[3:]])
 
 
-def member_names(made: World) -> list[str]:
-    return [*CHILDREN, *MEMBERS[3:]] if made.clustering == "nested" else list(MEMBERS)
+def member_names(world: World) -> list[str]:
+    return [*CHILDREN, *MEMBERS[3:]] if world.clustering == "nested" else list(MEMBERS)
 
 
 Truth = Callable[[Array, Array], Array]
@@ -210,19 +212,19 @@ def _above_zero(x: Array, compute: Callable[[Array], Array]) -> Array:
     return np.where((x > 0).all(axis=1), compute(np.where(x > 0, x, 1.0)), np.nan)
 
 
-def truths(made: World) -> Mapping[str, Truth]:
-    return PASS_AT_K if made.k else TRUTHS
+def truths(world: World) -> Mapping[str, Truth]:
+    return PASS_AT_K if world.k else TRUTHS
 
 
-def true_numbers(made: World, members: Array) -> dict[str, Array]:
+def true_numbers(world: World, members: Array) -> dict[str, Array]:
     """Each aggregator's number for rows of the tasks' numbers."""
-    own, sizes = members @ shares(made).T, member_sizes(made)
-    return {name: compute(own, sizes) for name, compute in truths(made).items()}
+    own, sizes = members @ shares(world).T, member_sizes(world)
+    return {name: compute(own, sizes) for name, compute in truths(world).items()}
 
 
-def entries(made: World) -> list[AggMetricConfig]:
-    names = member_names(made)
-    levels = "children" if made.clustering == "nested" else "leaves"
+def entries(world: World) -> list[AggMetricConfig]:
+    names = member_names(world)
+    levels = "children" if world.clustering == "nested" else "leaves"
     every: dict[str, dict[str, Any]] = {
         "mean by size": {"aggregation": "mean"},
         "mean unweighted": {"aggregation": "mean", "weight_by_size": False},
@@ -233,10 +235,10 @@ def entries(made: World) -> list[AggMetricConfig]:
         "weighted sum": {
             "aggregation": "weighted_sum", "kwargs": {"weights": dict(zip(names, WEIGHTS, strict=False))}
         },
-        "pass@k": {"aggregation": "pass@k", "metric": "pass@k", "kwargs": {"k": made.k, "of": "acc"}},
+        "pass@k": {"aggregation": "pass@k", "metric": "pass@k", "kwargs": {"k": world.k, "of": "acc"}},
     }  # fmt: skip
     return [
-        AggMetricConfig(**{"metric": "acc", "name": name, "levels": levels, **every[name]}) for name in truths(made)
+        AggMetricConfig(**{"metric": "acc", "name": name, "levels": levels, **every[name]}) for name in truths(world)
     ]
 
 
@@ -262,7 +264,7 @@ def _groups(clustering: str, k: int | None) -> "GroupManager[Leaf]":
     return manager
 
 
-def group_estimates(made: World, results: Mapping[str, Mapping[str, float]]) -> dict[str, Estimate]:
+def group_estimates(world: World, results: Mapping[str, Mapping[str, float]]) -> dict[str, Estimate]:
     """Each aggregator's number with its error, as assay has it."""
-    found = _groups(made.clustering, made.k).compute_all_group_metrics(results)["g"]
-    return {key.partition(",")[0]: value for key, value in found.items() if isinstance(value, Estimate)}
+    result = _groups(world.clustering, world.k).compute_all_group_metrics(results)["g"]
+    return {key.partition(",")[0]: value for key, value in result.items() if isinstance(value, Estimate)}

@@ -20,8 +20,8 @@ def write_tasks(
     """A folder with a task for each name, with documents that have these columns."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "helper.py").write_text(HELPER)
-    for name, several in rows.items():
-        lines = "".join(json.dumps({"n": f"{name} {n}", **row}) + "\n" for n, row in enumerate(several))
+    for name, items in rows.items():
+        lines = "".join(json.dumps({"n": f"{name} {n}", **row}) + "\n" for n, row in enumerate(items))
         (folder / f"{name}.jsonl").write_text(lines)
         data = (
             f"dataset_path: json\ntest_split: test\ndataset_kwargs: {{data_files: {{test: {folder / name}.jsonl}}}}\n"
@@ -42,14 +42,14 @@ def make_run(folder: Path, output: Path, scores: Mapping[str, Sequence[float]], 
         name, number = prompt.split()[-2:]
         return repr(scores[name][int(number)])
 
-    given = {
+    arguments = {
         "tasks": list(scores),
         "include_path": str(folder),
         "include_defaults": False,
         "log_samples": False,
         **options,
     }
-    simple_evaluate(Scripted(generate=answer, identity=repr(scores)), output_path=str(output), **given)
+    simple_evaluate(Scripted(generate=answer, identity=repr(scores)), output_path=str(output), **arguments)
     return output
 
 

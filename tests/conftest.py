@@ -1,4 +1,4 @@
-"""The world of a test: files written on the spot, a cache of its own, lm-eval's task files where they are wanted."""
+"""The world of a test: files written on the spot, a separate cache, lm-eval's task files where they are wanted."""
 
 import os
 import subprocess
@@ -91,7 +91,7 @@ def manage(write: Write) -> Callable[..., TaskManager]:
 
 @pytest.fixture
 def run_assay(tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
-    """Runs the command line in a process of its own, in an empty folder."""
+    """Runs the command line in a separate process, in an empty folder."""
 
     def run(*arguments: object, cwd: Path | None = None, **variables: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "assay", *map(str, arguments)]

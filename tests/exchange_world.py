@@ -1,4 +1,4 @@
-"""Runs for tests of exports, imports, archives and reports; and what may stand in documents and names to do harm."""
+"""Runs for tests of exports, imports, archives and reports; and hostile texts for documents and names."""
 
 import json
 import zipfile
@@ -83,6 +83,6 @@ def as_json(source: Path, target: Path) -> Path:
 def changed_log(source: Path, target: Path, change: Callable[[str, Any], Any]) -> Path:
     """A log with what `change` makes of each of its members; without those that it makes nothing of."""
     with zipfile.ZipFile(source) as file:
-        told = {name: change(name, json.loads(member(file, name))) for name in file.namelist()}
-    write_archive(target, [(name, json.dumps(value).encode()) for name, value in told.items() if value is not None])
+        contents = {name: change(name, json.loads(member(file, name))) for name in file.namelist()}
+    write_archive(target, [(name, json.dumps(value).encode()) for name, value in contents.items() if value is not None])
     return target

@@ -1,4 +1,4 @@
-"""Graphs to run in tests: SyGra's two evaluation graphs, with records and post-processors of our own."""
+"""Graphs to run in tests: SyGra's two evaluation graphs, with our own records and post-processors."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -167,6 +167,6 @@ RECORDS = [
 
 def the_file(folder: Path, pattern: str) -> Any:
     """The content of the one JSON file of a pattern."""
-    [found] = folder.glob(pattern)
-    text = found.read_text()
-    return [json.loads(line) for line in text.splitlines()] if found.suffix == ".jsonl" else json.loads(text)
+    [result] = folder.glob(pattern)
+    text = result.read_text()
+    return [json.loads(line) for line in text.splitlines()] if result.suffix == ".jsonl" else json.loads(text)

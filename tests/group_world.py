@@ -9,7 +9,7 @@ from assay import GroupConfig, StandardGroup, Task, TaskConfig
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
 from assay.models import Scripted
-from small_runs import ANYTHING, SEVERAL, run, write_task
+from small_runs import ANYTHING, SAMPLED, run, write_task
 
 Plain = Mapping[str, Mapping[str, float]]
 
@@ -19,12 +19,12 @@ def scored(folder: Path, name: str, *, more: str = "", better: bool = True, **me
     folder.mkdir(exist_ok=True)
     rows = [{"q": f"{name} {n}", "gold": "x", **dict(zip(metrics, row, strict=True))}
             for n, row in enumerate(zip(*metrics.values(), strict=True))]  # fmt: skip
-    wanted = list(metrics)
+    expected = list(metrics)
     module = f"scores_{name}"
-    code = f"def values(doc, results):\n    return {{k: doc[k] for k in {wanted!r} if doc[k] is not None}}\n"
+    code = f"def values(doc, results):\n    return {{k: doc[k] for k in {expected!r} if doc[k] is not None}}\n"
     (folder / f"{module}.py").write_text(code)
-    told = f"aggregation: mean, higher_is_better: {str(better).lower()}"
-    listed = ", ".join(f"{{metric: {each}, {told}}}" for each in metrics)
+    summary = f"aggregation: mean, higher_is_better: {str(better).lower()}"
+    listed = ", ".join(f"{{metric: {each}, {summary}}}" for each in metrics)
     yaml = (
         "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nfewshot_split: test\n"
         f"process_results: !function {module}.values\nmetric_list: [{listed}]\n"
@@ -33,7 +33,7 @@ def scored(folder: Path, name: str, *, more: str = "", better: bool = True, **me
 
 
 def twins(folder: Path, **scores: Sequence[float]) -> None:
-    """Tasks of the same documents, each with scores of its own."""
+    """Tasks of the same documents, each with different scores."""
     folder.mkdir(exist_ok=True)
     rows = [{"q": f"{n}", "gold": "x", **dict(zip(scores, row, strict=True))}
             for n, row in enumerate(zip(*scores.values(), strict=True))]  # fmt: skip
@@ -71,7 +71,7 @@ def attempts(
         "    answers = predictions[0] if isinstance(predictions[0], list) else predictions\n"
         "    return sum(answer == 'yes' for answer in answers) / len(answers)\n"
     )
-    yaml = SEVERAL + (
+    yaml = SAMPLED + (
         f"output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nrepeats: {repeats}\n"
         f"filter_list: [{{name: none, filter: [{{function: take_first_k, k: {repeats}}}]}}]\nmetric_list: [{metrics}]\n"
     )
@@ -91,33 +91,33 @@ def group_file(folder: Path, yaml: str, name: str = "group") -> None:
 
 
 def rows_of(results: Mapping[str, Any], group: str) -> dict[str, Any]:
-    """All that is told about the numbers of a group."""
-    found: dict[str, Any] = results["assay"]["groups"][group]["rows"]
-    return found
+    """Everything results report about the numbers of a group."""
+    data: dict[str, Any] = results["assay"]["groups"][group]["rows"]
+    return data
 
 
 def group_row(folder: Path, yaml: str, key: str = "acc,none", **options: Any) -> dict[str, Any]:
     """One row of the group `g`, from a run."""
     group_file(folder, yaml)
-    found: dict[str, Any] = rows_of(run(folder, ANYTHING, "g", **options), "g")[key]
-    return found
+    data: dict[str, Any] = rows_of(run(folder, ANYTHING, "g", **options), "g")[key]
+    return data
 
 
 def config_of(yaml: Mapping[str, object]) -> GroupConfig:
     """A configuration as a file gives it."""
     problems: list[Any] = []
-    found = decode(GroupConfig, Fields.of({"group": "g", **yaml}, Origin("here")), problems)
-    assert found is not None, problems
+    result = decode(GroupConfig, Fields.of({"group": "g", **yaml}, Origin("here")), problems)
+    assert result is not None, problems
     assert not problems
-    return found
+    return result
 
 
 def group_of(names: Sequence[str], *entries: Mapping[str, object], **more: object) -> "StandardGroup[Task]":
     """A group of tasks with these entries of `aggregate_metric_list`."""
-    made: StandardGroup[Task] = StandardGroup(config_of({"aggregate_metric_list": list(entries), **more}))
+    group: StandardGroup[Task] = StandardGroup(config_of({"aggregate_metric_list": list(entries), **more}))
     for name in names:
-        made.add_child(Task(TaskConfig(task=name)))
-    return made
+        group.add_child(Task(TaskConfig(task=name)))
+    return group
 
 
 def computed(results: Plain, *entries: Mapping[str, object], **more: object) -> dict[str, float]:

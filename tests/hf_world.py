@@ -76,20 +76,24 @@ def plain(kind: str) -> Any:
 
 @cache
 def words(begins: bool = False) -> Any:
-    """A tokenizer whose words are w3, w4 …, and that begins every text if it is told so."""
-    vocabulary = {"<s>": BEGIN, "</s>": END, "<unk>": UNKNOWN} | {f"w{n}": n for n in range(3, WORDS)}
-    made = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    """A tokenizer whose words are w3, w4 …, and that adds a BOS token to every text on request."""
+    token_ids = {"<s>": BEGIN, "</s>": END, "<unk>": UNKNOWN} | {f"w{n}": n for n in range(3, WORDS)}
+    tokenizer = Tokenizer(models.WordLevel(token_ids, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     if begins:
-        made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", BEGIN)])
+        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", BEGIN)])
     return PreTrainedTokenizerFast(
-        tokenizer_object=made, bos_token="<s>", eos_token="</s>", unk_token="<unk>", clean_up_tokenization_spaces=False
+        tokenizer_object=tokenizer,
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        clean_up_tokenization_spaces=False,
     )
 
 
 @cache
-def ours(kind: str, **given: Any) -> HF:
-    return HF(build(kind), tokenizer=words(), **given)
+def ours(kind: str, **options: Any) -> HF:
+    return HF(build(kind), tokenizer=words(), **options)
 
 
 def text(tokens: Sequence[int]) -> str:
@@ -105,12 +109,12 @@ def answers(model: Any, requests: Sequence[Request]) -> list[Response]:
     """What a model answers, request by request; each is answered once."""
 
     async def ask() -> list[Response]:
-        found: dict[int, Response] = {}
-        async for several in model.answer(requests):
-            for number, response in several:
-                assert number not in found, "answered twice"
-                found[number] = response
-        return [found[number] for number in range(len(requests))]
+        responses: dict[int, Response] = {}
+        async for items in model.answer(requests):
+            for number, response in items:
+                assert number not in responses, "answered twice"
+                responses[number] = response
+        return [responses[number] for number in range(len(requests))]
 
     return asyncio.run(ask())
 
@@ -120,15 +124,15 @@ def likelihood(model: Any, context: Sequence[int], continuation: Sequence[int]) 
     whole = [*context, *continuation]
     with torch.no_grad():
         logits = model(torch.tensor([whole[:-1]])).logits[0, len(context) - 1 :]
-    scores, wanted = logits.log_softmax(-1), torch.tensor(continuation)
-    return float(scores.gather(1, wanted[:, None]).sum()), bool((scores.argmax(-1) == wanted).all())
+    scores, expected = logits.log_softmax(-1), torch.tensor(continuation)
+    return float(scores.gather(1, expected[:, None]).sum()), bool((scores.argmax(-1) == expected).all())
 
 
 def generated(model: Any, prompt: Sequence[int], new: int) -> list[int]:
     """What `generate` writes after a prompt, without the token that ends it."""
-    made = model.generate(
+    tokens_out = model.generate(
         torch.tensor([list(prompt)]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long), max_new_tokens=new,
         do_sample=False, pad_token_id=UNKNOWN, eos_token_id=END, bos_token_id=BEGIN,
     )[0].tolist()  # fmt: skip
-    made = made[1:] if model.config.is_encoder_decoder else made[len(prompt) :]
-    return made[: made.index(END)] if END in made else made
+    tokens_out = tokens_out[1:] if model.config.is_encoder_decoder else tokens_out[len(prompt) :]
+    return tokens_out[: tokens_out.index(END)] if END in tokens_out else tokens_out

@@ -62,7 +62,7 @@ def _needs(item: pytest.Function) -> set[str]:
         return {"slow"}
     functions = [item.function]
     fixtures: Mapping[str, list[object]] = item._fixtureinfo.name2fixturedefs  # type: ignore[assignment]
-    functions += [definition.func for several in fixtures.values() for definition in several]  # type: ignore[attr-defined]
+    functions += [definition.func for items in fixtures.values() for definition in items]  # type: ignore[attr-defined]
     return {kind for function in functions for kind in needs_of(function)}
 
 

@@ -1,4 +1,4 @@
-"""How the run folders in tests/runs_0_1 were made, so that they can be gone on with: tasks, models that say the same every time,
+"""How the run folders in tests/runs_0_1 were made, so that they can be resumed: tasks, models that say the same every time,
 and for each folder its command. tools/make_run_folders.py makes them; test_old_runs.py uses them in every later version.
 
 Nothing here may change, but for what a later version asks of whoever calls it: the folders are what users have.
@@ -118,11 +118,11 @@ def write_world(folder: Path) -> Path:
 
 
 @dataclass
-class Asked:
+class RequestCount:
     """What was asked of models: each request counts."""
 
     count: int = 0
-    first: Callable[["Asked"], None] = lambda asked: None
+    first: Callable[["RequestCount"], None] = lambda asked: None
 
     def note(self, requests: int = 1) -> None:
         for _ in range(requests):
@@ -133,7 +133,7 @@ class Asked:
 class CountedModel(Embedded):
     """The bundled model, with a count of its requests."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: RequestCount) -> None:
         super().__init__()
         self._asked = asked
 
@@ -143,8 +143,8 @@ class CountedModel(Embedded):
             yield part
 
 
-def scripted(asked: Asked, says: Callable[[str, int], str], name: str) -> Scripted:
-    """A model of one function, which is called by its name whatever becomes of its code."""
+def scripted(asked: RequestCount, says: Callable[[str, int], str], name: str) -> Scripted:
+    """A model of one function, which is called by its name however its code changes."""
 
     def generate(prompt: str, params: dict[str, object], repeat: int) -> str:
         asked.note()
@@ -188,7 +188,7 @@ def judges(prompt: str, repeat: int) -> str:
 
 
 def answers_as_asked(prompt: str, repeat: int) -> str:
-    """What a record of the graph tells it to say."""
+    """The answer that a record of the graph asks for."""
     start = prompt.index('{"say"')
     return str(json.JSONDecoder().raw_decode(prompt[start:])[0]["say"])
 
@@ -199,45 +199,45 @@ def talks(prompt: str, repeat: int) -> str:
     return "and so on " * 105_000 + str(number if number < 15 else 0)
 
 
-Evaluate = Callable[[Path, Path, Asked], dict[str, Any]]
+Evaluate = Callable[[Path, Path, RequestCount], dict[str, Any]]
 """Runs the command of a folder: with the tasks in the first, into the second."""
 
 
 def run(world: Path, output: Path, model: Any, tasks: object, **options: Any) -> dict[str, Any]:
-    given = {
+    arguments = {
         "include_path": str(world),
         "include_defaults": False,
         "bootstrap_iters": 100,
         "log_samples": False,
         **options,
     }
-    return simple_evaluate(model, tasks=tasks, output_path=str(output), **given)
+    return simple_evaluate(model, tasks=tasks, output_path=str(output), **arguments)
 
 
 def embedded(tasks: object, **options: Any) -> Evaluate:
     return lambda world, output, asked: run(world, output, CountedModel(asked), tasks, **options)
 
 
-def spoken(says: Callable[[str, int], str], name: str, tasks: object, **options: Any) -> Evaluate:
+def scripted_run(says: Callable[[str, int], str], name: str, tasks: object, **options: Any) -> Evaluate:
     return lambda world, output, asked: run(world, output, scripted(asked, says, name), tasks, **options)
 
 
-def judged(world: Path, output: Path, asked: Asked) -> dict[str, Any]:
+def judged(world: Path, output: Path, asked: RequestCount) -> dict[str, Any]:
     judge = scripted(asked, judges, "judge")
     return run(world, output, scripted(asked, counts, "counts"), ["old_judge"], model_role={"judge": judge})
 
 
-def served(world: Path, output: Path, asked: Asked) -> dict[str, Any]:
-    """Asked of a server, which counts: what it was greeted with does not."""
+def served(world: Path, output: Path, asked: RequestCount) -> dict[str, Any]:
+    """RecordingModel of a server, which counts: what it was greeted with does not."""
     servers = Servers()
     try:
         url = servers(script=TALKING)
         where = {"model": "m", "base_url": url, "price_in": 1, "price_out": 2}
         options = {"apply_chat_template": True, "system_instruction": "Answer with a word.", "model_args": where}
-        found = run(world, output, "openai-chat", ["old_chat"], **options)
+        results = run(world, output, "openai-chat", ["old_chat"], **options)
         bodies = [entry["body"] for entry in fetched(url, "/log")]
         asked.note(sum('"say"' in json.dumps(body["messages"][-1]["content"]) or "say" in str(body) for body in bodies))
-        return found
+        return results
     finally:
         servers.end()
 
@@ -259,16 +259,16 @@ RECIPES: Mapping[str, Recipe] = {
     "text": Recipe(embedded(["old_text"], num_fewshot=3, log_samples=True)),
     "chat": Recipe(served),
     "rolling": Recipe(embedded(["old_rolling"])),
-    "repeats": Recipe(spoken(counts, "counts", ["old_repeats"])),
+    "repeats": Recipe(scripted_run(counts, "counts", ["old_repeats"])),
     "judge": Recipe(judged),
-    "graph": Recipe(spoken(answers_as_asked, "answers", [GRAPH])),
-    "shard_1": Recipe(spoken(counts, "counts", ["old_text"], shard="1/2")),
-    "shard_2": Recipe(spoken(counts, "counts", ["old_text"], shard="2/2")),
-    "merged": Recipe(spoken(counts, "counts", ["old_text"])),
-    "compressed": Recipe(spoken(talks, "talks", ["old_long"])),
-    "failed": Recipe(spoken(often_fails, "fails", ["old_text"]), asks_again=2),
-    "killed": Recipe(spoken(slowly, "slowly", ["old_text", "old_repeats"]), asks_again=None, has_ended=False, is_scored_again=False),
-    "rescored": Recipe(spoken(counts, "counts", ["old_text"], num_fewshot=0)),
+    "graph": Recipe(scripted_run(answers_as_asked, "answers", [GRAPH])),
+    "shard_1": Recipe(scripted_run(counts, "counts", ["old_text"], shard="1/2")),
+    "shard_2": Recipe(scripted_run(counts, "counts", ["old_text"], shard="2/2")),
+    "merged": Recipe(scripted_run(counts, "counts", ["old_text"])),
+    "compressed": Recipe(scripted_run(talks, "talks", ["old_long"])),
+    "failed": Recipe(scripted_run(often_fails, "fails", ["old_text"]), asks_again=2),
+    "killed": Recipe(scripted_run(slowly, "slowly", ["old_text", "old_repeats"]), asks_again=None, has_ended=False, is_scored_again=False),
+    "rescored": Recipe(scripted_run(counts, "counts", ["old_text"], num_fewshot=0)),
     "imported_lm_eval": Recipe(None),
     "imported_inspect": Recipe(None, is_scored_again=False, note="Inspect's own: no definition of its task is here"),
     "imported_inspect_own": Recipe(None),

@@ -59,7 +59,7 @@ TIMES = {"date", "start_time", "end_time", "total_evaluation_time_seconds"}
 
 
 @dataclass
-class Asked:
+class RecordingModel:
     """A scripted model, and every call of it. It fails on the prompts in `failing`; `first` is done before each call.
 
     Its identity is its code: whatever it notes, fails on or does first, it is the same model.
@@ -67,7 +67,7 @@ class Asked:
 
     calls: list[tuple[str, ...]] = field(default_factory=list)
     failing: set[str] = field(default_factory=set)
-    first: Callable[["Asked"], None] = lambda asked: None
+    first: Callable[["RecordingModel"], None] = lambda asked: None
 
     @property
     def model(self) -> Scripted:
@@ -88,10 +88,10 @@ class Asked:
         return COLOURS[context.removesuffix(" is")][1 + CHOICES.index(continuation.strip())], False
 
 
-def run(asked: Asked, folder: Path, output: Path | None = None, **options: object) -> dict[str, Any]:
+def run(asked: RecordingModel, folder: Path, output: Path | None = None, **options: object) -> dict[str, Any]:
     """Both tasks of the folder, or those asked for, run with a scripted model."""
-    given = {"tasks": ["sums", "colours"], "include_path": str(folder), "include_defaults": False, **options}
-    return simple_evaluate(asked.model, output_path=None if output is None else str(output), **given)
+    arguments = {"tasks": ["sums", "colours"], "include_path": str(folder), "include_defaults": False, **options}
+    return simple_evaluate(asked.model, output_path=None if output is None else str(output), **arguments)
 
 
 def journal(output: Path) -> list[dict[str, Any]]:
@@ -126,11 +126,11 @@ def sample_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def outcome(output: Path) -> dict[str, bytes]:
-    """What a run comes to, byte by byte but for times: results.json, the samples, and the journal's lines in any order."""
+    """The outcome of a run, byte by byte but for times: results.json, the samples, and the journal's lines in any order."""
     text = (output / "results.json").read_text()
     for key in TIMES:
         text = re.sub(rf'^  "{key}": [^\n]*$', f'  "{key}": masked', text, flags=re.MULTILINE)
-    counts = "".join(re.findall(r'"requests": \{[^}]*\}', text))  # compared apart, to tell a count from a number
+    counts = "".join(re.findall(r'"requests": \{[^}]*\}', text))  # compared apart, to distinguish a count from a score
     _, *lines = (output / "responses.jsonl").read_bytes().splitlines()  # the header has times in it
     written = {str(p.relative_to(output)): p.read_bytes() for p in sorted(output.glob("samples*/*.parquet"))}
     logged = {p.name: p.read_bytes() for p in sorted(output.glob("samples_*.jsonl"))}
@@ -145,9 +145,9 @@ def outcome(output: Path) -> dict[str, bytes]:
 
 
 def differing(output: Path, expected: Mapping[str, bytes]) -> list[str]:
-    """In what a run came to something else than expected."""
-    found = outcome(output)
-    return sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
+    """The files in which the outcome of a run differs from the expected one."""
+    message = outcome(output)
+    return sorted(name for name in {*message, *expected} if message.get(name) != expected.get(name))
 
 
 def everything(folder: Path) -> dict[str, bytes]:

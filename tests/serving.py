@@ -20,9 +20,9 @@ STUB, TRUTH, TALKING = HERE.parent / "bench/openai_stub.py", HERE / "truth_serve
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 class Servers:
@@ -53,7 +53,7 @@ class Servers:
 
 
 def fetched(url: str, path: str) -> Any:
-    """What a server tells of itself."""
+    """The pages a server has about itself."""
     with urllib.request.urlopen(url.removesuffix("/v1") + path) as answer:
         return json.load(answer)
 
@@ -68,14 +68,14 @@ class Arrived(NamedTuple):
 
 
 RESET = object()
-"""The answer that is none: the connection is reset."""
+"""No answer: the connection is reset."""
 Answer = Callable[[Arrived], Any]
 """What a server answers: JSON, bytes, `RESET`, or a status with headers and JSON."""
 
 
 @contextmanager
 def loopback(answer: Answer) -> Iterator[tuple[str, list[Arrived]]]:
-    """A server in a thread that answers as it is told, with its address and all that arrived there."""
+    """A server in a thread that answers by a function, with its address and all that arrived there."""
     log: list[Arrived] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -117,7 +117,7 @@ def loopback(answer: Answer) -> Iterator[tuple[str, list[Arrived]]]:
         request_queue_size = 64
 
         def handle_error(self, request: object, client_address: object) -> None:
-            """A connection that was reset is no news."""
+            """Ignores connections that were reset."""
 
     server = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)

@@ -9,7 +9,7 @@ from typing import Any
 from assay import simple_evaluate
 from assay.models import Scripted
 
-SEVERAL = "generation_kwargs: {do_sample: true, temperature: 1.0, until: []}\n"
+SAMPLED = "generation_kwargs: {do_sample: true, temperature: 1.0, until: []}\n"
 """Without sampling, the same request is asked once, however often it is repeated."""
 
 
@@ -38,8 +38,8 @@ def generate(
 
 def says(answers: Sequence[Any]) -> Scripted:
     def answer(prompt: str, params: dict[str, object], repeat: int) -> str:
-        given = answers[int(prompt)]
-        return given if isinstance(given, str) else given[repeat]
+        arguments = answers[int(prompt)]
+        return arguments if isinstance(arguments, str) else arguments[repeat]
 
     return Scripted(generate=answer, identity=repr(answers))
 
@@ -106,7 +106,7 @@ def roll(folder: Path, texts: Mapping[str, float], yaml: str = "", **options: An
 def processed(
     folder: Path, values: Sequence[Mapping[str, object]], yaml: str, name: str = "t", helper: str = ""
 ) -> None:
-    """A task whose documents carry their own scores: what `process_results` of its helper hands on."""
+    """A task whose documents carry their own scores: `process_results` of its helper returns them."""
     rows = [{"q": f"{number}", "gold": "x", "values": value} for number, value in enumerate(values)]
     fields = (
         "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nprocess_results: !function helper.values\n"

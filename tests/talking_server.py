@@ -1,12 +1,12 @@
-"""A server for tests that speaks OpenAI's and Anthropic's protocols as its first message tells it to.
+"""A server for tests that speaks OpenAI's and Anthropic's protocols as its first message instructs.
 
 usage: talking_server.py PORT
 
 The last user message, or the prompt, is a JSON object of what to do, all of it optional:
   say, think: texts; size: so many characters instead; pieces: how many a stream comes in; finish: the reason; pause: seconds between pieces; break_at: close the
   connection after so many pieces; error: send an error event after so many pieces; plain: do not stream although asked to;
-  tags: the thinking stands in the text; status, message: answer so instead; usage: [in, out, stored]; fail_first: how many
-  times to refuse (status 503) before answering; raw, raw_text, events: answer with just that; garbage: bytes that are no HTTP;
+  tags: the thinking is in the text; status, message: answer so instead; usage: [in, out, stored]; fail_first: how many
+  times to refuse (status 503) before answering; raw, raw_text, events: answer with just that; garbage: bytes that are not HTTP;
   refuses_n, ignores_n: several answers at once; drip: send comments instead of data, for ever; reset: close at once;
   calls: [[tool, arguments]] that it wants; draw: say something that was never said before; wait: seconds before an answer that comes at once.
 A judge's prompt is answered with a verdict: the answer in its fence is such an object, too, with a `score`.
@@ -28,23 +28,23 @@ REFUSED: dict[str, int] = {}
 DRAWS = itertools.count()
 
 
-def wish(body: dict[str, Any]) -> dict[str, Any]:
+def instructions(body: dict[str, Any]) -> dict[str, Any]:
     text = body["messages"][-1]["content"] if "messages" in body else str(body["prompt"])
     judging = FENCED.search(text)
     if judging is not None:
-        found = json.loads(judging[2])
-        return {"say": json.dumps({"id": judging[1], "reason": "so", "score": found["score"]}), **found}
+        loaded = json.loads(judging[2])
+        return {"say": json.dumps({"id": judging[1], "reason": "so", "score": loaded["score"]}), **loaded}
     try:
-        found = json.loads(text)
+        loaded = json.loads(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return loaded if isinstance(loaded, dict) else {}
 
 
 async def answer(request: web.Request) -> web.StreamResponse:
     body = await request.json()
     LOG.append({"path": request.path, "body": body, "headers": dict(request.headers)})
-    asked = wish(body)
+    asked = instructions(body)
     await asyncio.sleep(asked.get("wait", 0))
     if asked.get("reset"):
         assert request.transport is not None
@@ -119,7 +119,7 @@ def openai_whole(asked: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
             {"id": f"c{n}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
             for n, (name, arguments) in enumerate(asked["calls"])
         ]}  # fmt: skip
-    several = [
+    items = [
         {
             "index": n,
             "finish_reason": finish,
@@ -127,7 +127,7 @@ def openai_whole(asked: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
         }
         for n, said in enumerate(drawn)
     ]
-    return {"choices": several, "usage": used(asked)}
+    return {"choices": items, "usage": used(asked)}
 
 
 def openai_events(asked: dict[str, Any], body: dict[str, Any]) -> list[Any]:

@@ -51,7 +51,7 @@ def attempts(**problems: str) -> list[UnitMetricResult]:
     ]
 
 
-def found(name: str, given_results: Any, *, like_sygra: bool = False, **params: Any) -> dict[str, Any]:
+def aggregated(name: str, given_results: Any, *, like_sygra: bool = False, **params: Any) -> dict[str, Any]:
     return make_aggregator(name, params, HERE, like_sygra=like_sygra).calculate(given_results)
 
 
@@ -59,7 +59,7 @@ def found(name: str, given_results: Any, *, like_sygra: bool = False, **params: 
 
 
 def test_accuracy_is_the_share_of_correct_records() -> None:
-    assert found("accuracy", results("aabb", "abbb"), key="text") == {"accuracy": 0.75}
+    assert aggregated("accuracy", results("aabb", "abbb"), key="text") == {"accuracy": 0.75}
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcde")), min_size=1, max_size=60))
@@ -67,7 +67,7 @@ def test_precision_recall_and_f1_are_those_of_scikit_learn(pairs: list[tuple[str
     golds, answers = zip(*pairs, strict=True)
     labels = sorted({*golds, *answers})
     for name, oracle in (("precision", precision_score), ("recall", recall_score), ("f1_score", f1_score)):
-        ours = found(name, results(golds, answers), **PARAMS[name])
+        ours = aggregated(name, results(golds, answers), **PARAMS[name])
         by_class = oracle(golds, answers, labels=labels, average=None, zero_division=0)
         assert ours[f"{name}_per_class"] == pytest.approx(dict(zip(labels, by_class, strict=True)))
         expected = oracle(golds, answers, average="macro", zero_division=0)
@@ -77,66 +77,69 @@ def test_precision_recall_and_f1_are_those_of_scikit_learn(pairs: list[tuple[str
 def test_a_constant_answer_over_five_classes_gives_sygras_numbers_only_as_sygra_has_them() -> None:
     constant = results([*"abcde"] * 10, "a" * 50)
     for name in PARAMS:
-        assert found(name, constant, like_sygra=True, **PARAMS[name])[AVERAGES[name]] == pytest.approx(0.20)
-    assert found("f1_score", constant, **BOTH)["average_f1_score"] == pytest.approx(1 / 15)
-    assert found("precision", constant, predicted_key="text")["average_precision"] == pytest.approx(0.04)
-    assert found("recall", constant, golden_key="text")["average_recall"] == pytest.approx(0.20)
-    assert found("pass@k", constant, like_sygra=True, k=3)["pass@3"] == pytest.approx(
+        assert aggregated(name, constant, like_sygra=True, **PARAMS[name])[AVERAGES[name]] == pytest.approx(0.20)
+    assert aggregated("f1_score", constant, **BOTH)["average_f1_score"] == pytest.approx(1 / 15)
+    assert aggregated("precision", constant, predicted_key="text")["average_precision"] == pytest.approx(0.04)
+    assert aggregated("recall", constant, golden_key="text")["average_recall"] == pytest.approx(0.20)
+    assert aggregated("pass@k", constant, like_sygra=True, k=3)["pass@3"] == pytest.approx(
         1 - (40 * 39 * 38) / (50 * 49 * 48)
     )
-    steps = found("step_efficiency", constant, like_sygra=True)
+    steps = aggregated("step_efficiency", constant, like_sygra=True)
     assert (steps["step_efficiency"], steps["total_steps"]) == (1.0, 1)
 
 
-def test_classes_are_told_apart_as_the_unit_metric_tells_texts_apart() -> None:
+def test_classes_are_distinguished_as_the_unit_metric_compares_texts() -> None:
     node = {
         "golden_key": "g",
         "predicted_key": "p",
         "unit_metrics_map": [{"name": "exact_match", "params": {"key": "text"}}],
     }
     pairs = [("Music", "music"), ("Art", "MUSIC "), ("Art", "Art")]
-    made = [
+    unit_results = [
         UnitMetricResult.from_dict(UnitMetrics.apply(node, {"g": g, "p": p})["exact_match_result"]) for g, p in pairs
     ]
     # Music: given twice and right once; Art: given once and right twice
-    assert found("precision", made, predicted_key="text")["precision_per_class"] == {"Music": 0.5, "Art": 1.0}
-    assert found("recall", made, golden_key="text")["recall_per_class"] == {"Music": 1.0, "Art": 0.5}
-    apart = found("precision", made, like_sygra=True, predicted_key="text")["precision_per_class"]
+    assert aggregated("precision", unit_results, predicted_key="text")["precision_per_class"] == {
+        "Music": 0.5,
+        "Art": 1.0,
+    }
+    assert aggregated("recall", unit_results, golden_key="text")["recall_per_class"] == {"Music": 1.0, "Art": 0.5}
+    apart = aggregated("precision", unit_results, like_sygra=True, predicted_key="text")["precision_per_class"]
     assert apart == {"music": 1.0, "MUSIC ": 0.0, "Art": 1.0}
 
 
-def test_case_tells_classes_apart_where_the_unit_metric_says_so() -> None:
-    made = results(["US", "us"], ["us", "us"], case_sensitive=True)
-    assert found("precision", made, predicted_key="text")["precision_per_class"] == {"US": 0.0, "us": 0.5}
+def test_case_distinguishes_classes_where_the_unit_metric_does() -> None:
+    run_results = results(["US", "us"], ["us", "us"], case_sensitive=True)
+    assert aggregated("precision", run_results, predicted_key="text")["precision_per_class"] == {"US": 0.0, "us": 0.5}
 
 
 def test_labels_say_which_classes_count() -> None:
-    made = results("aabb", "ab?b")
+    run_results = results("aabb", "ab?b")
     oracle = f1_score([*"aabb"], [*"ab?b"], labels=["a", "b"], average="macro", zero_division=0)
-    assert found("f1_score", made, **BOTH, labels=["a", "b"])["average_f1_score"] == pytest.approx(oracle)
-    assert set(found("f1_score", made, **BOTH)["f1_score_per_class"]) == {"a", "b", "?"}
+    assert aggregated("f1_score", run_results, **BOTH, labels=["a", "b"])["average_f1_score"] == pytest.approx(oracle)
+    assert set(aggregated("f1_score", run_results, **BOTH)["f1_score_per_class"]) == {"a", "b", "?"}
 
 
 def test_an_answer_without_a_class_is_of_none_and_a_record_without_one_is_an_error() -> None:
-    made = [UnitMetricResult(True, {"text": "a"}, {"text": "a"}), UnitMetricResult(False, {"text": "a"}, {})]
-    assert found("precision", made, predicted_key="text") == {
+    unit_results = [UnitMetricResult(True, {"text": "a"}, {"text": "a"}), UnitMetricResult(False, {"text": "a"}, {})]
+    assert aggregated("precision", unit_results, predicted_key="text") == {
         "average_precision": 1.0,
         "precision_per_class": {"a": 1.0},
     }
-    assert found("recall", made, golden_key="text")["average_recall"] == 0.5
+    assert aggregated("recall", unit_results, golden_key="text")["average_recall"] == 0.5
     with pytest.raises(ValueError, match="golden value has no 'topic'"):
-        found("recall", made, golden_key="topic")
+        aggregated("recall", unit_results, golden_key="topic")
 
 
 def test_precision_needs_no_golden_classes_where_none_are_named() -> None:
-    made = [
+    unit_results = [
         UnitMetricResult(correct, {"bbox": 1}, {"tool": tool})
         for tool, correct in (("click", True), ("click", False), ("type", True))
     ]
     expected = {"average_precision": 0.75, "precision_per_class": {"click": 0.5, "type": 1.0}}
-    assert found("precision", made, predicted_key="tool") == expected
+    assert aggregated("precision", unit_results, predicted_key="tool") == expected
     with pytest.raises(ValueError, match="golden value has no 'tool'"):
-        found("precision", made, predicted_key="tool", golden_key="tool")
+        aggregated("precision", unit_results, predicted_key="tool", golden_key="tool")
 
 
 # --- attempts -------------------------------------------------------------------------------------------------------------
@@ -146,69 +149,79 @@ def test_precision_needs_no_golden_classes_where_none_are_named() -> None:
 def test_pass_at_k_and_pass_to_the_k_are_means_over_all_ways_to_draw_k_attempts(
     problems: list[list[bool]], k: int
 ) -> None:
-    made = [
+    unit_results = [
         UnitMetricResult(correct, {}, {}, {"id": number}) for number, each in enumerate(problems) for correct in each
     ]
-    random.Random(0).shuffle(made)
+    random.Random(0).shuffle(unit_results)
     subsets = [list(itertools.combinations(each, k)) for each in problems]
-    one = [sum(map(any, several)) / len(several) for several in subsets]
-    every = [sum(map(all, several)) / len(several) for several in subsets]
-    assert found("pass@k", made, k=k, group_by="id")[f"pass@{k}"] == pytest.approx(sum(one) / len(one))
-    assert found("pass^k", made, k=k, group_by=["id"])[f"pass^{k}"] == pytest.approx(sum(every) / len(every))
+    one = [sum(map(any, items)) / len(items) for items in subsets]
+    every = [sum(map(all, items)) / len(items) for items in subsets]
+    assert aggregated("pass@k", unit_results, k=k, group_by="id")[f"pass@{k}"] == pytest.approx(sum(one) / len(one))
+    assert aggregated("pass^k", unit_results, k=k, group_by=["id"])[f"pass^{k}"] == pytest.approx(
+        sum(every) / len(every)
+    )
 
 
 def test_pass_at_k_is_counted_for_every_number_up_to_k() -> None:
-    made = attempts(first="+--", second="++-")
+    unit_results = attempts(first="+--", second="++-")
     # of three attempts: one correct gives 1/3, 2/3, 1; two give 2/3, 1, 1
     expected = {"pass@1": pytest.approx(1 / 2), "pass@2": pytest.approx(5 / 6), "pass@3": 1.0}
-    assert found("pass_at_k", made, k=3, group_by="problem") == expected
+    assert aggregated("pass_at_k", unit_results, k=3, group_by="problem") == expected
     # all correct: 1/3, 0, 0 and 2/3, 1/3, 0
     powers = {"success_rate": 0.5, "pass^1": pytest.approx(1 / 2), "pass^2": pytest.approx(1 / 6), "pass^3": 0.0}
-    assert found("pass^k", made, k=3, group_by="problem") == powers
-    assert found("pass^k", made, like_sygra=True, k=2) == {"success_rate": 0.5, "pass^1": 0.5, "pass^2": 0.25}
+    assert aggregated("pass^k", unit_results, k=3, group_by="problem") == powers
+    assert aggregated("pass^k", unit_results, like_sygra=True, k=2) == {
+        "success_rate": 0.5,
+        "pass^1": 0.5,
+        "pass^2": 0.25,
+    }
 
 
-def test_a_problem_with_too_few_attempts_is_told_and_no_number_is_made_up() -> None:
-    made = attempts(first="+-", second="+--")
-    assert found("pass@k", made, k=3, group_by="problem") == {
+def test_a_problem_with_too_few_attempts_is_reported_and_no_number_is_invented() -> None:
+    unit_results = attempts(first="+-", second="+--")
+    assert aggregated("pass@k", unit_results, k=3, group_by="problem") == {
         "pass@1": pytest.approx(5 / 12), "pass@2": pytest.approx(5 / 6), "pass@3": None, "note": "1 of 2 problems have fewer than 3 attempts",
     }  # fmt: skip
     with pytest.raises(ValueError, match="pass@4 needs 4 attempts"):
-        found("pass@k", made, k=4, group_by="problem")
+        aggregated("pass@k", unit_results, k=4, group_by="problem")
 
 
 def test_questions_are_not_taken_for_attempts_at_one_problem() -> None:
-    made = attempts(first="+", second="-")
+    unit_results = attempts(first="+", second="-")
     with pytest.raises(ValueError, match="add `group_by:`"):
-        found("pass@k", made, k=2)
-    assert found("pass@k", made, k=1) == {"pass@1": 0.5}
+        aggregated("pass@k", unit_results, k=2)
+    assert aggregated("pass@k", unit_results, k=1) == {"pass@1": 0.5}
     with pytest.raises(ValueError, match="no 'question' in its metadata"):
-        found("pass@k", made, k=1, group_by="question")
+        aggregated("pass@k", unit_results, k=1, group_by="question")
 
 
-def test_step_efficiency_takes_off_for_every_retry() -> None:
+def test_step_efficiency_subtracts_a_penalty_for_every_retry() -> None:
     def attempt(step: int, retry: str, correct: bool) -> UnitMetricResult:
         return UnitMetricResult(correct, {}, {}, {"mission_id": "m", "step_id": step, "retry_id": retry})
 
-    made = [
+    unit_results = [
         attempt(1, "retry_0", True), attempt(1, "retry_1", True),
         attempt(2, "retry_2", True), attempt(2, "retry_0", False), attempt(2, "retry_1", True),
         attempt(3, "retry_0", False), attempt(3, "retry_1", False),
     ]  # fmt: skip
-    assert found("step_efficiency", made) == {  # 1, 1 - 0.2 and 0
+    assert aggregated("step_efficiency", unit_results) == {  # 1, 1 - 0.2 and 0
         "step_efficiency": pytest.approx(0.6), "total_steps": 3, "first_attempt_correct": 1, "retry_correct": 1, "never_correct": 1, "avg_retries_when_correct": 0.5,
     }  # fmt: skip
-    assert found("step_efficiency", made, penalty_per_retry=0.5)["step_efficiency"] == pytest.approx(0.5)
+    assert aggregated("step_efficiency", unit_results, penalty_per_retry=0.5)["step_efficiency"] == pytest.approx(0.5)
 
 
 def test_steps_without_a_name_are_not_thrown_together() -> None:
     with pytest.raises(ValueError, match="no 'mission_id'"):
-        found("step_efficiency", attempts(first="+-"))
+        aggregated("step_efficiency", attempts(first="+-"))
 
 
 def test_attempts_without_a_number_are_counted_in_their_order() -> None:
-    made = found("step_efficiency", attempts(first="-+", second="+-"), group_by="problem")
-    assert (made["step_efficiency"], made["first_attempt_correct"], made["retry_correct"]) == (pytest.approx(0.9), 1, 1)
+    built = aggregated("step_efficiency", attempts(first="-+", second="+-"), group_by="problem")
+    assert (built["step_efficiency"], built["first_attempt_correct"], built["retry_correct"]) == (
+        pytest.approx(0.9),
+        1,
+        1,
+    )
 
 
 # --- names --------------------------------------------------------------------------------------------------------------------
@@ -216,14 +229,14 @@ def test_attempts_without_a_number_are_counted_in_their_order() -> None:
 
 def test_aggregations_of_assay_are_aggregator_metrics_by_name() -> None:
     scores = [UnitMetricResult(False, {}, {}, {"weight": n + 1}, n / 4) for n in range(5)]
-    assert found("mean", scores) == {"mean": 0.5}
-    assert found("perplexity", scores) == {"perplexity": pytest.approx(math.exp(-0.5))}
+    assert aggregated("mean", scores) == {"mean": 0.5}
+    assert aggregated("perplexity", scores) == {"perplexity": pytest.approx(math.exp(-0.5))}
     # the sum of scores over the sum of weights: 2.5 / 15
-    assert found("weighted_perplexity", scores) == {"weighted_perplexity": pytest.approx(math.exp(-2.5 / 15))}
-    made = results("aabbc", "abbbc")
+    assert aggregated("weighted_perplexity", scores) == {"weighted_perplexity": pytest.approx(math.exp(-2.5 / 15))}
+    run_results = results("aabbc", "abbbc")
     oracle = f1_score([*"aabbc"], [*"abbbc"], average="weighted")
-    assert found("weighted_f1", made) == {"weighted_f1": pytest.approx(oracle)}
-    assert found("class_recall", made, label="a") == {"class_recall": 0.5}
+    assert aggregated("weighted_f1", run_results) == {"weighted_f1": pytest.approx(oracle)}
+    assert aggregated("class_recall", run_results, label="a") == {"class_recall": 0.5}
     assert set(AGGREGATIONS) <= set(AggregatorMetricRegistry.list_metrics())
 
 
@@ -240,8 +253,8 @@ def test_a_class_and_a_function_of_the_user_are_aggregator_metrics() -> None:
     def above(results: list[UnitMetricResult], *, bar: float) -> float:
         return sum(each.score > bar for each in results) / len(results)
 
-    assert found("wrong", results("ab", "aa")) == {"wrong": 0.5}
-    assert found("above", results("aba", "aab"), bar=0.5) == {"above": pytest.approx(1 / 3)}
+    assert aggregated("wrong", results("ab", "aa")) == {"wrong": 0.5}
+    assert aggregated("above", results("aba", "aab"), bar=0.5) == {"above": pytest.approx(1 / 3)}
     with pytest.raises(ConfigError, match="needs the parameter 'bar'"):
         AggregatorMetricRegistry.get_metric("above")
     with pytest.raises(TypeError, match="must be a class derived from AggregatorMetric"):
@@ -249,7 +262,7 @@ def test_a_class_and_a_function_of_the_user_are_aggregator_metrics() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "params", "told"),
+    ("name", "params", "reported"),
     [
         ("acuracy", {}, "no aggregator metric named 'acuracy' — did you mean 'accuracy'?"),
         ("precision", {}, "needs the parameter 'predicted_key'"),
@@ -260,18 +273,18 @@ def test_a_class_and_a_function_of_the_user_are_aggregator_metrics() -> None:
         ("step_efficiency", {"penalty_per_retry": 2}, "must be between 0 and 1"),
     ],
 )
-def test_wrong_names_and_parameters_are_refused_with_a_remedy(name: str, params: dict[str, Any], told: str) -> None:
+def test_wrong_names_and_parameters_are_refused_with_a_remedy(name: str, params: dict[str, Any], reported: str) -> None:
     with pytest.raises(ConfigError) as refused:
         AggregatorMetricRegistry.get_metric(name, **params)
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
 
 
 def test_of_nothing_there_is_no_number_but_sygras_zero() -> None:
     for name, params in {"accuracy": {}, **PARAMS, "pass@k": {"k": 1}, "mean": {}}.items():
         with pytest.raises(ValueError, match="no unit results"):
-            found(name, [], **params)
-    assert found("accuracy", [], like_sygra=True) == {"accuracy": 0.0}
-    assert found("precision", [], like_sygra=True, predicted_key="text") == {
+            aggregated(name, [], **params)
+    assert aggregated("accuracy", [], like_sygra=True) == {"accuracy": 0.0}
+    assert aggregated("precision", [], like_sygra=True, predicted_key="text") == {
         "average_precision": 0.0,
         "precision_per_class": {},
     }
@@ -357,7 +370,7 @@ def test_one_failing_aggregator_does_not_discard_the_others() -> None:
     assert theirs["evaluation_summary"]["status"] == "fatal_error"
 
 
-def test_a_column_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_a_missing_column_is_reported_with_the_existing_ones() -> None:
     [report] = collate(records("ab", "aa"), [entry("accuracy", "exact_match")])
     assert report["evaluation_summary"]["status"] == "fatal_error"
     assert f"'exact_match' in data. Available columns: topic, {COLUMN}" in report["evaluation_summary"]["error"]
@@ -379,8 +392,8 @@ def test_numbers_can_be_named_by_column_by_as_and_by_default_by_the_metric() -> 
     two = [entry("accuracy"), entry("accuracy", "fuzzy", **{"as": "near"})]
     assert list(collate(rows, two)[0]["results"]) == ["accuracy", "near"]
     assert list(collate(rows, [entry("accuracy")], field_names=True)[0]["results"]) == [f"{COLUMN}-accuracy"]
-    several = [{"name": "accuracy", "unit_metrics_results": [COLUMN, "fuzzy"]}]
-    assert list(collate(rows, several)[0]["results"]) == [f"{COLUMN}-accuracy", "fuzzy-accuracy"]
+    items = [{"name": "accuracy", "unit_metrics_results": [COLUMN, "fuzzy"]}]
+    assert list(collate(rows, items)[0]["results"]) == [f"{COLUMN}-accuracy", "fuzzy-accuracy"]
     assert list(MetricCollatorPostProcessor([{"name": "accuracy"}], unit_metrics_results="fuzzy", field_names=True).process(rows, {})[0]["results"]) == ["fuzzy-accuracy"]  # fmt: skip
 
 
@@ -435,7 +448,7 @@ def test_records_are_read_once_and_not_kept() -> None:
         ([entry("accuracy", metadata={"id": "nr"})], "looks at 'nr', which the records do not have"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_the_aggregators_is_found_before_the_run(entries: list[Any], expected: str) -> None:
+def test_problems_of_aggregators_are_reported_before_the_run(entries: list[Any], expected: str) -> None:
     assert check_aggregators(FOUR, ["topic", COLUMN], HERE) == []
     problems = check_aggregators(entries, ["topic", COLUMN], HERE)
     assert expected in "\n".join(map(str, problems))
@@ -455,7 +468,7 @@ def test_what_is_wrong_with_the_aggregators_is_found_before_the_run(entries: lis
         ({"aggregator_metrics_map": [{"name": "accuracy"}], "unit_metrics_results": "topics"}, "aggregates 'topics'"),
     ],
 )
-def test_what_is_wrong_with_the_post_processor_is_found_before_the_run(params: dict[str, Any], expected: str) -> None:
+def test_problems_of_a_post_processor_are_reported_before_the_run(params: dict[str, Any], expected: str) -> None:
     assert (
         MetricCollatorPostProcessor.problems(
             {"aggregator_metrics_map": FOUR, "use_previous_output": True}, [COLUMN], HERE

@@ -57,10 +57,10 @@ def test_numbers_with_and_without_sizes(name: str) -> None:
     assert computed(THREE, {**entry, "weight_by_size": True}) == {"acc,none": pytest.approx(by_size, abs=1e-12)}
 
 
-def test_only_a_mean_goes_by_size_unless_told() -> None:
+def test_only_a_mean_is_weighted_by_size_by_default() -> None:
     for name, (more, alike, by_size) in NUMBERS.items():
-        [found] = computed(THREE, {"metric": "acc", "aggregation": name, **more}).values()
-        assert found == pytest.approx(by_size if name == "mean" else alike, abs=1e-12), name
+        [result] = computed(THREE, {"metric": "acc", "aggregation": name, **more}).values()
+        assert result == pytest.approx(by_size if name == "mean" else alike, abs=1e-12), name
 
 
 def test_a_median_of_odd_and_even_numbers_of_members() -> None:
@@ -71,15 +71,15 @@ def test_a_median_of_odd_and_even_numbers_of_members() -> None:
 
 def test_weights_may_be_made_to_add_up_to_one() -> None:
     kwargs = {"weights": {"a": 2, "b": 1, "c": 1}, "normalize": True}
-    found = computed(THREE, {"metric": "acc", "aggregation": "weighted_sum", "kwargs": kwargs})
-    assert found == {"acc,none": pytest.approx((1 + 0.25 + 1) / 4, abs=1e-15)}
+    result = computed(THREE, {"metric": "acc", "aggregation": "weighted_sum", "kwargs": kwargs})
+    assert result == {"acc,none": pytest.approx((1 + 0.25 + 1) / 4, abs=1e-15)}
 
 
 def test_plain_numbers_have_no_standard_error_and_say_so() -> None:
-    found = computed(THREE, {"metric": "acc"})["acc,none"]
-    assert isinstance(found, Estimate)
-    assert (found.stderr, found.n, found.tasks) == (None, 8, 3)
-    assert "no standard error is known of a, b, c" in found.reason
+    result = computed(THREE, {"metric": "acc"})["acc,none"]
+    assert isinstance(result, Estimate)
+    assert (result.stderr, result.n, result.tasks) == (None, 8, 3)
+    assert "no standard error is known of a, b, c" in result.reason
 
 
 def test_a_group_of_nothing_computes_nothing() -> None:
@@ -117,24 +117,24 @@ def test_standard_errors_by_the_delta_method(case: str, tmp_path: Path) -> None:
     written, slopes = ERRORS[case]
     for name, scores in DOCUMENTS.items():
         scored(tmp_path, name, acc=scores)
-    told = group_row(tmp_path, f"group: g\ntask: [a, b, c]\naggregate_metric_list: [{{metric: acc, {written}}}]\n")
-    assert told["stderr"] == pytest.approx(math.sqrt(sum(slopes[n] ** 2 * V[n] for n in X)), abs=1e-12)
-    assert told["interval"][0] < told["value"] < told["interval"][1]
+    row = group_row(tmp_path, f"group: g\ntask: [a, b, c]\naggregate_metric_list: [{{metric: acc, {written}}}]\n")
+    assert row["stderr"] == pytest.approx(math.sqrt(sum(slopes[n] ** 2 * V[n] for n in X)), abs=1e-12)
+    assert row["interval"][0] < row["value"] < row["interval"][1]
 
 
 @pytest.mark.parametrize("name", ["min", "max"])
 def test_the_least_and_the_greatest_have_no_standard_error_and_say_why(name: str, tmp_path: Path) -> None:
     for each, scores in DOCUMENTS.items():
         scored(tmp_path, each, acc=scores)
-    told = group_row(
+    row = group_row(
         tmp_path, f"group: g\ntask: [a, b, c]\naggregate_metric_list: [{{metric: acc, aggregation: {name}}}]\n"
     )
-    assert (told["stderr"], told["interval"], told["value"]) == (
+    assert (row["stderr"], row["interval"], row["value"]) == (
         None,
         None,
         pytest.approx({"min": 0.4, "max": 0.75}[name]),
     )
-    assert "matter of chance" in told["reason"]
+    assert "matter of chance" in row["reason"]
 
 
 def test_a_median_between_far_members_varies_as_its_middle_one(tmp_path: Path) -> None:
@@ -142,11 +142,11 @@ def test_a_median_between_far_members_varies_as_its_middle_one(tmp_path: Path) -
     scored(tmp_path, "low", acc=[0.1, 0.12] * 20)
     scored(tmp_path, "mid", acc=middle)
     scored(tmp_path, "high", acc=[0.9, 0.92] * 20)
-    told = group_row(
+    row = group_row(
         tmp_path, "group: g\ntask: [low, high, mid]\naggregate_metric_list: [{metric: acc, aggregation: median}]\n"
     )
-    assert told["value"] == pytest.approx(0.5)
-    assert told["stderr"] == pytest.approx(statistics.stdev(middle) / math.sqrt(40), rel=0.08)
+    assert row["value"] == pytest.approx(0.5)
+    assert row["stderr"] == pytest.approx(statistics.stdev(middle) / math.sqrt(40), rel=0.08)
 
 
 FIRST, SECOND = (1, 0, 1, 1, 0), (1, 0, 0, 1, 0.5)
@@ -167,9 +167,9 @@ def test_documents_that_two_tasks_share_are_one_draw(
     group = f"group: g\ntask: [x, y]\naggregate_metric_list: [{{metric: acc, {written}}}]\n"
     twins(tmp_path, x=FIRST, y=SECOND)
     together = [of_one(x, y) for x, y in zip(FIRST, SECOND, strict=True)]
-    told = group_row(tmp_path, group)
-    assert told["value"] == pytest.approx(statistics.mean(together), abs=1e-12)
-    assert told["stderr"] == pytest.approx(statistics.stdev(together) / math.sqrt(5), abs=1e-12)
+    row = group_row(tmp_path, group)
+    assert row["value"] == pytest.approx(statistics.mean(together), abs=1e-12)
+    assert row["stderr"] == pytest.approx(statistics.stdev(together) / math.sqrt(5), abs=1e-12)
     scored(tmp_path, "x", acc=FIRST)
     scored(tmp_path, "y", acc=SECOND)
     apart = math.sqrt(
@@ -185,20 +185,20 @@ def test_a_task_in_two_groups_of_a_group_of_groups_moves_both(tmp_path: Path) ->
     entry = "aggregate_metric_list: [{metric: acc, weight_by_size: false%s}]\n"
     group_file(tmp_path, "group: one\ntask: [a, b]\n" + entry % "", "one")
     group_file(tmp_path, "group: two\ntask: [b, c]\n" + entry % "", "two")
-    told = group_row(tmp_path, "group: g\ntask: [one, two]\n" + entry % ", levels: children")
-    assert told["value"] == pytest.approx(X["a"] / 4 + X["b"] / 2 + X["c"] / 4, abs=1e-12)
-    assert told["stderr"] == pytest.approx(math.sqrt(V["a"] / 16 + V["b"] / 4 + V["c"] / 16), abs=1e-12)
+    row = group_row(tmp_path, "group: g\ntask: [one, two]\n" + entry % ", levels: children")
+    assert row["value"] == pytest.approx(X["a"] / 4 + X["b"] / 2 + X["c"] / 4, abs=1e-12)
+    assert row["stderr"] == pytest.approx(math.sqrt(V["a"] / 16 + V["b"] / 4 + V["c"] / 16), abs=1e-12)
 
 
 @pytest.mark.parametrize("written", ["mean", "harmonic_mean", "geometric_mean", "median", "difference"])
 def test_equal_scores_have_error_0_and_an_interval_that_is_not_a_point(written: str, tmp_path: Path) -> None:
     scored(tmp_path, "a", acc=[0] * 20 if written in ("mean", "difference") else [1] * 20)
     scored(tmp_path, "b", acc=[0] * 10 if written == "mean" else [1] * 10)
-    told = group_row(
+    row = group_row(
         tmp_path, f"group: g\ntask: [a, b]\naggregate_metric_list: [{{metric: acc, aggregation: {written}}}]\n"
     )
-    assert told["stderr"] == 0
-    assert told["interval"][0] < told["interval"][1]
+    assert row["stderr"] == 0
+    assert row["interval"][0] < row["interval"][1]
 
 
 # --- filters, names, levels ---------------------------------------------------------------------------------------
@@ -231,10 +231,10 @@ def test_combined_filters_count_a_document_once(tmp_path: Path) -> None:
     by_filter(tmp_path, "a", strict=(0.0, 1.0), lenient=(1.0, 1.0))
     by_filter(tmp_path, "b", strict=(0.5, 0.5), lenient=(0.5, 0.7))
     entry = "{metric: f1, filter_list: [strict, lenient], combine: true}"
-    told = group_row(tmp_path, f"group: g\ntask: [a, b]\naggregate_metric_list: [{entry}]\n", "f1,strict+lenient")
-    assert (told["n"], told["value"]) == (4, pytest.approx((0.5 + 1.0 + 0.5 + 0.6) / 4))
+    row = group_row(tmp_path, f"group: g\ntask: [a, b]\naggregate_metric_list: [{entry}]\n", "f1,strict+lenient")
+    assert (row["n"], row["value"]) == (4, pytest.approx((0.5 + 1.0 + 0.5 + 0.6) / 4))
     spread = math.sqrt(2**2 * statistics.variance((0.5, 1.0)) / 2 + 2**2 * statistics.variance((0.5, 0.6)) / 2) / 4
-    assert told["stderr"] == pytest.approx(spread, abs=1e-12)
+    assert row["stderr"] == pytest.approx(spread, abs=1e-12)
 
 
 @pytest.mark.parametrize(("levels", "expected"), [("leaves", 1.0 / 3), ("children", (0.25 + 0.5) / 2)])
@@ -244,8 +244,8 @@ def test_levels_choose_tasks_or_members(levels: str, expected: float, tmp_path: 
     scored(tmp_path, "c", acc=[1, 0])
     group_file(tmp_path, "group: inner\ntask: [a, b]\naggregate_metric_list: [{metric: acc}]\n", "inner")
     entry = f"{{metric: acc, weight_by_size: false, levels: {levels}}}"
-    told = group_row(tmp_path, f"group: g\ntask: [inner, c]\naggregate_metric_list: [{entry}]\n")
-    assert told["value"] == pytest.approx(expected, abs=1e-15)
+    row = group_row(tmp_path, f"group: g\ntask: [inner, c]\naggregate_metric_list: [{entry}]\n")
+    assert row["value"] == pytest.approx(expected, abs=1e-15)
 
 
 def test_the_direction_of_a_row_may_be_given(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_the_direction_of_a_row_may_be_given(tmp_path: Path) -> None:
     assert run(tmp_path, ANYTHING, "g")["higher_is_better"]["g"] == {"acc": False}
 
 
-def test_a_row_with_a_name_of_its_own_keeps_the_direction_of_its_metric(tmp_path: Path) -> None:
+def test_a_renamed_row_keeps_the_direction_of_its_metric(tmp_path: Path) -> None:
     scored(tmp_path, "a", acc=[0, 1])
     group_file(tmp_path, "group: g\ntask: [a]\naggregate_metric_list: [{metric: acc, name: score}]\n")
     assert run(tmp_path, ANYTHING, "g")["higher_is_better"]["g"]["score"] is True
@@ -314,7 +314,7 @@ def test_a_scorer_of_a_group_adds_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("entries", ["aggregate_metric_list: [{metric: acc}]\n", ""])
-def test_a_scorer_of_a_group_that_fails_is_told(entries: str, tmp_path: Path) -> None:
+def test_a_failing_group_scorer_is_reported(entries: str, tmp_path: Path) -> None:
     scored(tmp_path, "a", acc=[0, 1])
     (tmp_path / "own.py").write_text("def gap(group, results):\n    return {'gap,none': results['a']['nothing']}\n")
     group_file(tmp_path, f"group: g\ntask: [a]\ngroup_scorer: !function own.gap\n{entries}")

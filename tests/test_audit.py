@@ -16,7 +16,7 @@ from assay.models import Scripted
 from assay.records import FilterScores, Sample
 from assay.runs.samples.records import SampleRecord
 from assay.tasks.audit import KINDS, Audit, kinds_of
-from run_world import Asked, run
+from run_world import RecordingModel, run
 from small_runs import generate, processed, says, write_task
 from small_runs import run as run_small
 
@@ -29,55 +29,55 @@ TWO = r"""
 """
 
 
-def audit(found: Any, task: str = "t") -> dict[str, Any]:
+def audit(result: Any, task: str = "t") -> dict[str, Any]:
     """The kinds that there are, with the documents."""
-    told = found["assay"]["tasks"][task]["audit"]
-    assert list(told) == list(KINDS)
-    return {kind: each["ids"] for kind, each in told.items() if each["count"]}
+    audit_counts = result["assay"]["tasks"][task]["audit"]
+    assert list(audit_counts) == list(KINDS)
+    return {kind: each["ids"] for kind, each in audit_counts.items() if each["count"]}
 
 
 def test_the_audit_names_the_samples_of_each_kind(tmp_path: Path) -> None:
     """Document 0 is right; 1 is right for the loose filter alone; 2 is empty; 3 names 7 in words no filter reads; 4 has 42, not 4."""
     answers = ["#### 4", "it is 4", " ", "no: seven, yes", "#### 42"]
-    found = generate(tmp_path, answers, ["4", "4", "4", "seven", "4"], TWO)
-    assert audit(found) == {
+    results = generate(tmp_path, answers, ["4", "4", "4", "seven", "4"], TWO)
+    assert audit(results) == {
         "empty": [2],
         "unextracted": [1, 2, 3],
         "disagreeing": [1],
         "gold_in_answer": [3],
     }
-    assert found["results"]["t"]["exact_match,strict"] == 0.2
-    assert found["results"]["t"]["exact_match,loose"] == 0.4
+    assert results["results"]["t"]["exact_match,strict"] == 0.2
+    assert results["results"]["t"]["exact_match,loose"] == 0.4
 
 
 def test_an_answer_that_was_cut_off_or_never_left_thinking_is_truncated() -> None:
-    found = assay.simple_evaluate("embedded", tasks=["first_steps_sums"], limit=3, gen_kwargs={"max_gen_toks": 1})
-    assert audit(found, "first_steps_sums")["truncated"] == [0, 1, 2]
+    results = assay.simple_evaluate("embedded", tasks=["first_steps_sums"], limit=3, gen_kwargs={"max_gen_toks": 1})
+    assert audit(results, "first_steps_sums")["truncated"] == [0, 1, 2]
     kept = SampleRecord(Sample(0, {}, (), "b", "b"), [[""]], [FilterScores("none", [""], {"m": 0.0})])
     assert kinds_of(kept._replace(replies=[{"finish": "thinking"}]), dict) == ("truncated",)
     assert kinds_of(kept._replace(replies=[{"finish": "stop"}]), dict) == ("empty",)
 
 
-def test_a_scorer_that_raises_marks_the_sample_failed_and_it_is_no_zero(tmp_path: Path) -> None:
+def test_a_scorer_that_raises_marks_the_sample_failed_instead_of_scoring_zero(tmp_path: Path) -> None:
     """Of 1, 0 and one that raises, the mean is 1/2 of the two that have a value."""
     helper = "\n\ndef odd(doc, results):\n    return {'v': 1 / doc['values']['d'] - 1}\n"
     yaml = "metric_list: [{metric: v, aggregation: mean}]\n"
     processed(tmp_path, [{"d": 0.5}, {"d": 1.0}, {"d": 0.0}], yaml, helper=helper)
     text = (tmp_path / "t.yaml").read_text().replace("helper.values", "helper.odd")
     (tmp_path / "t.yaml").write_text(text)
-    found = run_small(tmp_path, says(["x"] * 3))
-    assert found["results"]["t"]["v,none"] == 0.5
-    assert audit(found)["failed"] == [2]
-    [reason] = found["assay"]["tasks"]["t"]["reasons"]
+    results = run_small(tmp_path, says(["x"] * 3))
+    assert results["results"]["t"]["v,none"] == 0.5
+    assert audit(results)["failed"] == [2]
+    [reason] = results["assay"]["tasks"]["t"]["reasons"]
     assert "ZeroDivisionError" in reason
 
 
 def test_results_name_twenty_and_count_all() -> None:
-    told = Audit()
+    audit = Audit()
     for number in range(50):
-        told.note(number, ["empty"] if number % 2 else [])
-    assert told.as_json()["empty"] == {"count": 25, "ids": list(range(1, 41, 2))}
-    assert told.as_json()["failed"] == {"count": 0}
+        audit.note(number, ["empty"] if number % 2 else [])
+    assert audit.as_json()["empty"] == {"count": 25, "ids": list(range(1, 41, 2))}
+    assert audit.as_json()["failed"] == {"count": 0}
 
 
 def test_where_less_is_better_nothing_is_wrong() -> None:
@@ -94,9 +94,9 @@ def test_the_gold_is_found_as_whole_words_wherever_a_pattern_would_find_it(gold:
     words = gold.strip()
     before = r"(?<![^\W_])" if words[:1].isalnum() else ""
     after = r"(?![^\W_])" if words[-1:].isalnum() else ""
-    wanted = bool(words) and re.search(before + re.escape(words) + after, text) is not None
+    expected = bool(words) and re.search(before + re.escape(words) + after, text) is not None
     kept = SampleRecord(Sample(0, {}, (), gold, gold), [[text]], [FilterScores("none", [text], {"m": 0.0})])
-    assert ("gold_in_answer" in kinds_of(kept, dict)) == wanted
+    assert ("gold_in_answer" in kinds_of(kept, dict)) == expected
 
 
 @pytest.fixture
@@ -171,18 +171,18 @@ def test_a_model_cannot_steer_the_terminal(answered: Path, capsys: pytest.Captur
 def test_log_likelihoods_are_shown_by_continuation(
     tasks: Path, output: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(Asked(failing={"snow is"}), tasks, output, tasks=["colours"])
+    run(RecordingModel(failing={"snow is"}), tasks, output, tasks=["colours"])
     text = shown(capsys, output, "--doc", 1)
     assert "        -3.0        ' green'\n        -0.5        ' red'\n── target\n1: red" in text
     assert "── failed\nTimeoutError: no answer to snow is" in shown(capsys, output, "--reason", "failed")
 
 
-def test_what_ended_before_a_kill_is_shown_and_scorings_too(
+def test_tasks_that_finished_before_a_kill_are_shown_and_scorings_too(
     tasks: Path, output: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from assay import ScoreOptions, score
 
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     scored = score(output, ScoreOptions(tasks=["sums"], filters=["none=regex:([1-3])"])).folder
     assert documents(shown(capsys, scored, "--wrong", "-t", "sums")) == [1, 2, 3, 4]
     (output / "samples/sums.parquet").rename(output / "samples/sums.parquet.part")

@@ -39,7 +39,7 @@ WRONG_VALUES = {
 
 @pytest.mark.parametrize("name", WRONG_VALUES)
 @pytest.mark.parametrize("compat", [None, "lm-eval"])
-def test_a_wrong_value_is_told_and_the_rest_works(name: str, compat: str | None, manage: Manage) -> None:
+def test_a_wrong_value_is_reported_and_the_rest_works(name: str, compat: str | None, manage: Manage) -> None:
     manager = manage({"wrong.yaml": WRONG_VALUES[name], "ok.yaml": a_task("ok")}, compat=compat)
     said = [problem for problem in validate(manager) if "wrong.yaml:" in str(problem.place)]
     assert said, name
@@ -68,7 +68,7 @@ def test_links_that_lead_to_each_other_or_to_themselves(write: Write) -> None:
     assert TaskManager(include_path=folder, include_defaults=False).load("ok")["tasks"]
 
 
-def test_a_broken_format_troubles_only_who_asks_for_it(manage: Manage) -> None:
+def test_a_broken_format_fails_only_tasks_that_use_it(manage: Manage) -> None:
     manager = manage(
         {
             "ok.yaml": a_task("ok"),
@@ -109,7 +109,7 @@ def test_every_entry_of_a_table_of_formats_is_checked(manage: Manage) -> None:
     assert "no labels named 'roman'" in said[2]
 
 
-def test_a_circle_of_groups_is_told_when_a_folder_is_asked_for(write: Write) -> None:
+def test_a_cycle_of_groups_is_reported_when_a_folder_is_selected(write: Write) -> None:
     folder = write({"a.yaml": "group: a\ntask: [b]\n", "b.yaml": "group: b\ntask: [a, t]\n", "t.yaml": a_task("t")})
     with pytest.raises(ConfigError, match="circle"):
         TaskManager(include_defaults=False).load(str(folder))
@@ -164,7 +164,7 @@ def test_a_metric_list_stays_where_the_task_does_not_say_what_is_asked(manage: M
     assert task.notes == ()
 
 
-def test_a_format_with_metrics_of_its_own_uses_them_and_says_so(manage: Manage) -> None:
+def test_a_format_with_its_own_metrics_uses_them_and_says_so(manage: Manage) -> None:
     task = manage({"t.yaml": a_task("t", formats="{type: mcqa, metric_list: [{metric: acc_norm}]}")}).load("t")[
         "tasks"
     ]["t"]
@@ -225,20 +225,20 @@ def test_match_tasks_takes_a_name_and_formats(manage: Manage) -> None:
     assert manager.match_tasks("t_a") == ["t_a"]
 
 
-@pytest.mark.parametrize("slip", ["incldue", "includes", "INCLUDE", "inclde"])
-def test_a_slip_in_include_is_suggested(slip: str, manage: Manage) -> None:
-    manager = manage({"t.yaml": a_task("t") + f"{slip}: base.yaml\n", "base.yaml": "test_split: x\n"})
+@pytest.mark.parametrize("typo", ["incldue", "includes", "INCLUDE", "inclde"])
+def test_a_typo_in_include_is_reported_with_a_suggestion(typo: str, manage: Manage) -> None:
+    manager = manage({"t.yaml": a_task("t") + f"{typo}: base.yaml\n", "base.yaml": "test_split: x\n"})
     assert any("did you mean 'include'?" in problem.fix for problem in validate(manager))
 
 
-def test_a_key_from_a_yaml_merge_is_found_where_it_stands(manage: Manage) -> None:
+def test_a_key_from_a_yaml_merge_is_reported_at_its_own_line(manage: Manage) -> None:
     manager = manage({"t.yaml": "task: t\ndataset_path: d\n<<: {num_fewshto: 4}\n"})
     [problem] = [problem for problem in validate(manager) if problem.serious]
     assert (problem.place.line, problem.place.column) == (3, 6)
 
 
 @pytest.mark.parametrize("value", ["2020-99-99", "!!int abc", "!!float abc"])
-def test_a_scalar_that_cannot_be_read_is_found_where_it_stands(value: str, manage: Manage) -> None:
+def test_an_invalid_scalar_is_reported_at_its_line(value: str, manage: Manage) -> None:
     manager = manage({"t.yaml": f"task: t\ndataset_path: d\ndescription: {value}\n"})
     assert any(problem.place.line == 3 for problem in validate(manager) if problem.serious)
 
@@ -269,7 +269,7 @@ def test_labels_serve_as_targets_in_every_format(format: str, answer: object, ta
 
 @pytest.mark.parametrize("answer", ["Z", None, "", [0, 1], 7, "9"])
 @pytest.mark.parametrize("format", ["mcqa", "cloze", "generate", "cot"])
-def test_a_target_that_is_no_choice_is_an_error_and_never_the_first_choice(
+def test_a_target_that_is_not_a_choice_is_an_error_and_never_the_first_choice(
     answer: object, format: str, manage: Manage
 ) -> None:
     from jinja2 import UndefinedError
@@ -291,7 +291,7 @@ def test_a_column_may_have_any_name(manage: Manage) -> None:
     assert render(task.config.doc_to_text, {**row, **derived}) == "Question: Q?\nA. x\nB. y\nAnswer:"
 
 
-def test_a_task_without_data_and_a_missing_data_file_are_told(manage: Manage) -> None:
+def test_a_task_without_data_and_a_missing_data_file_are_reported(manage: Manage) -> None:
     manager = manage(
         {
             "a.yaml": "task: a\ndoc_to_text: q\n",
@@ -323,7 +323,7 @@ SCORING_TYPOS = [
 
 
 @pytest.mark.parametrize(("line", "at", "what", "fix"), SCORING_TYPOS)
-def test_a_slip_in_metrics_filters_and_parameters_is_refused_with_its_place(
+def test_a_typo_in_metrics_filters_and_parameters_is_refused_with_its_place(
     line: str, at: str, what: str, fix: str, manage: Manage
 ) -> None:
     said = [str(p) for p in validate(manage({"slip.yaml": f"{line}\ntask: t\ndataset_path: d\n"})) if p.serious]
@@ -394,7 +394,7 @@ def test_show_shows_everything_that_was_asked_for(write: Write, run_assay: Run) 
 @pytest.mark.parametrize(
     "helper", ["raise RuntimeError('no')", "import nothing_of_that_name", "import sys; sys.exit(3)"]
 )
-def test_helper_code_that_fails_is_told_when_it_is_rendered(helper: str, write: Write, run_assay: Run) -> None:
+def test_failing_helper_code_is_reported_when_a_prompt_is_rendered(helper: str, write: Write, run_assay: Run) -> None:
     folder = write(
         {"t.yaml": a_task("t", process_docs="!function utils.f"), "utils.py": f"{helper}\ndef f(x): return x\n"}
     )
@@ -403,7 +403,7 @@ def test_helper_code_that_fails_is_told_when_it_is_rendered(helper: str, write: 
     assert "cannot be loaded" in shown.stdout
 
 
-def test_output_that_cannot_be_written_is_told(write: Write) -> None:
+def test_output_that_cannot_be_written_is_reported(write: Write) -> None:
     folder = write({"t.yaml": a_task("t")})
     command = [sys.executable, "-m", "assay", "show", "t", "--include_path", str(folder)]
     latin = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "latin-1"}, check=False)

@@ -41,7 +41,7 @@ BROKEN: dict[str, tuple[str, bytes, str]] = {
     "junk called Parquet": ("d.parquet", b"this is no table at all, whatever its name says", ""),
     "Parquet with its end cut off": ("d.parquet", whole_parquet()[:-100], ""),
     "Parquet with junk inside": ("d.parquet", (lambda w: w[:200] + b"\xff" * 400 + w[600:])(whole_parquet()), ""),
-    "Parquet with text that is no text": ("d.parquet", bad_utf8_parquet(), ""),
+    "Parquet with invalid UTF-8": ("d.parquet", bad_utf8_parquet(), ""),
     "a table in Latin-1": ("d.csv", "q,a\ncafé,x\n".encode("latin-1"), ""),
     "a table in UTF-16": ("d.csv", "q,a\ncafé,x\n".encode("utf-16"), ""),
     "an encoding that there is not": ("d.csv", b"q,a\nb,x\n", ", encoding: klingon"),
@@ -53,10 +53,10 @@ BROKEN: dict[str, tuple[str, bytes, str]] = {
     "JSON that ends too early": ("d.json", b'[{"q": "b", "a"', ""),
     "JSON that is a number": ("d.json", b"5", ""),
     "JSON that is a text": ("d.json", b'"text"', ""),
-    "JSON with rows that are none": ("d.json", b"[1, 2]", ""),
+    "JSON with rows that are not mappings": ("d.json", b"[1, 2]", ""),
     "JSON with columns of two lengths": ("d.json", b'{"q": ["b", "c"], "a": ["x"]}', ""),
     "JSON without the field": ("d.json", b'{"rows": []}', ", field: data"),
-    "JSON that is no mapping with a field": ("d.json", b"[1]", ", field: data"),
+    "JSON that is not a mapping, with a field": ("d.json", b"[1]", ", field: data"),
     "JSON that nests too deeply": ("d.jsonl", b'{"q": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", ""),
     "a row that is a list": ("d.jsonl", b"[1, 2]\n", ""),
     "an empty file": ("d.jsonl", b"", ""),
@@ -83,9 +83,9 @@ def test_a_broken_file_breaks_its_task_alone_and_is_named(name: str, compat: str
     file, content, options = BROKEN[name]
     folder = write({**FINE, "t.yaml": TASK % ("t", reader_of(file), file, options)})
     (folder / file).write_bytes(content)
-    found = evaluated(folder, compat=compat)
-    assert found["results"]["fine"]["exact_match,none"] == 1.0
-    reason = found["assay"]["broken"]["t"]
+    results = evaluated(folder, compat=compat)
+    assert results["results"]["fine"]["exact_match,none"] == 1.0
+    reason = results["assay"]["broken"]["t"]
     assert file in reason or "is empty" in reason
 
 
@@ -99,9 +99,9 @@ def test_a_broken_file_breaks_its_graph_alone(name: str, tmp_path: Path, write: 
     nodes = "graph_config:\n  nodes: {a: {node_type: llm, prompt: [{user: hello}], output_keys: x, model: {name: m}}}\n"
     graph = write_graph(tmp_path, [], source + nodes + "  edges: [{from: START, to: a}, {from: a, to: END}]\n")
     (graph / file).write_bytes(content)
-    found = evaluated(write(FINE), str(graph), "fine")
-    assert found["results"]["fine"]["exact_match,none"] == 1.0
-    assert len(found["assay"]["broken"]) == 1
+    results = evaluated(write(FINE), str(graph), "fine")
+    assert results["results"]["fine"]["exact_match,none"] == 1.0
+    assert len(results["assay"]["broken"]) == 1
 
 
 def test_a_folder_in_place_of_a_file_and_a_file_that_may_not_be_read_are_named(write: Write) -> None:
@@ -111,19 +111,19 @@ def test_a_folder_in_place_of_a_file_and_a_file_that_may_not_be_read_are_named(w
     (folder / "d.json").mkdir()
     (folder / "secret.jsonl").write_text('{"q": "b", "a": "x"}\n')
     (folder / "secret.jsonl").chmod(0)
-    found = evaluated(folder, "t", "u", "fine")
-    assert found["results"]["fine"]["exact_match,none"] == 1.0
-    assert "d.json: Is a directory" in found["assay"]["broken"]["t"]
+    results = evaluated(folder, "t", "u", "fine")
+    assert results["results"]["fine"]["exact_match,none"] == 1.0
+    assert "d.json: Is a directory" in results["assay"]["broken"]["t"]
     if os.geteuid():
-        assert "secret.jsonl: Permission denied" in found["assay"]["broken"]["u"]
+        assert "secret.jsonl: Permission denied" in results["assay"]["broken"]["u"]
 
 
 def test_a_cell_of_a_million_characters_is_read(write: Write) -> None:
     long = "word " * 200_000
     folder = write({**FINE, "t.yaml": TASK % ("t", "csv", "d.csv", ""), "d.csv": f"q,a\n{long},x\n"})
-    found = evaluated(folder)
-    assert found["assay"].get("broken", {}) == {}
-    assert found["samples"]["t"][0]["arguments"][0][0] == long
+    results = evaluated(folder)
+    assert results["assay"].get("broken", {}) == {}
+    assert results["samples"]["t"][0]["arguments"][0][0] == long
 
 
 def test_a_table_in_latin_1_is_read_where_the_task_says_so(write: Write) -> None:
@@ -132,7 +132,7 @@ def test_a_table_in_latin_1_is_read_where_the_task_says_so(write: Write) -> None
     assert evaluated(folder)["samples"]["t"][0]["doc"]["q"] == "café"
 
 
-def test_broken_data_is_told_with_the_remedy_and_exit_code_1(write: Write, run_assay: Run) -> None:
+def test_broken_data_is_reported_with_the_remedy_and_exit_code_1(write: Write, run_assay: Run) -> None:
     folder = write({**FINE, "t.yaml": TASK % ("t", "csv", "d.csv", "")})
     (folder / "d.csv").write_bytes("q,a\ncafé,x\n".encode("latin-1"))
     ended = run_assay("run", "--model", "dummy", "--tasks", "t,fine", "--include_path", folder, "--no_defaults")
@@ -157,6 +157,6 @@ def test_samples_of_a_run_that_are_damaged_break_their_task_alone(write: Write, 
             parquet.write_table(pa.table({"doc": ["no JSON"], "doc_id": [0]}), file)
         else:
             file.write_bytes(content)
-        found = evaluated(folder)
-        assert found["results"]["fine"]["exact_match,none"] == 1.0
-        assert "test.parquet" in found["assay"]["broken"]["t"]
+        results = evaluated(folder)
+        assert results["results"]["fine"]["exact_match,none"] == 1.0
+        assert "test.parquet" in results["assay"]["broken"]["t"]

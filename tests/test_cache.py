@@ -13,7 +13,7 @@ from assay.errors import AssayError
 from assay.models import Scripted
 from assay.records import Failed, Likelihood, Text, Usage
 from assay.runs.cache import Cache
-from small_runs import SEVERAL, write_task
+from small_runs import SAMPLED, write_task
 
 TASK = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
 
@@ -67,8 +67,8 @@ def test_another_parameter_is_another_question(tmp_path: Path) -> None:
 
 def test_repeats_come_back_as_different_as_they_were(tmp_path: Path) -> None:
     first, second = Counting(), Counting()
-    one = run(tmp_path, first, TASK + SEVERAL, repeats=4)
-    two = run(tmp_path, second, TASK + SEVERAL, repeats=4)
+    one = run(tmp_path, first, TASK + SAMPLED, repeats=4)
+    two = run(tmp_path, second, TASK + SAMPLED, repeats=4)
     assert second.asked == 0
     assert [sample["resps"] for sample in one["samples"]["t"]] == [sample["resps"] for sample in two["samples"]["t"]]
     assert len(set(two["samples"]["t"][0]["resps"][0])) == 4
@@ -128,7 +128,7 @@ def test_the_command_lists_and_prunes(tmp_path: Path) -> None:
     assert command("ls", str(tmp_path / "nothing")).returncode == 2
 
 
-def test_a_folder_that_cannot_be_one_is_told(tmp_path: Path) -> None:
+def test_an_unusable_cache_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(AssayError, match="cache cannot be opened"):
         run(tmp_path, Counting())

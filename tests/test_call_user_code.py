@@ -101,19 +101,19 @@ def test_an_exception_is_a_failure_with_its_words_and_the_line_of_the_users_file
 
 
 def test_a_recursion_without_end_is_a_failure(utils: ModuleType) -> None:
-    found = call_user_code("", utils.descend, 0)
-    assert isinstance(found, Failed)
-    assert found.reason.startswith("RecursionError: maximum recursion depth exceeded")
-    assert found.reason.endswith("(utils.py:22)")
+    result = call_user_code("", utils.descend, 0)
+    assert isinstance(result, Failed)
+    assert result.reason.startswith("RecursionError: maximum recursion depth exceeded")
+    assert result.reason.endswith("(utils.py:22)")
 
 
 def test_the_frame_of_a_plugin_in_site_packages_is_named_before_those_of_the_libraries_it_calls(
     load: Load, tmp_path: Path
 ) -> None:
     plugin = load(tmp_path / "site-packages" / "plugin")
-    found = call_user_code("", plugin.parse, "x")
-    assert isinstance(found, Failed)
-    assert found.reason.endswith("(utils.py:10)")
+    result = call_user_code("", plugin.parse, "x")
+    assert isinstance(result, Failed)
+    assert result.reason.endswith("(utils.py:10)")
 
 
 def test_ctrl_c_passes_through() -> None:
@@ -142,9 +142,9 @@ def test_cancellation_passes_through_awaited_code_and_a_synchronous_function_tha
         raise asyncio.CancelledError
 
     assert asyncio.run(cancelled())
-    found = call_user_code("metric", raising)
-    assert isinstance(found, Failed)
-    assert found.reason.startswith("metric: CancelledError (test_call_user_code.py:")
+    result = call_user_code("metric", raising)
+    assert isinstance(result, Failed)
+    assert result.reason.startswith("metric: CancelledError (test_call_user_code.py:")
 
 
 def test_an_error_that_explains_itself_is_quoted_without_its_type() -> None:
@@ -160,9 +160,9 @@ def test_an_error_that_explains_itself_is_quoted_without_its_type() -> None:
 
 def test_a_context_raises_the_error_that_is_wanted_and_keeps_the_cause(utils: ModuleType) -> None:
     words = r"process_docs: ZeroDivisionError: division by zero \(utils.py:6\)"
-    with pytest.raises(LookupError, match=words) as found, user_code("process_docs", LookupError):
+    with pytest.raises(LookupError, match=words) as error, user_code("process_docs", LookupError):
         utils.divide(0)
-    assert isinstance(found.value.__cause__, ZeroDivisionError)
+    assert isinstance(error.value.__cause__, ZeroDivisionError)
 
 
 def test_a_generator_is_closed_without_an_error_and_what_it_raises_is_explained(utils: ModuleType) -> None:
@@ -180,7 +180,7 @@ def test_a_generator_is_closed_without_an_error_and_what_it_raises_is_explained(
         next(failing)
 
 
-def test_asyncio_is_not_imported_to_tell_a_cancellation() -> None:
+def test_asyncio_is_not_imported_to_recognize_a_cancellation() -> None:
     import subprocess
 
     code = "import assay.user_code, sys; print('asyncio' in sys.modules)"

@@ -1,4 +1,4 @@
-"""Several checkpoints in one command: each on the same samples, in a folder of its own, and one table of all."""
+"""Several checkpoints in one command: each on the same samples, in a separate folder, and one table of all."""
 
 import json
 from pathlib import Path
@@ -51,11 +51,11 @@ def test_a_pattern_evaluates_each_checkpoint_and_prints_one_table(
     said = capsys.readouterr().out
     header, _, row = [line for line in said.splitlines() if line.startswith("|")]
     assert [cell.strip() for cell in header.strip("|").split("|")][4:] == ["step-2", "step-10"], "2 before 10"
-    found = [cell.strip() for cell in row.strip("|").split("|")]
+    result = [cell.strip() for cell in row.strip("|").split("|")]
     expected = [accuracy(0), accuracy(1)]
     assert expected[0] != expected[1]
     errors = [(p * (1 - p) / (len(QUESTIONS) - 1)) ** 0.5 for p in expected]
-    assert found[4:] == [f"{p:.4f} ± {e:.4f}" for p, e in zip(expected, errors, strict=True)]
+    assert result[4:] == [f"{p:.4f} ± {e:.4f}" for p, e in zip(expected, errors, strict=True)]
     for step, p in zip((2, 10), expected, strict=True):
         own = json.loads((world / f"out/step-{step}/results.json").read_text())
         assert own["results"]["t"]["acc,none"] == p
@@ -65,12 +65,12 @@ def test_a_pattern_evaluates_each_checkpoint_and_prints_one_table(
     ]  # fmt: skip
 
 
-def test_the_same_command_goes_on_and_asks_nothing_again(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ("--model_args", f"pretrained={world}/steps/step-*", "--output_path", world / "out")
-    assert run(world, *given) == 0
+def test_the_same_command_resumes_and_asks_nothing_again(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--model_args", f"pretrained={world}/steps/step-*", "--output_path", world / "out")
+    assert run(world, *arguments) == 0
     first = capsys.readouterr().out
     written = (world / "out/step-2/responses.jsonl").read_bytes()
-    assert run(world, *given) == 0
+    assert run(world, *arguments) == 0
     assert capsys.readouterr().out == first
     assert (world / "out/step-2/responses.jsonl").read_bytes() == written
 
@@ -79,8 +79,13 @@ def test_a_checkpoint_that_cannot_be_loaded_does_not_stop_the_others(
     world: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (world / "steps/step-2/model.safetensors").write_bytes(b"\0" * 64)
-    given = ("--model_args", f"pretrained=[{world}/steps/step-2,{world}/steps/step-10]", "--output_path", world / "out")
-    assert run(world, *given) == 2
+    arguments = (
+        "--model_args",
+        f"pretrained=[{world}/steps/step-2,{world}/steps/step-10]",
+        "--output_path",
+        world / "out",
+    )
+    assert run(world, *arguments) == 2
     ended = capsys.readouterr()
     assert "step-2: " in ended.err
     assert "cannot be loaded" in ended.err
@@ -98,7 +103,7 @@ def test_a_checkpoint_with_failures_gives_the_exit_code_of_failures(world: Path)
     assert run(world, "--model_args", f"pretrained={world}/steps/step-*") == 1
 
 
-def test_what_is_wrong_with_the_tasks_is_told_once(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_problems_of_the_tasks_are_reported_once(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(world, "--model_args", f"pretrained={world}/steps/step-*", "--tasks", "nosuch") == 2
     assert capsys.readouterr().err.count("nosuch") == 1
 
@@ -123,15 +128,15 @@ def test_one_model_is_one_run_and_a_pattern_without_any_is_refused(tmp_path: Pat
         runs(f"{tmp_path}/step-*")
 
 
-def test_checkpoints_of_one_name_are_told_apart_by_their_folders() -> None:
-    made = runs(["a/step-1", "b/step-1"], "out")
-    assert {label: each.output_path for label, each in made.items()} == {
+def test_checkpoints_of_one_name_are_distinguished_by_their_folders() -> None:
+    built = runs(["a/step-1", "b/step-1"], "out")
+    assert {label: each.output_path for label, each in built.items()} == {
         "a__step-1": "out/a__step-1", "b__step-1": "out/b__step-1"
     }  # fmt: skip
     assert list(runs(["a/b", "a/b"])) == ["1__a__b", "2__a__b"]
 
 
-def test_the_foot_of_a_table_says_what_was_asked_and_what_was_computed(
+def test_the_foot_of_a_table_shows_requested_and_computed_tokens(
     world: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Seven contexts of two tokens with two choices of one: 28 tokens are read, 14 of them computed."""

@@ -70,7 +70,7 @@ def test_include_path_may_be_given_again_or_joined(write: Write, run_assay: Run)
     assert again.stdout.split() == joined.stdout.split() == ["a", "b"]
 
 
-def test_show_gives_each_key_with_the_line_it_comes_from(write: Write, run_assay: Run) -> None:
+def test_show_prints_each_key_with_its_source_line(write: Write, run_assay: Run) -> None:
     folder = write(FILES)
     shown = run_assay("show", "beta", "--include_path", folder).stdout
     assert "beta  ·  task, generate_until" in shown
@@ -110,7 +110,7 @@ def test_show_runs_no_helper_code_unless_asked_to(write: Write, run_assay: Run) 
     assert (folder / "sprung").exists()
 
 
-def test_show_tells_how_a_format_changes_the_task(write: Write, run_assay: Run) -> None:
+def test_show_prints_how_a_format_changes_the_task(write: Write, run_assay: Run) -> None:
     shown = run_assay("show", "alpha@generate", "--include_path", write(FILES)).stdout
     assert "rewritten by the format" in shown
     assert "note: metric_list of 'alpha' is ignored: it is for multiple_choice" in shown
@@ -157,8 +157,8 @@ def test_validate_reads_templates(write: Write, run_assay: Run) -> None:
 
 @pytest.mark.parametrize("kind", ["task", "group"])
 def test_new_writes_a_starter_that_is_valid_and_is_never_overwritten(kind: str, run_assay: Run, tmp_path: Path) -> None:
-    made = run_assay("new", kind, "my_first", cwd=tmp_path)
-    assert made.returncode == 0, made.stderr
+    ended = run_assay("new", kind, "my_first", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
     text = (tmp_path / "my_first.yaml").read_text()
     assert text.count("#") > 8
     assert run_assay("validate", "./my_first.yaml", cwd=tmp_path).stdout == "0 problems, 0 notes\n"
@@ -170,7 +170,7 @@ def test_new_writes_a_starter_that_is_valid_and_is_never_overwritten(kind: str, 
 
 
 @pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "a b", "x@mcqa", ""])
-def test_new_refuses_names_that_are_no_names(name: str, run_assay: Run, tmp_path: Path) -> None:
+def test_new_refuses_invalid_names(name: str, run_assay: Run, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     assert run_assay("new", "task", name).returncode == 2
     assert sorted(tmp_path.rglob("*")) == before
@@ -229,7 +229,7 @@ def test_output_is_a_table_on_a_terminal(write: Write) -> None:
     assert any(line.split()[:2] == ["gamma", "group"] for line in shown.splitlines())
 
 
-def test_a_reader_that_stops_early_is_no_error(run_assay: Run) -> None:
+def test_a_closed_pipe_is_not_an_error(run_assay: Run) -> None:
     command = f"{sys.executable} -m assay schema task | head -1"
     ended = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert ended.stdout.strip() == "{"

@@ -50,8 +50,8 @@ def passages(
 
 
 def row_of(folder: Path, **options: Any) -> dict[str, Any]:
-    found: dict[str, Any] = run(folder, ANYTHING, **options)["assay"]["tasks"]["t"]["rows"]["x,none"]
-    return found
+    data: dict[str, Any] = run(folder, ANYTHING, **options)["assay"]["tasks"]["t"]["rows"]["x,none"]
+    return data
 
 
 def estimate(
@@ -71,8 +71,8 @@ def estimate(
 def test_two_passages_with_two_equal_questions_each_are_two_draws(tmp_path: Path) -> None:
     """By hand: each passage is ½ off the mean, so √(2/1 · (¼² + ¼²)) = ½; as four draws it would be √(0.25/3)."""
     passages(tmp_path, {"x": [1, 1, 0, 0], "passage": list("aabb")})
-    found = row_of(tmp_path)
-    assert (found["value"], found["stderr"], found["n"]) == (0.5, pytest.approx(0.5), 4)
+    row = row_of(tmp_path)
+    assert (row["value"], row["stderr"], row["n"]) == (0.5, pytest.approx(0.5), 4)
 
 
 def test_the_error_is_that_of_statsmodels_clustered_by_passage(tmp_path: Path) -> None:
@@ -83,9 +83,9 @@ def test_the_error_is_that_of_statsmodels_clustered_by_passage(tmp_path: Path) -
 def test_the_interval_of_a_number_has_as_many_degrees_of_freedom_as_clusters_less_one(tmp_path: Path) -> None:
     """As statsmodels' `conf_int` with `use_t`: four clusters, three degrees of freedom."""
     passages(tmp_path, {"x": [0.5, 1.25, 3.0, 0.75, 2.0, 1.5, 0.25, 4.0], "passage": list("aabbbcdd")})
-    found = row_of(tmp_path)
-    assert found["stderr"] == pytest.approx(0.287049579232404, rel=1e-12)
-    assert found["interval"] == pytest.approx([0.742730127138594, 2.569769872861405], abs=2e-3)
+    row = row_of(tmp_path)
+    assert row["stderr"] == pytest.approx(0.287049579232404, rel=1e-12)
+    assert row["interval"] == pytest.approx([0.742730127138594, 2.569769872861405], abs=2e-3)
 
 
 def test_a_ratio_is_clustered_as_statsmodels_clusters_a_weighted_mean(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_ratio_is_clustered_as_statsmodels_clusters_a_weighted_mean(tmp_path: 
     assert row_of(tmp_path)["stderr"] == pytest.approx(0.20731920523144 / math.log(2), rel=1e-12)
 
 
-def test_a_document_without_a_value_is_a_draw_of_its_own(tmp_path: Path) -> None:
+def test_a_document_without_a_cluster_value_is_a_cluster_by_itself(tmp_path: Path) -> None:
     passages(tmp_path / "a", {"x": RIGHT, "passage": [*PASSAGES[:10], None, None]})
     passages(tmp_path / "b", {"x": RIGHT, "passage": [*PASSAGES[:10], "y", "z"]})
     assert row_of(tmp_path / "a")["stderr"] == pytest.approx(row_of(tmp_path / "b")["stderr"], rel=1e-12)
@@ -103,9 +103,9 @@ def test_a_document_without_a_value_is_a_draw_of_its_own(tmp_path: Path) -> None
 
 def test_one_cluster_has_no_standard_error_and_says_why(tmp_path: Path) -> None:
     passages(tmp_path, {"x": [1, 0, 1], "passage": ["a"] * 3})
-    found = row_of(tmp_path)
-    assert (found["stderr"], found["interval"]) == (None, None)
-    assert "one cluster" in found["reason"]
+    row = row_of(tmp_path)
+    assert (row["stderr"], row["interval"]) == (None, None)
+    assert "one cluster" in row["reason"]
 
 
 def test_an_aggregation_of_ones_own_is_computed_again_on_whole_clusters(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_column_that_is_not_there_is_refused_before_any_request(where: str, tm
     assert asked == []
 
 
-def test_a_class_may_be_clustered_and_is_refused_alike(tmp_path: Path) -> None:
+def test_a_class_task_may_be_clustered_and_is_refused_for_the_same_reasons(tmp_path: Path) -> None:
     passages(tmp_path, {"x": RIGHT, "passage": PASSAGES}, "cluster_by: passage\nclass: !function kind.Kind\n")
     (tmp_path / "kind.py").write_text("from lm_eval.api.task import ConfigurableTask\n\n\nclass Kind(ConfigurableTask):\n    pass\n")  # fmt: skip
     assert row_of(tmp_path)["stderr"] == pytest.approx(0.103586346459558, rel=1e-12)
@@ -141,17 +141,17 @@ def test_a_class_may_be_clustered_and_is_refused_alike(tmp_path: Path) -> None:
         run(tmp_path, ANYTHING)
 
 
-def test_clusters_that_score_alike_make_no_point_of_an_interval() -> None:
+def test_clusters_with_equal_scores_have_an_interval_with_a_width() -> None:
     """One of three right in each of ten: as if 30·(t₂₉/t₉)² = 30·(2.0452/2.2622)² = 24.52 documents were drawn, Wilson by hand."""
-    found = estimate([1.0, 0.0, 0.0] * 10, [number // 3 for number in range(30)])
-    assert found.stderr == pytest.approx(0, abs=1e-12)
-    assert interval(found) == pytest.approx((0.18095, 0.53086), abs=1e-3)
+    estimated = estimate([1.0, 0.0, 0.0] * 10, [number // 3 for number in range(30)])
+    assert estimated.stderr == pytest.approx(0, abs=1e-12)
+    assert interval(estimated) == pytest.approx((0.18095, 0.53086), abs=1e-3)
 
 
 def test_an_interval_of_clusters_that_are_all_right_counts_clusters() -> None:
     """Ten clusters: 10·(2.0452/2.2622)² = 8.174 documents, all right: 8.174 / (8.174 + 1.96²)."""
-    found = estimate([1.0] * 30, [number // 3 for number in range(30)])
-    assert interval(found) == pytest.approx((8.174 / (8.174 + 3.8415), 1.0), abs=1e-3)
+    estimated = estimate([1.0] * 30, [number // 3 for number in range(30)])
+    assert interval(estimated) == pytest.approx((8.174 / (8.174 + 3.8415), 1.0), abs=1e-3)
 
 
 # --- groups --------------------------------------------------------------------------------------------------------
@@ -169,20 +169,20 @@ def test_tasks_of_the_same_passages_are_paired_by_passage(second: str, tmp_path:
     columns = {"one": RIGHT, "other": OTHER, "passage": PASSAGES}
     passages(tmp_path, columns, name="one", score="one")
     passages(tmp_path, columns, second, name="other", score="other")
-    found = group_row(tmp_path, DIFFERENCE, "x,none")
+    row = group_row(tmp_path, DIFFERENCE, "x,none")
     expected = 0.206297927465458
-    if not second:  # then each has the correction of its own number of draws: 5 passages, 12 documents
+    if not second:  # then each has the correction for its number of draws: 5 passages, 12 documents
         expected = one_by_passage_one_by_document()
-    assert found["stderr"] == pytest.approx(expected, rel=1e-12)
+    assert row["stderr"] == pytest.approx(expected, rel=1e-12)
 
 
 def one_by_passage_one_by_document() -> float:
     """The sum over passages of squared moves, written once more: √(5/4) for the one, √(12/11) for the other."""
-    moves = [
+    influences = [
         math.sqrt(5 / 4) * (one - 7 / 12) / 12 - math.sqrt(12 / 11) * (other - 6 / 12) / 12
         for one, other in zip(RIGHT, OTHER, strict=True)
     ]
-    sums = [sum(m for m, name in zip(moves, PASSAGES, strict=True) if name == each) for each in "abcde"]
+    sums = [sum(m for m, name in zip(influences, PASSAGES, strict=True) if name == each) for each in "abcde"]
     return math.sqrt(sum(each**2 for each in sums))
 
 
@@ -197,8 +197,8 @@ def test_pass_at_k_counts_clusters_of_problems(tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text(
         "group: g\ntask: [t]\naggregate_metric_list: [{metric: p, aggregation: pass@k, kwargs: {k: 2}}]\n"
     )
-    found = run(tmp_path, UNSURE, "g")["assay"]["groups"]["g"]["rows"]["p,none"]
-    assert (found["value"], found["stderr"]) == (0.5, pytest.approx(0.5))
+    row = run(tmp_path, UNSURE, "g")["assay"]["groups"]["g"]["rows"]["p,none"]
+    assert (row["value"], row["stderr"]) == (0.5, pytest.approx(0.5))
 
 
 # --- laws ----------------------------------------------------------------------------------------------------------
@@ -217,10 +217,10 @@ def test_documents_in_clusters_of_one_are_documents(values: list[float], name: s
 
 @settings(max_examples=50, deadline=None)
 @given(NUMBERS, NAMED, st.sampled_from([1, 3, 5]))
-def test_a_document_that_is_there_several_times_tells_nothing_new(values: list[float], name: str, times: int) -> None:
-    several = [value for value in values for _ in range(times)]
+def test_repeating_a_document_adds_no_information(values: list[float], name: str, times: int) -> None:
+    items = [value for value in values for _ in range(times)]
     clusters = [number for number in range(len(values)) for _ in range(times)]
-    once, often = estimate(values, [None] * len(values), name, 50), estimate(several, clusters, name, 50)
+    once, often = estimate(values, [None] * len(values), name, 50), estimate(items, clusters, name, 50)
     rounding = 1e-9 * max(1.0, abs(float(once)))  # a perplexity may be 1e17, and its error 0 but for the last digits
     assert (float(often), often.stderr) == pytest.approx((float(once), once.stderr), rel=1e-9, abs=rounding)
     assert often.draws == once.draws
@@ -250,21 +250,21 @@ def test_the_mean_standard_error_is_the_spread_of_the_number(p: float) -> None:
     As single documents it would be half of it.
     """
     random = np.random.default_rng(11)
-    found = [estimate(*drawn(random, p)) for _ in range(1500)]
-    spread = np.std([float(each) for each in found])
-    assert np.mean([each.stderr for each in found]) / spread == pytest.approx(1, abs=0.06)
-    ends = [interval(each) for each in found]
+    result = [estimate(*drawn(random, p)) for _ in range(1500)]
+    spread = np.std([float(each) for each in result])
+    assert np.mean([each.stderr for each in result]) / spread == pytest.approx(1, abs=0.06)
+    ends = [interval(each) for each in result]
     assert 0.91 <= np.mean([both is not None and both[0] <= p <= both[1] for both in ends]) <= 0.97
     apart = [estimate(scores, [None] * len(scores)).stderr for scores, _ in (drawn(random, p) for _ in range(100))]
     assert np.mean([each or 0.0 for each in apart]) / spread < 0.7
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("made", [MedianAggregator(GROUP, draws=1000), HarmonicMeanAggregator(GROUP)])
-def test_a_group_of_clustered_tasks_has_the_spread_of_its_number(made: RowAggregator) -> None:
+@pytest.mark.parametrize("aggregator", [MedianAggregator(GROUP, draws=1000), HarmonicMeanAggregator(GROUP)])
+def test_a_group_of_clustered_tasks_has_the_spread_of_its_number(aggregator: RowAggregator) -> None:
     random, numbers = np.random.default_rng(12), []
     for _ in range(300):
         members = [MemberEstimate(f"{n}", estimate(*drawn(random, 0.6), source=f"{n}"), sum(SIZES)) for n in range(5)]
-        numbers.append(made.combine(members, [1.0] * 5))
+        numbers.append(aggregator.combine(members, [1.0] * 5))
     spread = np.std([float(each) for each in numbers])
     assert np.mean([each.stderr for each in numbers]) / spread == pytest.approx(1, abs=0.12)

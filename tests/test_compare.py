@@ -27,8 +27,8 @@ B = [1, 0, 0, 0, 1, 0, 1, 0, 1, 1]
 """Of ten documents three are lost (1, 2, 3) and one is won (4): 0.7 and 0.5. Mid-p of 1 in 4: 2 · 5/16 - 4/16 = 6/16."""
 
 
-def row(found: Comparison, name: str = "t", metric: str = "x", run: int = 1) -> ComparedRow:
-    [one] = [each for each in found.rows if (each.name, each.metric, each.run) == (name, metric, run)]
+def row(comparison: Comparison, name: str = "t", metric: str = "x", run: int = 1) -> ComparedRow:
+    [one] = [each for each in comparison.rows if (each.name, each.metric, each.run) == (name, metric, run)]
     return one
 
 
@@ -40,26 +40,26 @@ def edit(path: Path, **changes: Any) -> None:
 
 
 def test_rates_are_compared_document_by_document(tmp_path: Path) -> None:
-    found = row(compare(two_runs(tmp_path, A, B)))
-    assert (found.a, found.b, found.difference) == (0.7, 0.5, pytest.approx(-0.2))
-    assert (found.wins, found.losses, found.ties, found.n) == (1, 3, 6, 10)
-    assert (found.p, found.test) == (pytest.approx(0.375), "McNemar")
+    result_row = row(compare(two_runs(tmp_path, A, B)))
+    assert (result_row.a, result_row.b, result_row.difference) == (0.7, 0.5, pytest.approx(-0.2))
+    assert (result_row.wins, result_row.losses, result_row.ties, result_row.n) == (1, 3, 6, 10)
+    assert (result_row.p, result_row.test) == (pytest.approx(0.375), "McNemar")
     spread = (4 - 4 / 10) * 10 / 9 / 100
-    assert found.stderr == pytest.approx(math.sqrt(spread))
+    assert result_row.stderr == pytest.approx(math.sqrt(spread))
     half = 1.959964 * math.sqrt(spread + 1 / 100) * 10 / 11
-    assert found.interval == pytest.approx((-2 / 11 - half, -2 / 11 + half), rel=1e-6)
-    assert found.mde == pytest.approx((1.959964 + 0.841621) * math.sqrt(spread + 1 / 100) * 10 / 11, rel=1e-5)
-    assert found.verdict == "unclear"
+    assert result_row.interval == pytest.approx((-2 / 11 - half, -2 / 11 + half), rel=1e-6)
+    assert result_row.mde == pytest.approx((1.959964 + 0.841621) * math.sqrt(spread + 1 / 100) * 10 / 11, rel=1e-5)
+    assert result_row.verdict == "unclear"
 
 
 def test_scores_are_compared_as_scipy_compares_pairs(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     a, b = random.normal(0, 1, 30).round(3).tolist(), random.normal(0.4, 1, 30).round(3).tolist()
-    found = row(compare(two_runs(tmp_path, a, b)))
+    result_row = row(compare(two_runs(tmp_path, a, b)))
     theirs = stats.ttest_rel(b, a)
-    assert found.difference == pytest.approx(np.mean(b) - np.mean(a))
-    assert found.interval == pytest.approx(tuple(theirs.confidence_interval(0.95)), rel=1e-4)
-    assert (found.p, found.test) == (pytest.approx(theirs.pvalue, abs=0.02), "permutation")
+    assert result_row.difference == pytest.approx(np.mean(b) - np.mean(a))
+    assert result_row.interval == pytest.approx(tuple(theirs.confidence_interval(0.95)), rel=1e-4)
+    assert (result_row.p, result_row.test) == (pytest.approx(theirs.pvalue, abs=0.02), "permutation")
 
 
 def test_comparing_the_other_way_round_turns_every_sign(tmp_path: Path) -> None:
@@ -73,9 +73,9 @@ def test_comparing_the_other_way_round_turns_every_sign(tmp_path: Path) -> None:
 def test_a_copy_of_a_run_does_not_differ_from_it(tmp_path: Path) -> None:
     first, _ = two_runs(tmp_path, A, B)
     copied = Path(shutil.copytree(first, tmp_path / "copy"))
-    found = compare([first, copied])
-    assert (row(found).difference, row(found).p, row(found).ties) == (0.0, 1.0, 10)
-    assert found.attributions[0].first is None
+    comparison = compare([first, copied])
+    assert (row(comparison).difference, row(comparison).p, row(comparison).ties) == (0.0, 1.0, 10)
+    assert comparison.attributions[0].first is None
 
 
 def test_lower_is_better_where_the_task_says_so(tmp_path: Path) -> None:
@@ -83,8 +83,8 @@ def test_lower_is_better_where_the_task_says_so(tmp_path: Path) -> None:
     runs = [
         make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [1.5, 2.5, 3.0, 1.0]), ("b", [1.0, 1.0, 1.0, 2.0]))
     ]
-    found = row(compare(runs))
-    assert (found.wins, found.losses, found.higher_is_better) == (3, 1, False)
+    result_row = row(compare(runs))
+    assert (result_row.wins, result_row.losses, result_row.higher_is_better) == (3, 1, False)
 
 
 def test_perplexities_are_compared_by_their_influence_values(tmp_path: Path) -> None:
@@ -95,13 +95,13 @@ def test_perplexities_are_compared_by_their_influence_values(tmp_path: Path) -> 
     random = np.random.default_rng(2)
     a, b = random.normal(-2, 0.3, 40), random.normal(-1.9, 0.3, 40)
     runs = [make_run(folder, tmp_path / n, {"t": s.tolist()}) for n, s in (("a", a), ("b", b))]
-    found = row(compare(runs))
+    result_row = row(compare(runs))
     ppl_a, ppl_b = math.exp(-a.mean()), math.exp(-b.mean())
-    assert found.difference == pytest.approx(ppl_b - ppl_a)
-    assert found.stderr == pytest.approx(np.std(-ppl_b * b + ppl_a * a, ddof=1) / math.sqrt(40))
+    assert result_row.difference == pytest.approx(ppl_b - ppl_a)
+    assert result_row.stderr == pytest.approx(np.std(-ppl_b * b + ppl_a * a, ddof=1) / math.sqrt(40))
 
 
-def test_numbers_without_influence_values_are_computed_anew(tmp_path: Path) -> None:
+def test_numbers_without_influence_values_are_recomputed(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 31}, MEAN.replace("mean", "median"))
     random = np.random.default_rng(3)
     a = random.normal(0, 1, 31)
@@ -109,18 +109,18 @@ def test_numbers_without_influence_values_are_computed_anew(tmp_path: Path) -> N
         make_run(folder, tmp_path / n, {"t": s.tolist()})
         for n, s in (("a", a), ("b", a + 5 + random.normal(0, 0.1, 31)))
     ]
-    found = row(compare(runs))
-    assert found.difference == pytest.approx(5, abs=0.5)
-    assert found.interval is not None and found.interval[0] > 3
-    assert (found.test, found.p) == ("permutation", pytest.approx(0.0005, abs=0.002))
+    result_row = row(compare(runs))
+    assert result_row.difference == pytest.approx(5, abs=0.5)
+    assert result_row.interval is not None and result_row.interval[0] > 3
+    assert (result_row.test, result_row.p) == ("permutation", pytest.approx(0.0005, abs=0.002))
 
 
-def test_an_aggregation_that_only_the_task_knows_is_told_and_not_guessed(tmp_path: Path) -> None:
+def test_an_aggregation_that_only_the_task_defines_is_reported_and_not_guessed(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 4}, MEAN.replace("mean", "!function helper.halved"))
     runs = [make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [1, 1, 0, 1]), ("b", [0, 1, 0, 1]))]
-    found = row(compare(runs))
-    assert (found.interval, found.p) == (None, None)
-    assert "a function of the task computes it" in found.reason
+    result_row = row(compare(runs))
+    assert (result_row.interval, result_row.p) == (None, None)
+    assert "a function of the task computes it" in result_row.reason
 
 
 # --- clusters --------------------------------------------------------------------------------------------------------
@@ -129,8 +129,8 @@ def test_an_aggregation_that_only_the_task_knows_is_told_and_not_guessed(tmp_pat
 def test_clusters_are_one_draw_where_asked(tmp_path: Path) -> None:
     """Passages that win as a whole: three of three, p = ½ · 2/2³ = 1/8."""
     runs = two_runs(tmp_path, [0] * 6, [1, 1, 1, 1, 1, 1], passage=list("aabbcc"))
-    found = row(compare(runs, cluster_by="passage"))
-    assert (found.clusters, found.n, found.p) == (3, 6, pytest.approx(0.125))
+    result_row = row(compare(runs, cluster_by="passage"))
+    assert (result_row.clusters, result_row.n, result_row.p) == (3, 6, pytest.approx(0.125))
     assert row(compare(runs)).p == pytest.approx(1 / 64)
 
 
@@ -160,10 +160,16 @@ def grouped(tmp_path: Path, group: str = GROUP) -> list[Path]:
 
 def test_a_group_is_compared_by_what_its_tasks_contribute(tmp_path: Path) -> None:
     """Alike: (0.25 + 0.75)/2 - (0.5 + 0.5)/2 = 0; by size: 7/12 - 6/12, one lost and two won, mid-p 2 · 4/8 - 3/8 = 5/8."""
-    found = row(compare(grouped(tmp_path)), "g")
-    assert (found.difference, found.p, found.wins, found.losses, found.n) == (0.0, 1.0, 2, 1, 12)
+    result_row = row(compare(grouped(tmp_path)), "g")
+    assert (result_row.difference, result_row.p, result_row.wins, result_row.losses, result_row.n) == (
+        0.0,
+        1.0,
+        2,
+        1,
+        12,
+    )
     variance = (np.var([0, -1, 0, 0], ddof=1) / 4 + np.var([0] * 4 + [1, 1, 0, 0], ddof=1) / 8) / 4
-    assert found.stderr == pytest.approx(math.sqrt(variance))
+    assert result_row.stderr == pytest.approx(math.sqrt(variance))
     by_size = row(compare(grouped(tmp_path / "by_size", GROUP.replace("false", "true"))), "g")
     assert (by_size.difference, by_size.p, by_size.test) == (pytest.approx(1 / 12), pytest.approx(0.625), "McNemar")
 
@@ -183,34 +189,34 @@ def test_a_group_of_the_same_documents_twice_varies_as_one_of_its_tasks(tmp_path
     a = random.normal(0, 1, 60)
     b = a + random.normal(0.1, 0.5, 60)
     runs = [make_run(folder, tmp_path / n, {"t": s.tolist()}, tasks=["g"]) for n, s in (("a", a), ("b", b))]
-    found = compare(runs)
-    assert row(found, "g").stderr == pytest.approx(row(found, "t").stderr)
-    assert row(found, "g").stderr == pytest.approx(row(found, "u").stderr)
+    comparison = compare(runs)
+    assert row(comparison, "g").stderr == pytest.approx(row(comparison, "t").stderr)
+    assert row(comparison, "g").stderr == pytest.approx(row(comparison, "u").stderr)
     results = json.loads((runs[0] / "results.json").read_text())["results"]
     assert results["g"]["x_stderr,none"] == pytest.approx(results["t"]["x_stderr,none"])
 
 
 def test_a_harmonic_mean_is_compared_by_its_derivatives(tmp_path: Path) -> None:
     """2/(1/t + 1/u): by t it is h²/(2 t²)."""
-    found = row(compare(grouped(tmp_path, GROUP.replace("aggregation: mean", "aggregation: harmonic_mean"))), "g")
-    assert found.difference == pytest.approx(2 / (4 + 4 / 3) - 0.5)
-    assert found.stderr is not None and found.stderr > 0
+    result_row = row(compare(grouped(tmp_path, GROUP.replace("aggregation: mean", "aggregation: harmonic_mean"))), "g")
+    assert result_row.difference == pytest.approx(2 / (4 + 4 / 3) - 0.5)
+    assert result_row.stderr is not None and result_row.stderr > 0
 
 
 def test_a_group_without_an_error_says_why(tmp_path: Path) -> None:
-    found = row(compare(grouped(tmp_path, GROUP.replace("aggregation: mean", "aggregation: min"))), "g")
-    assert (found.difference, found.interval) == (-0.25, None)
-    assert "least" in found.reason
+    result_row = row(compare(grouped(tmp_path, GROUP.replace("aggregation: mean", "aggregation: min"))), "g")
+    assert (result_row.difference, result_row.interval) == (-0.25, None)
+    assert "least" in result_row.reason
 
 
-def test_a_run_from_before_groups_noted_their_members_says_what_helps(tmp_path: Path) -> None:
+def test_an_old_run_without_group_members_is_reported_with_the_remedy(tmp_path: Path) -> None:
     runs = grouped(tmp_path)
     results = json.loads((runs[1] / "results.json").read_text())
     del results["assay"]["groups"]["g"]["rows"]["x,none"]["of"]
     (runs[1] / "results.json").write_text(json.dumps(results))
-    found = row(compare(runs), "g")
-    assert (found.difference, found.interval) == (0.0, None)
-    assert "`assay score RUN` notes it" in found.reason
+    result_row = row(compare(runs), "g")
+    assert (result_row.difference, result_row.interval) == (0.0, None)
+    assert "`assay score RUN` notes it" in result_row.reason
     again = score([runs[1]]).folder
     assert row(compare([runs[0], again]), "g").interval is not None
 
@@ -222,11 +228,11 @@ def test_a_mean_of_groups_is_taken_over_the_documents_that_both_runs_have(tmp_pa
     second = {"t": [1, 0, 0, 0], "u": [1, 1, 1, 1, 1, 1, 0, 0]}
     a = make_run(folder, tmp_path / "a", first, tasks=["g"])
     b = make_run(folder, tmp_path / "b", second, tasks=["g"], samples={"t": [0, 1], "u": list(range(8))})
-    found = compare([a, b])
-    assert (row(found, "g").a, row(found, "g").b) == (pytest.approx(6 / 10), pytest.approx(7 / 10))
-    assert (row(found).n, row(found).only_a) == (2, 2)
-    assert any("2 documents are in both runs, 2 only there" in note for note in found.notes)
-    assert found.attributions[0].first == "data"
+    comparison = compare([a, b])
+    assert (row(comparison, "g").a, row(comparison, "g").b) == (pytest.approx(6 / 10), pytest.approx(7 / 10))
+    assert (row(comparison).n, row(comparison).only_a) == (2, 2)
+    assert any("2 documents are in both runs, 2 only there" in note for note in comparison.notes)
+    assert comparison.attributions[0].first == "data"
 
 
 # --- several runs, several tests -----------------------------------------------------------------------------------
@@ -236,33 +242,33 @@ def test_several_runs_are_each_compared_with_the_first_and_corrected_together(tm
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 10})
     scores = (A, B, [0] * 10)
     runs = [make_run(folder, tmp_path / name, {"t": s}) for name, s in zip("abc", scores, strict=True)]
-    found = compare(runs)
-    assert [each.run for each in found.rows] == [1, 2]
+    comparison = compare(runs)
+    assert [each.run for each in comparison.rows] == [1, 2]
     # mid-p of 0 in 7: 1/128; of two tests the smaller counts double
-    assert (row(found, run=2).p, row(found, run=2).p_holm) == (pytest.approx(1 / 128), pytest.approx(2 / 128))
-    assert row(found).p_holm == pytest.approx(0.375)
-    assert [run.label for run in found.runs] == ["a", "b", "c"]
+    assert (row(comparison, run=2).p, row(comparison, run=2).p_holm) == (pytest.approx(1 / 128), pytest.approx(2 / 128))
+    assert row(comparison).p_holm == pytest.approx(0.375)
+    assert [run.label for run in comparison.runs] == ["a", "b", "c"]
 
 
-def test_a_task_is_better_only_if_that_holds_among_all_that_are_looked_at(tmp_path: Path) -> None:
+def test_a_task_is_better_only_after_correction_for_multiple_tests(tmp_path: Path) -> None:
     """Six documents won of ten, none lost: p 1/64, and of five such tests 5/64, though the interval leaves 0 out."""
     tasks = ("t", "u", "v", "w", "y")
     folder = write_tasks(tmp_path / "tasks", {name: [{}] * 10 for name in tasks})
     a = make_run(folder, tmp_path / "a", dict.fromkeys(tasks, [0] * 10))
     b = make_run(folder, tmp_path / "b", {**dict.fromkeys(tasks, [0] * 10), "t": [1] * 6 + [0] * 4})
-    found = row(compare([a, b]))
-    assert (found.p, found.p_holm) == (pytest.approx(1 / 64), pytest.approx(5 / 64))
-    assert found.interval is not None and found.interval[0] > 0
-    assert found.verdict == "unclear"
+    result_row = row(compare([a, b]))
+    assert (result_row.p, result_row.p_holm) == (pytest.approx(1 / 64), pytest.approx(5 / 64))
+    assert result_row.interval is not None and result_row.interval[0] > 0
+    assert result_row.verdict == "unclear"
     assert row(compare([a, b], tasks=["t"])).verdict == "better"
 
 
-def test_where_nobody_says_which_way_is_better_a_difference_is_only_that(tmp_path: Path) -> None:
+def test_without_a_direction_a_difference_is_neither_better_nor_worse(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 10}, MEAN.replace(", higher_is_better: true", ""))
     runs = [make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [0] * 10), ("b", [1] * 10))]
-    found = compare(runs)
-    assert (row(found).higher_is_better, row(found).verdict) == (None, "differs")
-    assert "0 better, 0 worse, 1 different, 0 unclear" in comparison_summary(found)
+    comparison = compare(runs)
+    assert (row(comparison).higher_is_better, row(comparison).verdict) == (None, "differs")
+    assert "0 better, 0 worse, 1 different, 0 unclear" in comparison_summary(comparison)
 
 
 def test_rows_are_chosen_by_task_group_and_metric(tmp_path: Path) -> None:
@@ -288,12 +294,12 @@ def test_other_prompts_are_refused_unless_allowed(tmp_path: Path) -> None:
         AssayError, match=r"task 't': the prompts of 10 of 10 documents differ.*--allow_different_prompts"
     ):
         compare([a, b])
-    found = compare([a, b], allow_different_prompts=True)
-    assert row(found).difference == pytest.approx(-0.2)
-    assert found.attributions[0].first == "prompt"
+    comparison = compare([a, b], allow_different_prompts=True)
+    assert row(comparison).difference == pytest.approx(-0.2)
+    assert comparison.attributions[0].first == "prompt"
     assert any(
         (each.stage, each.what, each.b) == ("prompt", "doc_to_text", "Now: {{n}}")
-        for each in found.attributions[0].differences
+        for each in comparison.attributions[0].differences
     )
 
 
@@ -303,48 +309,48 @@ def test_data_that_grew_are_paired_by_what_documents_say(tmp_path: Path) -> None
     lines = (folder / "t.jsonl").read_text().splitlines(keepends=True)
     (folder / "t.jsonl").write_text("".join(['{"n": "t 10"}\n', *lines]))
     b = make_run(folder, tmp_path / "b", {"t": [*B, 1]})
-    found = compare([a, b])
-    assert (row(found).n, row(found).only_b, row(found).difference) == (10, 1, pytest.approx(-0.2))
-    assert any("paired by content" in note for note in found.notes)
-    assert found.attributions[0].first == "data"
+    comparison = compare([a, b])
+    assert (row(comparison).n, row(comparison).only_b, row(comparison).difference) == (10, 1, pytest.approx(-0.2))
+    assert any("paired by content" in note for note in comparison.notes)
+    assert comparison.attributions[0].first == "data"
 
 
 def test_documents_that_failed_in_one_run_are_left_out_of_both(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 10})
     a = make_run(folder, tmp_path / "a", {"t": A})
     b = make_run(folder, tmp_path / "b", {"t": ["broken", *B[1:]]})  # type: ignore[list-item]
-    found = compare([a, b])
-    assert (row(found).n, row(found).only_a, row(found).a) == (9, 1, pytest.approx(6 / 9))
-    assert any("the run is incomplete" in note for note in found.notes)
+    comparison = compare([a, b])
+    assert (row(comparison).n, row(comparison).only_a, row(comparison).a) == (9, 1, pytest.approx(6 / 9))
+    assert any("the run is incomplete" in note for note in comparison.notes)
 
 
 # --- what runs differ in -------------------------------------------------------------------------------------------
 
 
 def test_another_model_is_where_runs_begin_to_differ(tmp_path: Path) -> None:
-    [found] = compare(two_runs(tmp_path, A, B)).attributions
-    assert (found.first, [each.stage for each in found.differences]) == ("model", ["model"])
+    [attribution] = compare(two_runs(tmp_path, A, B)).attributions
+    assert (attribution.first, [each.stage for each in attribution.differences]) == ("model", ["model"])
 
 
-def test_other_sampling_comes_before_the_model(tmp_path: Path) -> None:
+def test_different_sampling_is_reported_before_a_different_model(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 10})
     a = make_run(folder, tmp_path / "a", {"t": A})
     b = make_run(folder, tmp_path / "b", {"t": B}, gen_kwargs="temperature=0.5,do_sample=true")
-    found = compare([a, b]).attributions[0]
-    assert found.first == "sampling"
-    assert "model" in {each.stage for each in found.differences}
+    attribution = compare([a, b]).attributions[0]
+    assert attribution.first == "sampling"
+    assert "model" in {each.stage for each in attribution.differences}
 
 
 def test_a_scoring_of_a_run_differs_from_it_by_its_filter(tmp_path: Path) -> None:
     answers, golds = ["a.", "b", "c"], ["a", "b", "d"]
     generate(tmp_path / "tasks", answers, golds, output_path=str(tmp_path / "a"))
     scored = score([tmp_path / "a"], ScoreOptions(filters=["none=regex:([a-z])"])).folder
-    found = compare([tmp_path / "a", scored], flips=3)
-    assert row(found, metric="exact_match").difference == pytest.approx(1 / 3)
-    assert found.attributions[0].first == "filter"
-    [flip] = found.flips
+    comparison = compare([tmp_path / "a", scored], flips=3)
+    assert row(comparison, metric="exact_match").difference == pytest.approx(1 / 3)
+    assert comparison.attributions[0].first == "filter"
+    [flip] = comparison.flips
     assert (flip.doc_id, flip.answer_a, flip.answer_b, flip.target, flip.is_loss) == (0, "a.", "a", "a", False)
-    assert [run.label for run in found.runs] == ["a", "001"]
+    assert [run.label for run in comparison.runs] == ["a", "001"]
 
 
 def test_flips_of_choices_name_the_likeliest_one(tmp_path: Path) -> None:
@@ -363,13 +369,15 @@ def test_a_real_model_with_fewer_examples_is_asked_in_other_words(tmp_path: Path
         AssayError, match=r"prompts of 4 tasks differ between the runs: .* and 1 more \(num_fewshot 3 → 0\) — "
     ):
         compare(runs)
-    found = compare(runs, allow_different_prompts=True, gates=["acc > -100pp"])
-    names = {each.name for each in found.rows}
+    comparison = compare(runs, allow_different_prompts=True, gates=["acc > -100pp"])
+    names = {each.name for each in comparison.rows}
     assert {"first_steps_arithmetic", "first_steps_sums", "first_steps_larger"} <= names
-    assert all(each.interval is not None for each in found.rows)
-    told = {(each.what, each.a, each.b) for each in found.attributions[0].differences if each.stage == "prompt"}
-    assert (found.attributions[0].first, found.decision) == ("prompt", "pass")
-    assert ("num_fewshot", "3", "0") in told
+    assert all(each.interval is not None for each in comparison.rows)
+    attribution = {
+        (each.what, each.a, each.b) for each in comparison.attributions[0].differences if each.stage == "prompt"
+    }
+    assert (comparison.attributions[0].first, comparison.decision) == ("prompt", "pass")
+    assert ("num_fewshot", "3", "0") in attribution
 
 
 # --- what cannot be compared ---------------------------------------------------------------------------------------
@@ -411,26 +419,26 @@ def test_runs_without_a_common_task_are_refused(tmp_path: Path) -> None:
         compare(runs)
 
 
-def test_samples_that_are_gone_are_told(tmp_path: Path) -> None:
+def test_missing_samples_are_reported(tmp_path: Path) -> None:
     runs = grouped(tmp_path)
     (runs[1] / "samples/u.parquet").unlink()
-    found = compare(runs)
-    assert {each.name for each in found.rows} == {"g", "t"}
-    assert row(found, "g").interval is None
-    assert any(note.startswith("u: its samples are not in") for note in found.notes)
+    comparison = compare(runs)
+    assert {each.name for each in comparison.rows} == {"g", "t"}
+    assert row(comparison, "g").interval is None
+    assert any(note.startswith("u: its samples are not in") for note in comparison.notes)
 
 
-def test_a_number_that_the_other_run_makes_otherwise_is_told_and_passes_no_gate(tmp_path: Path) -> None:
+def test_a_number_computed_differently_in_the_other_run_is_reported_and_passes_no_gate(tmp_path: Path) -> None:
     """A mean of 0.48, a median of 0.3: neither is compared with what the other aggregation would have given."""
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 5})
     a = make_run(folder, tmp_path / "a", {"t": [0.1, 0.2, 0.3, 0.9, 0.9]})
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 5}, MEAN.replace("mean", "median"))
     b = make_run(folder, tmp_path / "b", {"t": [0.1, 0.2, 0.3, 0.9, 0.95]})
-    found = compare([a, b], gates=["x > -50pp"])
-    assert (row(found).a, row(found).b) == (pytest.approx(0.48), 0.3)
-    assert (row(found).interval, row(found).p) == (None, None)
-    assert "the other run does not make its number of the documents' scores by mean" in row(found).reason
-    assert found.decision == "inconclusive"
+    comparison = compare([a, b], gates=["x > -50pp"])
+    assert (row(comparison).a, row(comparison).b) == (pytest.approx(0.48), 0.3)
+    assert (row(comparison).interval, row(comparison).p) == (None, None)
+    assert "the other run does not make its number of the documents' scores by mean" in row(comparison).reason
+    assert comparison.decision == "inconclusive"
 
 
 def test_scores_that_are_pairs_are_compared(tmp_path: Path) -> None:
@@ -439,10 +447,10 @@ def test_scores_that_are_pairs_are_compared(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 4}, more)
     (folder / "helper.py").write_text("def values(doc, results):\n    return {'x': (-float(results[0]), 3)}\n")
     runs = [make_run(folder, tmp_path / n, {"t": s}) for n, s in (("a", [1, 5, 2, 4]), ("b", [1, 4, 2, 2]))]
-    found = row(compare(runs))
-    assert (found.a, found.b) == (pytest.approx(math.exp(12 / 12)), pytest.approx(math.exp(9 / 12)))
-    assert (found.wins, found.losses, found.ties) == (2, 0, 2)
-    assert found.interval is not None
+    result_row = row(compare(runs))
+    assert (result_row.a, result_row.b) == (pytest.approx(math.exp(12 / 12)), pytest.approx(math.exp(9 / 12)))
+    assert (result_row.wins, result_row.losses, result_row.ties) == (2, 0, 2)
+    assert result_row.interval is not None
 
 
 def test_equal_documents_are_paired_in_their_order() -> None:

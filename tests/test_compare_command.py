@@ -19,7 +19,7 @@ from assay.errors import AssayError
 from assay.models import Scripted
 from assay.report.comparison_text import comparison_csv, comparison_summary, gate_line
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
-from small_runs import SEVERAL
+from small_runs import SAMPLED
 
 WORSE = [1] * 60 + [0] * 40
 BETTER = [1] * 90 + [0] * 10
@@ -58,12 +58,12 @@ def test_a_gate_decides_by_the_one_sided_bound(
     gate: str, code: int, decision: str, runs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["compare", *runs, "--gate", gate, "--format", "json"]) == code
-    found = json.loads(capsys.readouterr().out)
-    assert found["decision"] == decision
-    assert found["gates"][0]["decision"] == decision
+    loaded = json.loads(capsys.readouterr().out)
+    assert loaded["decision"] == decision
+    assert loaded["gates"][0]["decision"] == decision
 
 
-def test_the_bound_that_decides_is_told(runs: list[str]) -> None:
+def test_the_bound_that_decides_a_gate_is_printed(runs: list[str]) -> None:
     [passed] = compare([Path(run) for run in runs], gates=["x > -0.5pp"]).verdicts
     [failed] = compare([Path(run) for run in runs], gates=["x > 50pp"]).verdicts
     assert (passed.bound, failed.bound) == (pytest.approx(bounds()[0], rel=1e-6), pytest.approx(bounds()[1], rel=1e-6))
@@ -77,9 +77,9 @@ def test_the_worst_of_several_gates_counts(runs: list[str], capsys: pytest.Captu
 
 def test_runs_that_agree_pass_a_gate_that_allows_a_little(tmp_path: Path) -> None:
     scores = [0.25, 0.5, 0.75, 1.5]
-    found = compare(_twins(tmp_path, scores), gates=["x > -0.5pp"])
-    assert found.decision == "pass"
-    assert found.verdicts[0].reason == "all answers are the same"
+    comparison = compare(_twins(tmp_path, scores), gates=["x > -0.5pp"])
+    assert comparison.decision == "pass"
+    assert comparison.verdicts[0].reason == "all answers are the same"
 
 
 def _twins(tmp_path: Path, scores: list[float]) -> list[Path]:
@@ -87,12 +87,12 @@ def _twins(tmp_path: Path, scores: list[float]) -> list[Path]:
     return [make_run(folder, tmp_path / name, {"t": scores}) for name in "ab"]
 
 
-def test_a_gate_without_a_name_means_what_stands_at_the_top(tmp_path: Path) -> None:
+def test_a_gate_without_a_name_applies_to_the_top_level_rows(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 4, "u": [{}] * 4}, group=GROUP)
     scores = {"t": [1, 0, 1, 0], "u": [1, 1, 0, 0]}
-    made = [make_run(folder, tmp_path / name, scores, tasks=["g"]) for name in "ab"]
-    assert [each.name for each in compare(made, gates=["x > -1pp"]).verdicts] == ["g"]
-    assert [each.name for each in compare(made, gates=["*/x > -1pp"]).verdicts] == ["g", "t", "u"]
+    runs = [make_run(folder, tmp_path / name, scores, tasks=["g"]) for name in "ab"]
+    assert [each.name for each in compare(runs, gates=["x > -1pp"]).verdicts] == ["g"]
+    assert [each.name for each in compare(runs, gates=["*/x > -1pp"]).verdicts] == ["g", "t", "u"]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_gate_is_read_with_its_filter_and_unit() -> None:
         ("ppl", "ppl > -10% rel", "+50.00% rel, bound "),
     ],
 )
-def test_a_gate_is_told_in_its_own_unit_whatever_the_metric_is_called(
+def test_a_gate_is_printed_in_its_own_unit_whatever_the_metric_is_called(
     metric: str, written: str, shown: str, tmp_path: Path
 ) -> None:
     """0.6 to 0.9: 0.3 more, 30 points, half as much again."""
@@ -137,8 +137,8 @@ def test_a_gate_is_told_in_its_own_unit_whatever_the_metric_is_called(
     text = (folder / "t.yaml").read_text().replace("process_results: !function helper.values\n", "")
     (folder / "t.yaml").write_text(text)
     (folder / "named.py").write_text(f"def values(doc, results):\n    return {{{metric!r}: float(results[0])}}\n")
-    made = [make_run(folder, tmp_path / name, {"t": s}) for name, s in (("a", WORSE), ("b", BETTER))]
-    assert f": t {shown}" in gate_line(compare(made, gates=[written]).verdicts[0])
+    runs = [make_run(folder, tmp_path / name, {"t": s}) for name, s in (("a", WORSE), ("b", BETTER))]
+    assert f": t {shown}" in gate_line(compare(runs, gates=[written]).verdicts[0])
 
 
 # --- what is said ----------------------------------------------------------------------------------------------------
@@ -148,8 +148,8 @@ def test_the_summary_has_eight_lines_at_most(tmp_path: Path) -> None:
     tasks = {name: [{}] * 6 for name in "tuvwyz"}
     folder = write_tasks(tmp_path / "tasks", tasks)
     scores = [{name: [number] * 6 for name in tasks} for number in (1, 0)]
-    made = [make_run(folder, tmp_path / name, each) for name, each in zip("ab", scores, strict=True)]
-    text = comparison_summary(compare(made, gates=["*/x > -0.5pp", "x > -100pp"]))
+    runs = [make_run(folder, tmp_path / name, each) for name, each in zip("ab", scores, strict=True)]
+    text = comparison_summary(compare(runs, gates=["*/x > -0.5pp", "x > -100pp"]))
     assert len(text.splitlines()) <= 8
     assert text.startswith("FAIL: b against a\n✗ */x > -0.5pp: t -100.00pp")
     assert "6 worse" in text
@@ -190,21 +190,21 @@ def test_csv_has_a_line_for_every_row(runs: list[str], capsys: pytest.CaptureFix
 def test_csv_marks_names_that_a_spreadsheet_would_compute(tmp_path: Path) -> None:
     row = ComparedRow("task", "=HYPERLINK(1)", "+a", "-m", "@f", 1, 0, True, 2, 0.5, 0.25, -0.25)
     runs = [ComparedRun(Path(name), name, "m", "complete") for name in ("=a", "b")]
-    [found] = csv.DictReader(io.StringIO(comparison_csv(Comparison(runs, [row]))))
-    told = [found[name] for name in ("run_a", "name", "alias", "metric", "filter", "difference")]
-    assert told == ["'=a", "'=HYPERLINK(1)", "'+a", "'-m", "'@f", "-0.25"]
+    [result] = csv.DictReader(io.StringIO(comparison_csv(Comparison(runs, [row]))))
+    reported = [result[name] for name in ("run_a", "name", "alias", "metric", "filter", "difference")]
+    assert reported == ["'=a", "'=HYPERLINK(1)", "'+a", "'-m", "'@f", "-0.25"]
 
 
 def test_json_is_the_whole_comparison(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     main(["compare", *runs, "--format", "json"])
-    found = json.loads(capsys.readouterr().out)
-    assert set(found) == {"decision", "level", "power", "runs", "rows", "attributions", "gates", "flips", "notes"}
-    assert found["decision"] is None
-    assert found["attributions"][0]["first"] == "model"
+    loaded = json.loads(capsys.readouterr().out)
+    assert set(loaded) == {"decision", "level", "power", "runs", "rows", "attributions", "gates", "flips", "notes"}
+    assert loaded["decision"] is None
+    assert loaded["attributions"][0]["first"] == "model"
 
 
 @pytest.mark.parametrize(("option", "value"), [("--level", "0"), ("--power", "1.2")])
-def test_a_level_that_is_none_is_refused(
+def test_an_invalid_level_is_refused(
     option: str, value: str, runs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["compare", *runs, option, value]) == 2
@@ -227,11 +227,11 @@ def test_without_a_run_the_worst_case_is_planned_for(tmp_path: Path, capsys: pyt
     """Rates of ½ with a correlation of ½: a difference has the variance 2 · ¼ · ½. The mean of tasks with 40 and 20 documents,
     each alike, has ¼ · (1/40 + 1/20) of it, 9/8 of what 60 documents would give."""
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 40, "u": [{}] * 20}, group=GROUP)
-    found = planned(capsys, "g", "--mde", "5pp", "--include_path", str(folder), "--no_defaults")
-    assert {name: row["documents"] for name, row in found.items()} == {"g": 60, "t": 40, "u": 20}
-    assert {found[name]["needed"] for name in "tu"} == {needed(0.25, 0.05)}
-    assert found["g"]["needed"] == needed(0.25 * 60 * (1 / 40 + 1 / 20) / 4, 0.05)
-    assert found["t"]["enough"] is False
+    plan = planned(capsys, "g", "--mde", "5pp", "--include_path", str(folder), "--no_defaults")
+    assert {name: row["documents"] for name, row in plan.items()} == {"g": 60, "t": 40, "u": 20}
+    assert {plan[name]["needed"] for name in "tu"} == {needed(0.25, 0.05)}
+    assert plan["g"]["needed"] == needed(0.25 * 60 * (1 / 40 + 1 / 20) / 4, 0.05)
+    assert plan["t"]["enough"] is False
     other = planned(capsys, "t", "--mde", "5pp", "--include_path", str(folder), "--no_defaults", "--correlation", "0.8")
     assert other["t"]["needed"] == needed(0.1, 0.05)
 
@@ -240,8 +240,8 @@ def test_with_a_run_its_spread_is_planned_for(tmp_path: Path, capsys: pytest.Cap
     scores = np.random.default_rng(1).normal(0, 2, 50).round(3).tolist()
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 50})
     baseline = make_run(folder, tmp_path / "a", {"t": scores})
-    found = planned(capsys, "--mde", "0.5", "--baseline", str(baseline), "--power", "0.9", "--alpha", "0.01")["t"]
-    assert found["needed"] == needed(float(np.var(scores, ddof=1)), 0.5, 0.9, 0.01)
+    result = planned(capsys, "--mde", "0.5", "--baseline", str(baseline), "--power", "0.9", "--alpha", "0.01")["t"]
+    assert result["needed"] == needed(float(np.var(scores, ddof=1)), 0.5, 0.9, 0.01)
 
 
 def test_with_two_runs_their_differences_are_planned_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -249,13 +249,13 @@ def test_with_two_runs_their_differences_are_planned_for(tmp_path: Path, capsys:
     a = random.normal(0, 2, 50)
     b = a + random.normal(0, 0.5, 50)
     paths = two_runs(tmp_path, a.tolist(), b.tolist())
-    found = planned(capsys, "--mde", "0.1", "--baseline", *map(str, paths))["t"]
-    assert found["needed"] == needed(float(np.var(b - a, ddof=1)), 0.1)
+    result = planned(capsys, "--mde", "0.1", "--baseline", *map(str, paths))["t"]
+    assert result["needed"] == needed(float(np.var(b - a, ddof=1)), 0.1)
 
 
-def test_repeats_mend_the_spread_of_answers_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_repeats_reduce_only_the_spread_of_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Twenty documents answered rightly in one of two answers: all spread is within them, 2 · ½ for a difference."""
-    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 20}, MEAN + SEVERAL + "repeats: 2\n")
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 20}, MEAN + SAMPLED + "repeats: 2\n")
     model = Scripted(generate=lambda prompt, params, repeat: str(repeat), identity="coin")
     yaml = (folder / "t.yaml").read_text().replace("process_results: !function helper.values\n", "")
     yaml = yaml.replace(
@@ -265,16 +265,18 @@ def test_repeats_mend_the_spread_of_answers_alone(tmp_path: Path, capsys: pytest
     (folder / "t.yaml").write_text(yaml.replace("doc_to_target: n", 'doc_to_target: "1"'))
     options = {"include_path": str(folder), "include_defaults": False, "output_path": str(tmp_path / "a")}
     simple_evaluate(model, tasks=["t"], **options)
-    found = planned(capsys, "--mde", "10pp", "--baseline", str(tmp_path / "a"))["t"]
-    assert found["spread"] == {"documents": 0.0, "answers": 1.0}
-    assert found["needed"] == needed(1.0, 0.1)
-    assert found["repeats_needed"] == math.ceil(needed(1.0, 0.1) / 20)
+    result = planned(capsys, "--mde", "10pp", "--baseline", str(tmp_path / "a"))["t"]
+    assert result["spread"] == {"documents": 0.0, "answers": 1.0}
+    assert result["needed"] == needed(1.0, 0.1)
+    assert result["repeats_needed"] == math.ceil(needed(1.0, 0.1) / 20)
     assert planned(capsys, "--mde", "10pp", "--repeats", "4", "--baseline", str(tmp_path / "a"))["t"][
         "needed"
     ] == needed(0.25, 0.1)
 
 
-def test_a_task_with_too_few_documents_says_what_it_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_task_with_too_few_documents_shows_its_detectable_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 40})
     assert main(["plan", "t", "--mde", "1pp", "--include_path", str(folder), "--no_defaults"]) == 0
     said = capsys.readouterr().out

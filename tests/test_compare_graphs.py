@@ -51,7 +51,7 @@ graph_post_process:
 """
 
 
-def made(tmp_path: Path, name: str, right: set[int], graph: str = GRAPH, broken: int = -1) -> Path:
+def make_graph_run(tmp_path: Path, name: str, right: set[int], graph: str = GRAPH, broken: int = -1) -> Path:
     """A run of ten records in which these are right; drafts are in the words of the run."""
     folder = tmp_path / "graph"
     folder.mkdir(exist_ok=True)
@@ -73,40 +73,45 @@ def made(tmp_path: Path, name: str, right: set[int], graph: str = GRAPH, broken:
     return tmp_path / name
 
 
-def row(found: Comparison, metric: str) -> ComparedRow:
-    [one] = [each for each in found.rows if each.metric == metric]
+def row(comparison: Comparison, metric: str) -> ComparedRow:
+    [one] = [each for each in comparison.rows if each.metric == metric]
     return one
 
 
 def test_graphs_whose_later_steps_hold_answers_are_compared(tmp_path: Path) -> None:
     """Of ten records 1 to 4 are lost and 9 is won: mid-p 2 · (6 - 5/2)/32."""
-    runs = [made(tmp_path, "a", {1, 2, 3, 4, 5}), made(tmp_path, "b", {5, 9})]
-    found = row(compare(runs), "exact_match")
-    assert (found.a, found.b, found.wins, found.losses) == (0.5, 0.2, 1, 4)
-    assert found.p == pytest.approx(2 * (6 - 5 / 2) / 32)
+    runs = [make_graph_run(tmp_path, "a", {1, 2, 3, 4, 5}), make_graph_run(tmp_path, "b", {5, 9})]
+    result_row = row(compare(runs), "exact_match")
+    assert (result_row.a, result_row.b, result_row.wins, result_row.losses) == (0.5, 0.2, 1, 4)
+    assert result_row.p == pytest.approx(2 * (6 - 5 / 2) / 32)
 
 
 def test_a_graph_that_asks_in_other_words_later_is_refused(tmp_path: Path) -> None:
-    runs = [made(tmp_path, "a", {1, 2}), made(tmp_path, "b", {1}, GRAPH.replace("Answer {", "Please answer {"))]
+    runs = [
+        make_graph_run(tmp_path, "a", {1, 2}),
+        make_graph_run(tmp_path, "b", {1}, GRAPH.replace("Answer {", "Please answer {")),
+    ]
     with pytest.raises(AssayError, match="the prompts of 10 of 10 documents differ"):
         compare(runs)
 
 
 def test_another_model_or_temperature_is_no_other_prompt(tmp_path: Path) -> None:
     other = GRAPH.replace("temperature: 0.0", "temperature: 0.7")
-    runs = [made(tmp_path, "a", {1, 2}), made(tmp_path, "b", {1}, other)]
+    runs = [make_graph_run(tmp_path, "a", {1, 2}), make_graph_run(tmp_path, "b", {1}, other)]
     assert row(compare(runs), "exact_match").n == 10
 
 
 def test_a_record_that_failed_on_its_way_was_not_asked_in_other_words(tmp_path: Path) -> None:
-    runs = [made(tmp_path, "a", {1, 2}), made(tmp_path, "b", {1, 2}, broken=7)]
-    found = row(compare(runs), "exact_match")
-    assert (found.n, found.only_a) == (9, 1)
+    runs = [make_graph_run(tmp_path, "a", {1, 2}), make_graph_run(tmp_path, "b", {1, 2}, broken=7)]
+    result_row = row(compare(runs), "exact_match")
+    assert (result_row.n, result_row.only_a) == (9, 1)
 
 
 def test_a_number_of_all_records_together_is_shown_with_why_it_has_no_interval(tmp_path: Path) -> None:
-    found = compare([made(tmp_path, "a", {1, 2}), made(tmp_path, "b", {1})], gates=["accuracy > -1pp"])
-    told = row(found, "accuracy")
-    assert (told.a, told.b, told.interval, told.p) == (0.2, 0.1, None, None)
-    assert "computed over all documents together" in told.reason
-    assert found.decision == "inconclusive"
+    comparison = compare(
+        [make_graph_run(tmp_path, "a", {1, 2}), make_graph_run(tmp_path, "b", {1})], gates=["accuracy > -1pp"]
+    )
+    result_row = row(comparison, "accuracy")
+    assert (result_row.a, result_row.b, result_row.interval, result_row.p) == (0.2, 0.1, None, None)
+    assert "computed over all documents together" in result_row.reason
+    assert comparison.decision == "inconclusive"

@@ -1,4 +1,4 @@
-"""A document's text stays text at every door: only what a chat template wrote is a conversation."""
+"""A document's text stays text wherever it is passed in: only what a chat template wrote is a conversation."""
 
 import json
 from collections.abc import Iterator
@@ -46,8 +46,8 @@ def test_a_document_that_looks_like_a_conversation_is_asked_as_text(name: str, t
 
 def test_with_a_chat_template_it_is_the_text_of_a_message(tmp_path: Path, talking: str) -> None:
     write_task(tmp_path, [{"q": TEXT, "gold": "x"}], TASK)
-    found = run(tmp_path, talking, apply_chat_template=True, system_instruction="Be brief.")
-    assert found == [[{"role": "system", "content": "Be brief."}, {"role": "user", "content": TEXT}]]
+    results = run(tmp_path, talking, apply_chat_template=True, system_instruction="Be brief.")
+    assert results == [[{"role": "system", "content": "Be brief."}, {"role": "user", "content": TEXT}]]
 
 
 def test_text_and_a_conversation_of_the_same_letters_are_two_questions(tmp_path: Path, talking: str) -> None:
@@ -59,7 +59,7 @@ def test_text_and_a_conversation_of_the_same_letters_are_two_questions(tmp_path:
     assert run(tmp_path, talking, use_cache=cache)[1:] == [[{"role": "user", "content": asked}]]
 
 
-def test_a_key_tells_text_from_a_conversation() -> None:
+def test_a_request_key_distinguishes_text_from_a_conversation() -> None:
     keys = Keys("m")
     for kind in (Generate, Loglikelihood):
         second: Any = {} if kind is Generate else " b"
@@ -112,6 +112,6 @@ def test_a_node_of_a_graph_asks_it_as_the_text_of_a_message(tmp_path: Path, talk
     assay.simple_evaluate(
         "openai-chat", f"model=m,base_url={talking}", tasks=[str(folder)], output_path=str(tmp_path / "run")
     )
-    [found] = [each["body"]["messages"] for each in fetched(talking, "/log")][2:]
-    assert found == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": TEXT}]
+    [result] = [each["body"]["messages"] for each in fetched(talking, "/log")][2:]
+    assert result == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": TEXT}]
     assert the_file(tmp_path / "run", "output_*.json")[0]["x"] == "hello"

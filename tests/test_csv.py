@@ -64,19 +64,19 @@ TEXTS: dict[str, tuple[list[str], Any]] = {
     "truths in small letters": (["true", "false"], [True, False]),
     "truths in capitals": (["TRUE", "TRUE"], [True, True]),
     "a country": (["NA", "ZA"], [None, "ZA"]),
-    "a choice that is none": (["None", "All", "null", "n/a"], [None, "All", None, None]),
+    "a choice written None": (["None", "All", "null", "n/a"], [None, "All", None, None]),
     "nothing but words for nothing": (["NA", "nan"], [None, None]),
 }
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_csv_column_that_would_print_otherwise_as_numbers_stays_text(name: str, write: Write) -> None:
+def test_a_csv_column_that_would_print_differently_as_numbers_stays_text(name: str, write: Write) -> None:
     cells, as_lm_eval = TEXTS[name]
     folder = write({"t.yaml": TASK % "d.csv"})
     assert column(folder, a_table(*cells)) == cells
-    found = column(folder, a_table(*cells), compat="lm-eval")
-    assert found == as_lm_eval
-    assert list(map(type, found)) == list(map(type, as_lm_eval))
+    values = column(folder, a_table(*cells), compat="lm-eval")
+    assert values == as_lm_eval
+    assert list(map(type, values)) == list(map(type, as_lm_eval))
 
 
 NUMBERS: dict[str, tuple[list[str], list[Any], list[Any]]] = {
@@ -94,10 +94,10 @@ NUMBERS: dict[str, tuple[list[str], list[Any], list[Any]]] = {
 def test_a_csv_column_of_plain_numbers_is_one_of_numbers(name: str, write: Write) -> None:
     cells, expected, as_lm_eval = NUMBERS[name]
     folder = write({"t.yaml": TASK % "d.csv"})
-    for compat, wanted in ((None, expected), ("lm-eval", as_lm_eval)):
-        found = column(folder, a_table(*cells), compat=compat)
-        assert found == wanted
-        assert list(map(type, found)) == list(map(type, wanted))
+    for compat, options in ((None, expected), ("lm-eval", as_lm_eval)):
+        values = column(folder, a_table(*cells), compat=compat)
+        assert values == options
+        assert list(map(type, values)) == list(map(type, options))
 
 
 ODD = [
@@ -160,8 +160,8 @@ def test_a_right_choice_in_a_table_is_the_text_that_is_written(choices: str, cel
     folder = write({"t.yaml": task, "d.csv": a_table(*cells)})
     first = choices.strip("[]").split(",")[0].strip('"')
     model = Scripted(loglikelihood=lambda context, continuation: (-1.0 if first in continuation else -9.0, False))
-    found = assay.simple_evaluate(model, tasks=["t"], include_path=str(folder), include_defaults=False)
-    assert found["results"]["t"]["acc,none"] == 1.0
+    results = assay.simple_evaluate(model, tasks=["t"], include_path=str(folder), include_defaults=False)
+    assert results["results"]["t"]["acc,none"] == 1.0
 
 
 def test_a_table_with_two_columns_of_one_name_is_refused_and_is_as_pandas_has_it_under_compat(write: Write) -> None:
@@ -186,8 +186,8 @@ def test_a_zip_code_in_a_table_is_asked_and_scored_as_written(write: Write) -> N
         return {"02134": "02134", "10001": "10001"}.get(prompt, "wrong")
 
     options = {"tasks": ["t"], "include_path": str(folder), "include_defaults": False}
-    found = assay.simple_evaluate(Scripted(generate=answer), **options)
-    assert (asked, found["results"]["t"]["exact_match,none"]) == (["02134", "10001"], 1.0)
+    results = assay.simple_evaluate(Scripted(generate=answer), **options)
+    assert (asked, results["results"]["t"]["exact_match,none"]) == (["02134", "10001"], 1.0)
 
 
 GRAPH = """
@@ -231,5 +231,5 @@ def test_two_codes_that_are_one_number_are_not_joined(tmp_path: Path) -> None:
     (folder / "places.csv").write_text("zip,place\n0123,Here\n123,There\n")
     assay.simple_evaluate(Scripted(), tasks=[str(folder)], output_path=str(tmp_path / "out"))
     [file] = (tmp_path / "out").glob("output_*.json")
-    found = [(row["p->name"], row["q->place"]) for row in json.loads(file.read_text())]
-    assert found == [("Ada", "Here"), ("Bob", "There")]
+    result = [(row["p->name"], row["q->place"]) for row in json.loads(file.read_text())]
+    assert result == [("Ada", "Here"), ("Bob", "There")]

@@ -1,4 +1,4 @@
-"""Damaged runs: whatever a file of a run says, a command tells what is wrong, and the viewer shows the others."""
+"""Damaged runs: whatever a file of a run says, a command reports what is wrong, and the viewer shows the others."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ from assay.runs.run import Run as RunReader
 from assay.runs.samples.writer import CHECKSUM_KEY, NO_CHECKSUM, write_checksum
 from assay.viewer.app import Viewer
 from conftest import Write
-from run_world import Asked
+from run_world import RecordingModel
 from viewer_world import fetched, serving
 
 Run = Callable[..., Any]
@@ -70,10 +70,10 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in {**run_world.FILES, "both.yaml": GROUP}.items():
         (folder / "tasks" / name).write_text(dedent(text).lstrip("\n"))
     run = folder / "runs/good"
-    run_world.run(Asked(failing={"7-4="}), folder / "tasks", run, tasks=["both"])
-    told = run_world.results(run)
-    told["assay"]["account"] = {**SPENT, "roles": {"judge": SPENT}, "tasks": {"sums": SPENT}}
-    (run / "results.json").write_text(json.dumps(told))
+    run_world.run(RecordingModel(failing={"7-4="}), folder / "tasks", run, tasks=["both"])
+    results = run_world.results(run)
+    results["assay"]["account"] = {**SPENT, "roles": {"judge": SPENT}, "tasks": {"sums": SPENT}}
+    (run / "results.json").write_text(json.dumps(results))
     score(run, ScoreOptions(include_path=[str(folder / "tasks")]))
     return run
 
@@ -88,20 +88,20 @@ def ways(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 def mutated(value: Any, data: st.DataObject) -> Any:
     """A JSON value with something else somewhere in it, or with something missing."""
-    made = json.loads(json.dumps(value))
+    loaded = json.loads(json.dumps(value))
     for _ in range(data.draw(st.integers(1, 2))):
-        there = list(ways(made))
+        there = list(ways(loaded))
         if not there:
             break
         *way, last = data.draw(st.sampled_from(there))
-        place = made
+        place = loaded
         for step in way:
             place = place[step]
         if data.draw(st.booleans()):
             place[last] = data.draw(anything)
         else:
             del place[last]
-    return made
+    return loaded
 
 
 def copied(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -118,7 +118,7 @@ def pages(folder: Path) -> Mapping[str, str]:
     viewer, shown = Viewer(folder), {}
     asked = {"/": {}, "/run": {"run": "damaged"}, "/task": {"run": "damaged", "task": "sums"},
              "/sample": {"run": "damaged", "task": "sums", "doc": "0"}}  # fmt: skip
-    made: Mapping[str, Any] = {"/": viewer.runs, "/run": viewer.run, "/task": viewer.task, "/sample": viewer.sample}
+    built: Mapping[str, Any] = {"/": viewer.runs, "/run": viewer.run, "/task": viewer.task, "/sample": viewer.sample}
     for page, query in asked.items():
         scope = {
             "type": "http",
@@ -128,7 +128,7 @@ def pages(folder: Path) -> Mapping[str, str]:
             "headers": [],
         }
         try:
-            answer = viewer.page(made[page], Request(scope))
+            answer = viewer.page(built[page], Request(scope))
         except Exception as error:  # noqa: BLE001  # as the server does
             assert page != "/", error
             answer = viewer.broken(Request(scope), error)
@@ -136,7 +136,7 @@ def pages(folder: Path) -> Mapping[str, str]:
     return shown
 
 
-def doors(run: Path) -> dict[str, Callable[[], object]]:
+def readers(run: Path) -> dict[str, Callable[[], object]]:
     """Everything that reads a run."""
     good, out = run.parent / "good", run.parent.parent / "out"
     return {
@@ -155,14 +155,14 @@ def doors(run: Path) -> dict[str, Callable[[], object]]:
     }
 
 
-DOORS = st.lists(st.sampled_from(sorted(doors(Path()))), min_size=3, max_size=3, unique=True)
+READERS = st.lists(st.sampled_from(sorted(readers(Path()))), min_size=3, max_size=3, unique=True)
 
 
 def opened(run: Path, names: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever reads the run works, or says what is wrong."""
     for name in names:
         try:
-            doors(run)[name]()
+            readers(run)[name]()
         except AssayError as error:
             assert error.problems
     capsys.readouterr()
@@ -179,8 +179,8 @@ def tasks_of(good: Path) -> None:
 
 @pytest.mark.slow
 @fuzz
-@given(data=st.data(), names=DOORS, file=st.sampled_from(["results.json", "manifest.json"]))
-def test_whatever_stands_in_results_or_manifest_nothing_breaks(
+@given(data=st.data(), names=READERS, file=st.sampled_from(["results.json", "manifest.json"]))
+def test_no_content_of_results_or_manifest_breaks_a_reader(
     data: st.DataObject, names: list[str], file: str, good: Path, tmp_path_factory: pytest.TempPathFactory, capsys: Any
 ) -> None:
     run = copied(good, tmp_path_factory)
@@ -206,8 +206,8 @@ def written_whole(table: pa.Table, path: Path) -> None:
 
 @pytest.mark.slow
 @fuzz
-@given(data=st.data(), names=DOORS)
-def test_whatever_stands_in_samples_nothing_breaks(
+@given(data=st.data(), names=READERS)
+def test_no_content_of_samples_breaks_a_reader(
     data: st.DataObject, names: list[str], good: Path, tmp_path_factory: pytest.TempPathFactory, capsys: Any
 ) -> None:
     run = copied(good, tmp_path_factory)
@@ -224,10 +224,10 @@ def test_whatever_stands_in_samples_nothing_breaks(
     else:
         rows[place] = None
     number = table.column_names.index(name)
-    made = table.remove_column(number)
+    changed_table = table.remove_column(number)
     if data.draw(st.integers(0, 5)):
-        made = made.add_column(number, name, _array(rows, table.column(name).type))
-    written_whole(made, path)
+        changed_table = changed_table.add_column(number, name, _array(rows, table.column(name).type))
+    written_whole(changed_table, path)
     opened(run, names, capsys)
 
 
@@ -235,10 +235,10 @@ def test_whatever_stands_in_samples_nothing_breaks(
 @settings(fuzz, max_examples=40)
 @given(
     data=st.data(),
-    names=DOORS,
+    names=READERS,
     file=st.sampled_from(["results.json", "manifest.json", "samples/sums.parquet", "samples/colours.parquet"]),
 )
-def test_whatever_bytes_are_flipped_or_lost_nothing_breaks(
+def test_flipped_or_lost_bytes_break_no_reader(
     data: st.DataObject, names: list[str], file: str, good: Path, tmp_path_factory: pytest.TempPathFactory, capsys: Any
 ) -> None:
     run = copied(good, tmp_path_factory)
@@ -254,33 +254,37 @@ def test_whatever_bytes_are_flipped_or_lost_nothing_breaks(
 # ---- what is said
 
 DAMAGES: Mapping[str, Any] = {
-    "a row whose n is a mapping": lambda told: told["assay"]["tasks"]["sums"]["rows"]["exact_match,none"].update(n={}),
-    "a number as a row": lambda told: told["results"].update(sums=3),
-    "no results": lambda told: told.update(results=None),
-    "an interval of one": lambda told: told["assay"]["tasks"]["sums"]["rows"]["exact_match,none"].update(interval=[1]),
-    "tokens that are hidden": lambda told: told["assay"]["account"].update(tokens="***"),
-    "an account that is a text": lambda told: told["assay"].update(account="much"),
-    "a group within itself": lambda told: told["group_subtasks"].update(both=["both"]),
-    "two groups within each other": lambda told: told["group_subtasks"].update(both=["a"], a=["both"]),
-    "members that are none": lambda told: told["group_subtasks"].update(both=[["x"]]),
-    "a time that is none": lambda told: told.update(date=1e300),
-    "directions that are none": lambda told: told["higher_is_better"].update(sums=3),
-    "settings that are none": lambda told: told["configs"].update(sums=[1]),
-    "a failure without its reasons": lambda told: told["assay"]["tasks"]["sums"].pop("reasons"),
-    "a count that is a text": lambda told: told["n-samples"]["sums"].update(effective="5"),
-    "something far too deep": lambda told: told["configs"]["sums"].update(x=json.loads("[" * 300 + "]" * 300)),
+    "a row whose n is a mapping": lambda content: content["assay"]["tasks"]["sums"]["rows"]["exact_match,none"].update(
+        n={}
+    ),
+    "a number as a row": lambda content: content["results"].update(sums=3),
+    "no results": lambda content: content.update(results=None),
+    "an interval of one": lambda content: content["assay"]["tasks"]["sums"]["rows"]["exact_match,none"].update(
+        interval=[1]
+    ),
+    "tokens that are hidden": lambda content: content["assay"]["account"].update(tokens="***"),
+    "an account that is a text": lambda content: content["assay"].update(account="much"),
+    "a group within itself": lambda content: content["group_subtasks"].update(both=["both"]),
+    "two groups within each other": lambda content: content["group_subtasks"].update(both=["a"], a=["both"]),
+    "invalid members": lambda content: content["group_subtasks"].update(both=[["x"]]),
+    "an invalid time": lambda content: content.update(date=1e300),
+    "invalid directions": lambda content: content["higher_is_better"].update(sums=3),
+    "invalid settings": lambda content: content["configs"].update(sums=[1]),
+    "a failure without its reasons": lambda content: content["assay"]["tasks"]["sums"].pop("reasons"),
+    "a count that is a text": lambda content: content["n-samples"]["sums"].update(effective="5"),
+    "something far too deep": lambda content: content["configs"]["sums"].update(x=json.loads("[" * 300 + "]" * 300)),
 }
 
 
 def damage(run: Path, name: str) -> Path:
-    told = run_world.results(run)
-    DAMAGES[name](told)
-    (run / "results.json").write_text(json.dumps(told))
+    results = run_world.results(run)
+    DAMAGES[name](results)
+    (run / "results.json").write_text(json.dumps(results))
     return run
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_damaged_run_is_told_with_its_file_and_the_place_in_it(
+def test_a_damaged_run_is_reported_with_its_file_and_the_place_in_it(
     name: str, good: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = damage(copied(good, tmp_path_factory), name)
@@ -310,8 +314,8 @@ def test_one_damaged_run_leaves_the_front_page_and_the_other_runs_as_they_are(
         assert (status, "the file is damaged" in text) == (200, True)
 
 
-def test_a_page_that_cannot_be_made_is_a_page_that_says_so(good: Path) -> None:
-    """Whatever goes wrong: the handler of what nobody thought of makes a page like any other."""
+def test_a_page_that_fails_shows_an_error_page(good: Path) -> None:
+    """Whatever goes wrong: the handler of unexpected errors makes a page like any other."""
     from starlette.requests import Request
 
     viewer = Viewer(good.parent)
@@ -322,7 +326,7 @@ def test_a_page_that_cannot_be_made_is_a_page_that_says_so(good: Path) -> None:
     assert "This page cannot be shown" in text and "KeyError" in text and "<b>n</b>" not in text
 
 
-def test_a_lock_that_says_nonsense_holds_nothing(tmp_path: Path) -> None:
+def test_an_invalid_lock_file_is_ignored(tmp_path: Path) -> None:
     for time in ('"abc"', "null", "{}", "[1]", "1e300", "-5"):
         (tmp_path / "run.lock").write_text(f'{{"host": "elsewhere", "pid": 3, "time": {time}}}')
         assert not is_held(tmp_path)
@@ -336,19 +340,19 @@ def test_a_lock_that_says_nonsense_holds_nothing(tmp_path: Path) -> None:
 def test_a_run_is_not_begun_in_a_folder_whose_manifest_is_damaged_but_moves_it_aside_if_asked(
     manifest: bytes, tasks: Path, output: Path
 ) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     (output / "manifest.json").write_bytes(manifest)
     _, *lines = (output / "responses.jsonl").read_bytes().splitlines()  # as 0.1 wrote it: without header and checksums
     (output / "responses.jsonl").write_bytes(b"".join(line.rpartition(b',"c":')[0] + b"}\n" for line in lines))
     with pytest.raises(AssayError, match=r"manifest\.json.*damaged"):
-        run_world.run(Asked(), tasks, output)
+        run_world.run(RecordingModel(), tasks, output)
     assert (output / "manifest.json").read_bytes() == manifest
-    run_world.run(Asked(), tasks, output, force=True)
+    run_world.run(RecordingModel(), tasks, output, force=True)
     assert RunReader.open(output).manifest["status"] == "complete"
     assert len(list(output.parent.glob("run.old-*"))) == 1
 
 
-def test_what_was_made_by_another_version_is_told_as_that(tmp_path: Path) -> None:
+def test_files_of_another_version_are_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"format": 7, "tasks": []}')
     with pytest.raises(AssayError, match="it has format 7, and this version of assay reads 1 to 2"):
         RunReader.open(tmp_path)
@@ -364,9 +368,9 @@ def repacked(run: Path, archive: Path, change: Callable[[dict[str, Any]], Any], 
         content = {name: source.read(name) for name in source.namelist()}
     [member] = [name for name in content if name.partition("/")[2] == file]
     [note] = [name for name in content if name.endswith("packed.json")]
-    told = json.loads(content[member])
-    change(told)
-    content[member] = json.dumps(told).encode()
+    loaded = json.loads(content[member])
+    change(loaded)
+    content[member] = json.dumps(loaded).encode()
     hashes = json.loads(content[note])
     hashes["files"][file] = sha256(content[member]).hexdigest()
     content[note] = json.dumps(hashes).encode()
@@ -390,9 +394,9 @@ def test_an_archive_that_cannot_be_read_is_refused_and_leaves_nothing(
 
 @pytest.mark.parametrize(
     ("file", "change"),
-    [("results.json", lambda told: told.clear()), ("manifest.json", lambda told: told.clear()),
-     ("scored/001/results.json", lambda told: told.update(results=3)), ("scored/001/manifest.json", lambda told: told.clear()),
-     ("manifest.json", lambda told: told.update(tasks=3))],
+    [("results.json", lambda content: content.clear()), ("manifest.json", lambda content: content.clear()),
+     ("scored/001/results.json", lambda content: content.update(results=3)), ("scored/001/manifest.json", lambda content: content.clear()),
+     ("manifest.json", lambda content: content.update(tasks=3))],
 )  # fmt: skip
 def test_an_archive_of_a_run_that_has_not_ended_or_is_damaged_leaves_nothing(
     file: str, change: Callable[[dict[str, Any]], Any], good: Path, tmp_path: Path
@@ -402,20 +406,20 @@ def test_an_archive_of_a_run_that_has_not_ended_or_is_damaged_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["bad.zip"]
 
 
-def test_what_killed_processes_left_beside_an_archive_or_among_scorings_goes(good: Path, tmp_path: Path) -> None:
+def test_leftovers_of_killed_processes_are_removed(good: Path, tmp_path: Path) -> None:
     import os
     import socket
     import subprocess
     import sys
 
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
+    missing = subprocess.Popen([sys.executable, "-c", ""])
+    missing.wait()
     host = socket.gethostname()
     run = tmp_path / "run"
     shutil.copytree(good, run)
-    kept = [f".part-{host}-{os.getpid()}-x", f".part-elsewhere-{gone.pid}-x", ".part-old"]
+    kept = [f".part-{host}-{os.getpid()}-x", f".part-elsewhere-{missing.pid}-x", ".part-old"]
     for folder in (tmp_path, run / "scored"):
-        for name in (*kept, f".part-{host}-{gone.pid}-x"):
+        for name in (*kept, f".part-{host}-{missing.pid}-x"):
             (folder / name).mkdir()
             (folder / name / "file").touch()
     import_runs([pack(good, tmp_path / "p.zip").path], tmp_path / "there")
@@ -437,5 +441,5 @@ def test_samples_of_lm_evals_with_numbers_that_json_does_not_have_are_imported(t
 def test_runs_of_every_kind_are_in_the_layout(write: Write, tmp_path: Path) -> None:
     tasks = write({**run_world.FILES, "both.yaml": GROUP})
     for name, options in {"shard": {"shard": "1/2"}, "asked": {"predict_only": True}, "few": {"limit": 1}}.items():
-        run_world.run(Asked(failing={"1+1="}), tasks, tmp_path / name, tasks=["both"], **options)
+        run_world.run(RecordingModel(failing={"1+1="}), tasks, tmp_path / name, tasks=["both"], **options)
         assert RunReader.open(tmp_path / name).results["results"] and RunReader.open(tmp_path / name).manifest["tasks"]

@@ -78,35 +78,33 @@ def library(write: Write) -> Any:
 
 
 @pytest.mark.parametrize(("expression", "expected"), OPERATIONS, ids=[each[0] for each in OPERATIONS])
-def test_the_stand_in_for_a_data_set_does_what_the_library_does(
-    expression: str, expected: object, write: Write
-) -> None:
+def test_our_dataset_class_does_what_the_datasets_library_does(expression: str, expected: object, write: Write) -> None:
     lib = library(write)
     ds = lib.Dataset.from_dict({"q": ["c", "a", "d", "b"], "n": [1, 2, 3, 4]})
     names = {"ds": ds, "lib": lib, "D": lib.Dataset, "concat": lib.concatenate_datasets, "np": np}
-    found = eval(expression, names)  # noqa: S307  # the table above
-    assert repr(found) == repr(expected)  # 1 and 1.0 are not the same prompt
+    result = eval(expression, names)  # noqa: S307  # the table above
+    assert repr(result) == repr(expected)  # 1 and 1.0 are not the same prompt
 
 
 def test_more_rows_than_one_batch_holds_are_mapped_in_batches(write: Write) -> None:
     """Batches are of 1000 rows where nothing is said; lm-eval's `score` tasks map larger splits so."""
     many = library(write).Dataset.from_dict({"n": list(range(1001))})
-    found = many.map(lambda batch: {"size": [len(batch["n"])] * len(batch["n"])}, batched=True)
-    assert list(found["size"][999:]) == [1000, 1]
+    result = many.map(lambda batch: {"size": [len(batch["n"])] * len(batch["n"])}, batched=True)
+    assert list(result["size"][999:]) == [1000, 1]
 
 
 @pytest.mark.parametrize(
     "expression",
     ["ds['zz']", "ds[9]", "ds.select([9])", "ds.remove_columns('zz')", "ds.rename_column('zz', 'y')", "ds.rename_column('q', 'n')"],
 )  # fmt: skip
-def test_what_the_library_refuses_the_stand_in_refuses(expression: str, write: Write) -> None:
+def test_our_dataset_class_refuses_what_the_datasets_library_refuses(expression: str, write: Write) -> None:
     """`datasets` 5.2.0 raises ValueError or IndexError for each of these."""
     ds = library(write).Dataset.from_dict({"q": ["c"], "n": [1]})
     with pytest.raises((ValueError, KeyError, IndexError)):
         eval(expression, {"ds": ds})  # noqa: S307
 
 
-def test_what_a_reader_does_to_a_row_does_not_reach_the_data_set(write: Write) -> None:
+def test_changing_a_row_does_not_change_the_data_set(write: Write) -> None:
     ds = library(write).Dataset.from_dict({"choices": [["a", "b"]], "more": [{"k": [1]}]})
     ds.map(lambda row: row["choices"].reverse())
     for row in ds:

@@ -18,7 +18,7 @@ from assay.tasks.validate import validate
 from conftest import Write, a_task
 
 TASK_TYPOS = [
-    # kind of slip, the file, line:column of it, what must be said, what must be suggested
+    # kind of typo, the file, line:column of it, what must be said, what must be suggested
     ("a key", "task: t\ndoc_to_txt: q\n", "2:1", "unknown key 'doc_to_txt'", "doc_to_text"),
     ("the first key", "taks: t\ndataset_path: json\ndoc_to_text: q\n", "1:1", "unknown key 'taks'", "task"),
     ("a key in capitals", "task: t\nDataset_Path: json\n", "2:1", "unknown key 'Dataset_Path'", "dataset_path"),
@@ -55,21 +55,21 @@ GROUP_TYPOS = [
     ("a member's override's type", "group: g\ntask:\n  - task: anatomy\n    num_fewshot: many\n", "4:18", "must be a whole number", ""),
     ("a member without a name", "group: g\ntask:\n  - tsak: anatomy\n", "3:5", "a member needs `task` or `group`", "tsak"),
     ("an inline group's key", "group: g\ntask:\n  - group: h\n    task: [anatomy]\n    group_alais: H\n", "5:5", "group_alais", "group_alias"),
-    ("a tag on a group", "group: g\ntask: [anatomy]\ntag: x\n", "3:1", "cannot have a tag", "on the tasks"),
+    ("a tag on a group", "group: g\ntask: [anatomy]\ntag: x\n", "3:1", "a group cannot have a tag", "on the tasks"),
     ("the old way to join a group", "task: t\ngroup: g\ndataset_path: json\n", "2:1", "cannot have `group`", "tag: g"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("slip", "text", "at", "what", "fix"), TASK_TYPOS + GROUP_TYPOS, ids=lambda value: None)
-def test_a_slip_is_refused_with_its_place_and_the_right_suggestion(
-    slip: str, text: str, at: str, what: str, fix: str, manage: Callable[..., TaskManager]
+@pytest.mark.parametrize(("typo", "text", "at", "what", "fix"), TASK_TYPOS + GROUP_TYPOS, ids=lambda value: None)
+def test_a_typo_is_refused_with_its_place_and_the_right_suggestion(
+    typo: str, text: str, at: str, what: str, fix: str, manage: Callable[..., TaskManager]
 ) -> None:
     manager = manage({"slip.yaml": text, "anatomy.yaml": a_task("anatomy"), "base.yaml": "test_split: test\n"})
     said = [str(problem) for problem in validate(manager) if problem.serious]
-    assert [line for line in said if f"slip.yaml:{at}: " in line and what in line and fix in line], (slip, said)
+    assert [line for line in said if f"slip.yaml:{at}: " in line and what in line and fix in line], (typo, said)
 
 
-def test_every_problem_of_every_file_is_told_at_once(manage: Callable[..., TaskManager]) -> None:
+def test_all_problems_of_all_files_are_reported_at_once(manage: Callable[..., TaskManager]) -> None:
     manager = manage(
         {
             "a.yaml": "task: a\ndoc_to_txt: q\nnum_fewshot: x\n",
@@ -87,7 +87,7 @@ def test_loading_a_task_with_problems_raises_all_of_them(manage: Callable[..., T
     assert len(error.value.problems) == 2
 
 
-def test_a_problem_in_a_template_is_told_once_and_where_it_stands(manage: Callable[..., TaskManager]) -> None:
+def test_a_problem_in_a_template_is_reported_once_and_at_its_line(manage: Callable[..., TaskManager]) -> None:
     files = {f"t{number}.yaml": f"task: t{number}\ninclude: base.yaml\n" for number in range(5)}
     problems = validate(manage({**files, "base.yaml": "dataset_path: json\nnum_fewshto: 5\n"}))
     assert [(Path(p.place.file).name, p.place.line) for p in problems if p.serious] == [("base.yaml", 2)]
@@ -179,7 +179,7 @@ def test_keys_beside_a_metric_are_its_parameters() -> None:
     assert not problems
 
 
-def test_one_thing_may_stand_where_a_list_is_meant() -> None:
+def test_a_single_value_is_accepted_in_place_of_a_list() -> None:
     problems: list[Problem] = []
     group = decode(
         GroupConfig,
@@ -219,7 +219,7 @@ def test_a_name_that_is_a_path_a_pattern_or_not_one_name_is_refused(
     assert manager.load("ok")["tasks"]
 
 
-def test_a_lenient_folder_keeps_the_last_of_two_keys_and_validate_tells_of_it(
+def test_a_lenient_folder_keeps_the_last_of_two_keys_and_validate_reports_it(
     manage: Callable[..., TaskManager],
 ) -> None:
     files = {"lm_eval/tasks/t.yaml": a_task("t") + "num_fewshot: 1\nnum_fewshot: 2\n"}

@@ -33,8 +33,8 @@ def talking() -> Iterator[str]:
 
 
 def model(url: str, name: str = "openai-chat", **more: object) -> dict[str, Any]:
-    told = "".join(f",{key}={value}" for key, value in more.items())
-    return {"model": name, "model_args": f"model=m,base_url={url},max_retries=1{told}"}
+    printed = "".join(f",{key}={value}" for key, value in more.items())
+    return {"model": name, "model_args": f"model=m,base_url={url},max_retries=1{printed}"}
 
 
 def sent(url: str) -> list[dict[str, Any]]:
@@ -43,8 +43,8 @@ def sent(url: str) -> list[dict[str, Any]]:
     return [body for body in bodies if "quick brown fox" not in json.dumps(body)]
 
 
-def llm(name: str, told: str = HEATED) -> str:
-    return f"{name}: {{node_type: llm, output_keys: {name}, prompt: [{{user: '{{q}}'}}], model: {told}}}\n"
+def llm(name: str, reported: str = HEATED) -> str:
+    return f"{name}: {{node_type: llm, output_keys: {name}, prompt: [{{user: '{{q}}'}}], model: {reported}}}\n"
 
 
 def graph(*nodes: str, edges: str, more: str = "") -> str:
@@ -74,8 +74,8 @@ def run_graph(top: Path, url: str, text: str, records: Any = RECORDS, **options:
     folder = write_graph(top, records, text)
     output = Path(options.pop("output_path", top / "run"))
     assay.simple_evaluate(**model(url), tasks=[str(folder)], output_path=str(output), **options)
-    found: list[dict[str, Any]] = the_file(output, "output_*.json")
-    return found
+    collected: list[dict[str, Any]] = the_file(output, "output_*.json")
+    return collected
 
 
 def answers(record: dict[str, Any]) -> list[str]:
@@ -132,7 +132,7 @@ def far(state):
 """
 
 
-def test_every_visit_of_a_loop_draws_anew(tmp_path: Path, talking: str) -> None:
+def test_every_visit_of_a_loop_samples_a_new_answer(tmp_path: Path, talking: str) -> None:
     write_graph(tmp_path, [], steps=STEPS)
     output = run_graph(tmp_path, talking, LOOP)
     assert len({text for record in output for text in record["seen"]}) == len(sent(talking)) == 4 * 3
@@ -158,7 +158,7 @@ def test_answers_that_are_asked_for_again_are_drawn_by_label(tmp_path: Path, tal
         f"models: {{a: {HEATED}, b: {HEATED}, c: {HEATED}}}", f"models: {{a: {structured}, b: {structured}}}"
     )
     run_graph(tmp_path, talking, text, RECORDS[:1])
-    assert len(sent(talking)) == 2 + 2 * 2  # x and y once; a and b twice, since a draw is no JSON object
+    assert len(sent(talking)) == 2 + 2 * 2  # x and y once; a and b twice, since a draw is not a JSON object
 
 
 def test_votes_of_one_model_need_not_be_unanimous(tmp_path: Path, talking: str) -> None:
@@ -208,13 +208,13 @@ TASK = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
 SAMPLED = "generation_kwargs: {do_sample: true, temperature: 1.0, until: []}\n"
 
 
-def run_task(folder: Path, given: dict[str, Any], yaml: str, count: int = 2, **options: Any) -> list[list[str]]:
+def run_task(folder: Path, arguments: dict[str, Any], yaml: str, count: int = 2, **options: Any) -> list[list[str]]:
     """What was answered to samples that all ask the same."""
     write_task(folder, [{"q": DRAW, "gold": "x"}] * count, TASK + yaml)
-    found = assay.simple_evaluate(
-        **given, tasks=["t"], include_path=str(folder), include_defaults=False, **{"log_samples": True, **options}
+    results = assay.simple_evaluate(
+        **arguments, tasks=["t"], include_path=str(folder), include_defaults=False, **{"log_samples": True, **options}
     )
-    return [sample["resps"][0] for sample in found["samples"]["t"]]
+    return [sample["resps"][0] for sample in results["samples"]["t"]]
 
 
 @pytest.mark.parametrize("name", ["openai-chat", "openai", "anthropic"])
@@ -232,10 +232,12 @@ def run_task(folder: Path, given: dict[str, Any], yaml: str, count: int = 2, **o
 def test_samples_that_ask_the_same_share_an_answer_only_where_it_is_greedy(
     name: str, kwargs: str, requests: int, tmp_path: Path, talking: str
 ) -> None:
-    given = {**model(talking, name), "gen_kwargs": {"temperature": None}} if "null" in kwargs else model(talking, name)
+    arguments = (
+        {**model(talking, name), "gen_kwargs": {"temperature": None}} if "null" in kwargs else model(talking, name)
+    )
     written = kwargs.replace("temperature: null, ", "")
-    found = run_task(tmp_path, given, f"generation_kwargs: {written}\n")
-    assert len(sent(talking)) == len({text for several in found for text in several}) == requests
+    results = run_task(tmp_path, arguments, f"generation_kwargs: {written}\n")
+    assert len(sent(talking)) == len({text for items in results for text in items}) == requests
 
 
 def test_a_model_without_a_temperature_always_samples(tmp_path: Path, talking: str) -> None:
@@ -247,13 +249,13 @@ def test_a_model_without_a_temperature_always_samples(tmp_path: Path, talking: s
 
 
 def test_repeats_of_equal_samples_are_all_drawn(tmp_path: Path, talking: str) -> None:
-    found = run_task(tmp_path, model(talking), SAMPLED, repeats=3)
-    assert [len(several) for several in found] == [3, 3]
-    assert len({text for several in found for text in several}) == 6
+    results = run_task(tmp_path, model(talking), SAMPLED, repeats=3)
+    assert [len(items) for items in results] == [3, 3]
+    assert len({text for items in results for text in items}) == 6
     assert [body.get("n") for body in sent(talking)] == [3, 3]
 
 
-def test_a_seed_becomes_another_for_every_sample_and_the_same_in_every_run(tmp_path: Path, talking: str) -> None:
+def test_a_seed_differs_for_every_sample_and_is_the_same_in_every_run(tmp_path: Path, talking: str) -> None:
     run_task(tmp_path, model(talking, seed=5), SAMPLED)
     run_task(tmp_path, model(talking, seed=5), SAMPLED, num_fewshot=0)
     first, second, *again = [body["seed"] for body in sent(talking)]
@@ -269,12 +271,12 @@ LONGER = "generation_kwargs: {do_sample: true, temperature: 1.5, max_gen_toks: 1
 
 def test_a_local_model_draws_for_every_sample_and_the_same_in_every_run(tmp_path: Path) -> None:
     first = run_task(tmp_path, {"model": "embedded"}, LONGER, 6)
-    assert len({text for several in first for text in several}) > 3  # some end at once, with nothing said
+    assert len({text for items in first for text in items}) > 3  # some end at once, with nothing said
     assert run_task(tmp_path, {"model": "embedded"}, LONGER, 6) == first
     assert run_task(tmp_path, {"model": "embedded"}, LONGER, 6, samples={"t": [2, 4]}) == [first[2], first[4]]
     assert run_task(tmp_path, {"model": "embedded"}, LONGER, 6, batch_size=1) == first
     greedy = run_task(tmp_path, {"model": "embedded"}, LONGER.replace("true, temperature: 1.5", "false"), 6)
-    assert len({text for several in greedy for text in several}) == 1
+    assert len({text for items in greedy for text in items}) == 1
 
 
 def test_a_local_run_that_was_killed_draws_on_as_if_it_had_not_been(tmp_path: Path) -> None:
@@ -326,10 +328,10 @@ def judged(folder: Path, yaml: str, asked: list[str], answers: tuple[str, ...] =
     rows = [{"q": f"{number}", "gold": "x", "other": "same"} for number in range(len(answers))]
     write_task(folder, rows, TASK + dedent(yaml))
     under_test = Scripted(generate=lambda prompt, params, repeat: answers[int(prompt)], identity="fixed")
-    found = assay.simple_evaluate(
+    run_results = assay.simple_evaluate(
         under_test, tasks=["t"], include_path=str(folder), include_defaults=False, model_role={"judge": judge(asked)}
     )
-    results: dict[str, Any] = found["results"]["t"]
+    results: dict[str, Any] = run_results["results"]["t"]
     return results
 
 
@@ -339,9 +341,9 @@ WARM = "gen_kwargs: {temperature: 1.0}"
 def test_two_orders_that_read_the_same_are_judged_twice_where_the_judge_draws(tmp_path: Path) -> None:
     asked: list[str] = []
     yaml = "scorer: {type: llm_judge, kwargs: {pairwise: true, baseline: other%s}}\n"
-    found = judged(tmp_path, yaml % f", {WARM}", asked, ("same",))
+    responses = judged(tmp_path, yaml % f", {WARM}", asked, ("same",))
     assert len(asked) == 2
-    assert found["llm_judge_consistent,none"] == 0.0  # A, and then a tie: 1 + 0.5 is not 1
+    assert responses["llm_judge_consistent,none"] == 0.0  # A, and then a tie: 1 + 0.5 is not 1
     asked = []
     judged(tmp_path, yaml % "", asked, ("same",))
     assert len(asked) == 1
@@ -374,10 +376,10 @@ def test_verdicts_of_two_filters_are_drawn_for_each(tmp_path: Path) -> None:
 def old_key(identity: str, params: dict[str, object], prompt: str, *sampled: bytes) -> str:
     """The key of a generation in version 0.1.0: every part with its length before it."""
     written = json.dumps(params, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
-    made = blake2b(digest_size=16)
+    digest = blake2b(digest_size=16)
     for part in (b"generate", identity.encode(), written.encode(), prompt.encode(), *sampled):
-        made.update(len(part).to_bytes(8) + part)
-    return made.hexdigest()
+        digest.update(len(part).to_bytes(8) + part)
+    return digest.hexdigest()
 
 
 def test_greedy_requests_and_the_draws_of_plain_tasks_have_the_keys_of_0_1_0(tmp_path: Path) -> None:
@@ -396,7 +398,7 @@ def test_greedy_requests_and_the_draws_of_plain_tasks_have_the_keys_of_0_1_0(tmp
         assert keys == [old_key(identity, known, "a", *place) for place in places]
 
 
-def test_a_graph_begun_by_0_1_0_goes_on_and_its_shared_answers_go_to_the_first_node(
+def test_a_graph_begun_by_0_1_0_is_resumed_and_its_shared_answers_go_to_the_first_node(
     tmp_path: Path, talking: str
 ) -> None:
     first = run_graph(tmp_path, talking, IN_TURN, RECORDS[:2])

@@ -1,4 +1,4 @@
-"""The embedded model, next to `transformers` on the same folder; and what it does with requests that nobody should send."""
+"""The embedded model, next to `transformers` on the same folder; and what it does with invalid requests."""
 
 import asyncio
 import json
@@ -44,10 +44,10 @@ def reference() -> Any:
 
 def answers(requests: Sequence[Request], model: Embedded | None = None) -> list[Response]:
     async def ask() -> list[Response]:
-        found: dict[int, Response] = {}
-        async for several in (model or embedded()).answer(requests):
-            found.update(several)
-        return [found[number] for number in range(len(requests))]
+        responses: dict[int, Response] = {}
+        async for items in (model or embedded()).answer(requests):
+            responses.update(items)
+        return [responses[number] for number in range(len(requests))]
 
     return asyncio.run(ask())
 
@@ -66,8 +66,8 @@ def likelihood(context: str, continuation: str) -> tuple[float, bool]:
         whole, start = [tokenizer.eos_token_id, *whole], 1
     with torch.no_grad():
         scores = torch.log_softmax(model(torch.tensor([whole[:-1]])).logits[0], dim=-1)[start - 1 :]
-    wanted = torch.tensor(whole[start:])
-    return float(scores.gather(1, wanted[:, None]).sum()), bool((scores.argmax(-1) == wanted).all())
+    input_ids = torch.tensor(whole[start:])
+    return float(scores.gather(1, input_ids[:, None]).sum()), bool((scores.argmax(-1) == input_ids).all())
 
 
 PAIRS = [
@@ -77,8 +77,8 @@ PAIRS = [
 
 
 def test_log_likelihoods_are_those_of_transformers() -> None:
-    found = answers([Loglikelihood(*pair) for pair in PAIRS])
-    for pair, response in zip(PAIRS, found, strict=True):
+    responses = answers([Loglikelihood(*pair) for pair in PAIRS])
+    for pair, response in zip(PAIRS, responses, strict=True):
         assert isinstance(response, Likelihood)
         value, greedy = likelihood(*pair)
         assert response.value == pytest.approx(value, abs=1e-3), pair
@@ -127,11 +127,13 @@ def test_greedy_generation_is_that_of_transformers() -> None:
 
     model, tokenizer = reference()
     prompts = ["2 + 3 =", "One fox, two", "5 + 5 = 10\n\n12 + 7 ="]
-    found = answers([Generate(prompt, {"until": [], "max_gen_toks": 12, "do_sample": False}) for prompt in prompts])
-    for prompt, response in zip(prompts, found, strict=True):
-        given_ = torch.tensor([tokenizer.encode(prompt, add_special_tokens=False)])
-        made = model.generate(given_, max_new_tokens=12, do_sample=False, pad_token_id=0)[0, given_.shape[1] :]
-        text = tokenizer.decode([token for token in made.tolist() if token not in (0, 4)])
+    responses = answers([Generate(prompt, {"until": [], "max_gen_toks": 12, "do_sample": False}) for prompt in prompts])
+    for prompt, response in zip(prompts, responses, strict=True):
+        input_ids = torch.tensor([tokenizer.encode(prompt, add_special_tokens=False)])
+        tokens_out = model.generate(input_ids, max_new_tokens=12, do_sample=False, pad_token_id=0)[
+            0, input_ids.shape[1] :
+        ]
+        text = tokenizer.decode([token for token in tokens_out.tolist() if token not in (0, 4)])
         assert isinstance(response, Text)
         assert response.text == text
 
@@ -139,9 +141,9 @@ def test_greedy_generation_is_that_of_transformers() -> None:
 def test_the_chat_template_is_the_one_of_the_folder() -> None:
     messages = [{"role": "user", "content": "2 + 3 ="}, {"role": "assistant", "content": "So"}]
     _, tokenizer = reference()
-    for opened, several in ((True, messages[:1]), (False, messages)):
-        expected = tokenizer.apply_chat_template(several, tokenize=False, add_generation_prompt=opened)
-        assert embedded().chat_template(plain_to_messages(several), opened) == expected
+    for opened, items in ((True, messages[:1]), (False, messages)):
+        expected = tokenizer.apply_chat_template(items, tokenize=False, add_generation_prompt=opened)
+        assert embedded().chat_template(plain_to_messages(items), opened) == expected
 
 
 def test_generation_ends_at_a_stop_and_says_why() -> None:
@@ -158,22 +160,22 @@ def test_generation_ends_at_a_stop_and_says_why() -> None:
 
 def test_a_sampled_answer_depends_on_prompt_and_repeat_alone() -> None:
     params = {"until": ["\n"], "max_gen_toks": 8, "do_sample": True, "temperature": 1.5}
-    several = answers([Generate("One zub, two", params, repeat) for repeat in range(6)])
-    assert several == answers([Generate("One zub, two", params, repeat) for repeat in range(6)])
-    assert len(set(several)) > 1
+    items = answers([Generate("One zub, two", params, repeat) for repeat in range(6)])
+    assert items == answers([Generate("One zub, two", params, repeat) for repeat in range(6)])
+    assert len(set(items)) > 1
 
 
-def test_what_is_longer_than_the_model_fails_and_the_rest_is_answered() -> None:
-    found = answers(
+def test_prompts_longer_than_the_context_fail_and_the_rest_is_answered() -> None:
+    responses = answers(
         [
             Loglikelihood("word " * 2000, "x"),
             Generate("word " * 2000, {"until": []}),
             Loglikelihood("2 + 3 =", " 5"),
         ]
     )
-    assert isinstance(found[0], Failed) and isinstance(found[1], Failed)
-    assert "1024" in found[0].reason
-    assert isinstance(found[2], Likelihood)
+    assert isinstance(responses[0], Failed) and isinstance(responses[1], Failed)
+    assert "1024" in responses[0].reason
+    assert isinstance(responses[2], Likelihood)
 
 
 def test_another_folder_is_another_model(tmp_path: Any) -> None:
@@ -193,13 +195,13 @@ def test_the_model_is_small_enough_to_ship() -> None:
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=8), min_size=1, max_size=20))
 def test_every_row_finds_its_tokens_again_in_the_shared_trees(rows: list[list[int]]) -> None:
     tuples = [tuple(row) for row in rows]
-    found: dict[int, list[int]] = {}
+    result: dict[int, list[int]] = {}
     for cluster in prefix_trees(tuples, [1] * len(tuples)):
         for tree in cluster.trees:
             for number, path in tree.paths.items():
-                found[number] = [*cluster.prefix, *(tree.tokens[node] for node in path)]
+                result[number] = [*cluster.prefix, *(tree.tokens[node] for node in path)]
                 assert [tree.depths[node] for node in path] == list(range(len(path)))
-    assert found == dict(enumerate(rows))
+    assert result == dict(enumerate(rows))
 
 
 def test_half_precision_weights_are_read_as_they_are() -> None:

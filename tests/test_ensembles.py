@@ -19,7 +19,7 @@ from assay.scoring.combined import agreement, diversity
 from assay.scoring.results import Instance
 from assay.scoring.scorer import Scorer
 from assay.tasks.validate import validate
-from small_runs import SEVERAL, says, write_task
+from small_runs import SAMPLED, says, write_task
 
 START = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
 MARK = re.compile(r"<<<answer ([0-9a-f]{32})>>>")
@@ -46,9 +46,9 @@ class Instances(Scorer):
 
 def judge(score: int) -> Scripted:
     def say(prompt: str, params: dict[str, object], repeat: int) -> str:
-        found = MARK.search(prompt)
-        assert found is not None
-        return json.dumps({"id": found[1], "score": score})
+        match = MARK.search(prompt)
+        assert match is not None
+        return json.dumps({"id": match[1], "score": score})
 
     return Scripted(generate=say, identity=f"judge {score}")
 
@@ -58,21 +58,21 @@ def evaluated(folder: Path, answers: Sequence[Any], golds: Sequence[str], yaml: 
     (folder / "own.py").write_text(OWN)
     known = {"include_path": str(folder), "include_defaults": False, **options}
     results = assay.simple_evaluate(says(answers), tasks=["t"], **known)
-    found: dict[str, Any] = results["results"]["t"]
-    return {key: value for key, value in found.items() if "," in key and "_stderr" not in key}
+    data: dict[str, Any] = results["results"]["t"]
+    return {key: value for key, value in data.items() if "," in key and "_stderr" not in key}
 
 
 def test_an_ensemble_is_the_weighted_mean_of_its_members(tmp_path: Path) -> None:
     """exact_match is 1 and 0, length 2 and 4; with weights 3 and 1: (3·1 + 2)/4 and (0 + 4)/4."""
     yaml = "scorer: {type: ensemble, kwargs: {scorers: [generation, !function own.Length], weights: [3, 1]}}\n"
-    found = evaluated(tmp_path, ["ab", "abcd"], ["ab", "x"], yaml)
-    assert found == {"exact_match,none": 0.5, "length,none": 3.0, "ensemble,none": pytest.approx((5 / 4 + 1) / 2)}
+    results = evaluated(tmp_path, ["ab", "abcd"], ["ab", "x"], yaml)
+    assert results == {"exact_match,none": 0.5, "length,none": 3.0, "ensemble,none": pytest.approx((5 / 4 + 1) / 2)}
 
 
-def test_without_weights_members_count_alike(tmp_path: Path) -> None:
+def test_without_weights_members_count_equally(tmp_path: Path) -> None:
     yaml = "scorer: {type: ensemble, kwargs: {scorers: [!function own.Seeds, !function own.Length]}}\n"
-    found = evaluated(tmp_path, ["ab"], ["ab"], yaml)
-    assert found == {"seeds,none": 4.0, "length,none": 2.0, "ensemble,none": 3.0}
+    results = evaluated(tmp_path, ["ab"], ["ab"], yaml)
+    assert results == {"seeds,none": 4.0, "length,none": 2.0, "ensemble,none": 3.0}
 
 
 def test_judges_and_reward_models_work_inside_an_ensemble(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ scorer:
 """
     reward = Scripted(loglikelihood=lambda context, continuation: (float(len(continuation)), False))
     roles = {"strict": judge(1), "kind": judge(10), "reward": reward}
-    found = evaluated(tmp_path, ["ab", "AB!"], ["ab", "ab"], yaml, model_role=roles)
-    assert found == {
+    results = evaluated(tmp_path, ["ab", "AB!"], ["ab", "ab"], yaml, model_role=roles)
+    assert results == {
         "exact_match,none": 1.0,
         "llm_judge,none": 0.0,
         "reward,none": 2.5,
@@ -105,19 +105,19 @@ def test_the_agreement_of_judges_inside_is_still_an_agreement(tmp_path: Path) ->
     yaml = "scorer: {type: ensemble, kwargs: {scorers: [{type: llm_judge, kwargs: {roles: [a, b]}}]}}\n"
 
     def by_length(prompt: str, params: dict[str, object], repeat: int) -> str:
-        found = re.search(r"<<<answer ([0-9a-f]{32})>>>\n(.*)\n<<<end", prompt)
-        assert found is not None
-        return json.dumps({"id": found[1], "score": len(found[2])})
+        match = re.search(r"<<<answer ([0-9a-f]{32})>>>\n(.*)\n<<<end", prompt)
+        assert match is not None
+        return json.dumps({"id": match[1], "score": len(match[2])})
 
     roles = {role: Scripted(generate=by_length, identity=role) for role in "ab"}
     assert evaluated(tmp_path, ["a", "abc"], ["x", "y"], yaml, model_role=roles)["llm_judge_alpha,none"] == 1.0
 
 
-def test_answers_of_repeats_are_weighed_one_by_one(tmp_path: Path) -> None:
-    yaml = f"repeats: 2\n{SEVERAL}filter_list: [{{name: all, filter: [{{function: take_first_k, k: 2}}]}}]\n"
+def test_answers_of_repeats_are_weighted_one_by_one(tmp_path: Path) -> None:
+    yaml = f"repeats: 2\n{SAMPLED}filter_list: [{{name: all, filter: [{{function: take_first_k, k: 2}}]}}]\n"
     ensemble = "scorer: {type: ensemble, kwargs: {scorers: [!function own.Length, !function own.Seeds]}}\n"
-    found = evaluated(tmp_path, [["a", "abc"]], ["x"], yaml + ensemble)
-    assert found == {"length,all": 2.0, "seeds,all": 4.0, "ensemble,all": 3.0}
+    results = evaluated(tmp_path, [["a", "abc"]], ["x"], yaml + ensemble)
+    assert results == {"length,all": 2.0, "seeds,all": 4.0, "ensemble,all": 3.0}
 
 
 class Half(Scorer):
@@ -136,11 +136,11 @@ class Whole(Scorer):
 
 def test_an_ensemble_is_made_and_used_in_python() -> None:
     ensemble = EnsembleScorer([Half(), EnsembleScorer([Whole(), Half()])], [1, 3])
-    made = ensemble.score_instances(
+    built = ensemble.score_instances(
         [Instance({"q": "x"}, target="x", resps=["y"], filtered_resps={"none": "y"})], "none"
     )
     inner = {"whole#2": 1.0, "half#2": 0.5, "ensemble#2": 0.75}
-    assert made == {"half": 0.5, **inner, "ensemble": pytest.approx((0.5 + 3 * 0.75) / 4)}
+    assert built == {"half": 0.5, **inner, "ensemble": pytest.approx((0.5 + 3 * 0.75) / 4)}
 
 
 @given(st.lists(st.integers(0, 99), min_size=2, max_size=2).filter(any), st.floats(0.01, 100))
@@ -165,7 +165,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_with_an_ensemble_is_refused(what: str, tmp_path: Path) -> None:
+def test_an_invalid_ensemble_is_refused(what: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=re.escape(what)):
         evaluated(tmp_path, ["a"], ["a"], f"scorer: {{type: ensemble, kwargs: {WRONG[what]}}}\n")
 
@@ -191,18 +191,18 @@ filter_list:
 
 def test_filters_agree_as_far_as_pairs_of_them_leave_the_same(tmp_path: Path) -> None:
     """Of "4" all three leave the same; of "4 or 4" two, of "4 or 5" none: agreement 1, 1/3, 0, and 1/3, 2/3, 1 different."""
-    found = evaluated(tmp_path, ["4", "4 or 4", "4 or 5"], ["4", "4", "4"], THREE + "scorer: cross_filter\n")
+    results = evaluated(tmp_path, ["4", "4 or 4", "4 or 5"], ["4", "4", "4"], THREE + "scorer: cross_filter\n")
     for name in ("first", "last", "whole"):
-        assert found[f"filter_agreement,{name}"] == pytest.approx((1 + 1 / 3 + 0) / 3)
-        assert found[f"filter_diversity,{name}"] == pytest.approx((1 / 3 + 2 / 3 + 1) / 3)
+        assert results[f"filter_agreement,{name}"] == pytest.approx((1 + 1 / 3 + 0) / 3)
+        assert results[f"filter_diversity,{name}"] == pytest.approx((1 / 3 + 2 / 3 + 1) / 3)
 
 
 def test_it_can_be_of_some_filters_and_of_one_row_beside_metrics(tmp_path: Path) -> None:
     one = THREE.replace(
         "{name: first,", "{name: first, scorer: {type: cross_filter, kwargs: {filters: [first, last]}},"
     )
-    found = evaluated(tmp_path, ["4", "4 or 5"], ["4", "4"], one + "metric_list: [{metric: exact_match}]\n")
-    assert found == {
+    results = evaluated(tmp_path, ["4", "4 or 5"], ["4", "4"], one + "metric_list: [{metric: exact_match}]\n")
+    assert results == {
         "exact_match,first": 1.0, "filter_agreement,first": 0.5, "filter_diversity,first": 0.75,
         "exact_match,last": 0.5, "exact_match,whole": 0.5,
     }  # fmt: skip

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from bench.errors import Cell, Found, measured, single_coverage
+from bench.errors import Cell, ErrorMeasurement, measured, single_coverage
 from bench.worlds import TRUTHS, data_set, drawn, expected, group_estimates, true_numbers, world
 
 from assay.config.group import GroupConfig
@@ -23,7 +23,7 @@ CELLS = [
 
 
 @lru_cache
-def found(cell: Cell) -> dict[str, Found]:
+def measurements(cell: Cell) -> dict[str, ErrorMeasurement]:
     return {each.aggregator: each for each in measured(cell, data_sets=200, draws=20_000)}
 
 
@@ -31,24 +31,26 @@ def found(cell: Cell) -> dict[str, Found]:
 @pytest.mark.parametrize("cell", CELLS, ids=str)
 @pytest.mark.parametrize("aggregator", TRUTHS)
 def test_the_mean_standard_error_is_the_spread_of_the_number(aggregator: str, cell: Cell) -> None:
-    assert found(cell)[aggregator].ratio == pytest.approx(1, abs=0.08)
-    assert found(cell)[aggregator].coverage > 0.9
+    assert measurements(cell)[aggregator].ratio == pytest.approx(1, abs=0.08)
+    assert measurements(cell)[aggregator].coverage > 0.9
 
 
 @pytest.mark.parametrize("clustering", ["repeats", "shared", "nested"])
 def test_the_error_of_pass_at_k_counts_problems(clustering: str) -> None:
-    assert found(Cell(clustering, 30, 0.5, True))["pass@k"].ratio == pytest.approx(1, abs=0.08)
+    assert measurements(Cell(clustering, 30, 0.5, True))["pass@k"].ratio == pytest.approx(1, abs=0.08)
 
 
 def test_the_worlds_compute_the_same_numbers_as_assay() -> None:
     for clustering in ("shared", "nested"):
-        made = world(clustering, 30, 0.5)
-        results = data_set(made, np.random.default_rng(5))
+        small_world = world(clustering, 30, 0.5)
+        results = data_set(small_world, np.random.default_rng(5))
         tasks = np.array([[results[name]["acc,none"] for name in "abcde"]])
-        numbers = {name: value[0] for name, value in true_numbers(made, tasks).items()}
-        assert {name: float(value) for name, value in group_estimates(made, results).items()} == pytest.approx(numbers)
-        means = drawn(made, 20_000, np.random.default_rng(6)).mean(axis=0)
-        assert means == pytest.approx(expected(made)[0], abs=0.005)
+        numbers = {name: value[0] for name, value in true_numbers(small_world, tasks).items()}
+        assert {name: float(value) for name, value in group_estimates(small_world, results).items()} == pytest.approx(
+            numbers
+        )
+        means = drawn(small_world, 20_000, np.random.default_rng(6)).mean(axis=0)
+        assert means == pytest.approx(expected(small_world)[0], abs=0.005)
 
 
 # --- what would be wrong, and by how much: the tolerance above would notice ------------------------------------------
@@ -60,15 +62,15 @@ def rates(source: str, scores: "np.ndarray[tuple[int], np.dtype[np.float64]]") -
 
 
 def test_thirty_problems_with_64_repeats_are_not_1920_draws() -> None:
-    """Where every problem is always or never solved, repeats tell nothing: √(0.25/29) for 15 of 30, and not √(0.25/1919)."""
+    """Where every problem is always or never solved, repeats add no information: √(0.25/29) for 15 of 30, and not √(0.25/1919)."""
     member = rates("problems", np.repeat([0.0, 1.0], 15))
-    made = MeanAggregator(GroupConfig(group="g")).combine([member], [30.0])
-    assert made.stderr == pytest.approx(math.sqrt(0.25 / 29))
+    combined = MeanAggregator(GroupConfig(group="g")).combine([member], [30.0])
+    assert combined.stderr == pytest.approx(math.sqrt(0.25 / 29))
     cell = Cell("repeats", 30, 0.5, False)
     as_draws = math.sqrt(0.25 / (30 * 64))
     truth = np.std(drawn(world("repeats", 30, 0.5), 20_000, np.random.default_rng(7))[:, 0])
     assert as_draws / truth < 0.25
-    assert found(cell)["mean by size"].ratio == pytest.approx(1, abs=0.08)
+    assert measurements(cell)["mean by size"].ratio == pytest.approx(1, abs=0.08)
 
 
 def test_documents_that_two_members_share_are_paired_in_their_difference() -> None:
@@ -79,15 +81,15 @@ def test_documents_that_two_members_share_are_paired_in_their_difference() -> No
     both = [
         MemberEstimate(name, rates("same", scores).estimate, 100) for name, scores in (("one", one), ("other", other))
     ]
-    made = DifferenceAggregator(GroupConfig(group="g")).combine(both, [1.0, 1.0])
-    assert (float(made), made.stderr) == pytest.approx((0.0, math.sqrt(0.1 / 99)))
+    combined = DifferenceAggregator(GroupConfig(group="g")).combine(both, [1.0, 1.0])
+    assert (float(combined), combined.stderr) == pytest.approx((0.0, math.sqrt(0.1 / 99)))
 
 
-def test_members_of_unlike_sizes_are_not_pooled_where_they_count_alike() -> None:
+def test_members_of_different_sizes_are_not_pooled_where_they_count_equally() -> None:
     """Half of 30 and half of 600: ½·√(0.25/29 + 0.25/599); pooled it would be √(0.25/630)."""
     members = [rates("few", np.repeat([0.0, 1.0], 15)), rates("many", np.repeat([0.0, 1.0], 300))]
-    made = MeanAggregator(GroupConfig(group="g")).combine(members, [1.0, 1.0])
-    assert made.stderr == pytest.approx(math.sqrt(0.25 / 29 + 0.25 / 599) / 2)
+    combined = MeanAggregator(GroupConfig(group="g")).combine(members, [1.0, 1.0])
+    assert combined.stderr == pytest.approx(math.sqrt(0.25 / 29 + 0.25 / 599) / 2)
 
 
 # --- intervals -------------------------------------------------------------------------------------------------------
@@ -99,7 +101,7 @@ def test_intervals_of_a_share_hold_the_truth_as_often_as_they_say() -> None:
     assert min(share for (n, _), share in grid.items() if n >= 100) >= 0.92
 
 
-def test_an_interval_is_no_point_where_all_scores_are_equal() -> None:
+def test_an_interval_has_a_width_where_all_scores_are_equal() -> None:
     """Wilson, for 30 of 30, by hand: 30 / (30 + 1.96²) = 0.8865."""
     ends = interval(rates("all", np.ones(30)).estimate)
     assert ends == pytest.approx((0.8865, 1.0), abs=1e-4)
@@ -109,7 +111,7 @@ def test_an_interval_is_no_point_where_all_scores_are_equal() -> None:
 
 
 def spread_alone(name: str, source: str, documents: range, stderr: float) -> MemberEstimate:
-    """A number with an error of its own, and documents whose moves are not known: a median, a bleu score."""
+    """A number with its own error, and documents whose influence is not known: a median, a bleu score."""
     return MemberEstimate(name, Estimate(0.5, stderr, 10, parts={Draws(source, documents, None, stderr**2): 1.0}), 10)
 
 
@@ -122,12 +124,12 @@ def test_numbers_over_shared_documents_without_moves_have_at_most_the_sum_of_the
         (spread_alone("u", "other", range(10), 0.4), 0.25),
     ):
         members = [spread_alone("t", "same", range(10), 0.3), other]
-        made = MeanAggregator(GroupConfig(group="g")).combine(members, [1.0, 1.0])
-        assert made.stderr == pytest.approx(error)
+        combined = MeanAggregator(GroupConfig(group="g")).combine(members, [1.0, 1.0])
+        assert combined.stderr == pytest.approx(error)
 
 
 def test_a_number_without_moves_beside_one_with_them_may_move_with_it() -> None:
     """15 of 30 right: √(0.25/29). Half of that and half of 0.3."""
     members = [rates("same", np.repeat([0.0, 1.0], 15)), spread_alone("u", "same", range(30), 0.3)]
-    made = MeanAggregator(GroupConfig(group="g")).combine(members, [1.0, 1.0])
-    assert made.stderr == pytest.approx((math.sqrt(0.25 / 29) + 0.3) / 2)
+    combined = MeanAggregator(GroupConfig(group="g")).combine(members, [1.0, 1.0])
+    assert combined.stderr == pytest.approx((math.sqrt(0.25 / 29) + 0.3) / 2)

@@ -1,4 +1,4 @@
-"""Numbers and their standard errors: of a task, of repeats, of groups; as lm-eval has them, and mended.
+"""Numbers and their standard errors: of a task, of repeats, of groups; as lm-eval has them, and corrected.
 
 Where a comment does not say otherwise, literals come from `stderr_for_metric` and its kin in lm_eval 0.4.13.
 """
@@ -18,7 +18,7 @@ from assay import ConfigError
 from assay.groups.results import TaskScore, pooled_stderr, weighted_mean
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import bootstrap, estimate
-from small_runs import ANYTHING, SEVERAL, choose, continue_, generate, processed, roll, run
+from small_runs import ANYTHING, SAMPLED, choose, continue_, generate, processed, roll, run
 
 LLS = [-0.5, -1.25, -3.0, -0.75, -2.0, -1.5, -0.25, -4.0]
 LABELS = list(zip([0, 0, 1, 1, 1, 0, 1, 1, 0, 1], [0, 1, 1, 0, 1, 0, 1, 1, 1, 1], strict=True))
@@ -63,8 +63,8 @@ LIKE_LM_EVAL: dict[str, tuple[str, Sequence[Any], int, float]] = {
 @pytest.mark.parametrize("case", LIKE_LM_EVAL)
 def test_standard_errors_are_lm_evals_when_asked_for(case: str, tmp_path: Path) -> None:
     name, values, iterations, expected = LIKE_LM_EVAL[case]
-    found = stderr_of(tmp_path, values, name, bootstrap_iters=iterations, compat="lm-eval")
-    assert found == pytest.approx(expected, abs=1e-12)
+    stderr = stderr_of(tmp_path, values, name, bootstrap_iters=iterations, compat="lm-eval")
+    assert stderr == pytest.approx(expected, abs=1e-12)
 
 
 TRANSLATION_ERRORS = {
@@ -82,28 +82,28 @@ TRANSLATION_ERRORS = {
 @pytest.mark.parametrize(("name", "iterations"), TRANSLATION_ERRORS)
 def test_translations_are_drawn_a_hundred_times_at_most(name: str, iterations: int, tmp_path: Path) -> None:
     asked = iterations if iterations < 100 else 100_000
-    found = stderr_of(tmp_path, PAIRS, name, name, bootstrap_iters=asked, compat="lm-eval")
-    assert found == pytest.approx(TRANSLATION_ERRORS[name, iterations], abs=1e-9)
+    stderr = stderr_of(tmp_path, PAIRS, name, name, bootstrap_iters=asked, compat="lm-eval")
+    assert stderr == pytest.approx(TRANSLATION_ERRORS[name, iterations], abs=1e-9)
 
 
 def test_lm_eval_knows_what_to_draw_less_often_by_the_metrics_name(tmp_path: Path) -> None:
     """Not by its aggregation: 200 draws of bleu_max are 200, of bleu 100. Values of lm_eval 0.4.13's own run."""
-    found = stderr_of(tmp_path / "a", PAIRS, "bleu", "bleu_max", bootstrap_iters=200, compat="lm-eval")
-    assert found == pytest.approx(20.37960603113525, abs=1e-9)
-    found = stderr_of(
+    stderr = stderr_of(tmp_path / "a", PAIRS, "bleu", "bleu_max", bootstrap_iters=200, compat="lm-eval")
+    assert stderr == pytest.approx(20.37960603113525, abs=1e-9)
+    stderr = stderr_of(
         tmp_path / "b", [1.0, 2.0, 5.0, 9.0, 4.0], "median", "bleu", bootstrap_iters=200, compat="lm-eval"
     )
-    assert found == pytest.approx(1.8141976549739913, abs=1e-12)
+    assert stderr == pytest.approx(1.8141976549739913, abs=1e-12)
 
 
 NAN = "def values(doc, results):\n    return {k: float(v) for k, v in doc['values'].items()}\n"
 
 
 def test_lm_eval_draws_missing_values_too(tmp_path: Path) -> None:
-    found = stderr_of(
+    stderr = stderr_of(
         tmp_path, [1.0, "nan", 5.0, 9.0, 4.0], "nanmean", helper=NAN, bootstrap_iters=37, compat="lm-eval"
     )
-    assert found == pytest.approx(1.2798511054749764, abs=1e-12)
+    assert stderr == pytest.approx(1.2798511054749764, abs=1e-12)
 
 
 AVERAGE = "def average(items):\n    return sum(items) / len(items)\n"
@@ -118,20 +118,20 @@ def test_lm_eval_has_no_error_for_the_rest(tmp_path: Path) -> None:
     assert stderr_of(tmp_path / "own", LLS, "!function helper.average", helper=AVERAGE, compat="lm-eval") == "N/A"
 
 
-# --- mended -------------------------------------------------------------------------------------------------------
+# --- corrected ----------------------------------------------------------------------------------------------------
 
 
 def test_the_error_of_a_share(tmp_path: Path) -> None:
     """3 of 5: √(0.6·0.4/4), by hand; the number of draws does not matter."""
-    found = generate(tmp_path, list("aabbb"), list("bbbbb"), bootstrap_iters=7)["results"]["t"]
-    assert (found["exact_match,none"], found["exact_match_stderr,none"]) == pytest.approx((0.6, math.sqrt(0.06)))
+    row = generate(tmp_path, list("aabbb"), list("bbbbb"), bootstrap_iters=7)["results"]["t"]
+    assert (row["exact_match,none"], row["exact_match_stderr,none"]) == pytest.approx((0.6, math.sqrt(0.06)))
 
 
 def test_the_error_of_a_perplexity_is_that_of_its_mean_carried_over(tmp_path: Path) -> None:
     """d exp(-m) = exp(-m) dm."""
-    found = continue_(tmp_path, [(value, True) for value in LLS])["results"]["t"]
+    row = continue_(tmp_path, [(value, True) for value in LLS])["results"]["t"]
     expected = math.exp(-statistics.fmean(LLS)) * statistics.stdev(LLS) / math.sqrt(8)
-    assert found["perplexity_stderr,none"] == pytest.approx(expected, rel=1e-12)
+    assert row["perplexity_stderr,none"] == pytest.approx(expected, rel=1e-12)
 
 
 TEXTS = {"one two": -4.0, "a much longer text of words": -12.0, "three words here": -9.0, "été": -1.0}
@@ -139,7 +139,7 @@ TEXTS = {"one two": -4.0, "a much longer text of words": -12.0, "three words her
 
 def test_texts_have_errors_of_a_ratio(tmp_path: Path) -> None:
     """Variance of a ratio, sampling theory: mean square of (ll - ratio·size) over the mean size squared."""
-    found = roll(tmp_path, TEXTS)["results"]["t"]
+    row = roll(tmp_path, TEXTS)["results"]["t"]
 
     def error(sizes: list[int]) -> tuple[float, float]:
         ratio = sum(TEXTS.values()) / sum(sizes)
@@ -148,17 +148,17 @@ def test_texts_have_errors_of_a_ratio(tmp_path: Path) -> None:
         return ratio, spread
 
     ratio, spread = error([len(text.split()) for text in TEXTS])
-    assert found["word_perplexity_stderr,none"] == pytest.approx(math.exp(-ratio) * spread, rel=1e-9)
+    assert row["word_perplexity_stderr,none"] == pytest.approx(math.exp(-ratio) * spread, rel=1e-9)
     ratio, spread = error([len(text.encode()) for text in TEXTS])
-    assert found["byte_perplexity_stderr,none"] == pytest.approx(math.exp(-ratio) * spread, rel=1e-9)
-    assert found["bits_per_byte_stderr,none"] == pytest.approx(spread / math.log(2), rel=1e-9)
+    assert row["byte_perplexity_stderr,none"] == pytest.approx(math.exp(-ratio) * spread, rel=1e-9)
+    assert row["bits_per_byte_stderr,none"] == pytest.approx(spread / math.log(2), rel=1e-9)
 
 
 def test_the_error_of_a_brier_score_is_that_of_a_mean(tmp_path: Path) -> None:
     """Distances 0.18, 1.28 and 0.5, by hand."""
     lls = [[math.log(0.7), math.log(0.3)], [math.log(0.2), math.log(0.8)], [0.0, 0.0]]
-    found = choose(tmp_path, lls, [0, 0, 1], ["a", "b"], "metric_list: [{metric: brier_score}]\n")["results"]["t"]
-    assert found["brier_score_stderr,none"] == pytest.approx(statistics.stdev([0.18, 1.28, 0.5]) / math.sqrt(3))
+    row = choose(tmp_path, lls, [0, 0, 1], ["a", "b"], "metric_list: [{metric: brier_score}]\n")["results"]["t"]
+    assert row["brier_score_stderr,none"] == pytest.approx(statistics.stdev([0.18, 1.28, 0.5]) / math.sqrt(3))
 
 
 @pytest.mark.parametrize(
@@ -170,20 +170,20 @@ def test_a_bootstrap_makes_up_for_the_spread_that_resamples_lack(
     name: str, values: Any, drawn: float, tmp_path: Path
 ) -> None:
     """A resample of n values has (n-1)/n of the variance: lm-eval's number of 1000 draws by √(n/(n-1))."""
-    found = stderr_of(tmp_path, values, name, bootstrap_iters=1000)
-    assert found == pytest.approx(drawn * math.sqrt(len(values) / (len(values) - 1)), rel=1e-9)
+    stderr = stderr_of(tmp_path, values, name, bootstrap_iters=1000)
+    assert stderr == pytest.approx(drawn * math.sqrt(len(values) / (len(values) - 1)), rel=1e-9)
 
 
 def test_an_aggregation_of_ones_own_is_bootstrapped(tmp_path: Path) -> None:
     values = [float(number % 7) for number in range(60)]
-    found = stderr_of(tmp_path, values, "!function helper.average", helper=AVERAGE)
-    assert found == pytest.approx(statistics.stdev(values) / math.sqrt(60), rel=0.08)
+    stderr = stderr_of(tmp_path, values, "!function helper.average", helper=AVERAGE)
+    assert stderr == pytest.approx(statistics.stdev(values) / math.sqrt(60), rel=0.08)
 
 
 def test_values_that_are_missing_do_not_spoil_the_error_of_the_rest(tmp_path: Path) -> None:
     """lm-eval's is nan as soon as one resample has nothing else. Error of a mean over those that are there: 1.65."""
-    found = stderr_of(tmp_path, [1.0, "nan", 5.0, 9.0, 4.0], "nanmean", helper=NAN)
-    assert found == "N/A" or 1.0 < found < 2.5
+    stderr = stderr_of(tmp_path, [1.0, "nan", 5.0, 9.0, 4.0], "nanmean", helper=NAN)
+    assert stderr == "N/A" or 1.0 < stderr < 2.5
 
 
 @pytest.mark.parametrize("compat", [None, "lm-eval"])
@@ -210,25 +210,25 @@ def test_equal_values_have_no_spread(compat: str | None, name: str, tmp_path: Pa
 
 def test_a_document_that_failed_does_not_count_in_the_error(tmp_path: Path) -> None:
     yaml = "filter_list: [{name: none, filter: [{function: regex, regex_pattern: '[ab]', group_select: 1}, {function: take_first}]}]\n"
-    found = generate(tmp_path, ["aa", "ab", "a", "bb", "aa"], list("aabba"), yaml)["results"]["t"]
-    assert (found["exact_match,none"], found["sample_len"]) == (0.75, 4)
-    assert found["exact_match_stderr,none"] == pytest.approx(0.25)  # √(0.75·0.25/3)
+    row = generate(tmp_path, ["aa", "ab", "a", "bb", "aa"], list("aabba"), yaml)["results"]["t"]
+    assert (row["exact_match,none"], row["sample_len"]) == (0.75, 4)
+    assert row["exact_match_stderr,none"] == pytest.approx(0.25)  # √(0.75·0.25/3)
 
 
 # --- repeats ------------------------------------------------------------------------------------------------------
 
 REPEATED = [["a", "a", "b"], ["b", "b", "b"], ["a", "a", "a"], ["b", "a", "b"]]
-ALL_THREE = SEVERAL + "repeats: 3\nfilter_list: [{name: all, filter: [{function: take_first_k, k: 3}]}]\n"
+ALL_THREE = SAMPLED + "repeats: 3\nfilter_list: [{name: all, filter: [{function: take_first_k, k: 3}]}]\n"
 
 
 @pytest.mark.parametrize("compat", [None, "lm-eval"])
 def test_repeats_are_averaged_by_document_and_the_error_is_that_of_documents(compat: str | None, tmp_path: Path) -> None:  # fmt: skip
     """2/3, 0, 1 and 1/3 of the repeats are right: 4 documents, not 12 answers."""
-    found = generate(tmp_path, REPEATED, list("aaaa"), ALL_THREE, compat=compat)["results"]["t"]
+    row = generate(tmp_path, REPEATED, list("aaaa"), ALL_THREE, compat=compat)["results"]["t"]
     shares = [2 / 3, 0.0, 1.0, 1 / 3]
-    assert found["exact_match,all"] == pytest.approx(0.5)
-    assert found["exact_match_stderr,all"] == pytest.approx(statistics.stdev(shares) / 2)
-    assert found["sample_len"] == 4
+    assert row["exact_match,all"] == pytest.approx(0.5)
+    assert row["exact_match_stderr,all"] == pytest.approx(statistics.stdev(shares) / 2)
+    assert row["sample_len"] == 4
 
 
 def test_the_score_of_every_repeat_is_kept(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_the_score_of_every_repeat_is_kept(tmp_path: Path) -> None:
         assert scores in text
 
 
-def test_equal_repeats_tell_no_more_than_one(tmp_path: Path) -> None:
+def test_equal_repeats_add_no_information(tmp_path: Path) -> None:
     once = generate(tmp_path / "1", list("aabb"), list("aaaa"))["results"]["t"]
     thrice = generate(tmp_path / "3", [[each] * 3 for each in "aabb"], list("aaaa"), ALL_THREE)["results"]["t"]
     assert thrice["exact_match,all"] == once["exact_match,none"]
@@ -262,29 +262,27 @@ def grouped(folder: Path, entry: str, members: str = "[a, b, c]", **options: Any
     return run(folder, ANYTHING, "g", **options)
 
 
-def test_a_group_weighs_its_tasks_by_size(tmp_path: Path) -> None:
+def test_a_group_weights_its_tasks_by_size(tmp_path: Path) -> None:
     """7 of 14; the error is that of a sum of independent parts, each with its share of the documents."""
-    found = grouped(tmp_path, "metric: x")["groups"]["g"]
+    row = grouped(tmp_path, "metric: x")["groups"]["g"]
     expected = math.sqrt(sum((len(MEMBERS[name]) / 14 * ERRORS[name]) ** 2 for name in MEMBERS))
-    assert (found["x,none"], found["x_stderr,none"]) == pytest.approx((0.5, expected), rel=1e-12)
-    assert (found["sample_len"], found["sample_count"]) == (14, {"x,none": 14})
+    assert (row["x,none"], row["x_stderr,none"]) == pytest.approx((0.5, expected), rel=1e-12)
+    assert (row["sample_len"], row["sample_count"]) == (14, {"x,none": 14})
 
 
-def test_a_group_may_weigh_its_tasks_alike(tmp_path: Path) -> None:
-    found = grouped(tmp_path, "metric: x, weight_by_size: false")["groups"]["g"]
+def test_a_group_may_weight_its_tasks_equally(tmp_path: Path) -> None:
+    row = grouped(tmp_path, "metric: x, weight_by_size: false")["groups"]["g"]
     expected = math.sqrt(sum(error**2 for error in ERRORS.values())) / 3
-    assert (found["x,none"], found["x_stderr,none"]) == pytest.approx(
-        ((3 / 4 + 1 / 2 + 3 / 8) / 3, expected), rel=1e-12
-    )
+    assert (row["x,none"], row["x_stderr,none"]) == pytest.approx(((3 / 4 + 1 / 2 + 3 / 8) / 3, expected), rel=1e-12)
 
 
 def test_lm_eval_pools_the_errors_of_a_group(tmp_path: Path) -> None:
     """Values of lm_eval 0.4.13: pooled_sample_stderr by size, unweighted_mean_stderr without."""
-    found = grouped(tmp_path / "by_size", "metric: x", compat="lm-eval")["groups"]["g"]
-    assert (found["x,none"], found["x_stderr,none"]) == pytest.approx((0.5, 0.1424507205745474), abs=1e-12)
-    found = grouped(tmp_path / "alike", "metric: x, weight_by_size: false", compat="lm-eval")["groups"]["g"]
+    row = grouped(tmp_path / "by_size", "metric: x", compat="lm-eval")["groups"]["g"]
+    assert (row["x,none"], row["x_stderr,none"]) == pytest.approx((0.5, 0.1424507205745474), abs=1e-12)
+    row = grouped(tmp_path / "alike", "metric: x, weight_by_size: false", compat="lm-eval")["groups"]["g"]
     expected = (0.5416666666666666, 0.19606748919048336)
-    assert (found["x,none"], found["x_stderr,none"]) == pytest.approx(expected, abs=1e-12)
+    assert (row["x,none"], row["x_stderr,none"]) == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_group_of_groups_looks_at_the_tasks_and_counts_each_once(tmp_path: Path) -> None:
@@ -300,8 +298,8 @@ def test_one_task_without_an_error_leaves_the_group_without(tmp_path: Path) -> N
     for compat in (None, "lm-eval"):
         folder = tmp_path / str(compat)
         processed(folder, [{"x": 1.0}], MEAN, "one")
-        found = grouped(folder, "metric: x", "[a, one]", compat=compat)["groups"]["g"]
-        assert (found["x,none"], found["x_stderr,none"]) == (0.8, "N/A")
+        row = grouped(folder, "metric: x", "[a, one]", compat=compat)["groups"]["g"]
+        assert (row["x,none"], row["x_stderr,none"]) == (0.8, "N/A")
 
 
 def test_a_group_without_draws_has_no_error(tmp_path: Path) -> None:
@@ -324,13 +322,13 @@ FILTERED = """
 ])  # fmt: skip
 def test_a_group_takes_the_filters_it_names_or_all(chosen: str, rows: set[str], tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text(f"group: g\ntask: [t]\naggregate_metric_list: [{{metric: exact_match{chosen}}}]\n")
-    found = generate(tmp_path, ["A", "b"], ["a", "b"], FILTERED, tasks="g")["groups"]["g"]
-    assert {key for key in found if "," in key and "_stderr" not in key} == rows
-    assert {found[key] for key in rows} <= {0.5, 1.0}
-    assert found.get("exact_match,small", 1.0) == 1.0
+    row = generate(tmp_path, ["A", "b"], ["a", "b"], FILTERED, tasks="g")["groups"]["g"]
+    assert {key for key in row if "," in key and "_stderr" not in key} == rows
+    assert {row[key] for key in rows} <= {0.5, 1.0}
+    assert row.get("exact_match,small", 1.0) == 1.0
 
 
-def test_a_metric_is_weighed_by_the_documents_that_have_it(tmp_path: Path) -> None:
+def test_a_metric_is_weighted_by_the_documents_that_have_it(tmp_path: Path) -> None:
     """lm-eval counts 4 documents for `y`, which one has, and says itself that this is too much: 0.8 in place of 0.5."""
     yaml = "metric_list: [{metric: x, aggregation: mean}, {metric: y, aggregation: mean}]\n"
     processed(tmp_path, [{"x": 1.0, "y": 1.0}, {"x": 1.0}, {"x": 1.0}, {"x": 1.0}], yaml, "some")
@@ -347,10 +345,10 @@ def test_a_metric_that_no_member_has_is_refused_before_the_run(tmp_path: Path) -
         generate(tmp_path, ["a"], ["a"], tasks="g")
 
 
-def test_a_group_metric_that_nobody_has_is_left_out_like_lm_eval(tmp_path: Path) -> None:
+def test_a_group_metric_that_no_task_has_is_left_out_like_lm_eval(tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text("group: g\ntask: [t]\naggregate_metric_list: [{metric: acc}]\n")
-    found = generate(tmp_path, ["a"], ["a"], tasks="g", compat="lm-eval")["groups"]["g"]
-    assert [key for key in found if "," in key] == []
+    row = generate(tmp_path, ["a"], ["a"], tasks="g", compat="lm-eval")["groups"]["g"]
+    assert [key for key in row if "," in key] == []
 
 
 # --- properties ---------------------------------------------------------------------------------------------------
@@ -360,9 +358,9 @@ SHARES = st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=2, max_size=30)
 
 
 def of(values: Sequence[Any], name: str = "mean", *, like_lm_eval: bool = False) -> tuple[float, float]:
-    made = estimate(AGGREGATIONS[name], values, bootstrap_iters=1000, like_lm_eval=like_lm_eval)
-    assert made.stderr is not None
-    return made.value, made.stderr
+    estimated = estimate(AGGREGATIONS[name], values, bootstrap_iters=1000, like_lm_eval=like_lm_eval)
+    assert estimated.stderr is not None
+    return estimated.value, estimated.stderr
 
 
 @given(SCORES)
@@ -428,6 +426,6 @@ def test_like_tasks_have_the_error_of_one_over_the_root_of_their_number(values: 
 
 @given(SCORES)
 def test_a_median_is_one_of_the_values(values: list[float]) -> None:
-    found = AGGREGATIONS["median"].function(values)
-    assert found in values
-    assert sum(each <= found for each in values) > len(values) / 2
+    result = AGGREGATIONS["median"].function(values)
+    assert result in values
+    assert sum(each <= result for each in values) > len(values) / 2

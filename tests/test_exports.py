@@ -1,4 +1,4 @@
-"""A run handed on: to lm-eval's tools, to Inspect, to an analysis, to trackers."""
+"""A run exported: to lm-eval's tools, to Inspect, to an analysis, to trackers."""
 
 import json
 import math
@@ -21,7 +21,7 @@ from assay.exchange.inspect.log_file import finite
 from assay.models import Scripted
 from conftest import Write
 from exchange_world import HERE, LOGGED, TASKS
-from run_world import ACC, ACC_STDERR, CHOICES, COLOURS, EXACT_MATCH, SUMS, Asked
+from run_world import ACC, ACC_STDERR, CHOICES, COLOURS, EXACT_MATCH, SUMS, RecordingModel
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -29,7 +29,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", LOGGED)
-def test_what_lm_eval_wrote_comes_back_line_by_line(name: str, tmp_path: Path) -> None:
+def test_files_of_lm_eval_are_imported_and_exported_line_by_line(name: str, tmp_path: Path) -> None:
     """In and out again: the same keys in the same order, the same values, the same hash over all samples of a task."""
     source = HERE / "logged" / name
     import_runs([source], tmp_path / "run")
@@ -45,13 +45,13 @@ def test_what_lm_eval_wrote_comes_back_line_by_line(name: str, tmp_path: Path) -
     assert ours["task_hashes"] == theirs["task_hashes"]
     written = {path.name.rpartition("_")[0]: lines(path) for path in samples}
     for path in source.glob("samples_*.jsonl"):
-        expected, found = lines(path), written[path.name.rpartition("_")[0]]
-        assert [list(record) for record in found] == [list(record) for record in expected]
-        assert found == expected
+        expected, result = lines(path), written[path.name.rpartition("_")[0]]
+        assert [list(record) for record in result] == [list(record) for record in expected]
+        assert result == expected
 
 
-def test_lm_evals_files_lie_in_a_folder_of_the_model_with_one_date(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+def test_lm_evals_files_are_in_a_folder_of_the_model_with_one_date(tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(RecordingModel(), tasks, output)
     paths = [Path(path) for path in export(output, "lm-eval", tmp_path / "out")]
     assert {path.parent for path in paths} == {tmp_path / "out/scripted"}
     [date] = {path.stem.rpartition("_")[2] for path in paths}
@@ -78,7 +78,7 @@ def members(path: str) -> dict[str, Any]:
 
 
 def test_a_log_for_inspect_has_its_members_and_our_numbers(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     sums, colours = map(members, export(output, "inspect", tmp_path / "out"))
     assert next(iter(sums)) == "_journal/start.json"
     assert list(sums)[-3:] == ["summaries.json", "reductions.json", "header.json"]
@@ -94,11 +94,11 @@ def test_a_log_for_inspect_has_its_members_and_our_numbers(tasks: Path, output: 
         assert sample["output"]["completion"] == f" {CHOICES[likelihoods.index(max(likelihoods))]}"
 
 
-def test_an_incomplete_task_is_no_success_in_inspects_logs(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(failing={"3*3="}), tasks, output)
-    told = json.loads((output / "results.json").read_text())
-    told["assay"]["tasks"]["colours"] |= {"incomplete": True, "not_asked": 2}
-    (output / "results.json").write_text(json.dumps(told))
+def test_an_incomplete_task_is_not_a_success_in_inspects_logs(tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(RecordingModel(failing={"3*3="}), tasks, output)
+    loaded = json.loads((output / "results.json").read_text())
+    loaded["assay"]["tasks"]["colours"] |= {"incomplete": True, "not_asked": 2}
+    (output / "results.json").write_text(json.dumps(loaded))
     sums, colours = (members(path)["header.json"] for path in export(output, "inspect", tmp_path / "logs"))
     assert (sums["status"], sums["error"]["message"]) == (
         "error",
@@ -109,7 +109,7 @@ def test_an_incomplete_task_is_no_success_in_inspects_logs(tasks: Path, output: 
     assert (colours["results"]["total_samples"], colours["results"]["completed_samples"]) == (6, 4)
 
 
-def test_a_scorer_without_a_number_for_a_document_is_told_as_text(tmp_path: Path) -> None:
+def test_a_document_without_a_score_is_exported_as_text(tmp_path: Path) -> None:
     """Inspect takes flat values only: what a perplexity is made of, a pair, is written out."""
     import_runs([HERE / "logged/synth_wiki"], tmp_path / "run")
     [log] = export(tmp_path / "run", "inspect", tmp_path / "out")
@@ -119,14 +119,14 @@ def test_a_scorer_without_a_number_for_a_document_is_told_as_text(tmp_path: Path
 
 @pytest.mark.parametrize("to", ["lm-eval", "inspect", "parquet"])
 def test_the_same_run_gives_the_same_bytes(to: str, tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     first, second = [[Path(path) for path in export(output, to, tmp_path / name)] for name in ("a", "b")]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
 def test_three_tables_hold_samples_scores_and_numbers(write: Write, output: Path, tmp_path: Path) -> None:
     folder = write({**run_world.FILES, **TASKS})
-    run_world.run(Asked(), folder, output)
+    run_world.run(RecordingModel(), folder, output)
     samples, scores, numbers = (pq.read_table(path).to_pylist() for path in export(output, "parquet", tmp_path / "out"))
     assert [row["prompt"] for row in samples if row["task"] == "sums"] == list(SUMS)
     assert [json.loads(row["target"]) for row in samples if row["task"] == "sums"] == [
@@ -136,9 +136,9 @@ def test_three_tables_hold_samples_scores_and_numbers(write: Write, output: Path
     assert [row["value"] for row in first] == [1, 1, 0, 1, 0]
     repeats = [row["value"] for row in scores if row["filter"] == "each" and row["repeat"] == 1]
     assert repeats == [1, 1, 0, 1, 0]
-    found = {(row["name"], row["metric"], row["filter"]): (row["value"], row["n"]) for row in numbers}
-    assert found[("sums", "exact_match", "first")] == (EXACT_MATCH, 5)
-    assert found[("colours", "acc", "none")] == (ACC, 4)
+    result = {(row["name"], row["metric"], row["filter"]): (row["value"], row["n"]) for row in numbers}
+    assert result[("sums", "exact_match", "first")] == (EXACT_MATCH, 5)
+    assert result[("colours", "acc", "none")] == (ACC, 4)
 
 
 @pytest.fixture(scope="module")
@@ -160,16 +160,16 @@ def test_a_graph_is_exported_though_it_asks_as_often_as_it_likes(to: str, graph_
 def test_a_scoring_of_a_run_is_exported_like_a_run(write: Write, output: Path, tmp_path: Path) -> None:
     from assay import ScoreOptions, score
 
-    run_world.run(Asked(), write({**run_world.FILES, **TASKS}), output)
+    run_world.run(RecordingModel(), write({**run_world.FILES, **TASKS}), output)
     again = score(output, ScoreOptions(filters=["last=regex:(.)$"])).folder
     rows = pq.read_table(export(again, "parquet", tmp_path / "out")[2]).to_pylist()
     assert {row["filter"] for row in rows if row["name"] == "sums"} == {"first", "each", "last"}
 
 
-def test_what_cannot_be_exported_is_told(tasks: Path, output: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_exported_is_reported(tasks: Path, output: Path, tmp_path: Path) -> None:
     with pytest.raises(AssayError, match="the folder holds no run"):
         export(tmp_path, "parquet", tmp_path / "out")
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     with pytest.raises(AssayError, match="did you mean 'inspect'"):
         export(output, "inspekt", tmp_path / "out")
     with pytest.raises(AssayError, match="needs a folder"):
@@ -179,8 +179,8 @@ def test_what_cannot_be_exported_is_told(tasks: Path, output: Path, tmp_path: Pa
         export(output, "parquet", tmp_path / "out")
 
 
-def test_the_command_says_where_everything_went(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+def test_the_command_prints_the_paths_of_its_output(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(RecordingModel(), tasks, output)
     ended = run_assay("export", output, "--to", "inspect", "-o", tmp_path / "logs")
     assert ended.returncode == 0, ended.stderr
     assert [Path(line).is_file() for line in ended.stdout.splitlines()] == [True, True]
@@ -202,15 +202,15 @@ def test_nan_in_somebodys_json_is_nothing() -> None:
 @pytest.mark.filterwarnings("ignore")  # what its own libraries warn of is not ours
 def test_mlflow_has_numbers_settings_and_files(tasks: Path, output: Path, tmp_path: Path) -> None:
     mlflow = pytest.importorskip("mlflow", reason="MLflow is an extra: pip install 'assay[mlflow]'")
-    run_world.run(Asked(), tasks, output, limit=4)
+    run_world.run(RecordingModel(), tasks, output, limit=4)
     export(output, "mlflow", tmp_path / "store", name="ours")
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'store/mlflow.db'}")
-    [made] = client.search_runs([client.get_experiment_by_name("ours").experiment_id])
-    assert made.data.metrics["colours/acc/none"] == ACC
-    assert made.data.metrics["colours/acc/none_stderr"] == pytest.approx(ACC_STDERR)
-    assert made.data.metrics["colours/acc/none_n"] == 4
-    assert made.data.params["limit"] == "4"
-    assert {file.path for file in client.list_artifacts(made.info.run_id)} == {"results.json", "manifest.json"}
+    [built] = client.search_runs([client.get_experiment_by_name("ours").experiment_id])
+    assert built.data.metrics["colours/acc/none"] == ACC
+    assert built.data.metrics["colours/acc/none_stderr"] == pytest.approx(ACC_STDERR)
+    assert built.data.metrics["colours/acc/none_n"] == 4
+    assert built.data.params["limit"] == "4"
+    assert {file.path for file in client.list_artifacts(built.info.run_id)} == {"results.json", "manifest.json"}
 
 
 @pytest.mark.filterwarnings("ignore")  # what its own libraries warn of is not ours
@@ -219,18 +219,20 @@ def test_weights_and_biases_offline_has_the_table_of_numbers(
 ) -> None:
     pytest.importorskip("wandb", reason="Weights & Biases is an extra: pip install 'assay[wandb]'")
     monkeypatch.setenv("WANDB_MODE", "offline")
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     [where] = export(output, "wandb", tmp_path / "store", name="ours")
     [table] = [json.loads(path.read_text()) for path in Path(where).rglob("numbers*.table.json")]
     at = {name: place for place, name in enumerate(table["columns"])}
-    found = {(row[at["name"]], row[at["metric"]]): row[at["value"]] for row in table["data"]}
-    assert found == {("sums", "exact_match"): EXACT_MATCH, ("colours", "acc"): ACC}
+    result = {(row[at["name"]], row[at["metric"]]): row[at["value"]] for row in table["data"]}
+    assert result == {("sums", "exact_match"): EXACT_MATCH, ("colours", "acc"): ACC}
 
 
-def test_a_tracker_that_is_not_installed_is_told(tasks: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracker_that_is_not_installed_is_reported(
+    tasks: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import sys
 
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     for name in ("mlflow", "wandb"):
         monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(AssayError, match=rf"\[{name}\]'"):

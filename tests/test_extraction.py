@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assay import ConfigError
 from assay.scoring.filters import FILTERS
-from small_runs import SEVERAL, filtered, generate, noting, run, write_task
+from small_runs import SAMPLED, filtered, generate, noting, run, write_task
 
 
 def cleaned(name: str, response: Any, **kwargs: Any) -> Any:
@@ -23,7 +23,7 @@ def cleaned(name: str, response: Any, **kwargs: Any) -> Any:
 UNFINISHED = "[unfinished thinking]"
 THOUGHTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "what comes after the closing tag": ({}, "<think>2+2, so 4</think>\n\n4", "4"),
-    "the opening tag may stand in the prompt": ({}, "2+2, so 4</think> 4 ", "4 "),
+    "the opening tag may be in the prompt": ({}, "2+2, so 4</think> 4 ", "4 "),
     "no tags, no thinking": ({}, " 4", " 4"),
     "thinking without end": ({}, "<think>2+2, is that", UNFINISHED),
     "thinking twice": ({}, "<think>a</think> b <think>c</think> d", "d"),
@@ -63,19 +63,19 @@ def test_unfinished_thinking_is_counted_and_the_raw_answer_keeps_it(tmp_path: Pa
 
 
 def test_of_several_answers_one_unfinished_is_enough_to_count_the_document(tmp_path: Path) -> None:
-    yaml = SEVERAL + "repeats: 2\nfilter_list: [{name: all, filter: [{function: think}]}]\n"
+    yaml = SAMPLED + "repeats: 2\nfilter_list: [{name: all, filter: [{function: think}]}]\n"
     results = generate(tmp_path, [["a", "<think>b"], ["a", "b"]], ["a", "a"], yaml)
     assert results["assay"]["tasks"]["t"]["noticed"] == {"unfinished thinking by filter all": 1}
 
 
-def test_who_has_not_finished_thinking_has_no_vote() -> None:
+def test_an_answer_with_unfinished_thinking_has_no_vote() -> None:
     vote = FILTERS["majority_vote"]()
     assert vote([UNFINISHED, UNFINISHED, "a"], {}) == ["a"]
     assert vote([UNFINISHED, UNFINISHED], {}) == [UNFINISHED]
 
 
 @given(st.text("ab<> "), st.text("ab\n"))
-def test_whatever_is_thought_the_answer_is_the_same(thought: str, answer: str) -> None:
+def test_reasoning_of_any_text_does_not_change_the_answer(thought: str, answer: str) -> None:
     assert cleaned("think", f"<think>{thought}</think>{answer}") == answer.lstrip()
 
 
@@ -97,7 +97,7 @@ JSON: dict[str, tuple[str, str, str]] = {
     "an object": ("a", '{"a": {"b": ["é"]}}', '{"b": ["é"]}'),
     "in a fence": ("a", 'Here:\n```json\n{"a": "x"}\n```\nDone.', "x"),
     "in a sentence": ("a", 'I say {"a": "x"} and mean it', "x"),
-    "after brackets that are no JSON": ("a", 'see [1, and {this}: {"a": "x"}', "x"),
+    "after brackets that are not JSON": ("a", 'see [1, and {this}: {"a": "x"}', "x"),
     "the first that has the path": ("a", '{"b": 1} {"a": "x"} {"a": "y"}', "x"),
     "a line break within a text": ("a", '{"a": "x\ny"}', "x\ny"),
     "no JSON": ("a", "the answer is x", "[invalid]"),
@@ -112,7 +112,7 @@ JSON: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("case", JSON)
-def test_what_stands_at_a_path_of_json(case: str) -> None:
+def test_a_value_is_read_by_its_path_in_json(case: str) -> None:
     path, response, expected = JSON[case]
     assert cleaned("json_path", response, path=path) == expected
 
@@ -135,9 +135,9 @@ TREES = st.recursive(
 
 
 @given(TREES, st.text("xyz \n"), st.text("xyz \n"))
-def test_json_is_found_whatever_stands_around_it(tree: Any, before: str, after: str) -> None:
-    found = cleaned("json_path", f"{before}{json.dumps({'k': tree})}{after}", path="k")
-    assert found == tree if isinstance(tree, str) else json.loads(found) == tree
+def test_json_is_found_whatever_text_surrounds_it(tree: Any, before: str, after: str) -> None:
+    result = cleaned("json_path", f"{before}{json.dumps({'k': tree})}{after}", path="k")
+    assert result == tree if isinstance(tree, str) else json.loads(result) == tree
 
 
 # --- mathematics ----------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_the_final_answer_of_a_calculation(response: str) -> None:
 
 
 @given(st.integers(-(10**12), 10**12))
-def test_a_number_is_found_however_it_is_said(number: int) -> None:
+def test_a_number_is_extracted_from_every_wording(number: int) -> None:
     for written in (str(number), f"{number:,}"):
         for said in (rf"\boxed{{{written}}}", f"The answer is {written}.", f"#### {written}", f"so {written}"):
             assert cleaned("math", said) == str(number)

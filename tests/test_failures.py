@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from conftest import Write
-from run_world import ACC, EXACT_MATCH, FILES, SUMS, Asked, keys, manifest, results, run, samples
+from run_world import ACC, EXACT_MATCH, FILES, SUMS, RecordingModel, keys, manifest, results, run, samples
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def test_a_failure_is_counted_with_its_reason_and_never_a_zero(tasks: Path, output: Path) -> None:
     """Without 1+1, two of four are right: 0.5, standard error √(0.5·0.5/3); were it wrong 2/5, were it right 3/5."""
-    run(Asked(failing={"1+1="}), tasks, output)
+    run(RecordingModel(failing={"1+1="}), tasks, output)
     written = results(output)
     assert written["results"]["sums"]["exact_match,none"] == pytest.approx(0.5, abs=1e-12)
     assert written["results"]["sums"]["exact_match_stderr,none"] == pytest.approx((0.25 / 3) ** 0.5, abs=1e-12)
@@ -32,28 +32,28 @@ def test_a_failure_is_counted_with_its_reason_and_never_a_zero(tasks: Path, outp
 def test_a_row_with_more_failures_than_allowed_is_incomplete(
     max_failed: float, incomplete: list[str], tasks: Path, output: Path
 ) -> None:
-    returned = run(Asked(failing={"1+1="}), tasks, output, max_failed=max_failed)
+    returned = run(RecordingModel(failing={"1+1="}), tasks, output, max_failed=max_failed)
     assert returned["assay"]["incomplete"] == incomplete
     assert returned["assay"]["failed"] == 1
 
 
 def test_a_choice_of_which_one_request_failed_is_not_scored(tasks: Path, output: Path) -> None:
     """Without snow, all three are right."""
-    returned = run(Asked(failing={"snow is"}), tasks, output)
+    returned = run(RecordingModel(failing={"snow is"}), tasks, output)
     assert returned["results"]["colours"]["acc,none"] == 1
     assert returned["assay"]["tasks"]["colours"]["bounds"]["acc,none"] == pytest.approx([0.75, 1], abs=1e-12)
 
 
 def test_a_task_of_which_everything_failed_has_no_number(tasks: Path, output: Path) -> None:
-    returned = run(Asked(failing=set(SUMS)), tasks, output)
+    returned = run(RecordingModel(failing=set(SUMS)), tasks, output)
     assert not isinstance(returned["results"]["sums"].get("exact_match,none"), float)
     assert returned["assay"]["tasks"]["sums"]["failed"] == 5
     assert returned["results"]["colours"]["acc,none"] == ACC
 
 
 def test_failed_requests_are_asked_again_and_no_others(tasks: Path, output: Path) -> None:
-    run(Asked(failing={"1+1=", "snow is"}), tasks, output)
-    asked = Asked()
+    run(RecordingModel(failing={"1+1=", "snow is"}), tasks, output)
+    asked = RecordingModel()
     returned = run(asked, tasks, output)
     assert sorted(asked.calls) == [("1+1=", "0"), ("snow is", " green"), ("snow is", " red")]
     assert returned["results"]["sums"]["exact_match,none"] == pytest.approx(EXACT_MATCH, abs=1e-12)
@@ -85,7 +85,7 @@ def test_the_command_ends_with_1_when_something_failed_and_shows_how_much(
 
 
 def test_identical_requests_are_sent_once_and_each_document_is_scored(write: Write, output: Path) -> None:
-    asked = Asked()
+    asked = RecordingModel()
     returned = run(asked, write({**FILES, "sums.jsonl": FILES["sums.jsonl"] * 2}), output, tasks=["sums"])
     assert asked.calls == [(prompt, "0") for prompt in SUMS]
     assert len(keys(output)) == 5
@@ -95,31 +95,31 @@ def test_identical_requests_are_sent_once_and_each_document_is_scored(write: Wri
 
 def test_a_task_in_two_groups_is_asked_once(write: Write, output: Path) -> None:
     groups = {f"{name}.yaml": f"group: {name}\ntask: [sums]\n" for name in ("one", "two")}
-    asked = Asked()
+    asked = RecordingModel()
     run(asked, write({**FILES, **groups}), output, tasks=["one", "two", "sums"])
     assert (len(asked.calls), len(keys(output))) == (5, 5)
 
 
 def test_repeats_of_a_sampled_request_are_asked_each(tasks: Path, output: Path) -> None:
-    asked = Asked()
+    asked = RecordingModel()
     sampling = {"do_sample": True, "temperature": 0.7}
     run(asked, tasks, output, tasks=["sums"], repeats=3, gen_kwargs=sampling)
     assert sorted(asked.calls) == sorted((prompt, str(repeat)) for prompt in SUMS for repeat in range(3))
     assert len(set(keys(output))) == len(keys(output)) == 15
-    again = Asked()
+    again = RecordingModel()
     run(again, tasks, output, tasks=["sums"], repeats=3, gen_kwargs=sampling)
     assert again.calls == []
 
 
 def test_documents_that_ask_the_same_are_sampled_each(write: Write, output: Path) -> None:
-    asked = Asked()
+    asked = RecordingModel()
     folder = write({**FILES, "sums.jsonl": FILES["sums.jsonl"] * 2})
     run(asked, folder, output, tasks=["sums"], gen_kwargs={"do_sample": True, "temperature": 0.7})
     assert len(asked.calls) == len(set(keys(output))) == 10
 
 
 def test_repeats_of_a_greedy_request_are_one_request(tasks: Path, output: Path) -> None:
-    asked = Asked()
+    asked = RecordingModel()
     returned = run(asked, tasks, output, tasks=["sums"], repeats=3)
     assert (len(asked.calls), len(keys(output))) == (5, 5)
     assert returned["results"]["sums"]["exact_match,none"] == pytest.approx(EXACT_MATCH, abs=1e-12)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from assay import ConfigError
 from assay.models import Scripted
 from assay.scoring.filters import FILTERS
-from small_runs import SEVERAL, filtered, generate, noting, run, says, write_task
+from small_runs import SAMPLED, filtered, generate, noting, run, says, write_task
 
 CASES: dict[str, tuple[str, Mapping[str, Any], list[Any], list[Any]]] = {
     "a number after hashes is the default pattern": ("regex", {}, ["2+2\n#### 4", "#### -1,200.5 apples"], ["4", "-1,200.5"]),
@@ -61,7 +61,7 @@ CASES: dict[str, tuple[str, Mapping[str, Any], list[Any], list[Any]]] = {
         ["Person: Ada $$ Country: Kenya, Uganda", "LOC: Nairobi\nDATE: Monday", "organization : UN $$ time: none", "", "no span"],
         ["per: ada $ loc: kenya $ loc: uganda", "loc: nairobi $ date: monday", "org: un", "", ""],
     ),
-    "only what stands before a colon is a kind": ("format_span", {}, ["PER: time lord"], ["per: time lord"]),
+    "only text before a colon is a kind": ("format_span", {}, ["PER: time lord"], ["per: time lord"]),
 }  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def test_the_letter_of_a_choice(case: str) -> None:
 
 
 def test_without_a_filter_list_the_first_response_is_taken(tmp_path: Path) -> None:
-    results = generate(tmp_path, [["a", "b"], ["b", "a"]], ["a", "a"], SEVERAL + "repeats: 2\n")
+    results = generate(tmp_path, [["a", "b"], ["b", "a"]], ["a", "a"], SAMPLED + "repeats: 2\n")
     assert filtered(results) == ["a", "b"]
     assert results["results"]["t"]["exact_match,none"] == 0.5
 
@@ -128,7 +128,7 @@ def test_steps_are_applied_in_their_order(tmp_path: Path) -> None:
     assert (filtered(results, "cut_first"), filtered(results, "small_first")) == (["c"], ["abc"])
 
 
-VOTES = SEVERAL + """repeats: 5
+VOTES = SAMPLED + """repeats: 5
 filter_list:
   - name: maj5
     filter: [{function: regex, regex_pattern: '(\\d+)'}, {function: majority_vote}, {function: take_first}]
@@ -150,14 +150,14 @@ def test_a_vote_over_repeats_beside_the_first_answer(tmp_path: Path) -> None:
 
 
 def test_a_vote_alone_needs_no_take_first(tmp_path: Path) -> None:
-    yaml = SEVERAL + "repeats: 3\nfilter_list: [{name: vote, filter: [{function: majority_vote}]}]\n"
+    yaml = SAMPLED + "repeats: 3\nfilter_list: [{name: vote, filter: [{function: majority_vote}]}]\n"
     results = generate(tmp_path, [["a", "b", "a"], ["b", "b", "c"]], ["a", "c"], yaml)
     assert results["results"]["t"]["exact_match,vote"] == 0.5
 
 
 def test_more_responses_than_there_are_is_never_a_score(tmp_path: Path) -> None:
     """lm-eval stops with an assertion; here it is refused, or every document counts as failed."""
-    yaml = SEVERAL + "repeats: 2\nfilter_list: [{name: k, filter: [{function: take_first_k, k: 3}]}]\n"
+    yaml = SAMPLED + "repeats: 2\nfilter_list: [{name: k, filter: [{function: take_first_k, k: 3}]}]\n"
     try:
         results = generate(tmp_path, [["a", "b"], ["b", "b"]], ["a", "c"], yaml)
     except ConfigError as error:
@@ -266,7 +266,7 @@ def voted(responses: list[str]) -> str:
 
 
 @given(VOTERS)
-def test_nobody_has_more_votes_than_the_winner(responses: list[str]) -> None:
+def test_no_answer_has_more_votes_than_the_winner(responses: list[str]) -> None:
     counts = Counter(responses)
     assert counts[voted(responses)] == max(counts.values())
 
@@ -295,7 +295,7 @@ def test_the_order_of_votes_matters_only_for_a_tie(data: st.DataObject, response
 
 
 @given(st.sampled_from(["lowercase", "remove_whitespace"]), st.lists(st.text(), max_size=4))
-def test_what_is_clean_stays_as_it_is(name: str, responses: list[str]) -> None:
+def test_clean_text_is_unchanged(name: str, responses: list[str]) -> None:
     step = FILTERS[name]()
     once = step(responses, {})
     assert step(once, {}) == once

@@ -11,7 +11,7 @@ from assay.tasks.validate import validate
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "src/assay/bundled/first_steps/data"
 ASKED_AGAIN = ("first_steps_word_classes", "first_steps_plurals", "first_steps_cloze")
-"""Knowledge that nobody has who was not told: the model card says that part of these tests is in training, too."""
+"""Knowledge that cannot be guessed: the model card says that part of these tests is in training, too."""
 
 
 def test_the_bundled_tasks_are_found_and_valid() -> None:

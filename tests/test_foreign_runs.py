@@ -1,4 +1,4 @@
-"""Runs that somebody else made: scoring them runs no code from a path that they name."""
+"""Runs of other people: scoring them runs no code from a path that they name."""
 
 import dataclasses
 import json
@@ -54,9 +54,9 @@ class World:
     @property
     def was_loaded(self) -> bool:
         """Whether the code of the tasks ran since the last look."""
-        found = self.canary.exists()
+        result = self.canary.exists()
         self.canary.unlink(missing_ok=True)
-        return found
+        return result
 
 
 def write_tasks(folder: Path, canary: Path, name: str = "sums") -> Path:
@@ -69,10 +69,10 @@ def write_tasks(folder: Path, canary: Path, name: str = "sums") -> Path:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    made = World(write_tasks(tmp_path / "tasks", tmp_path / "canary"), tmp_path / "run", tmp_path / "canary")
-    evaluate(made, "sums")
-    assert made.was_loaded
-    return made
+    small_world = World(write_tasks(tmp_path / "tasks", tmp_path / "canary"), tmp_path / "run", tmp_path / "canary")
+    evaluate(small_world, "sums")
+    assert small_world.was_loaded
+    return small_world
 
 
 def evaluate(world: World, tasks: object, output: Path | None = None, **more: Any) -> None:
@@ -82,7 +82,7 @@ def evaluate(world: World, tasks: object, output: Path | None = None, **more: An
 
 
 def rewrite(run: Path, **changes: Any) -> None:
-    """Say something else in the options of a run, as anybody with an editor can."""
+    """Say something else in the options of a run, as anyone with an editor can."""
     known = manifest(run)
     known["options"] = {**known["options"], **changes}
     (run / "manifest.json").write_text(json.dumps(known))
@@ -93,13 +93,13 @@ def evil(world: World, archive: Path, **changes: Any) -> Path:
     packed = pack(world.run, archive).path
     with zipfile.ZipFile(packed) as file:
         content = {name: file.read(name) for name in file.namelist()}
-    [told] = [name for name in content if name.endswith("/manifest.json")]
+    [reported] = [name for name in content if name.endswith("/manifest.json")]
     [note] = [name for name in content if name.endswith("packed.json")]
-    known = json.loads(content[told])
+    known = json.loads(content[reported])
     known["options"] |= changes
-    content[told] = json.dumps(known).encode()
+    content[reported] = json.dumps(known).encode()
     hashes = json.loads(content[note])
-    hashes["files"]["manifest.json"] = sha256(content[told]).hexdigest()
+    hashes["files"]["manifest.json"] = sha256(content[reported]).hexdigest()
     content[note] = json.dumps(hashes).encode()
     with zipfile.ZipFile(archive, "w") as file:
         for name, each in content.items():
@@ -107,12 +107,12 @@ def evil(world: World, archive: Path, **changes: Any) -> Path:
     return archive
 
 
-def refused(world: World, run: Path, wanted: ScoreOptions | None = None) -> str:
+def refused(world: World, run: Path, options: ScoreOptions | None = None) -> str:
     """What is said when a run is scored that is not trusted: it is not scored, and no code of its tasks was run."""
-    with pytest.raises(AssayError, match=ASKS) as found:
-        score(run, wanted)
+    with pytest.raises(AssayError, match=ASKS) as error:
+        score(run, options)
     assert not world.was_loaded
-    return str(found.value)
+    return str(error.value)
 
 
 def test_a_run_that_was_made_here_is_scored_with_the_folders_it_names(world: World, tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_a_task_that_was_asked_for_by_its_path_is_found_again_in_a_run_made_here
     import_runs([archive], world.run.with_name("there"))
     world.canary.unlink()
     assert str(world.tasks) in refused(world, world.run.with_name("there")).replace("~", str(Path.home()))
-    found = score(world.run.with_name("there"), ScoreOptions(include_path=[str(world.tasks)]))
-    assert found.results["results"]["sums"]["points,none"] == 0.5
+    scores = score(world.run.with_name("there"), ScoreOptions(include_path=[str(world.tasks)]))
+    assert scores.results["results"]["sums"]["points,none"] == 0.5
 
 
 def test_an_archive_that_was_imported_runs_no_code_of_its_sender(world: World, tmp_path: Path, run_assay: Any) -> None:
@@ -154,10 +154,10 @@ def test_an_archive_that_was_imported_runs_no_code_of_its_sender(world: World, t
 
 def test_nothing_that_was_imported_is_named_under_the_name_that_is_used(world: World, tmp_path: Path) -> None:
     import_runs([evil(world, tmp_path / "evil.zip", data_dir="/tmp/x", models_file="/tmp/m.yaml")], tmp_path / "there")
-    found = manifest(tmp_path / "there")
-    assert found["options"].keys().isdisjoint({"include_path", "data_dir", "models_file"})
-    assert {*found["left_out"]} == {str(world.tasks), "/tmp/x", "/tmp/m.yaml"}
-    assert "signature" not in found
+    run_manifest = manifest(tmp_path / "there")
+    assert run_manifest["options"].keys().isdisjoint({"include_path", "data_dir", "models_file"})
+    assert {*run_manifest["left_out"]} == {str(world.tasks), "/tmp/x", "/tmp/m.yaml"}
+    assert "signature" not in run_manifest
 
 
 @pytest.mark.parametrize("with_note", [True, False])
@@ -259,11 +259,11 @@ def test_samples_files_of_lm_evals_name_tasks_and_no_files(
     (logged / "samples_sums.yaml.jsonl").write_text(json.dumps(line) + "\n")
     monkeypatch.chdir(world.tasks)
     refused(world, logged)
-    found = score(logged / "samples_sums.yaml.jsonl", ScoreOptions(tasks=["sums"], include_path=["."]))
-    assert (found.results["results"]["sums"]["points,none"], world.was_loaded) == (1.0, True)
+    scores = score(logged / "samples_sums.yaml.jsonl", ScoreOptions(tasks=["sums"], include_path=["."]))
+    assert (scores.results["results"]["sums"]["points,none"], world.was_loaded) == (1.0, True)
 
 
-def test_a_run_that_is_brought_in_from_a_folder_is_looked_for_by_name_only(world: World, tmp_path: Path) -> None:
+def test_tasks_of_an_imported_run_are_looked_up_by_name_only(world: World, tmp_path: Path) -> None:
     import_runs([world.run], tmp_path / "there")
     refused(world, tmp_path / "there")
     score(tmp_path / "there", ScoreOptions(include_path=[str(world.tasks)]))
@@ -291,15 +291,15 @@ def test_shards_that_were_made_elsewhere_are_merged_with_folders_that_are_given(
     with pytest.raises(AssayError, match=ASKS):
         merge(tmp_path / "whole", parts)
     assert not world.was_loaded and not (tmp_path / "whole").exists()
-    found = merge(tmp_path / "whole", parts, include_path=[str(world.tasks)])
-    assert found["results"]["sums"]["points,none"] == 0.5
+    result = merge(tmp_path / "whole", parts, include_path=[str(world.tasks)])
+    assert result["results"]["sums"]["points,none"] == 0.5
     assert manifest(tmp_path / "whole")["options"]["include_path"] == [str(world.tasks)]
     assert score(tmp_path / "whole").results["results"]["sums"]["points,none"] == 0.5
 
 
 def test_ones_consent_to_run_code_is_not_anothers() -> None:
-    given = {"tasks": ["a"], "confirm_run_unsafe_code": True, "trust_remote_code": True, "limit": 3}
-    assert without_paths(given, ["a"]).options == {"tasks": ["a"], "limit": 3}
+    arguments = {"tasks": ["a"], "confirm_run_unsafe_code": True, "trust_remote_code": True, "limit": 3}
+    assert without_paths(arguments, ["a"]).options == {"tasks": ["a"], "limit": 3}
 
 
 def test_every_option_of_a_run_is_either_data_or_left_out() -> None:
@@ -316,13 +316,13 @@ def test_every_option_of_a_run_is_either_data_or_left_out() -> None:
     assert {field.name for field in dataclasses.fields(RunConfig)} == known
 
 
-def test_arguments_keep_what_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_that_are_not_paths_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
-    given = {"pretrained": "org/name", "revision": "main", "n": 3, "a": "/tmp/x", "b": "~/x", "c": "./x", "d": "here",
+    arguments = {"pretrained": "org/name", "revision": "main", "n": 3, "a": "/tmp/x", "b": "~/x", "c": "./x", "d": "here",
              "e": {"deep": ["../x"]}, "f": ["x", {"y": 2}]}  # fmt: skip
     kept = {"pretrained": "org/name", "revision": "main", "n": 3, "f": ["x", {"y": 2}]}
-    for written in (given, json.dumps(given)):
+    for written in (arguments, json.dumps(arguments)):
         assert without_paths({"tasks": ["a"], "metadata": written}, ["a"]).options["metadata"] == kept
     assert without_paths({"tasks": ["a"], "model_args": "pretrained=/tmp/x,dtype=auto"}, []).options["model_args"] == {
         "dtype": "auto"
@@ -330,9 +330,9 @@ def test_arguments_keep_what_is_no_path(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("options", [None, 3, "x", [], {"tasks": 3}, {"tasks": [None, 3]}, {"model_args": "a b"}])
-def test_whatever_stands_in_place_of_options_nothing_breaks(options: Any) -> None:
-    found = imported({"options": options, "signature": "x", "left_out": 3}, ["a"])
-    assert "signature" not in found
+def test_no_value_in_place_of_options_breaks_a_command(options: Any) -> None:
+    result = imported({"options": options, "signature": "x", "left_out": 3}, ["a"])
+    assert "signature" not in result
 
 
 def test_a_key_is_made_once_by_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,6 +342,6 @@ def test_a_key_is_made_once_by_many(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setenv("ASSAY_CACHE_DIR", str(tmp_path / "new"))
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(with_signature, [{"a": 1}] * 32))
-    assert len({each.get("signature") for each in made if "signature" in each}) == 1
+        values = list(pool.map(with_signature, [{"a": 1}] * 32))
+    assert len({each.get("signature") for each in values if "signature" in each}) == 1
     assert (tmp_path / "new/run.key").stat().st_size == 32

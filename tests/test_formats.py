@@ -140,7 +140,7 @@ def test_generated_targets_carry_the_labels(manage: Manage) -> None:
     assert [rendered(asked(manager, f"t{n}"))[2] for n in range(3)] == ["2", "ii", "y"]
 
 
-def test_more_than_26_choices_go_on_with_two_letters(manage: Manage) -> None:
+def test_more_than_26_choices_are_labeled_with_two_letters(manage: Manage) -> None:
     row = {"question": "Q?", "choices": [f"c{n}" for n in range(60)], "answer": 28}
     text, choices, target = rendered(asked(manage({"t.yaml": a_task("t")}), "t@mcqa"), row)
     assert (choices[25], choices[26], choices[28], choices[52]) == ("Z", "AA", "AC", "BA")  # type: ignore[index]
@@ -199,7 +199,7 @@ def test_templates_lists_and_constants_are_taken_as_they_are(manage: Manage) -> 
     assert asked(manager, "t@cloze").config.doc_to_choice == ("yes {maybe}", 'say "no"')
 
 
-def test_functions_are_called_under_names_of_their_own(manage: Manage) -> None:
+def test_functions_are_called_under_distinct_names(manage: Manage) -> None:
     task = asked(
         manage(
             {
@@ -248,7 +248,7 @@ def test_an_explicit_metric_list_is_never_set_aside_silently(manage: Manage) -> 
     assert "metric_list of 't' is ignored: it is for multiple_choice" in changed.notes[0]
 
 
-def test_examples_with_fields_of_their_own_are_in_the_format_too(manage: Manage) -> None:
+def test_examples_with_their_own_fields_are_in_the_format_too(manage: Manage) -> None:
     task = asked(manage({"t.yaml": a_task("t", fewshot_config="{doc_to_text: shot_question}")}), "t@mcqa")
     assert task.config.fewshot_config is not None
     row = {"shot_question": "S?", "choices": ["x", "y"], "answer": 0}
@@ -266,7 +266,7 @@ def test_examples_with_fields_of_their_own_are_in_the_format_too(manage: Manage)
         ("5", "10:10", "formats must be text or a mapping", ""),
     ],
 )
-def test_a_slip_in_a_format_is_refused_with_its_place(
+def test_a_typo_in_a_format_is_refused_with_its_place(
     formats: str, at: str, what: str, fix: str, manage: Manage
 ) -> None:
     with pytest.raises(ConfigError) as error:

@@ -39,7 +39,7 @@ def test_a_fresh_loader_loads_modules_afresh(manage: Callable[..., TaskManager])
     assert HelperCode().resolve(function) is not HelperCode().resolve(function)
 
 
-def test_a_function_may_lie_deeper_or_in_an_installed_module(manage: Callable[..., TaskManager]) -> None:
+def test_a_function_may_be_in_a_subfolder_or_in_an_installed_module(manage: Callable[..., TaskManager]) -> None:
     manager = manage(
         {
             "t.yaml": a_task("t", process_docs="!function sub.mod.f"),
@@ -60,7 +60,7 @@ def test_a_function_may_lie_deeper_or_in_an_installed_module(manage: Callable[..
         ("broken.f", "cannot be read", "correct the module"),
     ],
 )
-def test_a_slip_in_a_function_is_found_without_running_anything(
+def test_a_typo_in_a_function_name_is_found_without_running_anything(
     written: str, what: str, fix: str, manage: Callable[..., TaskManager]
 ) -> None:
     trap = "from pathlib import Path\nPath(__file__).with_name('sprung').touch()\n\ndef process_docs(x): return x\n"

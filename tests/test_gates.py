@@ -13,8 +13,8 @@ from assay.errors import AssayError
 from compared_world import GROUP, make_run, two_runs, write_tasks
 
 
-def decided(found: Comparison) -> dict[str, str]:
-    return {each.name: each.decision for each in found.verdicts}
+def decided(comparison: Comparison) -> dict[str, str]:
+    return {each.name: each.decision for each in comparison.verdicts}
 
 
 # --- what the other run lacks ----------------------------------------------------------------------------------------
@@ -30,18 +30,18 @@ def lacking(tmp_path: Path, group: str = "") -> list[Path]:
 
 def test_a_run_that_lacks_a_task_passes_no_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = lacking(tmp_path)
-    found = compare(runs, gates=["x > -2pp"])
-    assert decided(found) == {"t": "pass", "u": "inconclusive"}
-    assert "the other run has no such number" in found.verdicts[1].reason
-    assert any("the first run alone has the task u" in note for note in found.notes)
+    comparison = compare(runs, gates=["x > -2pp"])
+    assert decided(comparison) == {"t": "pass", "u": "inconclusive"}
+    assert "the other run has no such number" in comparison.verdicts[1].reason
+    assert any("the first run alone has the task u" in note for note in comparison.notes)
     assert main(["compare", *map(str, runs), "--gate", "x > -2pp", "--summary"]) == 4
     assert "INCONCLUSIVE" in capsys.readouterr().out
 
 
 def test_a_run_that_lacks_a_group_passes_no_gate(tmp_path: Path) -> None:
-    found = compare(lacking(tmp_path, GROUP), gates=["x > -2pp"])
-    assert decided(found) == {"t": "pass", "g": "inconclusive"}
-    assert {each.name for each in found.rows} == {"t"}
+    comparison = compare(lacking(tmp_path, GROUP), gates=["x > -2pp"])
+    assert decided(comparison) == {"t": "pass", "g": "inconclusive"}
+    assert {each.name for each in comparison.rows} == {"t"}
 
 
 def test_a_named_row_that_the_other_run_lacks_is_inconclusive(tmp_path: Path) -> None:
@@ -51,20 +51,20 @@ def test_a_named_row_that_the_other_run_lacks_is_inconclusive(tmp_path: Path) ->
 
 
 def test_tasks_that_are_not_asked_for_are_not_missed(tmp_path: Path) -> None:
-    found = compare(lacking(tmp_path), tasks=["t"], gates=["x > -2pp"])
-    assert (decided(found), list(found.notes)) == ({"t": "pass"}, [])
+    comparison = compare(lacking(tmp_path), tasks=["t"], gates=["x > -2pp"])
+    assert (decided(comparison), list(comparison.notes)) == ({"t": "pass"}, [])
 
 
-def test_samples_that_are_gone_pass_no_gate(tmp_path: Path) -> None:
+def test_missing_samples_pass_no_gate(tmp_path: Path) -> None:
     runs = two_runs(tmp_path, [1, 0] * 100, [1, 0] * 100)
     (runs[1] / "samples/t.parquet").unlink()
     assert decided(compare(runs, gates=["x > -50pp"])) == {"t": "inconclusive"}
 
 
-def test_a_task_that_the_other_run_alone_has_is_told(tmp_path: Path) -> None:
-    found = compare(lacking(tmp_path)[::-1], gates=["x > -2pp"])
-    assert decided(found) == {"t": "pass"}
-    assert any("alone has the task u" in note for note in found.notes)
+def test_a_task_that_only_the_other_run_has_is_reported(tmp_path: Path) -> None:
+    comparison = compare(lacking(tmp_path)[::-1], gates=["x > -2pp"])
+    assert decided(comparison) == {"t": "pass"}
+    assert any("alone has the task u" in note for note in comparison.notes)
 
 
 # --- runs that are not whole ---------------------------------------------------------------------------------------
@@ -82,10 +82,10 @@ def failing(tmp_path: Path, failed: int, group: str = "", **options: Any) -> lis
 def test_documents_that_failed_are_counted_at_their_worst(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Half of u failed: were those all wrong, u would be half a point lower. 100 documents that agree: 0 ± 1.645 · (1/100) · 100/101."""
     runs = failing(tmp_path, 100)
-    found = compare(runs, gates=["u/x > -2pp"])
-    assert decided(found) == {"u": "inconclusive"}
-    assert found.verdicts[0].bound == pytest.approx(-0.5 - 1.644854 / 101, rel=1e-6)
-    assert found.verdicts[0].reason == "with the 100 documents not scored in both runs at their worst"
+    comparison = compare(runs, gates=["u/x > -2pp"])
+    assert decided(comparison) == {"u": "inconclusive"}
+    assert comparison.verdicts[0].bound == pytest.approx(-0.5 - 1.644854 / 101, rel=1e-6)
+    assert comparison.verdicts[0].reason == "with the 100 documents not scored in both runs at their worst"
     assert decided(compare(runs, gates=["u/x > -60pp"])) == {"u": "pass"}
     assert decided(compare(runs, gates=["u/x < 1pp"])) == {
         "u": "inconclusive"
@@ -99,10 +99,10 @@ def test_documents_that_failed_are_counted_at_their_worst(tmp_path: Path, capsys
 def test_in_a_group_failed_documents_count_with_the_weight_of_their_task(tmp_path: Path) -> None:
     """Half of the worst case of u. 300 documents agree, 200 with ½/200 each and 100 with ½/100: the mean square of a move is
     (200 · 0.0025² + 100 · 0.005²)/300, and half a document at either end adds it once."""
-    [found] = compare(failing(tmp_path, 100, GROUP), gates=["x > -2pp"]).verdicts
+    [verdict] = compare(failing(tmp_path, 100, GROUP), gates=["x > -2pp"]).verdicts
     unit = ((200 * 0.0025**2 + 100 * 0.005**2) / 300) ** 0.5
-    assert (found.name, found.decision) == ("g", "inconclusive")
-    assert found.bound == pytest.approx(-0.25 - 1.644854 * unit * 300 / 301, rel=1e-6)
+    assert (verdict.name, verdict.decision) == ("g", "inconclusive")
+    assert verdict.bound == pytest.approx(-0.25 - 1.644854 * unit * 300 / 301, rel=1e-6)
 
 
 def test_a_few_documents_that_failed_leave_a_gate_decidable(tmp_path: Path) -> None:
@@ -111,8 +111,8 @@ def test_a_few_documents_that_failed_leave_a_gate_decidable(tmp_path: Path) -> N
 
 def test_a_relative_gate_counts_them_as_well(tmp_path: Path) -> None:
     runs = failing(tmp_path, 100)
-    [found] = compare(runs, gates=["u/x > -40% rel"]).verdicts
-    assert found.decision == "inconclusive"
+    [verdict] = compare(runs, gates=["u/x > -40% rel"]).verdicts
+    assert verdict.decision == "inconclusive"
     assert decided(compare(runs, gates=["u/x > -60% rel"])) == {"u": "pass"}
 
 
@@ -133,9 +133,9 @@ def edit(path: Path, **changes: Any) -> None:
 def test_a_run_that_is_begun_again_is_refused_and_one_that_was_stopped_passes_no_gate(tmp_path: Path) -> None:
     runs = two_runs(tmp_path, [1, 0] * 100, [1, 0] * 100)
     edit(runs[1] / "manifest.json", status="stopped")
-    found = compare(runs, gates=["x > -2pp"])
-    assert decided(found) == {"t": "inconclusive"}
-    assert any("the run is stopped" in note for note in found.notes)
+    comparison = compare(runs, gates=["x > -2pp"])
+    assert decided(comparison) == {"t": "inconclusive"}
+    assert any("the run is stopped" in note for note in comparison.notes)
     edit(runs[1] / "manifest.json", status="running")
     with pytest.raises(AssayError, match=r"has not finished \(status: running\)"):
         compare(runs, gates=["x > -2pp"])
@@ -152,25 +152,25 @@ def test_documents_that_were_not_asked_leave_a_gate_open(tmp_path: Path) -> None
 # --- too few documents to say anything -----------------------------------------------------------------------------
 
 
-def test_documents_that_differ_alike_decide_nothing(tmp_path: Path) -> None:
-    """Two documents that are better by a half, and answers that are not the same: what others would be nobody knows."""
-    found = compare(two_runs(tmp_path, [0.5, 1.5], [1.0, 2.0]), gates=["x > -0.5pp"])
-    assert (decided(found), found.verdicts[0].difference) == ({"t": "inconclusive"}, 0.5)
-    assert found.verdicts[0].reason == "all documents differ alike"
+def test_documents_that_all_differ_by_the_same_amount_decide_nothing(tmp_path: Path) -> None:
+    """Two documents that are better by a half, and answers that are not the same: what others would be is unknown."""
+    comparison = compare(two_runs(tmp_path, [0.5, 1.5], [1.0, 2.0]), gates=["x > -0.5pp"])
+    assert (decided(comparison), comparison.verdicts[0].difference) == ({"t": "inconclusive"}, 0.5)
+    assert comparison.verdicts[0].reason == "all documents differ alike"
 
 
-def test_rounding_is_no_spread(tmp_path: Path) -> None:
+def test_rounding_does_not_count_as_spread(tmp_path: Path) -> None:
     """0.1 more for each: as numbers of the machine the differences are not all equal."""
     a = [0.1 * n for n in range(30)]
-    found = compare(two_runs(tmp_path, a, [each + 0.1 for each in a]), gates=["x > 0"])
-    assert (found.rows[0].stderr, found.rows[0].interval) == (0.0, None)
-    assert decided(found) == {"t": "inconclusive"}
+    comparison = compare(two_runs(tmp_path, a, [each + 0.1 for each in a]), gates=["x > 0"])
+    assert (comparison.rows[0].stderr, comparison.rows[0].interval) == (0.0, None)
+    assert decided(comparison) == {"t": "inconclusive"}
 
 
 def test_two_clusters_that_agree_pass_no_gate(tmp_path: Path) -> None:
     """Half a cluster at either side of two moves the rate by ½: 0 ± 6.314 · ½ · 2/3, by Student with one degree."""
     runs = two_runs(tmp_path, [1, 0] * 250, [1.0, 0.0] * 250, c=[n // 250 for n in range(500)])
     assert decided(compare(runs, gates=["x > -2pp"])) == {"t": "pass"}
-    found = compare(runs, gates=["x > -2pp"], cluster_by="c")
-    assert decided(found) == {"t": "inconclusive"}
-    assert found.verdicts[0].bound == pytest.approx(-6.313752 / 3, rel=1e-4)
+    comparison = compare(runs, gates=["x > -2pp"], cluster_by="c")
+    assert decided(comparison) == {"t": "inconclusive"}
+    assert comparison.verdicts[0].bound == pytest.approx(-6.313752 / 3, rel=1e-4)

@@ -92,7 +92,7 @@ def test_passwords_and_queries_of_a_models_address_are_written_nowhere(
         assert not path.is_file() or not any(secret in path.read_bytes() for secret in secrets), path
 
 
-def test_the_environment_says_where_a_model_is(tmp_path: Path, talking: str, run_assay: Run) -> None:
+def test_the_environment_overrides_the_address_of_a_model(tmp_path: Path, talking: str, run_assay: Run) -> None:
     folder = write_graph(tmp_path, RECORDS)
     (tmp_path / "models.yaml").write_text("eval_model: {model_type: vllm, parameters: {}}\n")
     refused = run_assay("run", "--tasks", folder)
@@ -121,7 +121,7 @@ def test_with_compat_sygra_the_report_is_in_its_words(tmp_path: Path, talking: s
     ]
 
 
-def test_a_graph_stands_in_a_group_beside_another_task(tmp_path: Path, talking: str, run_assay: Run) -> None:
+def test_a_graph_is_a_member_of_a_group_beside_another_task(tmp_path: Path, talking: str, run_assay: Run) -> None:
     folder = write_graph(tmp_path, RECORDS)
     text = (folder / "graph_config.yaml").read_text()
     (folder / "graph_config.yaml").write_text("task: my_graph\ntag: graphs\n" + text)
@@ -134,11 +134,11 @@ def test_a_graph_stands_in_a_group_beside_another_task(tmp_path: Path, talking: 
     )
     ended = run_assay("run", "--tasks", "both", "--include_path", folder, "--output_path", "out", *flags(talking))
     assert ended.returncode == 0, ended.stderr
-    found = json.loads((tmp_path / "out/results.json").read_text())
+    loaded = json.loads((tmp_path / "out/results.json").read_text())
     # the other task compares whole JSON answers with bare words: all four are wrong
-    assert found["results"]["my_graph"]["exact_match,none"] == 0.75
-    assert found["results"]["other"]["exact_match,none"] == 0.0
-    assert found["results"]["both"]["exact_match,none"] == pytest.approx(0.375)
+    assert loaded["results"]["my_graph"]["exact_match,none"] == 0.75
+    assert loaded["results"]["other"]["exact_match,none"] == 0.0
+    assert loaded["results"]["both"]["exact_match,none"] == pytest.approx(0.375)
     shown = run_assay("show", "tag:graphs", "--include_path", folder)
     assert "my_graph" in shown.stdout
 

@@ -27,13 +27,13 @@ PARAMS = {
 }
 
 
-def result(golden: str, given: str) -> UnitMetricResult:
-    return UnitMetricResult(golden == given, {"text": golden}, {"text": given})
+def result(golden: str, arguments: str) -> UnitMetricResult:
+    return UnitMetricResult(golden == arguments, {"text": golden}, {"text": arguments})
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcde")), min_size=2, max_size=10))
-def test_what_a_record_moves_is_what_a_little_more_weight_for_it_moves(pairs: list[tuple[str, str]]) -> None:
+def test_the_influence_of_a_record_is_the_effect_of_slightly_more_weight(pairs: list[tuple[str, str]]) -> None:
     """scikit-learn takes weights: the slope of its number in a record's weight, times their count, is the influence."""
     golds, answers = zip(*pairs, strict=True)
     labels = sorted({*golds, *answers})
@@ -43,8 +43,8 @@ def test_what_a_record_moves_is_what_a_little_more_weight_for_it_moves(pairs: li
         for golden, answer in pairs:
             tally.add(result(golden, answer))
         [evidence] = metric.evidence(tally).values()
-        told = {"labels": labels, "average": "macro", "zero_division": 0}
-        assert evidence.aggregation.function(evidence.values) == pytest.approx(oracle(golds, answers, **told))
+        parameters = {"labels": labels, "average": "macro", "zero_division": 0}
+        assert evidence.aggregation.function(evidence.values) == pytest.approx(oracle(golds, answers, **parameters))
         assert evidence.aggregation.influence is not None
         influence = evidence.aggregation.influence(evidence.values)
         for number in range(len(pairs)):
@@ -52,7 +52,7 @@ def test_what_a_record_moves_is_what_a_little_more_weight_for_it_moves(pairs: li
             slopes = []
             for step in (1e-5, -1e-5):
                 weights[number] = 1 + step
-                slopes.append(oracle(golds, answers, sample_weight=weights, **told))
+                slopes.append(oracle(golds, answers, sample_weight=weights, **parameters))
             assert influence[number] == pytest.approx((slopes[0] - slopes[1]) / 2e-5 * len(pairs), abs=1e-4)
         assert sum(influence) == pytest.approx(0, abs=1e-9)
 
@@ -72,8 +72,13 @@ PAIRS = [("Music", "Music"), ("Music", "Art"), ("Art", "Art"), ("Sports", "Music
 
 def world(top: Path, more: str = "") -> Path:
     records = [
-        {"task_id": number, "problem": json.dumps({"predicted_topic": given}), "topic": golden, "author": number % 5}
-        for number, (golden, given) in enumerate(PAIRS)
+        {
+            "task_id": number,
+            "problem": json.dumps({"predicted_topic": arguments}),
+            "topic": golden,
+            "author": number % 5,
+        }
+        for number, (golden, arguments) in enumerate(PAIRS)
     ]
     return write_graph(top, records, CLASSIFICATION + more, kind="classification")
 
@@ -88,8 +93,8 @@ def scripted() -> Scripted:
 
 def test_aggregator_rows_have_the_errors_of_what_they_are_made_of(tmp_path: Path) -> None:
     folder = world(tmp_path, "        - {name: pass_at_k, params: {k: 1}, unit_metrics_results: exact_match_result}\n")
-    found = assay.simple_evaluate(scripted(), tasks=[str(folder)])
-    [row] = found["results"].values()
+    results = assay.simple_evaluate(scripted(), tasks=[str(folder)])
+    [row] = results["results"].values()
     assert row["accuracy,none"] == 0.6
     assert row["accuracy_stderr,none"] == pytest.approx(math.sqrt(0.6 * 0.4 / 19))
     assert row["exact_match_stderr,none"] == pytest.approx(row["accuracy_stderr,none"])
@@ -97,16 +102,16 @@ def test_aggregator_rows_have_the_errors_of_what_they_are_made_of(tmp_path: Path
     # likewise, one of Art not at all: sixteen times 25/144 over 20 records, less one
     assert row["average_recall,none"] == pytest.approx(2 / 3)
     assert row["average_recall_stderr,none"] == pytest.approx(math.sqrt(16 * 25 / 144 / 19 / 20))
-    golds, given_ = zip(*PAIRS, strict=True)
+    golds, predicted = zip(*PAIRS, strict=True)
     rng = np.random.default_rng(7)
     drawn = []
     for _ in range(2000):
         chosen = rng.integers(0, 20, 20)
-        several = ([golds[i] for i in chosen], [given_[i] for i in chosen])
-        drawn.append(f1_score(*several, labels=["Music", "Art", "Sports"], average="macro", zero_division=0))
+        items = ([golds[i] for i in chosen], [predicted[i] for i in chosen])
+        drawn.append(f1_score(*items, labels=["Music", "Art", "Sports"], average="macro", zero_division=0))
     assert row["average_f1_score_stderr,none"] == pytest.approx(np.std(drawn), rel=0.2)
     assert row["pass@1_stderr,none"] in (None, "N/A")
-    [account] = found["assay"]["tasks"].values()
+    [account] = results["assay"]["tasks"].values()
     assert REASON in json.dumps(account)
 
 
@@ -131,9 +136,9 @@ def grouped(top: Path, metric: str) -> dict[str, Any]:
 
 
 def test_a_group_takes_aggregator_rows_with_their_errors(tmp_path: Path) -> None:
-    found = grouped(tmp_path, "average_recall")
-    assert found["results"]["all"]["average_recall,none"] == pytest.approx(2 / 3)
-    assert found["results"]["all"]["average_recall_stderr,none"] == pytest.approx(math.sqrt(16 * 25 / 144 / 19 / 20))
+    results = grouped(tmp_path, "average_recall")
+    assert results["results"]["all"]["average_recall,none"] == pytest.approx(2 / 3)
+    assert results["results"]["all"]["average_recall_stderr,none"] == pytest.approx(math.sqrt(16 * 25 / 144 / 19 / 20))
 
 
 def test_a_group_that_misspells_an_aggregator_row_is_refused_before_the_run(tmp_path: Path) -> None:

@@ -38,26 +38,26 @@ def test_braces_are_filled_as_python_formats(parts: list[tuple[str, str]], end: 
 
     text = "".join(escaped(piece) + "{" + name + "}" for piece, name in parts) + escaped(end)
     values = {**{name: f"<{name}>" for _, name in parts}, **known}
-    made = Braces.of(text)
-    assert made.wrong == ""
-    assert made.names == tuple(name for _, name in parts)
-    assert made.fill(values) == text.format(**values)
+    braces = Braces.of(text)
+    assert braces.wrong == ""
+    assert braces.names == tuple(name for _, name in parts)
+    assert braces.fill(values) == text.format(**values)
 
 
 @pytest.mark.parametrize("text", ['{"a": 1', "a } b", "{}", "{ }"])
-def test_a_brace_that_means_nothing_is_told(text: str) -> None:
+def test_a_lone_brace_is_reported(text: str) -> None:
     assert Braces.of(text).wrong.startswith("has a lone")
 
 
-def source(**told: Any) -> SourceConfig:
-    return SourceConfig(**{"type": "disk", **told})
+def source(**options: Any) -> SourceConfig:
+    return SourceConfig(**{"type": "disk", **options})
 
 
 LEFT = [{"k": 1, "x": "a"}, {"k": 2, "x": "b"}, {"k": 3, "x": "c"}]
 RIGHT = [{"j": 1, "y": "p"}, {"j": 1, "y": "q"}, {"j": 3, "y": "r"}]
 
 
-def test_sources_stand_below_each_other_with_the_columns_they_share() -> None:
+def test_sources_are_concatenated_with_the_columns_they_share() -> None:
     both = [source(alias="l", join_type="vstack"), source(alias="r", join_type="vstack")]
     assert joined(both, [[{"a": 1, "b": 2}], [{"b": 3, "c": 4}]]) == [{"b": 2}, {"b": 3}]
 
@@ -67,8 +67,8 @@ def test_sources_are_joined_by_a_column_as_a_left_join_does() -> None:
         source(alias="l", join_type="primary"),
         source(alias="r", join_type="column", primary_key="k", join_key="j"),
     ]
-    found = joined(both, [LEFT, RIGHT])
-    assert [(row["l->x"], row["r->y"]) for row in found] == [("a", "p"), ("a", "q"), ("b", None), ("c", "r")]
+    result = joined(both, [LEFT, RIGHT])
+    assert [(row["l->x"], row["r->y"]) for row in result] == [("a", "p"), ("a", "q"), ("b", None), ("c", "r")]
 
 
 def test_sources_are_joined_in_turn_each_with_each_and_at_random_but_always_the_same() -> None:
@@ -121,7 +121,7 @@ def test_an_answer_fits_a_structure_by_fields_and_types(text: str, fits: bool) -
     assert ANSWER.fits(text) is fits
 
 
-def test_a_structure_is_told_as_a_schema_and_in_words() -> None:
+def test_a_structure_is_sent_as_a_schema_and_in_words() -> None:
     schema = ANSWER.response_format["json_schema"]["schema"]
     assert schema["properties"] == {"text": {"type": "string"}, "sure": {"type": "boolean"}}
     assert schema["required"] == ["text"]
@@ -136,8 +136,8 @@ def entry(tmp_path: Path, text: str, name: str = "m") -> dict[str, Any]:
 
 
 def test_entries_of_a_models_file_become_backends(tmp_path: Path) -> None:
-    told = entry(tmp_path, "m: {model_type: vllm, url: [http://a/v1, http://b/v1], model: big, delay: 100, timeout: 9}")
-    assert told == {
+    row = entry(tmp_path, "m: {model_type: vllm, url: [http://a/v1, http://b/v1], model: big, delay: 100, timeout: 9}")
+    assert row == {
         "model": "openai-chat", "model_args": {"model": "big", "base_url": ["http://a/v1", "http://b/v1"], "timeout": 9},
     }  # fmt: skip
     assert entry(tmp_path, "m: {model_type: openai, parameters: {temperature: 1}}")["model_args"] == {"model": "m"}
@@ -161,16 +161,16 @@ def test_an_entry_that_cannot_be_used_is_refused_at_its_place(tmp_path: Path, te
     assert caught.value.problems[0].place.line == 1
 
 
-def test_the_environment_says_more_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_overrides_more_settings_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable("my-model 1.5", "url"), "http://a/v1|http://b/v1")
     monkeypatch.setenv("SYGRA_MY-MODEL_1.5_TOKEN", "abc")
-    told = entry(tmp_path, "my-model 1.5: {model_type: vllm}", "my-model 1.5")
-    assert told["model_args"] == {
+    row = entry(tmp_path, "my-model 1.5: {model_type: vllm}", "my-model 1.5")
+    assert row["model_args"] == {
         "model": "my-model 1.5", "base_url": ["http://a/v1", "http://b/v1"], "api_key": "abc",
     }  # fmt: skip
 
 
-def test_a_models_file_is_looked_for_beside_the_graph_and_above_it(
+def test_a_models_file_is_searched_beside_the_graph_and_above_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -183,9 +183,9 @@ def test_a_models_file_is_looked_for_beside_the_graph_and_above_it(
 
 
 def walked(graph: Graph, record: Mapping[str, Any]) -> Any:
-    asking = graph.plan(record, "x")
+    plan = graph.plan(record, "x")
     with pytest.raises(StopIteration) as stop:
-        next(asking)
+        next(plan)
     return stop.value.value[-1]
 
 
@@ -265,10 +265,10 @@ def test_calls_wait_beside_each_other_and_what_they_raise_is_a_failure_of_their_
     def raising(_: int) -> int:
         raise ValueError("no")
 
-    found = drive([calling(function, n) for function in (slow, blocking, raising) for n in range(4)])
-    assert found[:8] == [[Returned(n), Returned(n)] for n in (*range(4), *range(4))]
+    responses = drive([calling(function, n) for function in (slow, blocking, raising) for n in range(4)])
+    assert responses[:8] == [[Returned(n), Returned(n)] for n in (*range(4), *range(4))]
     where = f"test_graph_parts.py:{raising.__code__.co_firstlineno + 1}"
-    assert found[8:] == [[Failed(f"ValueError: no ({where})")] * 2] * 4
+    assert responses[8:] == [[Failed(f"ValueError: no ({where})")] * 2] * 4
 
 
 @pytest.mark.parametrize("most", [1, 3, None])
@@ -311,7 +311,7 @@ def test_a_sampler_takes_values_of_a_data_source_in_turn(tmp_path: Path) -> None
         tones("out")
 
 
-def test_a_column_that_a_samplers_source_lacks_is_told(tmp_path: Path) -> None:
+def test_a_column_missing_from_a_samplers_source_is_reported(tmp_path: Path) -> None:
     folder = write_graph(tmp_path, [{"x": 1}], SAMPLED.replace("column: word", "column: wort"))
     (folder / "tones.csv").write_text("word\nkind\n")
     with pytest.raises(AssayError, match="'wort', and its source has: word"):
@@ -358,9 +358,9 @@ def test_layouts_and_tags_of_quality_are_refused_unless_they_are_switched_off(
     if not refused:
         assay.simple_evaluate(Scripted(), tasks=[str(folder)])
         return
-    with pytest.raises(ConfigError, match="is not supported") as told:
+    with pytest.raises(ConfigError, match="is not supported") as error:
         assay.simple_evaluate(Scripted(), tasks=[str(folder)])
-    assert refused in str(told.value)
+    assert refused in str(error.value)
 
 
 def test_a_sink_on_the_hub_is_refused_with_what_can_be_had(tmp_path: Path) -> None:

@@ -25,14 +25,14 @@ def model(url: str) -> dict[str, object]:
 
 def test_a_graph_of_sygra_runs_and_leaves_its_output_and_its_report(tmp_path: Path, talking: str) -> None:
     folder = write_graph(tmp_path, RECORDS)
-    found = assay.simple_evaluate(**model(talking), tasks=[str(folder)], output_path=str(tmp_path / "run"))
-    row = found["results"]["eval.question_answering.simpleqa"]
+    results = assay.simple_evaluate(**model(talking), tasks=[str(folder)], output_path=str(tmp_path / "run"))
+    row = results["results"]["eval.question_answering.simpleqa"]
     assert row["exact_match,none"] == 0.75
     assert row["exact_match_stderr,none"] == pytest.approx(0.25)
     assert row["accuracy,none"] == 0.75
-    assert found["assay"]["status"] == "complete"
-    told = found["configs"]["eval.question_answering.simpleqa"]["graph_config"]["nodes"]["unit_metrics"]
-    assert told["golden_key"] == "answer"
+    assert results["assay"]["status"] == "complete"
+    unit_node = results["configs"]["eval.question_answering.simpleqa"]["graph_config"]["nodes"]["unit_metrics"]
+    assert unit_node["golden_key"] == "answer"
     output = the_file(tmp_path / "run", "output_*.json")
     assert [record["original_index"] for record in output] == [7, 8, 9, 10]
     assert [record["exact_match_result"]["correct"] for record in output] == [True, True, False, True]
@@ -49,7 +49,7 @@ def test_a_graph_of_sygra_runs_and_leaves_its_output_and_its_report(tmp_path: Pa
     assert len(bodies) == 4
 
 
-def test_samples_tell_the_way_of_every_record_and_who_was_answered_where(tmp_path: Path, talking: str) -> None:
+def test_samples_contain_the_path_of_every_record_and_the_request_of_every_node(tmp_path: Path, talking: str) -> None:
     failing = {"task_id": 11, "problem": '{"status": 500}', "answer": "x"}
     folder = write_graph(tmp_path, [RECORDS[0], failing])
     assay.simple_evaluate(**model(talking), tasks=[str(folder)], output_path=str(tmp_path / "run"))
@@ -59,13 +59,15 @@ def test_samples_tell_the_way_of_every_record_and_who_was_answered_where(tmp_pat
     assert badly[-1]["trace"] == [["predict_answer", [0]]]
 
 
-def test_a_record_whose_request_fails_for_good_is_counted_and_is_no_wrong_answer(tmp_path: Path, talking: str) -> None:
+def test_a_record_whose_request_fails_permanently_is_counted_and_not_scored_as_wrong(
+    tmp_path: Path, talking: str
+) -> None:
     failing = {"task_id": 11, "problem": '{"status": 500}', "answer": "x"}
     folder = write_graph(tmp_path, [*RECORDS[:2], failing, *RECORDS[2:]])
-    found = assay.simple_evaluate(**model(talking), tasks=[str(folder)], output_path=str(tmp_path / "run"))
-    assert found["results"]["eval.question_answering.simpleqa"]["exact_match,none"] == 0.75
-    account = found["assay"]["tasks"]["eval.question_answering.simpleqa"]
-    assert found["assay"]["status"] == "incomplete"
+    results = assay.simple_evaluate(**model(talking), tasks=[str(folder)], output_path=str(tmp_path / "run"))
+    assert results["results"]["eval.question_answering.simpleqa"]["exact_match,none"] == 0.75
+    account = results["assay"]["tasks"]["eval.question_answering.simpleqa"]
+    assert results["assay"]["status"] == "incomplete"
     assert account["failed"] == 1
     assert [record["original_index"] for record in the_file(tmp_path / "run", "output_*.json")] == [7, 8, 9, 10]
     [report] = the_file(tmp_path / "run", "MetricCollatorPostProcessor_*.json")
@@ -75,12 +77,12 @@ def test_a_record_whose_request_fails_for_good_is_counted_and_is_no_wrong_answer
 
 def test_an_answer_without_its_fields_is_asked_for_once_more_and_counted(tmp_path: Path, talking: str) -> None:
     folder = write_graph(tmp_path, [{"task_id": 1, "problem": '{"say": "just words"}', "answer": "x"}, *RECORDS])
-    found = assay.simple_evaluate(**model(talking), tasks=[str(folder)])
+    results = assay.simple_evaluate(**model(talking), tasks=[str(folder)])
     assert len(fetched(talking, "/log")) == 2 + 5 + 1
-    noticed = found["assay"]["tasks"]["eval.question_answering.simpleqa"]["noticed"]
+    noticed = results["assay"]["tasks"]["eval.question_answering.simpleqa"]["noticed"]
     assert noticed["asked again for structured output"] == 1
     assert noticed["without the structured output asked for"] == 1
-    assert found["results"]["eval.question_answering.simpleqa"]["exact_match,none"] == pytest.approx(0.6)
+    assert results["results"]["eval.question_answering.simpleqa"]["exact_match,none"] == pytest.approx(0.6)
 
 
 def test_a_second_run_asks_nothing_and_leaves_the_same_files(tmp_path: Path, talking: str) -> None:
@@ -96,9 +98,9 @@ def test_a_second_run_asks_nothing_and_leaves_the_same_files(tmp_path: Path, tal
 
 
 def test_the_bundled_graphs_run_on_the_embedded_model(tmp_path: Path) -> None:
-    found = assay.simple_evaluate("embedded", tasks=["tag:first_steps_graphs"], output_path=str(tmp_path / "run"))
-    assert found["assay"]["status"] == "complete"
-    assert len(found["results"]) == 3
+    results = assay.simple_evaluate("embedded", tasks=["tag:first_steps_graphs"], output_path=str(tmp_path / "run"))
+    assert results["assay"]["status"] == "complete"
+    assert len(results["results"]) == 3
     tries = the_file(tmp_path / "run", "first_steps_graph_tries_output_*.json")
     assert {record["tries"] for record in tries} >= {1, 3}  # some went through the loop
     for record in tries:
@@ -137,9 +139,9 @@ def test_an_agent_calls_tools_until_the_model_wants_none(tmp_path: Path, talking
     records = [{"q": json.dumps({"calls": [["look_up", {"city": "Oslo"}]]})}, {"q": json.dumps({"say": "none"})}]
     folder = write_graph(tmp_path, records, AGENT, code=TOOLS)
     options = {**model(talking), "tasks": [str(folder)], "output_path": str(tmp_path / "run")}
-    found = assay.simple_evaluate(**options)
+    results = assay.simple_evaluate(**options)
     output = the_file(tmp_path / "run", "output_*.json")
-    # a system message comes before the second turn, so the server is not told what to say, and says hello
+    # a system message comes before the second turn, so the server gets no instruction, and says hello
     assert [record["said"] for record in output] == ["hello", "none"]
     bodies = [each["body"] for each in fetched(talking, "/log")]
     [second] = [body["messages"] for body in bodies if len(body["messages"]) == 4]
@@ -157,20 +159,20 @@ def test_an_agent_calls_tools_until_the_model_wants_none(tmp_path: Path, talking
             },
         },
     }
-    assert found["assay"]["status"] == "complete"
+    assert results["assay"]["status"] == "complete"
     asked = len(bodies)
     assay.simple_evaluate(**options)  # calls of tools are in the journal, too
     assert len(fetched(talking, "/log")) == asked + 2
 
 
-def test_a_tool_that_fails_says_so_to_the_model_and_is_counted(tmp_path: Path, talking: str) -> None:
+def test_a_failing_tool_sends_its_error_to_the_model_and_is_counted(tmp_path: Path, talking: str) -> None:
     records = [{"q": json.dumps({"calls": [["broken", {"x": 1}], ["lacking", {}]]})}]
     folder = write_graph(tmp_path, records, AGENT.replace("{2: hurry}", "{9: hurry}"), code=TOOLS)
-    found = assay.simple_evaluate(**model(talking), tasks=[str(folder)])
+    results = assay.simple_evaluate(**model(talking), tasks=[str(folder)])
     [last] = [each["body"]["messages"] for each in fetched(talking, "/log") if len(each["body"]["messages"]) == 4]
     assert last[2]["content"] == "Error: ValueError: out of order"
     assert last[3]["content"].startswith("Error: there is no such tool")
-    [account] = found["assay"]["tasks"].values()
+    [account] = results["assay"]["tasks"].values()
     assert account["noticed"]["with calls of tools that failed"] == 2
 
 
@@ -187,8 +189,8 @@ def test_an_agent_that_never_ends_fails_its_record(tmp_path: Path, talking: str)
         "model: {name: m}", "model: {name: m}\n      max_turns: 3"
     )
     folder = write_graph(tmp_path, [{"q": json.dumps(again)}], graph.replace("{2: hurry}", "{9: hurry}"), code=code)
-    found = assay.simple_evaluate(**model(talking), tasks=[str(folder)])
-    [account] = found["assay"]["tasks"].values()
+    results = assay.simple_evaluate(**model(talking), tasks=[str(folder)])
+    [account] = results["assay"]["tasks"].values()
     assert account["reasons"] == {"the agent 'agent' still wanted tools after 3 turns": 1}
 
 

@@ -29,8 +29,8 @@ def talking() -> Iterator[str]:
 @pytest.fixture
 def run(run_assay: Run, talking: str) -> Run:
     def with_model(*arguments: object) -> Any:
-        told = f"model=m,base_url={talking},max_retries=1"
-        return run_assay("run", *arguments, "--model", "openai-chat", "--model_args", told)
+        model_args = f"model=m,base_url={talking},max_retries=1"
+        return run_assay("run", *arguments, "--model", "openai-chat", "--model_args", model_args)
 
     return with_model
 
@@ -63,12 +63,12 @@ def test_changed_aggregators_are_applied_to_the_records_that_are_there(
     assert len(fetched(talking, "/log")) == asked
     assert "share" in ended.stdout
     assert "graph_post_process changed" not in ended.stderr  # that is what scoring again is for
-    found = json.loads((tmp_path / "out/scored/001/results.json").read_text())
-    row = found["results"][NAME]
+    loaded = json.loads((tmp_path / "out/scored/001/results.json").read_text())
+    row = loaded["results"][NAME]
     assert (row["accuracy.accuracy,none"], row["share.accuracy,none"], row["exact_match,none"]) == (0.75, 0.75, 0.75)
     # right: Paris, rome, Bern; given: Paris, rome, Oslo, Bern: three of five classes with an F1 of 1, two with one of 0
     assert row["average_f1_score,none"] == pytest.approx(3 / 5)
-    [account] = found["assay"]["tasks"].values()
+    [account] = loaded["assay"]["tasks"].values()
     assert (account["failed"], account["documents"]) == (1, 5)
     [report] = the_file(tmp_path / "out/scored/001", "MetricCollatorPostProcessor_*.json")
     assert set(report["results"]) == {"accuracy", "share", "f1_score"}
@@ -108,7 +108,7 @@ def test_a_column_that_the_records_lack_is_refused_with_its_place(tmp_path: Path
     assert not list((tmp_path / "out/scored").glob("*"))
 
 
-def test_what_was_asked_otherwise_then_is_told(tmp_path: Path, run: Run, run_assay: Run) -> None:
+def test_a_graph_that_changed_since_the_run_is_reported(tmp_path: Path, run: Run, run_assay: Run) -> None:
     folder = write_graph(tmp_path, RECORDS)
     assert run("--task", NAME, "-o", "out").returncode == 0
     changed(folder, "You answer questions.", "You answer all questions.")
@@ -128,9 +128,9 @@ def test_a_post_processor_of_the_users_sees_the_stored_records(tmp_path: Path, r
     (tmp_path / "other.yaml").write_text(text + "  - processor: tasks.eval.question_answering.simpleqa.mine.Indices\n")
     ended = run_assay("score", "out", "--with", "other.yaml")
     assert ended.returncode == 1, ended.stderr
-    [told] = the_file(tmp_path / "out/scored/001", "Indices_*.json")
-    assert told["seen"] == [7, 8, 9, 10]
-    assert (tmp_path / "out" / told["of"]).is_file()
+    [reported] = the_file(tmp_path / "out/scored/001", "Indices_*.json")
+    assert reported["seen"] == [7, 8, 9, 10]
+    assert (tmp_path / "out" / reported["of"]).is_file()
 
 
 def test_an_output_file_alone_is_aggregated_as_a_graph_says(tmp_path: Path, run_assay: Run) -> None:
@@ -140,12 +140,12 @@ def test_an_output_file_alone_is_aggregated_as_a_graph_says(tmp_path: Path, run_
         {
             "topic": golden,
             "exact_match_result": {
-                "correct": golden == given,
+                "correct": golden == arguments,
                 "golden": {"text": golden},
-                "predicted": {"text": given},
+                "predicted": {"text": arguments},
             },
         }
-        for golden, given in cells
+        for golden, arguments in cells
     ]
     for name, text in (
         ("mine_output_2026-01-27_12-31-46.json", json.dumps(records, indent=4)),  # as SyGra writes it
@@ -184,7 +184,7 @@ def test_metrics_on_the_command_line_are_not_for_graphs(tmp_path: Path, run: Run
 
 
 def talks(prompt: str, params: dict[str, object], repeat: int) -> str:  # the shape of a script
-    """A model that says what its question tells it to; one that tells it nothing it fails."""
+    """A model that says what its question asks for; a question without an instruction fails."""
     said: str = json.loads(json.loads(prompt)[1]["content"].splitlines()[0])["say"]
     return said
 
@@ -213,7 +213,7 @@ def test_merged_shards_of_a_graph_are_the_run_that_was_not_sharded(tmp_path: Pat
     parts = [tmp_path / f"part{number}" for number in range(1, of + 1)]
     for number, part in enumerate(parts, 1):
         assay.simple_evaluate(scripted(), tasks=[str(folder)], output_path=str(part), shard=f"{number}/{of}")
-    assert not (tmp_path / "sink.jsonl").exists()  # a part of the records is no copy of the output
+    assert not (tmp_path / "sink.jsonl").exists()  # a part of the records is not a copy of the output
     merged = merge(tmp_path / "merged", parts[::-1])
     assert merged["results"] == whole["results"]
     assert merged["assay"]["tasks"] == whole["assay"]["tasks"]

@@ -47,14 +47,14 @@ def run(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The results of a graph, and its output."""
     folder = write_graph(tmp_path, records, HEAD + dedent(graph), code=code)
-    found = assay.simple_evaluate(
+    results = assay.simple_evaluate(
         model or scripted(last), tasks=[str(folder)], output_path=str(tmp_path / "run"), **options
     )
-    return found, the_file(tmp_path / "run", "*output_*.json*")
+    return results, the_file(tmp_path / "run", "*output_*.json*")
 
 
-def account(found: dict[str, Any]) -> dict[str, Any]:
-    [own] = found["assay"]["tasks"].values()
+def account(data: dict[str, Any]) -> dict[str, Any]:
+    [own] = data["assay"]["tasks"].values()
     return dict(own)
 
 
@@ -114,9 +114,9 @@ def test_two_branches_that_write_one_key_fail_the_record(tmp_path: Path) -> None
         b: {node_type: lambda, lambda: code.note, reads: [y], writes: k}
       edges: [{from: START, to: a}, {from: START, to: b}, {from: a, to: END}, {from: b, to: END}]
     """
-    found, output = run(tmp_path, graph, [{"x": 1, "y": 2}], code=NOTE)
+    results, output = run(tmp_path, graph, [{"x": 1, "y": 2}], code=NOTE)
     assert output == []
-    assert account(found)["reasons"] == {"the nodes 'a' and 'b' wrote 'k' in the same step": 1}
+    assert account(results)["reasons"] == {"the nodes 'a' and 'b' wrote 'k' in the same step": 1}
 
 
 LOOP = """
@@ -129,15 +129,15 @@ LOOP = """
 """
 
 
-@pytest.mark.parametrize("given", ["{'n': made}", "in_place(state, made)"])
+@pytest.mark.parametrize("arguments", ["{'n': made}", "in_place(state, made)"])
 @pytest.mark.parametrize(("value", "plain"), [
     ("numpy.int32(5)", 5), ("numpy.array(5)", 5), ("numpy.float32(0.1)", 0.1), ("numpy.bool_(True)", True),
     ("numpy.str_('a')", "a"), ("[numpy.int64(1), {'a': numpy.array([1, 2])}]", [1, {"a": [1, 2]}]),
 ])  # fmt: skip
-def test_what_lambdas_and_conditions_return_may_be_of_numpys(
-    value: str, plain: object, given: str, tmp_path: Path
+def test_lambdas_and_conditions_may_return_numpy_values(
+    value: str, plain: object, arguments: str, tmp_path: Path
 ) -> None:
-    if isinstance(plain, list) and "in_place" in given:
+    if isinstance(plain, list) and "in_place" in arguments:
         return  # what a node writes deep inside the state is its own; the output has plain numbers all the same
     code = f"""
         import numpy
@@ -146,7 +146,7 @@ def test_what_lambdas_and_conditions_return_may_be_of_numpys(
             return state
         def make(node, state):
             made = {value}
-            return {given}
+            return {arguments}
         def look(node, state):
             return {{"kind": type(state["n"]).__module__}}
         def which(state):
@@ -162,24 +162,24 @@ def test_what_lambdas_and_conditions_return_may_be_of_numpys(
             - {from: make, condition: code.which, path_map: {END: END, look: look}}
             - {from: look, to: END}
         """
-    found, output = run(tmp_path, graph, [{"x": 1}, {"x": 2}], code=dedent(code))
-    assert account(found)["failed"] == 0
+    results, output = run(tmp_path, graph, [{"x": 1}, {"x": 2}], code=dedent(code))
+    assert account(results)["failed"] == 0
     assert [record["n"] for record in output] == [plain, plain]
     assert output[0]["kind"] == "builtins"
 
 
-def test_a_loop_goes_on_until_its_condition_says_so(tmp_path: Path) -> None:
+def test_a_loop_runs_until_its_condition_ends_it(tmp_path: Path) -> None:
     _, output = run(tmp_path, LOOP, [{"x": 0}, {"x": 2}, {"x": 7}], code=NOTE)
     assert [record["x"] for record in output] == [3, 3, 8]
 
 
-def test_a_loop_without_an_end_fails_its_record_after_a_hundred_steps_or_as_many_as_it_says(tmp_path: Path) -> None:
-    found, output = run(tmp_path, LOOP, [{"x": -98}, {"x": -96}], code=NOTE)
+def test_an_endless_loop_fails_its_record_after_max_steps_or_a_hundred_steps(tmp_path: Path) -> None:
+    results, output = run(tmp_path, LOOP, [{"x": -98}, {"x": -96}], code=NOTE)
     assert [record["x"] for record in output] == [3]
-    [reason] = account(found)["reasons"]
+    [reason] = account(results)["reasons"]
     assert "after 100 steps" in reason
     limited = LOOP + "      graph_properties: {max_steps: 2}\n"
-    found, output = run(tmp_path / "more", limited, [{"x": 0}, {"x": 1}], code=NOTE)
+    results, output = run(tmp_path / "more", limited, [{"x": 0}, {"x": 1}], code=NOTE)
     assert [record["x"] for record in output] == [3]
 
 
@@ -190,16 +190,16 @@ def test_a_node_that_raises_fails_its_record_with_the_reason(tmp_path: Path) -> 
         bad: {node_type: lambda, lambda: code.raising}
       edges: [{from: START, to: bad}, {from: bad, to: END}]
     """
-    found, output = run(tmp_path, graph, [{"x": 1}], code=NOTE)
+    results, output = run(tmp_path, graph, [{"x": 1}], code=NOTE)
     assert output == []
-    assert account(found)["reasons"] == {"the node 'bad': KeyError: 'of all things' (code.py:5)": 1}
-    assert found["assay"]["status"] == "incomplete"
+    assert account(results)["reasons"] == {"the node 'bad': KeyError: 'of all things' (code.py:5)": 1}
+    assert results["assay"]["status"] == "incomplete"
 
 
-def test_what_a_condition_says_must_be_in_the_path_map(tmp_path: Path) -> None:
+def test_the_result_of_a_condition_must_be_in_the_path_map(tmp_path: Path) -> None:
     graph = LOOP.replace("again: more", "forward: more")
-    found, _ = run(tmp_path, graph, [{"x": 0}], code=NOTE)
-    assert account(found)["reasons"] == {"a condition said 'again', and path_map has: END, forward": 1}
+    results, _ = run(tmp_path, graph, [{"x": 0}], code=NOTE)
+    assert account(results)["reasons"] == {"a condition said 'again', and path_map has: END, forward": 1}
 
 
 def test_yes_and_no_in_a_path_map_are_words_although_yaml_makes_truths_of_them(tmp_path: Path) -> None:
@@ -270,8 +270,8 @@ def test_a_graph_within_a_graph_reads_and_writes_the_same_state(tmp_path: Path) 
         all:
           node_type: subgraph
           subgraph: inner
-          node_config_map: {ask: {prompt_placeholder_map: {question: x}, output_keys: told}}
-        note: {node_type: lambda, lambda: code.note, reads: [told], writes: noted}
+          node_config_map: {ask: {prompt_placeholder_map: {question: x}, output_keys: answer}}
+        note: {node_type: lambda, lambda: code.note, reads: [answer], writes: noted}
       edges: [{from: START, to: all}, {from: all, to: note}, {from: note, to: END}]
     """
     folder = write_graph(tmp_path, [])
@@ -340,8 +340,8 @@ def test_processors_are_called_as_they_are_declared(tmp_path: Path) -> None:
     assert record["said"] == "SO+"
     asked: list[Any] = []
     wrong = graph.replace("text_only", "with_state")
-    found, _ = run(tmp_path / "wrong", wrong, [{"x": "so"}], scripted(last, asked), code)
-    assert account(found)["reasons"] == {"the node 'ask': TypeError: inside (code.py:8)": 1}
+    results, _ = run(tmp_path / "wrong", wrong, [{"x": "so"}], scripted(last, asked), code)
+    assert account(results)["reasons"] == {"the node 'ask': TypeError: inside (code.py:8)": 1}
     assert len(asked) == 1
 
 
@@ -372,9 +372,9 @@ def test_the_output_is_mapped_with_constants_paths_and_a_generator(tmp_path: Pat
 
 def test_a_record_that_does_not_fit_the_schema_has_failed(tmp_path: Path) -> None:
     graph = LOOP + "    schema_config: {fields: [{name: x, type: int, is_greater_than: 3}]}\n"
-    found, output = run(tmp_path, graph, [{"x": 0}, {"x": 5}], code=NOTE)
+    results, output = run(tmp_path, graph, [{"x": 0}, {"x": 5}], code=NOTE)
     assert [record["x"] for record in output] == [6]
-    assert account(found)["reasons"] == {"the record does not fit the schema: x is 3 (is_greater_than)": 1}
+    assert account(results)["reasons"] == {"the record does not fit the schema: x is 3 (is_greater_than)": 1}
 
 
 def test_a_loop_that_asks_the_same_again_gets_another_draw(tmp_path: Path) -> None:
@@ -414,12 +414,12 @@ def test_a_record_may_hold_what_json_is_not_made_for(tmp_path: Path) -> None:
       edges: [{from: START, to: odd}, {from: odd, to: END}]
     output_config: {output_map: {large: {from: large}, kinds: {from: kinds}, half: {from: half}}}
     """
-    found, [record] = run(tmp_path, graph, [{"x": 1}], code=code)
-    assert found["assay"]["status"] == "complete"
+    results, [record] = run(tmp_path, graph, [{"x": 1}], code=code)
+    assert results["assay"]["status"] == "complete"
     assert record == {"large": 2**70, "kinds": [1, 3], "half": "\ud800"}
 
 
-def test_post_processors_of_users_write_files_of_their_own_and_can_follow_each_other(tmp_path: Path) -> None:
+def test_user_post_processors_write_separate_files_and_can_be_chained(tmp_path: Path) -> None:
     code = """
     from sygra.core.graph.graph_postprocessor import GraphPostProcessor
     class Count(GraphPostProcessor):
@@ -443,11 +443,11 @@ def test_post_processors_of_users_write_files_of_their_own_and_can_follow_each_o
       - code.Broken
     """
     )
-    found, _ = run(tmp_path, graph, [{"x": 5}, {"x": 6}], code=NOTE + code)
+    results, _ = run(tmp_path, graph, [{"x": 5}, {"x": 6}], code=NOTE + code)
     assert the_file(tmp_path / "run", "Count_*.json") == [{"n": 20, "first": 6, "all": [6, 7]}]
     assert the_file(tmp_path / "run", "Further_*.json") == [{"was": 20}]
-    assert found["assay"]["status"] == "incomplete"
-    assert account(found)["no_value"] == {"Broken,none": "Broken: ValueError: no (code.py:27)"}
+    assert results["assay"]["status"] == "incomplete"
+    assert account(results)["no_value"] == {"Broken,none": "Broken: ValueError: no (code.py:27)"}
 
 
 def test_further_copies_of_the_output_are_written_where_sinks_say(
@@ -498,7 +498,7 @@ TYPOS = {
 
 
 @pytest.mark.parametrize("right", TYPOS, ids=[typo.strip()[:30] for typo, _ in TYPOS.values()])
-def test_a_slip_in_a_graph_is_refused_before_any_request_with_place_and_remedy(tmp_path: Path, right: str) -> None:
+def test_a_typo_in_a_graph_is_refused_before_any_request_with_place_and_remedy(tmp_path: Path, right: str) -> None:
     typo, message = TYPOS[right]
     assert right in QUESTION_ANSWERING
     folder = write_graph(tmp_path, RECORDS, QUESTION_ANSWERING.replace(right, typo, 1))
@@ -520,11 +520,11 @@ PLACES = {
 
 
 @pytest.mark.parametrize("right", PLACES)
-def test_a_slip_in_a_list_or_a_parameter_is_told_on_its_own_line(tmp_path: Path, right: str) -> None:
-    typo, stands, fix = PLACES[right]
+def test_a_typo_in_a_list_or_a_parameter_is_reported_on_its_own_line(tmp_path: Path, right: str) -> None:
+    typo, misspelled, fix = PLACES[right]
     folder = write_graph(tmp_path, RECORDS, QUESTION_ANSWERING.replace(right, typo, 1))
     lines = (folder / "graph_config.yaml").read_text().splitlines()
-    [line] = [number for number, text in enumerate(lines, 1) if stands in text]
+    [line] = [number for number, text in enumerate(lines, 1) if misspelled in text]
     with pytest.raises(ConfigError) as caught:
         assay.simple_evaluate(scripted(last), tasks=[str(folder)])
     [problem] = [each for each in caught.value.problems if each.fix == fix]
@@ -539,13 +539,13 @@ def test_a_slip_in_a_list_or_a_parameter_is_told_on_its_own_line(tmp_path: Path,
         ("node_type: llm\n      chat_history: true", "chat_history needs a chat_conversation"),
     ],
 )
-def test_what_is_not_supported_says_so(tmp_path: Path, graph: str, message: str) -> None:
+def test_unsupported_features_are_reported(tmp_path: Path, graph: str, message: str) -> None:
     folder = write_graph(tmp_path, RECORDS, QUESTION_ANSWERING.replace("node_type: llm", graph, 1))
     with pytest.raises(ConfigError, match=message):
         assay.simple_evaluate(scripted(last), tasks=[str(folder)])
 
 
-def test_several_models_that_nobody_names_are_refused(tmp_path: Path) -> None:
+def test_unnamed_models_are_refused_where_there_is_more_than_one(tmp_path: Path) -> None:
     graph = """
     graph_config:
       nodes:

@@ -21,8 +21,8 @@ def results_of(documents: Sequence[Sequence[float]]) -> Plain:
 
 
 def one(results: Plain, **entry: object) -> float:
-    [found] = computed(results, {**MICRO, **entry}).values()
-    return found
+    [result] = computed(results, {**MICRO, **entry}).values()
+    return result
 
 
 @given(tasks)
@@ -38,9 +38,9 @@ def test_the_order_of_members_does_not_matter(documents: list[list[float]], rand
     random.shuffle(names)  # type: ignore[attr-defined]
     for kind in KINDS:
         for by_size in (True, False):
-            told = {"aggregation": kind, "weight_by_size": by_size}
-            assert one({name: results[name] for name in names}, **told) == pytest.approx(
-                one(results, **told), rel=1e-12
+            options = {"aggregation": kind, "weight_by_size": by_size}
+            assert one({name: results[name] for name in names}, **options) == pytest.approx(
+                one(results, **options), rel=1e-12
             )
 
 
@@ -56,8 +56,8 @@ def test_means_by_size_of_means_by_size_are_those_of_all(documents: list[list[fl
     inner = {key: config_of({"group": key, "task": own, **entries}) for key, own in parts.items() if own}
     outer = config_of({"group": "outer", "task": list(inner), **entries})
     manager.build_hierarchy({"outer": outer, **inner})
-    found = manager.compute_all_group_metrics(results)["outer"]["acc,none"]
-    assert found == pytest.approx(one(results), rel=1e-12)
+    result = manager.compute_all_group_metrics(results)["outer"]["acc,none"]
+    assert result == pytest.approx(one(results), rel=1e-12)
 
 
 @given(tasks, st.data())
@@ -81,5 +81,5 @@ def test_means_are_ordered(documents: list[list[float]]) -> None:
     results = results_of(documents)
     kinds = ["min", "harmonic_mean", "geometric_mean", "mean", "max"]
     for by_size in (True, False):
-        found = [one(results, aggregation=kind, weight_by_size=by_size) for kind in kinds]
-        assert all(low <= high * (1 + 1e-12) for low, high in pairwise(found))
+        result = [one(results, aggregation=kind, weight_by_size=by_size) for kind in kinds]
+        assert all(low <= high * (1 + 1e-12) for low, high in pairwise(result))

@@ -39,16 +39,16 @@ def test_the_best_members_have_no_standard_error_and_the_row_says_why(tmp_path: 
     for n, scores in enumerate([(0, 0, 1), (1, 1, 0), (1, 0, 1, 1)]):
         scored(tmp_path, f"t{n}", acc=scores)
     lines = "group: g\ntask: [t0, t1, t2]\naggregate_metric_list: [{metric: acc}]\n"
-    told = group_row(tmp_path, lines + "group_filter:\n  - function: top_k\n    k: 2\n")
-    assert (told["value"], told["stderr"], told["interval"]) == (pytest.approx(5 / 7), None, None)
-    assert "chosen by their scores" in told["reason"]
+    row = group_row(tmp_path, lines + "group_filter:\n  - function: top_k\n    k: 2\n")
+    assert (row["value"], row["stderr"], row["interval"]) == (pytest.approx(5 / 7), None, None)
+    assert "chosen by their scores" in row["reason"]
     all_of_them = group_row(tmp_path, lines + "group_filter: {top_k: 3}\n")
     assert all_of_them["stderr"] is not None, "nothing was chosen"
 
 
 def test_the_best_are_the_lowest_where_less_is_better(tmp_path: Path) -> None:
-    told = computed(FOUR, {**ACC, "higher_is_better": False}, group_filter={"top_k": 1})
-    assert told == {"acc,none": 0.1}
+    reported = computed(FOUR, {**ACC, "higher_is_better": False}, group_filter={"top_k": 1})
+    assert reported == {"acc,none": 0.1}
     scored(tmp_path, "low", error=[1, 1], better=False)
     scored(tmp_path, "high", error=[9, 9], better=False)
     lines = "group: g\ntask: [low, high]\naggregate_metric_list: [{metric: error}]\ngroup_filter: {top_k: 1}\n"
@@ -72,7 +72,7 @@ FACTS = {"model": {"params": 8e9, "name": "big"}, "run": {"limit": None}, "metad
         ("model.params > -1", True),
     ],
 )
-def test_what_conditions_mean(condition: str, expected: bool) -> None:
+def test_conditions_of_members_are_evaluated(condition: str, expected: bool) -> None:
     assert holds(condition, FACTS) is expected
 
 
@@ -172,7 +172,7 @@ LIST = "group: g\ntask: [a, b]\naggregate_metric_list:\n  - "
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "reported"),
     [
         ("metric: exact_mach", "no task of the group has the metric 'exact_mach'.*did you mean 'exact_match'.*compilation_rate"),
         ("metric: compilation_rate", "b: no metric 'compilation_rate'.*missing: skip"),
@@ -195,16 +195,16 @@ LIST = "group: g\ntask: [a, b]\naggregate_metric_list:\n  - "
         ("{metric: exact_match, levels: leafs}", "leaves"),
     ],
 )  # fmt: skip
-def test_entries_that_cannot_be_computed_are_refused_with_their_place(entry: str, told: str, partly: Path) -> None:
-    assert re.search(HERE + f".*({told})", refused(partly, LIST + entry + "\n"))
+def test_entries_that_cannot_be_computed_are_refused_with_their_place(entry: str, reported: str, partly: Path) -> None:
+    assert re.search(HERE + f".*({reported})", refused(partly, LIST + entry + "\n"))
 
 
 def test_a_member_that_lacks_the_filter_is_refused_before_the_run(partly: Path) -> None:
     both = "none, filter: [{function: take_first}]}, {name: strict"
     file = partly / "a.yaml"
     file.write_text(file.read_text().replace("{name: none", "{name: " + both))
-    found = refused(partly, LIST + "{metric: exact_match, filter_list: strict}\n")
-    assert re.search(HERE + "b: ", found)
+    message = refused(partly, LIST + "{metric: exact_match, filter_list: strict}\n")
+    assert re.search(HERE + "b: ", message)
 
 
 def test_a_member_that_is_filtered_out_need_not_have_the_metric(partly: Path) -> None:
@@ -214,25 +214,25 @@ def test_a_member_that_is_filtered_out_need_not_have_the_metric(partly: Path) ->
 
 def test_members_without_the_metric_may_be_skipped_and_are_named(partly: Path) -> None:
     group_file(partly, LIST + "{metric: compilation_rate, missing: skip}\n")
-    told = rows_of(run(partly, UNSURE, "g"), "g")["compilation_rate,none"]
-    assert (told["value"], told["n"], told["missing"]) == (0.5, 2, ["b"])
+    row = rows_of(run(partly, UNSURE, "g"), "g")["compilation_rate,none"]
+    assert (row["value"], row["n"], row["missing"]) == (0.5, 2, ["b"])
 
 
 @pytest.mark.parametrize("aggregation", ["mean", "harmonic_mean"])
 def test_lm_evals_way_skips_members_without_the_metric(aggregation: str, partly: Path) -> None:
     group_file(partly, LIST + f"{{metric: compilation_rate, aggregation: {aggregation}}}\n")
-    told = rows_of(run(partly, UNSURE, "g", compat="lm-eval"), "g")["compilation_rate,none"]
-    assert (told["value"], told["missing"]) == (0.5, ["b"])
+    row = rows_of(run(partly, UNSURE, "g", compat="lm-eval"), "g")["compilation_rate,none"]
+    assert (row["value"], row["missing"]) == (0.5, ["b"])
 
 
 @pytest.mark.parametrize("metric", ["accc", "f1"])
 def test_a_metric_that_only_scoring_shows_to_be_missing_is_null_with_the_reason(metric: str, tmp_path: Path) -> None:
-    """A task with process_results cannot tell before: nobody has accc, and b has no f1."""
+    """A task with process_results has no rows known before the run: no task has accc, and b has no f1."""
     scored(tmp_path, "a", acc=[1, 0], f1=[0.5, 0.7])
     scored(tmp_path, "b", acc=[1, 1])
-    told = group_row(tmp_path, LIST + f"metric: {metric}\n", f"{metric},none")
-    assert (told["value"], told["stderr"]) == (None, None)
-    assert metric in told["reason"]
+    row = group_row(tmp_path, LIST + f"metric: {metric}\n", f"{metric},none")
+    assert (row["value"], row["stderr"]) == (None, None)
+    assert metric in row["reason"]
 
 
 def test_two_entries_for_one_row_are_refused(partly: Path) -> None:
@@ -247,7 +247,7 @@ def test_two_entries_for_one_row_are_refused(partly: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "told"),
+    ("files", "message"),
     [
         ({"g": "group: g\ntask: [a, g]\n"}, r"g_file.yaml:2:\d+: .*circle: g → g"),
         ({"g": "group: g\ntask: [h]\n", "h": "group: h\ntask: [a, g]\n"}, r"h_file.yaml:2:\d+: .*circle: g → h → g"),
@@ -258,16 +258,16 @@ def test_two_entries_for_one_row_are_refused(partly: Path) -> None:
         ({"g": "group: g\ntask: [a]\ngroup_filter: {only: [z]}\naggregate_metric_list: [{metric: exact_match}]\n"}, "'z'"),
     ],
 )  # fmt: skip
-def test_groups_that_cannot_be_are_refused_with_their_place(files: dict[str, str], told: str, partly: Path) -> None:
+def test_invalid_groups_are_refused_with_their_place(files: dict[str, str], message: str, partly: Path) -> None:
     asked: list[str] = []
     for name, text in files.items():
         group_file(partly, text, name)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         run(partly, noting(asked), "g")
     assert asked == []
 
 
-# --- numbers that are none ----------------------------------------------------------------------------------------
+# --- missing and invalid numbers ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["harmonic_mean", "geometric_mean"])
@@ -275,20 +275,20 @@ def test_groups_that_cannot_be_are_refused_with_their_place(files: dict[str, str
 def test_means_that_need_numbers_above_0_are_null_with_the_reason(kind: str, low: float, tmp_path: Path) -> None:
     scored(tmp_path, "a", acc=[low, low])
     scored(tmp_path, "b", acc=[1, 0])
-    told = group_row(
+    row = group_row(
         tmp_path, f"group: g\ntask: [a, b]\naggregate_metric_list: [{{metric: acc, aggregation: {kind}}}]\n"
     )
-    assert (told["value"], told["stderr"], told["interval"]) == (None, None, None)
-    assert "above 0" in told["reason"]
+    assert (row["value"], row["stderr"], row["interval"]) == (None, None, None)
+    assert "above 0" in row["reason"]
 
 
 def test_more_attempts_than_there_are_give_null_with_the_reason(tmp_path: Path) -> None:
     attempts(tmp_path, "a", [1, 2], 3)
     entry = "{metric: pass@4, aggregation: pass@k, kwargs: {k: 4}}"
     group_file(tmp_path, f"group: g\ntask: [a]\naggregate_metric_list: [{entry}]\n")
-    told = rows_of(run(tmp_path, UNSURE, "g"), "g")["pass@4,none"]
-    assert (told["value"], told["stderr"]) == (None, None)
-    assert re.search("a has 3 answers.*k = 4", told["reason"])
+    row = rows_of(run(tmp_path, UNSURE, "g"), "g")["pass@4,none"]
+    assert (row["value"], row["stderr"]) == (None, None)
+    assert re.search("a has 3 answers.*k = 4", row["reason"])
 
 
 EVERY = ["mean", "harmonic_mean", "geometric_mean", "median", "min", "max", "difference", "pass@k"]
@@ -297,8 +297,8 @@ EVERY = ["mean", "harmonic_mean", "geometric_mean", "median", "min", "max", "dif
 @pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("missing", ["error", "skip"])
 def test_an_empty_group_has_no_number_and_no_accident(kind: str, missing: str) -> None:
-    found = computed({}, {**ACC, "aggregation": kind, "filter_list": "none", "missing": missing})
-    assert all(math.isnan(value) for value in found.values())
+    result = computed({}, {**ACC, "aggregation": kind, "filter_list": "none", "missing": missing})
+    assert all(math.isnan(value) for value in result.values())
 
 
 @pytest.mark.parametrize("kind", EVERY[:-2])
@@ -314,7 +314,7 @@ def test_a_member_that_is_not_a_number_is_named_and_never_counted(kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", EVERY[:3])
-def test_members_without_documents_weigh_nothing(kind: str) -> None:
+def test_members_without_documents_have_no_weight(kind: str) -> None:
     results: Plain = {"a": {"acc,none": 0.5, "samples": 0}, "b": {"acc,none": 0.5, "samples": 0}}
-    [found] = computed(results, {**ACC, "aggregation": kind, "weight_by_size": True}).values()
-    assert math.isnan(found)
+    [result] = computed(results, {**ACC, "aggregation": kind, "weight_by_size": True}).values()
+    assert math.isnan(result)

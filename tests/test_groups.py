@@ -13,20 +13,20 @@ def task(name: str) -> Task:
 
 
 def group(name: str, *children: "Group[Task] | Task") -> StandardGroup[Task]:
-    made: StandardGroup[Task] = StandardGroup(GroupConfig(group=name))
+    built_group: StandardGroup[Task] = StandardGroup(GroupConfig(group=name))
     for child in children:
-        made.add_child(child)
-    return made
+        built_group.add_child(child)
+    return built_group
 
 
 def test_a_group_carries_its_configuration() -> None:
     config = GroupConfig(group="math", group_alias="Maths", metadata={"domain": "arithmetic", "version": 2.0})
-    made: StandardGroup[Task] = StandardGroup(config)
-    assert (made.config, made.name, made.alias, made.version) == (config, "math", "Maths", "2.0")
-    assert made.metadata == {"domain": "arithmetic", "version": 2.0}
+    group: StandardGroup[Task] = StandardGroup(config)
+    assert (group.config, group.name, group.alias, group.version) == (config, "math", "Maths", "2.0")
+    assert group.metadata == {"domain": "arithmetic", "version": 2.0}
     assert StandardGroup(GroupConfig(group="plain")).alias == "plain"
-    made.metadata = {"description": "Math word problems", "difficulty": "medium"}
-    assert made.metadata["difficulty"] == "medium"
+    group.metadata = {"description": "Math word problems", "difficulty": "medium"}
+    assert group.metadata["difficulty"] == "medium"
 
 
 def test_a_group_is_abstract() -> None:
@@ -127,9 +127,9 @@ def test_custom_kinds_of_groups_are_groups() -> None:
         def domain(self) -> object:
             return self.metadata["domain"]
 
-    made = DomainGroup(GroupConfig(group="d", metadata={"domain": "law"}))
-    made.add_child(task("t"))
-    assert (made.domain(), made.get_all_tasks()[0].groups) == ("law", [made])
+    built = DomainGroup(GroupConfig(group="d", metadata={"domain": "law"}))
+    built.add_child(task("t"))
+    assert (built.domain(), built.get_all_tasks()[0].groups) == ("law", [built])
 
 
 def manager_of(**members: list[str]) -> "GroupManager[Task]":
@@ -161,7 +161,7 @@ def test_the_whole_hierarchy_is_traversed_each_node_once() -> None:
     assert seen == ["hard", "gsm8k", "arc"]
 
 
-def test_a_member_nobody_knows_is_refused_with_a_suggestion() -> None:
+def test_an_unknown_member_is_refused_with_a_suggestion() -> None:
     with pytest.raises(ConfigError, match=r"no task or group named 'gsm8'.*did you mean 'gsm8k'"):
         manager_of(math=["gsm8"])
 
@@ -176,8 +176,8 @@ def test_a_hierarchy_may_be_given_as_plain_mappings() -> None:
 
 
 def test_a_task_is_built_from_a_mapping_as_strictly_as_from_a_file() -> None:
-    made = Task.from_config({"task": "t", "num_fewshot": 2, "tag": "x"})
-    assert (made.name, made.config.num_fewshot, made.tags, made.version) == ("t", 2, ["x"], "N/A")
+    task = Task.from_config({"task": "t", "num_fewshot": 2, "tag": "x"})
+    assert (task.name, task.config.num_fewshot, task.tags, task.version) == ("t", 2, ["x"], "N/A")
     with pytest.raises(ConfigError, match="unknown key 'fewshots'"):
         Task.from_config({"task": "t", "fewshots": 2})
 

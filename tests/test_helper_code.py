@@ -1,4 +1,4 @@
-"""Code beside task files that was written for lm-eval: it finds the names it imports, and nobody else does.
+"""Code beside task files that was written for lm-eval: it finds the names it imports, and no other code does.
 
 What classes ask and score was made by lm-eval 0.4.13 on the same files; metrics are worked out by hand.
 """
@@ -57,8 +57,8 @@ def test_metrics_that_helper_code_imports_are_there_and_right(
     source = "import evaluate\nfrom lm_eval.api.metrics import mean\nfrom lm_eval.utils import weighted_f1_score\nfrom transformers.data.metrics import squad_metrics\n"
     module = helper(write, source)
     exec("".join(f"{line.strip()}\n" for line in SQUAD.replace(",\n", ", ").splitlines()), vars(module))
-    found = eval(expression, vars(module))  # noqa: S307
-    assert {key: found[key] for key in expected} == {key: pytest.approx(value) for key, value in expected.items()}
+    result = eval(expression, vars(module))  # noqa: S307
+    assert {key: result[key] for key in expected} == {key: pytest.approx(value) for key, value in expected.items()}
 
 
 # Every name that a helper module of lm-eval 0.4.13's task folder imports or takes from `datasets` (found with `ast`; without its scripts).
@@ -96,7 +96,7 @@ PUBLIC_IMPORTS = [
 
 
 @pytest.mark.parametrize("source", OWN_IMPORTS + PUBLIC_IMPORTS)
-def test_what_helper_code_imports_from_lm_eval_is_there(source: str, write: Write) -> None:
+def test_helper_code_can_import_the_names_it_needs_from_lm_eval(source: str, write: Write) -> None:
     assert helper(write, source + "\n")
 
 
@@ -147,8 +147,8 @@ def run(folder: Path, answer: str = "2", **options: Any) -> dict[str, Any]:
     return assay.simple_evaluate(model, tasks=["t"], **(fixed | options))
 
 
-def contexts(found: dict[str, Any]) -> list[Any]:
-    return [[tuple(each) for each in sample["arguments"]] for sample in found["samples"]["t"]]
+def contexts(data: dict[str, Any]) -> list[Any]:
+    return [[tuple(each) for each in sample["arguments"]] for sample in data["samples"]["t"]]
 
 
 SUMS = """
@@ -178,13 +178,13 @@ SUMS = """
 """
 
 
-def test_a_task_that_is_a_class_asks_and_scores_as_it_says(write: Write) -> None:
-    found = run(write({"t.yaml": "task: t\nclass: !function made.Sums\n", "made.py": SUMS}))
-    assert contexts(found) == [[(f"Q e{n}?", {"until": ["."]})] for n in range(3)]
-    assert found["results"]["t"]["right,none"] == pytest.approx(1 / 3)
-    assert found["results"]["t"]["length,none"] == 1
-    assert found["versions"]["t"] == 3
-    assert found["higher_is_better"]["t"] == {"right": True, "length": False}
+def test_a_class_task_builds_its_requests_and_scores_itself(write: Write) -> None:
+    results = run(write({"t.yaml": "task: t\nclass: !function made.Sums\n", "made.py": SUMS}))
+    assert contexts(results) == [[(f"Q e{n}?", {"until": ["."]})] for n in range(3)]
+    assert results["results"]["t"]["right,none"] == pytest.approx(1 / 3)
+    assert results["results"]["t"]["length,none"] == 1
+    assert results["versions"]["t"] == 3
+    assert results["higher_is_better"]["t"] == {"right": True, "length": False}
 
 
 @pytest.mark.parametrize(
@@ -200,10 +200,10 @@ def test_a_task_that_is_a_class_asks_and_scores_as_it_says(write: Write) -> None
 def test_examples_of_a_class_are_drawn_as_lm_eval_draws_them(
     options: dict[str, Any], prompts: list[str], write: Write
 ) -> None:
-    found = run(
+    results = run(
         write({"t.yaml": "task: t\nclass: !function made.Sums\n", "made.py": SUMS}), compat="lm-eval", **options
     )
-    assert [requests[0][0] for requests in contexts(found)] == prompts
+    assert [requests[0][0] for requests in contexts(results)] == prompts
 
 
 PAIRS = """
@@ -232,9 +232,9 @@ PAIRS = """
 
 
 def test_a_plain_task_class_may_ask_several_things_about_a_document(write: Write) -> None:
-    found = run(write({"t.yaml": "task: t\nclass: !function made.Pairs\n", "made.py": PAIRS}))
-    assert contexts(found) == [[(f"e{n}", " yes"), (f"e{n}", " no")] for n in range(2)]
-    assert found["results"]["t"]["gap,none"] == -1.0  # four letters against three
+    results = run(write({"t.yaml": "task: t\nclass: !function made.Pairs\n", "made.py": PAIRS}))
+    assert contexts(results) == [[(f"e{n}", " yes"), (f"e{n}", " no")] for n in range(2)]
+    assert results["results"]["t"]["gap,none"] == -1.0  # four letters against three
 
 
 HALF = """
@@ -267,9 +267,9 @@ def test_a_class_may_add_to_the_results_that_its_yaml_gives(write: Write, monkey
 def test_a_class_may_change_only_the_requests_of_its_yaml(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write({"t.yaml": CHOICE + "    class: !function made.Thinking\n", "made.py": HALF, **DATA})
     monkeypatch.chdir(folder)
-    found = run(folder)
-    assert found["results"]["t"]["acc,none"] == pytest.approx(1 / 3)
-    assert contexts(found)[0] == [("Q e0 (think)", " three"), ("Q e0 (think)", " one")]
+    results = run(folder)
+    assert results["results"]["t"]["acc,none"] == pytest.approx(1 / 3)
+    assert contexts(results)[0] == [("Q e0 (think)", " three"), ("Q e0 (think)", " one")]
 
 
 @pytest.mark.parametrize(
@@ -318,15 +318,15 @@ REGISTERING = """
 
 def test_a_filter_that_helper_code_registers_is_known_by_its_name(write: Write) -> None:
     own = "filter_list: [{name: back, filter: [{function: backwards}, {function: take_first}]}]"
-    found = run(write({"t.yaml": GENERATE + f"    {own}\n", "made.py": REGISTERING, **DATA}), answer="ab")
-    assert [sample["filtered_resps"] for sample in found["samples"]["t"]] == [["ba"]] * 3
+    results = run(write({"t.yaml": GENERATE + f"    {own}\n", "made.py": REGISTERING, **DATA}), answer="ab")
+    assert [sample["filtered_resps"] for sample in results["samples"]["t"]] == [["ba"]] * 3
 
 
 def test_a_metric_that_helper_code_registers_is_known_by_its_name(write: Write) -> None:
     task = GENERATE.replace("exact_match", "letters").replace("doc_to_target: a", 'doc_to_target: "{{c[a]}}"')
-    found = run(write({"t.yaml": task, "made.py": REGISTERING, **DATA}), answer="ab")
+    results = run(write({"t.yaml": task, "made.py": REGISTERING, **DATA}), answer="ab")
     # two letters and those of three, three and one: 7, 7, 5, of which the second is 7
-    assert found["results"]["t"]["letters,none"] == 7
+    assert results["results"]["t"]["letters,none"] == 7
 
 
 BY_QUESTION = """
@@ -338,24 +338,24 @@ BY_QUESTION = """
 
 @pytest.mark.parametrize("compat", ["lm-eval", None])
 def test_an_aggregation_may_give_several_numbers_by_name(compat: str | None, write: Write) -> None:
-    """lm-eval hands on whatever an aggregation gives; its LIBRA tasks give a number for every length of text."""
+    """lm-eval reports whatever an aggregation gives; its LIBRA tasks give a number for every length of text."""
     metric = "{metric: found, aggregation: !function made.by_question, higher_is_better: true}"
     task = GENERATE.replace("{metric: exact_match}", metric) + "    process_results: !function made.result\n"
-    found = run(write({"t.yaml": task, "made.py": BY_QUESTION, **DATA}), answer="three", compat=compat)
+    results = run(write({"t.yaml": task, "made.py": BY_QUESTION, **DATA}), answer="three", compat=compat)
     # the right ones are three, three and one
-    assert found["results"]["t"]["found,none"] == {"e0": 1, "e1": 1, "e2": 0}
-    assert found["results"]["t"]["found_stderr,none"] == "N/A"
-    assert found["assay"]["status"] == "complete"
-    assert found["assay"]["tasks"]["t"]["rows"]["found,none"]["values"] == {"e0": 1, "e1": 1, "e2": 0}
-    assert "e0 1.0000, e1 1.0000, e2 0.0000" in results_table(found)
+    assert results["results"]["t"]["found,none"] == {"e0": 1, "e1": 1, "e2": 0}
+    assert results["results"]["t"]["found_stderr,none"] == "N/A"
+    assert results["assay"]["status"] == "complete"
+    assert results["assay"]["tasks"]["t"]["rows"]["found,none"]["values"] == {"e0": 1, "e1": 1, "e2": 0}
+    assert "e0 1.0000, e1 1.0000, e2 0.0000" in results_table(results)
 
 
 def test_nothing_that_helper_code_borrows_is_seen_by_others(write: Write) -> None:
     before = {name for name in sys.modules if name.partition(".")[0] in BORROWED}
     path = list(sys.path)
     source = "import datasets, evaluate, lm_eval.api.task\nfrom transformers.data.metrics import squad_metrics\ndef text(doc): return lm_eval.__version__\n"
-    found = run(write({"t.yaml": GENERATE, "made.py": source, **DATA}))
-    assert contexts(found)[0][0][0] == "0.4.13"
+    results = run(write({"t.yaml": GENERATE, "made.py": source, **DATA}))
+    assert contexts(results)[0][0][0] == "0.4.13"
     assert {name for name in sys.modules if name.partition(".")[0] in BORROWED} <= before
     assert sys.path == path
     assert "made" not in sys.modules
@@ -364,15 +364,15 @@ def test_nothing_that_helper_code_borrows_is_seen_by_others(write: Write) -> Non
 def test_a_module_of_that_name_that_the_caller_has_stays_his_own(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     own = ModuleType("lm_eval")
     monkeypatch.setitem(sys.modules, "lm_eval", own)
-    found = run(
+    results = run(
         write({"t.yaml": GENERATE, "made.py": "import lm_eval\ndef text(doc): return lm_eval.__version__\n", **DATA})
     )
-    assert contexts(found)[0][0][0] == "0.4.13"
+    assert contexts(results)[0][0][0] == "0.4.13"
     assert sys.modules["lm_eval"] is own
     assert not hasattr(own, "api")
 
 
-def test_helper_code_that_was_edited_is_read_anew_by_the_next_run(write: Write) -> None:
+def test_edited_helper_code_is_reloaded_by_the_next_run(write: Write) -> None:
     folder = write({"t.yaml": GENERATE, "made.py": "def text(doc): return 'one'\n", **DATA})
     assert contexts(run(folder))[0][0][0] == "one"
     stamp = (folder / "made.py").stat()
@@ -424,4 +424,4 @@ def test_the_dicts_of_lm_evals_registry_are_views_of_what_is_registered(write: W
     assert module.METRIC_REGISTRY["acc"] is not None
     with pytest.raises(KeyError):
         module.AGGREGATION_REGISTRY["nothing"]
-    assert "gap" not in HelperCode().registered.metrics  # another run knows nothing of it
+    assert "gap" not in HelperCode().registered.metrics  # another run does not have it

@@ -61,9 +61,9 @@ def test_texts_of_a_model_whose_step_cannot_be_recorded_are_generated_without_an
     prompts = [[5, 9, 13, 40 + n] for n in range(5)] + [[7] * n for n in range(30, 34)]
     asked = [Generate(text(each), {"until": [], "max_gen_toks": 20, "do_sample": False}) for each in prompts]
     with caplog.at_level(logging.WARNING, "assay"):
-        found = [*answers(model, asked), *answers(model, asked)]
+        result = [*answers(model, asked), *answers(model, asked)]
     expected = [[token for token in generated(plain("llama"), each, 20) if token > 2] for each in prompts]
-    assert [numbers(each.text) for each in found if isinstance(each, Text)] == expected * 2
+    assert [numbers(each.text) for each in result if isinstance(each, Text)] == expected * 2
     assert recorder.tries == 1
     assert [each.getMessage() for each in caplog.records] == [
         "texts are generated without CUDA graphs, which is slower: "

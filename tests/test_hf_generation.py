@@ -43,32 +43,32 @@ def ordinary(tokens: list[int]) -> list[int]:
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_greedy_texts_are_those_of_generate(kind: str) -> None:
-    several = prompts(7)
-    for tokens, found in zip(
-        several, answers(ours(kind), [greedy(each, max_gen_toks=20) for each in several]), strict=True
+    token_lists = prompts(7)
+    for tokens, response in zip(
+        token_lists, answers(ours(kind), [greedy(each, max_gen_toks=20) for each in token_lists]), strict=True
     ):
-        assert written(found) == ordinary(generated(plain(kind), tokens, 20))
+        assert written(response) == ordinary(generated(plain(kind), tokens, 20))
 
 
 @cache
 def expected_texts() -> tuple[list[list[int]], list[int], list[list[int]]]:
-    several = [*prompts(20, seed=1), *prompts(10, seed=2, shared=0), *prompts(3, seed=1)]
-    limits = [random.Random(n).choice([1, 2, 15, 16, 17, 40]) for n in range(len(several))]
+    items = [*prompts(20, seed=1), *prompts(10, seed=2, shared=0), *prompts(3, seed=1)]
+    limits = [random.Random(n).choice([1, 2, 15, 16, 17, 40]) for n in range(len(items))]
     return (
-        several,
+        items,
         limits,
-        [generated(plain("llama"), each, limit) for each, limit in zip(several, limits, strict=True)],
+        [generated(plain("llama"), each, limit) for each, limit in zip(items, limits, strict=True)],
     )
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 8, 64])
 def test_texts_are_the_same_at_any_number_of_slots(slots: int) -> None:
-    several, limits, expected = expected_texts()
-    requests = [greedy(each, max_gen_toks=limit) for each, limit in zip(several, limits, strict=True)]
-    found = answers(ours("llama", batch_size=slots), requests)
-    assert [written(each) for each in found] == [ordinary(each) for each in expected]
+    items, limits, expected = expected_texts()
+    requests = [greedy(each, max_gen_toks=limit) for each, limit in zip(items, limits, strict=True)]
+    responses = answers(ours("llama", batch_size=slots), requests)
+    assert [written(each) for each in responses] == [ordinary(each) for each in expected]
     ends = ["length" if len(each) == limit else "stop" for each, limit in zip(expected, limits, strict=True)]
-    assert [each.finish for each in found] == ends  # type: ignore[union-attr]
+    assert [each.finish for each in responses] == ends  # type: ignore[union-attr]
     assert {"length"} <= set(ends)
 
 
@@ -81,18 +81,18 @@ def test_a_text_ends_with_the_token_that_ends_texts() -> None:
         model.lm_head.weight[END] = 1.01 * model.lm_head.weight[common]
     expected = [generated(model, each, 30) for each in prompted]
     assert sum(len(each) < 30 for each in expected) > 0, "some end by themselves"
-    found = answers(HF(model, tokenizer=words()), [greedy(each, max_gen_toks=30) for each in prompted])
-    assert [written(each) for each in found] == [ordinary(each) for each in expected]
-    assert [each.finish for each in found] == ["stop" if len(each) < 30 else "length" for each in expected]  # type: ignore[union-attr]
+    responses = answers(HF(model, tokenizer=words()), [greedy(each, max_gen_toks=30) for each in prompted])
+    assert [written(each) for each in responses] == [ordinary(each) for each in expected]
+    assert [each.finish for each in responses] == ["stop" if len(each) < 30 else "length" for each in expected]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("name", ["max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens"])
 def test_a_limit_may_be_given_by_any_of_its_names(name: str) -> None:
-    [found] = answers(ours("llama"), [greedy([5, 6, 7], **{name: 3})])
-    assert len(written(found)) == 3
+    [response] = answers(ours("llama"), [greedy([5, 6, 7], **{name: 3})])
+    assert len(written(response)) == 3
 
 
-# where a text may not go on: positions that a model has not
+# where a text must end: positions that a model does not have
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "opt", "llama"])
@@ -101,13 +101,13 @@ def test_texts_are_generated_up_to_the_last_position_of_a_model(kind: str, share
     """GPT-2 and OPT look positions up in a table: one beyond it is an error."""
     model = HF(build(kind), tokenizer=words(), share_prefixes=shared)
     long, short = prompts(1, seed=3, shared=LENGTH - 40)[0], [5, 6]
-    found = answers(
+    responses = answers(
         model, [greedy(long, max_gen_toks=300), greedy(short, max_gen_toks=250), greedy(long[1:], max_gen_toks=1)]
     )
     room = LENGTH - len(long)
-    assert written(found[0]) == ordinary(generated(plain(kind), long, room))
-    assert written(found[1]) == ordinary(generated(plain(kind), short, 250))
-    assert found[0].usage.written == room  # type: ignore[union-attr]
+    assert written(responses[0]) == ordinary(generated(plain(kind), long, room))
+    assert written(responses[1]) == ordinary(generated(plain(kind), short, 250))
+    assert responses[0].usage.written == room  # type: ignore[union-attr]
 
 
 def test_a_prompt_that_is_too_long_fails_alone_or_loses_its_beginning_and_that_is_counted() -> None:
@@ -125,9 +125,9 @@ def test_a_prompt_that_is_too_long_fails_alone_or_loses_its_beginning_and_that_i
 
 def test_a_model_that_reads_one_text_and_writes_another_may_read_and_write_as_much_as_it_can_hold() -> None:
     model = HF(build("t5"), tokenizer=words(), max_length=20)
-    several = [list(range(3, 23)), list(range(3, 24))]
-    whole, long = answers(model, [greedy(each, max_gen_toks=20) for each in several])
-    assert written(whole) == ordinary(generated(plain("t5"), several[0], 20))
+    items = [list(range(3, 23)), list(range(3, 24))]
+    whole, long = answers(model, [greedy(each, max_gen_toks=20) for each in items])
+    assert written(whole) == ordinary(generated(plain("t5"), items[0], 20))
     assert isinstance(long, Failed)
 
 
@@ -145,8 +145,8 @@ def test_a_text_ends_at_the_first_token_that_completes_a_stop_and_is_cut_exactly
 
     model, tokenizer = AutoModelForCausalLM.from_pretrained(BUNDLED), AutoTokenizer.from_pretrained(BUNDLED)
     prompt, draw = "Anna went to the", random.Random(0)
-    given = torch.tensor([tokenizer.encode(prompt)])
-    tokens = model.float().generate(given, max_new_tokens=40, do_sample=False)[0, given.shape[1] :].tolist()
+    input_ids = torch.tensor([tokenizer.encode(prompt)])
+    tokens = model.float().generate(input_ids, max_new_tokens=40, do_sample=False)[0, input_ids.shape[1] :].tolist()
     texts = [tokenizer.decode(tokens[:count], skip_special_tokens=True) for count in range(1, 41)]
     requests, expected = [], []
     for _ in range(150):
@@ -155,25 +155,25 @@ def test_a_text_ends_at_the_first_token_that_completes_a_stop_and_is_cut_exactly
         ended = next(each for each in texts if any(stop in each for stop in stops))
         requests.append(Generate(prompt, {"until": stops, "max_gen_toks": 40, "do_sample": False}))
         expected.append((ended[: min(ended.find(stop) for stop in stops if stop in ended)], "stop"))
-    found = answers(bundled(), requests)
-    assert [(each.text, each.finish) for each in found] == expected  # type: ignore[union-attr]
+    responses = answers(bundled(), requests)
+    assert [(each.text, each.finish) for each in responses] == expected  # type: ignore[union-attr]
     assert len({text for text, _ in expected}) > 20
 
 
 def test_a_stop_that_is_a_special_token_ends_a_text_though_it_is_not_in_it() -> None:
-    several = prompts(30, seed=6)
-    texts = [generated(plain("llama"), each, 25) for each in several]
+    token_lists = prompts(30, seed=6)
+    texts = [generated(plain("llama"), each, 25) for each in token_lists]
     model = build("llama")
     tokenizer = words().__class__(tokenizer_object=words().backend_tokenizer, bos_token="<s>", eos_token="</s>")
     with_stop, stop = next((each, token) for each in texts for token in each[3:] if each.index(token) > 2)
     tokenizer.add_special_tokens({"additional_special_tokens": [f"w{stop}"]})
-    [found] = answers(
+    [response] = answers(
         HF(model, tokenizer=tokenizer),
-        [greedy(several[texts.index(with_stop)], max_gen_toks=25, until=["no", f"w{stop}"])],
+        [greedy(token_lists[texts.index(with_stop)], max_gen_toks=25, until=["no", f"w{stop}"])],
     )
-    assert isinstance(found, Text)
-    assert numbers(found.text) == with_stop[: with_stop.index(stop)]
-    assert found.finish == "stop"
+    assert isinstance(response, Text)
+    assert numbers(response.text) == with_stop[: with_stop.index(stop)]
+    assert response.finish == "stop"
 
 
 # random numbers
@@ -184,31 +184,29 @@ def sampled(tokens: list[int], repeat: int = 0, **params: Any) -> Generate:
 
 
 @pytest.mark.parametrize("kind", ["llama", "mistral"])
-def test_what_is_drawn_depends_on_prompt_and_repeat_alone(kind: str) -> None:
+def test_sampled_texts_depend_on_prompt_and_repeat_alone(kind: str) -> None:
     """Not on the order, the slots, or who is written beside it."""
-    several = [sampled(each, repeat, temperature=0.9) for each in prompts(6, seed=5) for repeat in range(3)]
-    expected = [written(each) for each in answers(ours(kind), several)]
-    assert len({tuple(each) for each in expected}) == len(several), "repeats differ"
-    shuffled = list(range(len(several)))
+    items = [sampled(each, repeat, temperature=0.9) for each in prompts(6, seed=5) for repeat in range(3)]
+    expected = [written(each) for each in answers(ours(kind), items)]
+    assert len({tuple(each) for each in expected}) == len(items), "repeats differ"
+    shuffled = list(range(len(items)))
     random.Random(0).shuffle(shuffled)
     for slots in (1, 4, 64):
-        mixed = [several[number] for number in shuffled] + [
-            greedy(each, max_gen_toks=30) for each in prompts(3, seed=8)
-        ]
-        found = answers(ours(kind, batch_size=slots), mixed)
-        assert [written(each) for each in found[: len(several)]] == [expected[number] for number in shuffled]
-    [alone] = answers(ours(kind), several[4:5])
+        mixed = [items[number] for number in shuffled] + [greedy(each, max_gen_toks=30) for each in prompts(3, seed=8)]
+        responses = answers(ours(kind, batch_size=slots), mixed)
+        assert [written(each) for each in responses[: len(items)]] == [expected[number] for number in shuffled]
+    [alone] = answers(ours(kind), items[4:5])
     assert written(alone) == expected[4]
 
 
 def test_repeats_of_a_prompt_share_its_reading() -> None:
     tokens = prompts(1, seed=5, shared=80)[0]
     model = build("llama")
-    made, counted = HF(model, tokenizer=words()), list[int]()
-    model.get_input_embeddings().register_forward_hook(lambda module, given, made: counted.append(given[0].numel()))
-    found = answers(made, [sampled(tokens, repeat, max_gen_toks=1) for repeat in range(8)])
+    built, counted = HF(model, tokenizer=words()), list[int]()
+    model.get_input_embeddings().register_forward_hook(lambda module, inputs, built: counted.append(inputs[0].numel()))
+    responses = answers(built, [sampled(tokens, repeat, max_gen_toks=1) for repeat in range(8)])
     assert counted[0] == len(tokens), "the prompt is read once"
-    assert [each.usage.read - each.usage.stored for each in found] == [len(tokens)] + [0] * 7  # type: ignore[union-attr]
+    assert [each.usage.read - each.usage.stored for each in responses] == [len(tokens)] + [0] * 7  # type: ignore[union-attr]
 
 
 def warped(logits: Any, temperature: float, top_p: float, top_k: int) -> Any:
@@ -248,9 +246,9 @@ def test_tokens_are_drawn_with_the_probabilities_that_temperature_top_k_and_top_
 
 
 def test_drawing_at_temperature_nought_takes_the_likeliest() -> None:
-    several = prompts(3, seed=7)
-    cold = answers(ours("llama"), [sampled(each, temperature=0.0) for each in several])
-    assert [written(each) for each in cold] == [ordinary(generated(plain("llama"), each, 20)) for each in several]
+    token_lists = prompts(3, seed=7)
+    cold = answers(ours("llama"), [sampled(each, temperature=0.0) for each in token_lists])
+    assert [written(each) for each in cold] == [ordinary(generated(plain("llama"), each, 20)) for each in token_lists]
 
 
 def test_a_parameter_that_is_not_known_fails_its_request_and_no_other() -> None:
@@ -286,57 +284,57 @@ def thought(said: str, *, limit: int = 200, until: tuple[str, ...] = ("\n",), at
 
 
 @pytest.mark.parametrize("at_once", [1, 16, 500])
-def test_stops_are_for_the_answer_and_thoughts_stand_apart(at_once: int) -> None:
-    found = thought("<think>one\ntwo</think> four\nfive", at_once=at_once)
-    assert (found.text, found.reasoning, found.finish) == ("four", "one\ntwo", "stop")
+def test_stop_sequences_apply_to_the_answer_and_reasoning_is_separate(at_once: int) -> None:
+    response = thought("<think>one\ntwo</think> four\nfive", at_once=at_once)
+    assert (response.text, response.reasoning, response.finish) == ("four", "one\ntwo", "stop")
 
 
-def test_thinking_that_never_ends_is_no_answer() -> None:
-    found = thought("one\ntwo and three", limit=10)
-    assert (found.text, found.reasoning, found.finish) == ("", "one\ntwo an", "thinking")
+def test_reasoning_that_never_ends_fails_the_request() -> None:
+    response = thought("one\ntwo and three", limit=10)
+    assert (response.text, response.reasoning, response.finish) == ("", "one\ntwo an", "thinking")
 
 
 def test_a_model_that_does_not_think_answers_up_to_its_stop() -> None:
-    found = thought("four\nfive")
-    assert (found.text, found.reasoning, found.finish) == ("four", None, "stop")
+    response = thought("four\nfive")
+    assert (response.text, response.reasoning, response.finish) == ("four", None, "stop")
 
 
 @pytest.mark.parametrize("named", ["number", "text"])
-def test_what_ends_thinking_may_be_a_special_token(named: str) -> None:
-    several = prompts(30, seed=6)
-    texts = [generated(plain("llama"), each, 25) for each in several]
+def test_the_end_of_thinking_may_be_a_special_token(named: str) -> None:
+    token_lists = prompts(30, seed=6)
+    texts = [generated(plain("llama"), each, 25) for each in token_lists]
     chosen, token = next((each, token) for each in texts for token in each[3:] if 2 < each.index(token) < 20)
     tokenizer = words().__class__(tokenizer_object=words().backend_tokenizer, bos_token="<s>", eos_token="</s>")
     tokenizer.add_special_tokens({"additional_special_tokens": [f"w{token}"]})
     model = HF(build("llama"), tokenizer=tokenizer, think_end_token=token if named == "number" else f"w{token}")
-    [found] = answers(model, [greedy(several[texts.index(chosen)], max_gen_toks=25)])
-    assert isinstance(found, Text)
+    [response] = answers(model, [greedy(token_lists[texts.index(chosen)], max_gen_toks=25)])
+    assert isinstance(response, Text)
     last = len(chosen) - 1 - chosen[::-1].index(token)
-    assert numbers(found.text) == chosen[last + 1 :]
+    assert numbers(response.text) == chosen[last + 1 :]
 
 
-# numbers that are none
+# NaN and infinite logits
 
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_nan_logits_fail_their_own_text_only(shared: bool) -> None:
-    several = prompts(6, seed=9)
-    expected = [generated(plain("llama"), each, 12) for each in several]
-    bad = next(token for token in range(30, WORDS) if all(token not in each for each in several + expected))
-    several[2][-1] = bad
+    token_lists = prompts(6, seed=9)
+    expected = [generated(plain("llama"), each, 12) for each in token_lists]
+    bad = next(token for token in range(30, WORDS) if all(token not in each for each in token_lists + expected))
+    token_lists[2][-1] = bad
     model = build("llama")
     with torch.no_grad():
         model.get_input_embeddings().weight[bad] = float("nan")
-    found = answers(
-        HF(model, tokenizer=words(), share_prefixes=shared), [greedy(each, max_gen_toks=12) for each in several]
+    responses = answers(
+        HF(model, tokenizer=words(), share_prefixes=shared), [greedy(each, max_gen_toks=12) for each in token_lists]
     )
-    assert found[2] == Failed(NAN_LOGITS)
-    assert [written(each) for n, each in enumerate(found) if n != 2] == [
+    assert responses[2] == Failed(NAN_LOGITS)
+    assert [written(each) for n, each in enumerate(responses) if n != 2] == [
         ordinary(each) for n, each in enumerate(expected) if n != 2
     ]
 
 
-def test_what_a_model_would_write_behind_the_end_of_a_text_may_be_no_number() -> None:
+def test_nan_logits_after_the_end_of_a_text_are_ignored() -> None:
     writing = Generation(0, Generate("p", {"until": ["c"], "max_gen_toks": 9}), [1])
     writing.take([0, 1, 2, -1, -1], frozenset(), Spelled("abc"))
     assert writing.response() == Text("ab", "stop", usage=writing.response().usage)  # type: ignore[union-attr]
@@ -346,5 +344,5 @@ def test_what_a_model_would_write_behind_the_end_of_a_text_may_be_no_number() ->
 
 
 def test_an_empty_prompt_starts_from_the_prefix_token() -> None:
-    [found] = answers(ours("llama"), [Generate("", {"until": [], "max_gen_toks": 9, "do_sample": False})])
-    assert written(found) == ordinary(generated(plain("llama"), [BEGIN], 9))
+    [response] = answers(ours("llama"), [Generate("", {"until": [], "max_gen_toks": 9, "do_sample": False})])
+    assert written(response) == ordinary(generated(plain("llama"), [BEGIN], 9))

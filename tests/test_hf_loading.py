@@ -1,4 +1,4 @@
-"""How the `hf` backend comes to its model: folders, arguments under lm-eval's names, templates by name, and what is refused."""
+"""How the `hf` backend loads its model: folders, arguments under lm-eval's names, templates by name, and what is refused."""
 
 import json
 import logging
@@ -28,23 +28,23 @@ Run = Callable[..., Any]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A small Llama with its tokenizer, as transformers saves it."""
-    made = tmp_path / "model"
-    build("llama").save_pretrained(made)
-    words().save_pretrained(made)
-    return made
+    built = tmp_path / "model"
+    build("llama").save_pretrained(built)
+    words().save_pretrained(built)
+    return built
 
 
-def refused(**given: Any) -> str:
+def refused(**options: Any) -> str:
     with pytest.raises(ConfigError) as caught:
-        load_model("hf", given)
+        load_model("hf", options)
     return str(caught.value)
 
 
 def test_a_folder_is_a_model(folder: Path) -> None:
     model = load_model("hf", {"pretrained": str(folder)})
-    [found] = answers(model, [Loglikelihood("w5 w6", " w7")])
-    assert isinstance(found, Likelihood)
-    assert found.value == pytest.approx(likelihood(plain("llama"), [5, 6], [7])[0], abs=1e-4)
+    [response] = answers(model, [Loglikelihood("w5 w6", " w7")])
+    assert isinstance(response, Likelihood)
+    assert response.value == pytest.approx(likelihood(plain("llama"), [5, 6], [7])[0], abs=1e-4)
     assert model.max_length == 256
 
 
@@ -71,7 +71,7 @@ def test_a_model_that_cannot_be_loaded_is_a_one_line_error(
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("options", "said"),
     [
         ({"dtype": "float33"}, "invalid dtype 'float33'"),
         ({"dtype": "int8"}, "invalid dtype 'int8'"),
@@ -84,8 +84,8 @@ def test_a_model_that_cannot_be_loaded_is_a_one_line_error(
         ({"over_length": "drop"}, "one of 'error', 'truncate'"),
     ],
 )
-def test_a_wrong_argument_is_refused_with_what_to_do(given: dict[str, Any], said: str, folder: Path) -> None:
-    assert said in refused(pretrained=str(folder), **given)
+def test_a_wrong_argument_is_refused_with_what_to_do(options: dict[str, Any], said: str, folder: Path) -> None:
+    assert said in refused(pretrained=str(folder), **options)
 
 
 def test_pickled_weights_are_refused_unless_they_are_trusted(folder: Path, tmp_path: Path) -> None:
@@ -94,12 +94,12 @@ def test_pickled_weights_are_refused_unless_they_are_trusted(folder: Path, tmp_p
     (pickled / "model.safetensors").unlink()
     torch.save(build("llama").state_dict(), pickled / "pytorch_model.bin")
     assert "pickled, and loading them can run code" in refused(pretrained=str(pickled))
-    [found] = answers(HF(str(pickled), allow_pickle=True), [Loglikelihood("w5 w6", " w7")])
-    assert isinstance(found, Likelihood)
-    assert found.value == pytest.approx(likelihood(plain("llama"), [5, 6], [7])[0], abs=1e-4)
+    [response] = answers(HF(str(pickled), allow_pickle=True), [Loglikelihood("w5 w6", " w7")])
+    assert isinstance(response, Likelihood)
+    assert response.value == pytest.approx(likelihood(plain("llama"), [5, 6], [7])[0], abs=1e-4)
 
 
-def test_code_that_comes_with_a_model_is_run_only_where_it_is_trusted(folder: Path, tmp_path: Path) -> None:
+def test_model_code_runs_only_with_trust_remote_code(folder: Path, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     config = json.loads((folder / "config.json").read_text())
     config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.Own", "AutoModelForCausalLM": "own.Model"}}
@@ -186,7 +186,7 @@ def test_the_flags_of_a_run_reach_the_model(folder: Path, tmp_path: Path, monkey
     assert over._runner.generator._most == 2, "what is said of the model itself counts more"
 
 
-# who it is
+# identity
 
 
 def test_the_identity_is_the_content_and_not_the_path(folder: Path, tmp_path: Path) -> None:
@@ -201,15 +201,15 @@ def test_the_identity_is_the_content_and_not_the_path(folder: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
         {"dtype": "bfloat16"}, {"max_length": 32}, {"prefix_token_id": 32}, {"add_bos_token": False},
         {"think_end_token": "w9"}, {"over_length": "truncate"},
     ],
 )  # fmt: skip
-def test_the_identity_changes_with_what_changes_answers(given: dict[str, Any], folder: Path) -> None:
-    several = {HF(str(folder), **each).identity for each in ({}, {"max_length": 33}, given)}
-    assert len(several) == 3
+def test_the_identity_changes_with_what_changes_answers(options: dict[str, Any], folder: Path) -> None:
+    items = {HF(str(folder), **each).identity for each in ({}, {"max_length": 33}, options)}
+    assert len(items) == 3
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"])
@@ -218,9 +218,9 @@ def test_the_identity_changes_with_every_file_of_a_model(file: str, folder: Path
     if file == "model.safetensors":
         build("llama", seed=1).save_pretrained(folder)
     else:
-        told = json.loads((folder / file).read_text())
+        loaded = json.loads((folder / file).read_text())
         (folder / file).write_text(
-            json.dumps(told | {"rope_theta": 5000.0} if file == "config.json" else told, indent=7)
+            json.dumps(loaded | {"rope_theta": 5000.0} if file == "config.json" else loaded, indent=7)
         )
     assert HF(str(folder)).identity != first
 
@@ -237,7 +237,7 @@ CHAT = "{% for m in messages %}{{ bos_token if loop.first }} w10 {{ m.content }}
 
 
 @cache
-def spoken(templates: Any = None) -> Any:
+def chat_tokenizer(templates: Any = None) -> Any:
     tokenizer = words().__class__(tokenizer_object=words(True).backend_tokenizer, bos_token="<s>", eos_token="</s>")
     tokenizer.chat_template = dict(templates) if isinstance(templates, tuple) else templates
     return tokenizer
@@ -253,15 +253,15 @@ def chatted(model: Any, name: str | bool, folder: Path, **options: Any) -> Any:
         [{"q": "w5 w6", "gold": "w7"}],
         "doc_to_text: q\ndoc_to_target: gold\nmetric_list: [{metric: exact_match}]\n",
     )
-    found = simple_evaluate(
+    results = simple_evaluate(
         model, tasks=["t"], include_path=str(folder), include_defaults=False, apply_chat_template=name,
         gen_kwargs={"max_gen_toks": 2}, **options,
     )  # fmt: skip
-    return found["samples"]["t"][0]["arguments"][0][0]
+    return results["samples"]["t"][0]["arguments"][0][0]
 
 
 def test_a_template_is_taken_by_its_name(tmp_path: Path) -> None:
-    model = HF(build("llama"), tokenizer=spoken(TWO))
+    model = HF(build("llama"), tokenizer=chat_tokenizer(TWO))
     assert chatted(model, True, tmp_path) == "<s> w10 w5 w6 w11"
     assert chatted(model, "tool_use", tmp_path) == "<s> w20 w5 w6 w11"
 
@@ -280,7 +280,7 @@ def test_a_template_that_is_not_there_is_refused_before_any_request(
     templates: Any, name: str | bool, said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=said.replace("?", r"\?")):
-        chatted(HF(build("llama"), tokenizer=spoken(templates)), name, tmp_path)
+        chatted(HF(build("llama"), tokenizer=chat_tokenizer(templates)), name, tmp_path)
 
 
 def test_a_name_makes_no_sense_to_a_model_with_one_template(tmp_path: Path, run_assay: Run) -> None:
@@ -289,7 +289,7 @@ def test_a_name_makes_no_sense_to_a_model_with_one_template(tmp_path: Path, run_
 
 
 def test_a_name_on_the_command_line_reaches_the_tokenizer(folder: Path, tmp_path: Path, run_assay: Run) -> None:
-    spoken(TWO).save_pretrained(folder)
+    chat_tokenizer(TWO).save_pretrained(folder)
     write_task(
         tmp_path / "tasks",
         [{"q": "w5 w6", "gold": "w7"}],
@@ -325,7 +325,9 @@ def test_the_word_true_is_not_a_template_name(capsys: pytest.CaptureFixture[str]
 
 def test_arguments_of_a_template_reach_it() -> None:
     template = CHAT + "{% if enable_thinking is defined %} w{{ 30 if enable_thinking else 31 }}{% endif %}{{ extra }}"
-    model = HF(build("llama"), tokenizer=spoken(template), enable_thinking=False, chat_template_args={"extra": " w40"})
+    model = HF(
+        build("llama"), tokenizer=chat_tokenizer(template), enable_thinking=False, chat_template_args={"extra": " w40"}
+    )
     assert model.chat_template((Message("user", "w5"),), True) == "<s> w10 w5 w11 w31 w40"
 
 
@@ -343,7 +345,7 @@ def test_a_small_model_has_one_thread_and_a_large_one_those_that_are_free(monkey
 def test_threads_are_as_wanted_while_the_model_is_asked_and_as_before_afterwards() -> None:
     seen: list[int] = []
     model = build("llama")
-    model.register_forward_pre_hook(lambda module, given: seen.append(torch.get_num_threads()))
+    model.register_forward_pre_hook(lambda module, inputs: seen.append(torch.get_num_threads()))
     before = torch.get_num_threads()
     answers(HF(model, tokenizer=words(), threads=2), [Loglikelihood("w5", " w6")])
     assert (set(seen), torch.get_num_threads()) == ({2}, before)
@@ -351,12 +353,12 @@ def test_threads_are_as_wanted_while_the_model_is_asked_and_as_before_afterwards
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
 def test_other_numbers_give_nearly_the_same(dtype: str) -> None:
-    [found, text] = answers(
+    [response, text] = answers(
         HF(str(BUNDLED), dtype=dtype),
         [Loglikelihood("2 + 3 =", " 5"), Generate("2 + 3 =", {"until": ["\n"], "max_gen_toks": 4})],
     )
     [expected] = answers(HF(str(BUNDLED), dtype="float32"), [Loglikelihood("2 + 3 =", " 5")])
-    assert isinstance(found, Likelihood)
+    assert isinstance(response, Likelihood)
     assert isinstance(expected, Likelihood)
-    assert found.value == pytest.approx(expected.value, abs=0.2)
+    assert response.value == pytest.approx(expected.value, abs=0.2)
     assert isinstance(text, Text)

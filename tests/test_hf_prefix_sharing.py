@@ -1,4 +1,4 @@
-"""What stands beside a request changes nothing, and what is no number is no answer: faults a reviewer found."""
+"""Other requests of a batch change nothing, and NaN fails a request: faults a reviewer found."""
 
 import random
 from pathlib import Path
@@ -55,8 +55,8 @@ def test_positions_that_stretch_do_so_with_their_own_text_alone(
         assert "positions depend on the longest text" in model.remarks["loglikelihood"]
 
 
-def _texts(several: Any) -> list[str]:
-    return [each.text for each in several if isinstance(each, Text)]
+def _texts(items: Any) -> list[str]:
+    return [each.text for each in items if isinstance(each, Text)]
 
 
 def test_a_model_that_sees_padding_is_asked_without(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,10 +65,10 @@ def test_a_model_that_sees_padding_is_asked_without(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(CONFIGS, "rwkv", lambda: transformers.RwkvConfig(**small, intermediate_size=48, **ends))
     model = HF(build("rwkv"), tokenizer=words(), max_length=200)
     prompts = [some(length) for length in (4, 9, 9, 15, 4)]
-    found = _texts(answers(model, [Generate(text(each), {"max_gen_toks": 8}) for each in prompts]))
-    wanted = [generated(build("rwkv"), each, 8) for each in prompts]
+    values = _texts(answers(model, [Generate(text(each), {"max_gen_toks": 8}) for each in prompts]))
+    expected = [generated(build("rwkv"), each, 8) for each in prompts]
     special = (BEGIN, UNKNOWN)  # not shown
-    assert found == [text([token for token in each if token not in special]) for each in wanted]
+    assert values == [text([token for token in each if token not in special]) for each in expected]
 
 
 @pytest.mark.parametrize("share", [True, False])
@@ -76,28 +76,30 @@ def test_infinite_logits_fail_the_request(share: bool) -> None:
     torn = build("llama")
     model = HF(torn, tokenizer=words(), share_prefixes=share)
     hook = torn.lm_head.register_forward_hook(
-        lambda _module, _given, made: made.index_fill(-1, torch.tensor([50]), float("inf"))
+        lambda _module, _inputs, outputs: outputs.index_fill(-1, torch.tensor([50]), float("inf"))
     )
     drawn = {"max_gen_toks": 3, "do_sample": True, "temperature": 1.0}
-    found = answers(model, [asked(([5, 6], [9, 10])), Generate("w5 w6", {"max_gen_toks": 3}), Generate("w5", drawn)])
+    responses = answers(
+        model, [asked(([5, 6], [9, 10])), Generate("w5 w6", {"max_gen_toks": 3}), Generate("w5", drawn)]
+    )
     hook.remove()
-    assert all(isinstance(each, Failed) for each in found), found
+    assert all(isinstance(each, Failed) for each in responses), responses
 
 
-def test_what_a_text_begins_with_is_not_asked_about_whatever_the_prefix_token() -> None:
+def test_the_prefix_token_of_a_text_is_not_scored() -> None:
     begun = HFTokenizer(words(True), prefix_token=7)
     assert begun.encode("w7 w8") == [BEGIN, 7, 8]
     assert begun.encode_whole("w9 w8") == [9, 8]
     model = HF(build("llama"), tokenizer=words(True), prefix_token_id=7)
-    [found] = answers(model, [Rolling("w9 w8")])
-    assert isinstance(found, Likelihood)
-    assert found.value == pytest.approx(likelihood(build("llama"), [7], [9, 8])[0], abs=1e-4)
+    [response] = answers(model, [Rolling("w9 w8")])
+    assert isinstance(response, Likelihood)
+    assert response.value == pytest.approx(likelihood(build("llama"), [7], [9, 8])[0], abs=1e-4)
 
 
 def _ending() -> Any:
     """A tokenizer that begins and ends every text."""
-    made = words.__wrapped__(True)
-    backend = made.backend_tokenizer
+    tokenizer = words.__wrapped__(True)
+    backend = tokenizer.backend_tokenizer
     template = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", BEGIN), ("</s>", END)])
     backend.post_processor = template
     return PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
@@ -106,11 +108,11 @@ def _ending() -> Any:
 def test_no_eos_token_is_added_to_a_context() -> None:
     tokenizer = _ending()
     assert tokenizer.encode("w9") == [BEGIN, 9, END]
-    made = HFTokenizer(tokenizer)
-    assert made.encode("w9 w8") == [BEGIN, 9, 8]
-    assert made.pair("w9 w8", " w7 w6") == ([BEGIN, 9, 8], [7, 6])
-    made.prime([], [("w9 w8", " w7 w6")])
-    assert made.pair("w9 w8", " w7 w6") == ([BEGIN, 9, 8], [7, 6])
+    built_tokenizer = HFTokenizer(tokenizer)
+    assert built_tokenizer.encode("w9 w8") == [BEGIN, 9, 8]
+    assert built_tokenizer.pair("w9 w8", " w7 w6") == ([BEGIN, 9, 8], [7, 6])
+    built_tokenizer.prime([], [("w9 w8", " w7 w6")])
+    assert built_tokenizer.pair("w9 w8", " w7 w6") == ([BEGIN, 9, 8], [7, 6])
     assert HFTokenizer(tokenizer, ends=True).encode("w9") == [
         BEGIN,
         9,
@@ -123,13 +125,13 @@ def test_a_repeat_is_not_read_again() -> None:
     shared = some(30)
     prompts = [shared + some(5) for _ in range(2)]
     drawn = {"max_gen_toks": 1, "temperature": 1.0}
-    found = answers(model, [Generate(text(each), drawn, repeat) for each in prompts for repeat in range(3)])
-    used = [each.usage for each in found if isinstance(each, Text)]
+    responses = answers(model, [Generate(text(each), drawn, repeat) for each in prompts for repeat in range(3)])
+    used = [each.usage for each in responses if isinstance(each, Text)]
     computed = sum(usage.read - usage.stored for usage in used if usage is not None)
     assert computed == 30 + 5 + 5
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_kept_prefixes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("assay.models.local.scoring.CACHED_TOKENS", 70)
     model = HF(build("llama"), tokenizer=words())
     for _ in range(4):
@@ -150,7 +152,7 @@ def test_one_token_takes_one_step() -> None:
     assert len(steps) <= 2
 
 
-def test_a_file_of_weights_and_a_tokenizer_in_a_folder_below_are_part_of_who_a_model_is(tmp_path: Path) -> None:
+def test_weights_and_a_tokenizer_in_subfolders_are_part_of_the_fingerprint(tmp_path: Path) -> None:
     build("llama").save_pretrained(tmp_path / "model/inside")
     words(False).save_pretrained(tmp_path / "model/inside")
     words(False).save_pretrained(tmp_path / "words/inside")
@@ -164,13 +166,13 @@ def test_a_file_of_weights_and_a_tokenizer_in_a_folder_below_are_part_of_who_a_m
     assert identity() != before
 
 
-def test_what_a_model_is_generated_with_elsewhere_does_not_count() -> None:
-    told = build("llama")
-    told.generation_config.repetition_penalty = 50.0
+def test_settings_of_generation_config_are_ignored() -> None:
+    penalized = build("llama")
+    penalized.generation_config.repetition_penalty = 50.0
     prompts = [some(6) for _ in range(6)]
     plain = [generated(build("llama"), each, 12) for each in prompts]
-    assert [generated(told, each, 12) for each in prompts] != plain  # where it counts, it changes something
-    found = _texts(
-        answers(HF(told, tokenizer=words()), [Generate(text(each), {"max_gen_toks": 12}) for each in prompts])
+    assert [generated(penalized, each, 12) for each in prompts] != plain  # where it counts, it changes something
+    values = _texts(
+        answers(HF(penalized, tokenizer=words()), [Generate(text(each), {"max_gen_toks": 12}) for each in prompts])
     )
-    assert found == [text([token for token in each if token != UNKNOWN]) for each in plain]
+    assert values == [text([token for token in each if token != UNKNOWN]) for each in plain]

@@ -33,8 +33,8 @@ def model() -> HF:
 
 
 def both(model: HF, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    given = {"bootstrap_iters": 0, "over_length": "truncate", **options}
-    return assay.simple_evaluate(model, **given), assay.simple_evaluate("embedded", **given)
+    arguments = {"bootstrap_iters": 0, "over_length": "truncate", **options}
+    return assay.simple_evaluate(model, **arguments), assay.simple_evaluate("embedded", **arguments)
 
 
 def compare(mine: dict[str, Any], other: dict[str, Any], *, but: frozenset[str] = frozenset()) -> int:
@@ -59,14 +59,14 @@ def compare(mine: dict[str, Any], other: dict[str, Any], *, but: frozenset[str] 
 
 def flat(responses: Any) -> list[Any]:
     if isinstance(responses, list | tuple):
-        return [each for several in responses for each in flat(several)]
+        return [each for repeats in responses for each in flat(repeats)]
     return [responses]
 
 
-def drawn(found: dict[str, Any]) -> frozenset[str]:
-    """Tasks whose texts are drawn: the two models draw them with random numbers of their own."""
+def drawn(data: dict[str, Any]) -> frozenset[str]:
+    """Tasks whose texts are drawn: the two models draw them with different random numbers."""
     return frozenset(
-        name for name, config in found["configs"].items() if config.get("generation_kwargs", {}).get("do_sample")
+        name for name, config in data["configs"].items() if config.get("generation_kwargs", {}).get("do_sample")
     )
 
 
@@ -108,17 +108,17 @@ def test_every_answer_is_the_one_of_lm_evals_own_backend() -> None:
     expected = json.loads((HERE / "hf_expected.json").read_text(encoding="utf-8"))
     model = HF(str(BUNDLED), dtype="float32", max_length=256)
     pairs = expected["loglikelihood"]
-    for (context, continuation, value, greedy), found in zip(
+    for (context, continuation, value, greedy), response in zip(
         pairs, answers(model, [Loglikelihood(*pair[:2]) for pair in pairs]), strict=True
     ):
-        assert isinstance(found, Likelihood)
-        assert found.value == pytest.approx(value, abs=1e-4 * len(continuation)), (context, continuation)
-        assert found.greedy is greedy
+        assert isinstance(response, Likelihood)
+        assert response.value == pytest.approx(value, abs=1e-4 * len(continuation)), (context, continuation)
+        assert response.greedy is greedy
     texts = expected["loglikelihood_rolling"]
-    for (text, value), found in zip(texts, answers(model, [Rolling(each[0]) for each in texts]), strict=True):
-        assert isinstance(found, Likelihood)
-        assert found.usage is not None
-        assert found.value == pytest.approx(value, abs=1e-4 * found.usage.read), text
+    for (text, value), response in zip(texts, answers(model, [Rolling(each[0]) for each in texts]), strict=True):
+        assert isinstance(response, Likelihood)
+        assert response.usage is not None
+        assert response.value == pytest.approx(value, abs=1e-4 * response.usage.read), text
     prompts = expected["generate_until"]
     written = answers(model, [Generate(prompt, params) for prompt, params, _ in prompts])
     assert [each.text for each in written] == [text for _, _, text in prompts]  # type: ignore[union-attr]

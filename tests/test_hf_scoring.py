@@ -44,11 +44,11 @@ def asked(pairs: list[tuple[Tokens, Tokens]]) -> list[Any]:
 
 
 def check(model: HF, kind: str, pairs: list[tuple[Tokens, Tokens]]) -> None:
-    for (context, continuation), found in zip(pairs, answers(model, asked(pairs)), strict=True):
-        assert isinstance(found, Likelihood), found
+    for (context, continuation), response in zip(pairs, answers(model, asked(pairs)), strict=True):
+        assert isinstance(response, Likelihood), response
         value, greedy = likelihood(plain(kind), context or [BEGIN], continuation)
-        assert found.value == pytest.approx(value, abs=1e-4 * len(continuation))
-        assert found.greedy is greedy
+        assert response.value == pytest.approx(value, abs=1e-4 * len(continuation))
+        assert response.greedy is greedy
 
 
 @pytest.mark.parametrize("kind", PACKED)
@@ -66,11 +66,11 @@ def test_a_model_with_unsupported_attention_runs_in_padded_batches_with_a_remark
 def test_a_soft_cap_without_a_window_runs_in_padded_batches_with_a_remark() -> None:
     model = build("gemma2")
     model.config.layer_types = ["full_attention"] * 2
-    made = HF(model, tokenizer=words())
-    assert "a soft cap" in made.remarks["loglikelihood"]
+    loaded_model = HF(model, tokenizer=words())
+    assert "a soft cap" in loaded_model.remarks["loglikelihood"]
     assert model.config._attn_implementation == plain("gemma2").config._attn_implementation, "it attends as it did"
     pairs = [(context[:20], continuation) for context, continuation in few_shot(2)]
-    check(made, "gemma2", pairs)  # shorter than the window of the reference
+    check(loaded_model, "gemma2", pairs)  # shorter than the window of the reference
 
 
 def test_prefixes_are_not_shared_where_that_is_not_wanted() -> None:
@@ -109,14 +109,14 @@ def test_any_tree_at_any_budget_of_tokens_is_read_as_one_by_one(
     scorer.budget.tokens = scorer.budget.most = budget
     named: list[Pair] = [(n, [BEGIN, *context], continuation) for n, (context, continuation) in enumerate(pairs)]
     chunks = [named[start : start + chunk] for start in range(0, len(named), chunk)]
-    found = {each.number: each for several in scorer.score(chunks) for each in several}
-    assert sorted(found) == list(range(len(pairs)))
+    result = {each.number: each for items in scorer.score(chunks) for each in items}
+    assert sorted(result) == list(range(len(pairs)))
     for number, (context, continuation) in enumerate(pairs):
         value, greedy = likelihood(plain("llama"), [BEGIN, *context], continuation)
-        assert found[number].value == pytest.approx(value, abs=1e-4 * len(continuation))
-        assert found[number].greedy is greedy
-        assert found[number].read == len(context) + len(continuation)
-        assert 0 <= found[number].stored <= found[number].read
+        assert result[number].value == pytest.approx(value, abs=1e-4 * len(continuation))
+        assert result[number].greedy is greedy
+        assert result[number].read == len(context) + len(continuation)
+        assert 0 <= result[number].stored <= result[number].read
 
 
 def unique(pairs: list[tuple[Tokens, Tokens]]) -> int:
@@ -128,7 +128,7 @@ def forwarded(model: Any, run: Any) -> int:
     """How many tokens a model embeds while something is done."""
     counted: list[int] = []
     hook = model.get_input_embeddings().register_forward_hook(
-        lambda module, given, made: counted.append(given[0].numel())
+        lambda module, inputs, outputs: counted.append(inputs[0].numel())
     )
     run()
     hook.remove()
@@ -139,35 +139,37 @@ def forwarded(model: Any, run: Any) -> int:
 def test_every_shared_token_of_a_few_shot_task_is_computed_once(batch_size: int | None) -> None:
     pairs = [pair for subject in range(3) for pair in few_shot(25, 150, seed=subject)]
     model = build("llama")
-    made = HF(model, tokenizer=words(), batch_size=batch_size)
-    found: list[Any] = []
-    computed = forwarded(model, lambda: found.extend(answers(made, asked(pairs))))
+    loaded_model = HF(model, tokenizer=words(), batch_size=batch_size)
+    collected: list[Any] = []
+    computed = forwarded(model, lambda: collected.extend(answers(loaded_model, asked(pairs))))
     assert computed <= 1.05 * unique(pairs)
-    assert computed == sum(each.usage.read - each.usage.stored for each in found), "what is told is what was done"
-    assert sum(each.usage.read for each in found) == sum(len(context) + len(rest) - 1 for context, rest in pairs)
+    assert computed == sum(each.usage.read - each.usage.stored for each in collected), (
+        "the reported usage is what was computed"
+    )
+    assert sum(each.usage.read for each in collected) == sum(len(context) + len(rest) - 1 for context, rest in pairs)
 
 
 def test_a_prefix_is_kept_for_requests_that_come_in_a_later_chunk() -> None:
     pairs = few_shot(60, 100)  # 480 requests: the first 256 go ahead
     model = build("llama")
-    made = HF(model, tokenizer=words())
-    assert forwarded(model, lambda: answers(made, asked(pairs))) <= 1.05 * unique(pairs)
+    loaded_model = HF(model, tokenizer=words())
+    assert forwarded(model, lambda: answers(loaded_model, asked(pairs))) <= 1.05 * unique(pairs)
 
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_the_seconds_of_all_requests_are_those_of_the_device_and_none_counts_twice(shared: bool) -> None:
     model, busy = build("llama"), [0.0]
 
-    def slow(module: Any, given: Any) -> None:
+    def slow(module: Any, options: Any) -> None:
         time.sleep(0.02)
         busy[0] += 0.02
 
-    made = HF(model, tokenizer=words(), share_prefixes=shared, batch_size=1)
+    loaded_model = HF(model, tokenizer=words(), share_prefixes=shared, batch_size=1)
     model.register_forward_pre_hook(slow)
     requests = [*asked(few_shot(40, 30)), *(Generate(f"w{n}", {"until": [], "max_gen_toks": 9}) for n in range(5, 9))]
     began = time.perf_counter()
-    told = sum(each.usage.seconds for each in answers(made, requests))  # type: ignore[union-attr]
-    assert busy[0] <= told <= time.perf_counter() - began
+    reported = sum(each.usage.seconds for each in answers(loaded_model, requests))  # type: ignore[union-attr]
+    assert busy[0] <= reported <= time.perf_counter() - began
 
 
 # texts as a whole
@@ -176,22 +178,22 @@ def test_the_seconds_of_all_requests_are_those_of_the_device_and_none_counts_twi
 @pytest.mark.parametrize("kind", ["llama", "mistral"])
 @pytest.mark.parametrize("begins", [False, True])
 @pytest.mark.parametrize("length", [1, LENGTH, LENGTH + 1, 3 * LENGTH + 5])
-def test_a_whole_text_is_read_in_windows_each_token_once_behind_one_token_that_begins(
+def test_a_whole_text_is_scored_in_windows_each_token_once_after_one_bos_token(
     kind: str, begins: bool, length: int
 ) -> None:
     """Windows that do not overlap, the last a full one: lm-eval's definition, but with one BOS where it has two."""
     draw = random.Random(length)
     tokens = [draw.randrange(3, WORDS) for _ in range(length)]
     model = HF(build(kind), tokenizer=words(begins))
-    [found] = answers(model, [Rolling(text(tokens))])
-    assert isinstance(found, Likelihood)
+    [response] = answers(model, [Rolling(text(tokens))])
+    assert isinstance(response, Likelihood)
     total, done, seen = 0.0, 0, [BEGIN, *tokens]
     while done < length:
         size = min(LENGTH, length - done)
-        start = max(0, done + size - LENGTH)  # in `seen`, where everything stands one further
+        start = max(0, done + size - LENGTH)  # in `seen`, where every index is one higher
         total += likelihood(plain(kind), seen[start : done + 1], seen[done + 1 : done + size + 1])[0]
         done += size
-    assert found.value == pytest.approx(total, abs=1e-4 * length)
+    assert response.value == pytest.approx(total, abs=1e-4 * length)
 
 
 def test_texts_without_a_token_are_certain_and_nothing_is_asked() -> None:
@@ -234,9 +236,9 @@ def seq2seq_likelihood(context: Tokens, continuation: Tokens) -> float:
 
 def test_a_model_that_reads_one_text_and_writes_another_gives_the_likelihood_of_the_second() -> None:
     pairs = few_shot(3, 20)
-    for (context, continuation), found in zip(pairs, answers(ours("t5"), asked(pairs)), strict=True):
-        assert isinstance(found, Likelihood)
-        assert found.value == pytest.approx(seq2seq_likelihood(context, continuation), abs=1e-4 * len(continuation))
+    for (context, continuation), response in zip(pairs, answers(ours("t5"), asked(pairs)), strict=True):
+        assert isinstance(response, Likelihood)
+        assert response.value == pytest.approx(seq2seq_likelihood(context, continuation), abs=1e-4 * len(continuation))
     assert not ours("t5").can.rolling
 
 

@@ -32,31 +32,31 @@ def corpus() -> list[str]:
 
 
 def bpe(splitter: Any, *, begins: bool = False, ends: bool = False, normalizer: Any = None) -> Any:
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer, made.decoder = splitter, decoders.ByteLevel()
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer, tokenizer.decoder = splitter, decoders.ByteLevel()
     if normalizer is not None:
-        made.normalizer = normalizer
+        tokenizer.normalizer = normalizer
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(
+    tokenizer.train_from_iterator(
         corpus(), trainers.BpeTrainer(vocab_size=1500, initial_alphabet=alphabet, special_tokens=SPECIAL)
     )
-    return finished(made, begins, ends)
+    return finished(tokenizer, begins, ends)
 
 
-def finished(made: Tokenizer, begins: bool = False, ends: bool = False) -> Any:
+def finished(tokenizer: Tokenizer, begins: bool = False, ends: bool = False) -> Any:
     if begins or ends:
         shape = f"{'<s> ' if begins else ''}$A{' </s>' if ends else ''}"
-        made.post_processor = processors.TemplateProcessing(single=shape, special_tokens=[("<s>", 0), ("</s>", 1)])
+        tokenizer.post_processor = processors.TemplateProcessing(single=shape, special_tokens=[("<s>", 0), ("</s>", 1)])
     return PreTrainedTokenizerFast(
-        tokenizer_object=made, bos_token="<s>", eos_token="</s>", additional_special_tokens=["<|im_start|>"]
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", additional_special_tokens=["<|im_start|>"]
     )
 
 
 def word_pieces() -> Any:
-    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    made.train_from_iterator(corpus(), trainers.WordPieceTrainer(vocab_size=1500, special_tokens=SPECIAL))
-    return finished(made, begins=True, ends=True)
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    tokenizer.train_from_iterator(corpus(), trainers.WordPieceTrainer(vocab_size=1500, special_tokens=SPECIAL))
+    return finished(tokenizer, begins=True, ends=True)
 
 
 def byte_level(regex: bool = True) -> Any:
@@ -98,11 +98,11 @@ def passages(draw: st.DrawFn, least: int = 0, most: int = 300) -> str:
     """Some of the documents, with odd things in it."""
     page = corpus()[draw(st.integers(0, len(corpus()) - 1))]
     start, size = draw(st.integers(0, len(page))), draw(st.integers(least, most))
-    made = page[start : start + size]
+    built = page[start : start + size]
     for _ in range(draw(st.integers(0, 3))):
-        at = draw(st.integers(0, len(made)))
-        made = made[:at] + draw(st.one_of(ODD, st.text(max_size=5))) + made[at:]
-    return made
+        at = draw(st.integers(0, len(built)))
+        built = built[:at] + draw(st.one_of(ODD, st.text(max_size=5))) + built[at:]
+    return built
 
 
 @st.composite
@@ -115,11 +115,11 @@ def tasks(draw: st.DrawFn) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("kind", MAKERS)
 @settings(max_examples=25, deadline=None)
-@given(several=tasks())
-def test_many_texts_at_once_have_the_tokens_they_have_alone(kind: str, several: list[tuple[str, str]]) -> None:
+@given(items=tasks())
+def test_many_texts_at_once_have_the_tokens_they_have_alone(kind: str, items: list[tuple[str, str]]) -> None:
     at_once, alone = HFTokenizer(tokenizer(kind)), HFTokenizer(tokenizer(kind))
-    at_once.prime((context for context, _ in several), several)
-    for context, continuation in several:
+    at_once.prime((context for context, _ in items), items)
+    for context, continuation in items:
         assert at_once.encode(context) == alone.encode(context)
         assert at_once.pair(context, continuation) == encode_pair(alone.encode, context, continuation, alone.prefix)
 
@@ -129,59 +129,59 @@ def test_the_shortcut_is_taken_where_words_are_split_first_and_nowhere_else() ->
 
 
 @pytest.mark.parametrize("kind", sorted(SHORTCUT - {"with an end"}))
-def test_what_texts_share_is_turned_into_tokens_once(kind: str) -> None:
+def test_shared_prefixes_are_tokenized_once(kind: str) -> None:
     """Twenty questions behind one long beginning: the tokenizer sees little more than one of them."""
     head = "".join(corpus())[:20_000] + "\n\nThe question is this one and no other, "
-    several = [
+    items = [
         (f"{head}{number} and some more words. Answer:", f" {choice}") for number in range(20) for choice in "ABCD"
     ]
-    made = HFTokenizer(tokenizer(kind))
+    built_tokenizer = HFTokenizer(tokenizer(kind))
     seen: list[int] = []
-    encoded = made._encoded
+    encoded = built_tokenizer._encoded
 
     def counted(texts: Any, special: bool) -> list[list[int]]:
         seen.extend(map(len, texts))
         return encoded(texts, special)
 
-    made._encoded = counted  # type: ignore[method-assign]
-    made.prime((), several)
-    assert sum(seen) < 2.5 * len(head), f"{sum(seen)} letters instead of {sum(map(len, map(''.join, several)))}"
+    built_tokenizer._encoded = counted  # type: ignore[method-assign]
+    built_tokenizer.prime((), items)
+    assert sum(seen) < 2.5 * len(head), f"{sum(seen)} letters instead of {sum(map(len, map(''.join, items)))}"
 
 
 # what begins a text
 
 
-def counted_begin(kind: str, **given: Any) -> Any:
-    return HFTokenizer(tokenizer(kind), **given)
+def counted_begin(kind: str, **options: Any) -> Any:
+    return HFTokenizer(tokenizer(kind), **options)
 
 
-@pytest.mark.parametrize("given_", [{}, {"add_bos": True}, {"add_bos": False}])
+@pytest.mark.parametrize("predicted", [{}, {"add_bos": True}, {"add_bos": False}])
 @pytest.mark.parametrize("text", ["One fish", "<s>One fish", "<s> One fish", ""])
 @pytest.mark.parametrize("kind", ["llama-3", "metaspace", "gpt-2"])
-def test_what_begins_a_text_is_there_once_at_most_and_in_front(kind: str, text: str, given_: dict[str, Any]) -> None:
-    tokens = counted_begin(kind, **given_).encode(text)
-    adds = kind != "gpt-2" and given_.get("add_bos") is not False
+def test_the_bos_token_occurs_at_most_once_and_first(kind: str, text: str, predicted: dict[str, Any]) -> None:
+    tokens = counted_begin(kind, **predicted).encode(text)
+    adds = kind != "gpt-2" and predicted.get("add_bos") is not False
     assert tokens.count(0) == (1 if text.startswith("<s>") or adds else 0)
     assert 0 not in tokens[1:]
 
 
 @pytest.mark.parametrize("add_bos", [None, True, False])
 @pytest.mark.parametrize("kind", ["llama-3", "gpt-2"])
-def test_a_text_without_context_is_seen_behind_one_token_that_begins(kind: str, add_bos: bool | None) -> None:
-    made = counted_begin(kind, add_bos=add_bos)
-    bare = made.encode_bare("One fish")
-    assert made.pair("", "One fish") == ([0], bare)
-    assert made.pair("<s>", "One fish") == ([0], bare)
-    assert made.pair("", "<s>One fish") == ([0], bare)
+def test_a_text_without_context_is_scored_after_one_bos_token(kind: str, add_bos: bool | None) -> None:
+    built = counted_begin(kind, add_bos=add_bos)
+    bare = built.encode_bare("One fish")
+    assert built.pair("", "One fish") == ([0], bare)
+    assert built.pair("<s>", "One fish") == ([0], bare)
+    assert built.pair("", "<s>One fish") == ([0], bare)
     assert counted_begin(kind, add_bos=add_bos, prefix_token=7).pair("", "One fish")[0][-1:] in ([7], [0])
 
 
 @pytest.mark.parametrize("begins", [False, True])
 def test_a_custom_prefix_token_replaces_an_empty_context(begins: bool) -> None:
     model = HF(build("llama"), tokenizer=words(), prefix_token_id=9)
-    found = answers(model, [Loglikelihood("", "w5 w6"), Rolling("w5 w6")])
+    responses = answers(model, [Loglikelihood("", "w5 w6"), Rolling("w5 w6")])
     expected = likelihood(plain("llama"), [9], [5, 6])[0]
-    assert [each.value for each in found] == pytest.approx([expected] * 2, abs=2e-4)  # type: ignore[union-attr]
+    assert [each.value for each in responses] == pytest.approx([expected] * 2, abs=2e-4)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("text", ["w5 w6", "<s> w5 w6"])
@@ -189,25 +189,25 @@ def test_a_custom_prefix_token_replaces_an_empty_context(begins: bool) -> None:
 @pytest.mark.parametrize("begins", [False, True])
 def test_a_whole_text_follows_exactly_one_bos_token(begins: bool, add_bos: bool | None, text: str) -> None:
     """lm-eval has two where the tokenizer adds one."""
-    [found] = answers(HF(build("llama"), tokenizer=words(begins), add_bos_token=add_bos), [Rolling(text)])
-    assert isinstance(found, Likelihood)
-    assert found.value == pytest.approx(likelihood(plain("llama"), [BEGIN], [5, 6])[0], abs=2e-4)
+    [response] = answers(HF(build("llama"), tokenizer=words(begins), add_bos_token=add_bos), [Rolling(text)])
+    assert isinstance(response, Likelihood)
+    assert response.value == pytest.approx(likelihood(plain("llama"), [BEGIN], [5, 6])[0], abs=2e-4)
 
 
 def test_a_template_that_writes_what_begins_a_text_gets_no_second_one() -> None:
-    made = words().__class__(tokenizer_object=words(True).backend_tokenizer, bos_token="<s>", eos_token="</s>")
-    made.chat_template = "{{ bos_token }}{% for m in messages %} {{ m.content }}{% endfor %}"
-    model = HF(build("llama"), tokenizer=made)
+    tokenizer = words().__class__(tokenizer_object=words(True).backend_tokenizer, bos_token="<s>", eos_token="</s>")
+    tokenizer.chat_template = "{{ bos_token }}{% for m in messages %} {{ m.content }}{% endfor %}"
+    model = HF(build("llama"), tokenizer=tokenizer)
     prompt = model.chat_template((Message("user", "w5 w6"),), True)
-    [found] = answers(model, [Loglikelihood(prompt, " w7")])
-    assert isinstance(found, Likelihood)
-    assert found.value == pytest.approx(likelihood(plain("llama"), [BEGIN, 5, 6], [7])[0], abs=1e-4)
+    [response] = answers(model, [Loglikelihood(prompt, " w7")])
+    assert isinstance(response, Likelihood)
+    assert response.value == pytest.approx(likelihood(plain("llama"), [BEGIN, 5, 6], [7])[0], abs=1e-4)
 
 
 def test_a_system_message_that_a_template_refuses_is_left_out_as_by_lm_eval() -> None:
-    made = words().__class__(tokenizer_object=words(True).backend_tokenizer, bos_token="<s>", eos_token="</s>")
-    made.chat_template = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no') }}{% endif %}{{ m.content }}{% endfor %}"
-    model = HF(build("llama"), tokenizer=made)
+    tokenizer = words().__class__(tokenizer_object=words(True).backend_tokenizer, bos_token="<s>", eos_token="</s>")
+    tokenizer.chat_template = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no') }}{% endif %}{{ m.content }}{% endfor %}"
+    model = HF(build("llama"), tokenizer=tokenizer)
     assert model.chat_template((Message("system", "w3"), Message("user", "w5")), True) == "w5"
 
 
@@ -222,8 +222,8 @@ def test_a_slow_tokenizer_gives_what_a_fast_one_gives() -> None:
 
     pairs = [("w5 w6 ", "w7"), ("", "w7 w8"), ("w5", " w9 w10")]
     slow, fast = HFTokenizer(Slow()), HFTokenizer(words(True))
-    for made in (slow, fast):
-        made.prime((), pairs)
+    for built in (slow, fast):
+        built.prime((), pairs)
     assert [slow.pair(*each) for each in pairs] == [fast.pair(*each) for each in pairs]
     assert slow.decode([0, 5, 6]) == fast.decode([0, 5, 6])
 

@@ -119,7 +119,7 @@ def test_every_public_name_can_be_imported() -> None:
 
 
 # Wanted at the end of step 3: 0, 0, 0, 19, 49. Lower a number whenever there are fewer hits; never raise one.
-MOST_HITS = {"docs": 48, "messages": 149, "viewer": 37, "docstrings": 478, "elsewhere": 2160, "tests": 1844}
+MOST_HITS = {"docs": 0, "messages": 149, "viewer": 37, "docstrings": 478, "elsewhere": 2160, "tests": 19}
 
 
 def test_banned_words_are_not_used() -> None:

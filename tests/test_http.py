@@ -34,15 +34,15 @@ def serve() -> Iterator[Servers]:
 
 
 def stats(url: str) -> dict[str, Any]:
-    found: dict[str, Any] = fetched(url, "/stats")
-    return found
+    data: dict[str, Any] = fetched(url, "/stats")
+    return data
 
 
 def evaluate(
-    folder: Path, url: Any, rows: int = 40, told: dict[str, Any] | None = None, **options: Any
+    folder: Path, url: Any, rows: int = 40, reported: dict[str, Any] | None = None, **options: Any
 ) -> dict[str, Any]:
     write_task(folder, [{"q": f"question {n}", "gold": "text 12\n#### 42"} for n in range(rows)], GENERATE)
-    arguments = {"model": "stub", "base_url": url, "num_concurrent": 16, **(told or {})}
+    arguments = {"model": "stub", "base_url": url, "num_concurrent": 16, **(reported or {})}
     return assay.simple_evaluate(
         "local-completions", arguments, tasks=["t"], include_path=str(folder), include_defaults=False, **options
     )
@@ -50,8 +50,8 @@ def evaluate(
 
 def test_a_server_is_asked_once_for_each_document(serve: Serve, tmp_path: Path) -> None:
     url = serve()
-    found = evaluate(tmp_path, url)
-    assert found["results"]["t"]["exact_match,none"] == 1.0
+    results = evaluate(tmp_path, url)
+    assert results["results"]["t"]["exact_match,none"] == 1.0
     assert stats(url)["requests"] == 42  # and the greeting, twice
 
 
@@ -68,8 +68,8 @@ def test_several_servers_share_the_work(serve: Serve, tmp_path: Path) -> None:
 def test_a_server_that_only_fails_is_set_aside_where_there_are_others(serve: Serve, tmp_path: Path) -> None:
     """It fails at once, and so would always be the least loaded."""
     good, bad = serve("--latency", 5), serve("--latency", 5, "--fail-if", "question")
-    found = evaluate(tmp_path, [good, bad], rows=200)
-    assert found["assay"]["failed"] == 0
+    results = evaluate(tmp_path, [good, bad], rows=200)
+    assert results["assay"]["failed"] == 0
     assert stats(bad)["errors"] < 50
 
 
@@ -92,9 +92,9 @@ def test_retry_after_may_be_a_date() -> None:
 )
 def test_every_document_is_answered_through_faults(fault: tuple[object, ...], serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     quick(monkeypatch)
-    found = evaluate(tmp_path, serve(*fault))
-    assert found["results"]["t"]["exact_match,none"] == 1.0
-    assert found["assay"]["failed"] == 0
+    results = evaluate(tmp_path, serve(*fault))
+    assert results["results"]["t"]["exact_match,none"] == 1.0
+    assert results["assay"]["failed"] == 0
 
 
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,19 +110,19 @@ def test_retry_after_is_honoured(serve: Serve, tmp_path: Path) -> None:
     """A quarter of all answers says to come back in a second: a document waits at least that long, and none is lost."""
     url = serve("--p429", 0.25)
     start = time.monotonic()
-    found = evaluate(tmp_path, url, rows=20)
-    assert found["assay"]["failed"] == 0
+    results = evaluate(tmp_path, url, rows=20)
+    assert results["assay"]["failed"] == 0
     assert time.monotonic() - start >= 1.0
     assert stats(url)["answered"] == 22
 
 
 def test_a_request_that_fails_for_good_fails_its_document_and_not_the_run(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     quick(monkeypatch)
-    found = evaluate(tmp_path, serve("--fail-if", 'question 3"'), rows=6)
-    assert found["assay"]["tasks"]["t"]["failed"] == 1
-    [reason] = found["assay"]["tasks"]["t"]["reasons"]
+    results = evaluate(tmp_path, serve("--fail-if", 'question 3"'), rows=6)
+    assert results["assay"]["tasks"]["t"]["failed"] == 1
+    [reason] = results["assay"]["tasks"]["t"]["reasons"]
     assert "HTTP 500: boom (after 8 attempts)" in reason
-    assert found["results"]["t"]["sample_len"] == 5
+    assert results["results"]["t"]["sample_len"] == 5
 
 
 def test_an_unreachable_server_is_an_error_before_the_run(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_server_that_dies_is_waited_for_and_nothing_answered_is_asked_again(se
     assert len(answered) == len(set(answered)) == 60
 
 
-def test_another_model_behind_the_same_address_is_refused(serve: Serve, tmp_path: Path) -> None:
+def test_another_model_at_the_same_address_is_refused(serve: Serve, tmp_path: Path) -> None:
     port = free_port()
     url = serve("--answer", "one", port=port)
     evaluate(tmp_path, url, rows=3, output_path=str(tmp_path / "run"))
@@ -169,12 +169,12 @@ def test_a_chat_model_is_asked_in_messages_and_refused_likelihoods(serve: Serve,
     url = serve()
     arguments = {"model": "stub", "base_url": url}
     write_task(tmp_path, [{"q": "a", "gold": "text 12\n#### 42"}], GENERATE)
-    found = assay.simple_evaluate(
+    results = assay.simple_evaluate(
         "local-chat-completions", arguments, tasks=["t"], include_path=str(tmp_path), include_defaults=False,
         apply_chat_template=True, system_instruction="Be brief.",
     )  # fmt: skip
-    assert found["results"]["t"]["exact_match,none"] == 1.0
-    sent = json.loads(found["samples"]["t"][0]["arguments"][0][0])
+    assert results["results"]["t"]["exact_match,none"] == 1.0
+    sent = json.loads(results["samples"]["t"][0]["arguments"][0][0])
     assert sent == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a"}]
     with pytest.raises(ConfigError, match=r"first_steps_larger@generate"):
         assay.simple_evaluate("local-chat-completions", arguments, tasks=["first_steps_larger"])
@@ -188,7 +188,7 @@ def test_a_key_reaches_the_server_and_no_file(serve: Serve, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("with_tokenizer", [True, False])
-def test_through_a_real_server_the_model_says_what_it_says_here(with_tokenizer: bool, serve: Serve) -> None:
+def test_a_real_server_gives_the_same_answers_as_the_local_model(with_tokenizer: bool, serve: Serve) -> None:
     url = serve(BUNDLED, script=TRUTH)
     tasks = ["first_steps_larger", "first_steps_plurals", "first_steps_sums", "first_steps_stories"]
     more = {"tokenizer": str(BUNDLED), "max_length": 1024} if with_tokenizer else {}
@@ -219,8 +219,8 @@ def test_names_and_arguments_of_lm_eval_are_known() -> None:
         "openai-completions",
         "openai-chat-completions",
     ):
-        made = load_model(name, {"model": "m", "base_url": "http://127.0.0.1:1/v1", "num_concurrent": 4})
-        assert isinstance(made, OpenAIServer)
+        model = load_model(name, {"model": "m", "base_url": "http://127.0.0.1:1/v1", "num_concurrent": 4})
+        assert isinstance(model, OpenAIServer)
     with pytest.raises(ConfigError, match="num_concurrent"):
         load_model("openai", {"model": "m", "num_concurent": 4})
     with pytest.raises(ConfigError, match=r"tokenizer\.json"):
@@ -263,10 +263,10 @@ def test_a_prompt_at_which_the_server_resets_the_connection_is_asked_so_often_an
     quick(monkeypatch)
     answer, asked = poisoned()
     with loopback(answer) as (url, _):
-        found = evaluate(tmp_path, url, rows=8, told={"num_concurrent": at_once, "max_retries": attempts})
-    assert found["assay"]["tasks"]["t"]["failed"] == 1
-    assert f"after {attempts} attempts" in str(found["assay"]["tasks"]["t"]["reasons"])
-    assert found["results"]["t"]["sample_len"] == 7
+        results = evaluate(tmp_path, url, rows=8, reported={"num_concurrent": at_once, "max_retries": attempts})
+    assert results["assay"]["tasks"]["t"]["failed"] == 1
+    assert f"after {attempts} attempts" in str(results["assay"]["tasks"]["t"]["reasons"])
+    assert results["results"]["t"]["sample_len"] == 7
     assert asked.count("question 3") == attempts
     assert all(asked.count(f"question {n}") == 1 for n in range(8) if n != 3)
 
@@ -278,16 +278,16 @@ def test_a_prompt_that_takes_the_server_down_each_time_is_not_asked_for_ever(
     quick(monkeypatch)
     answer, asked = poisoned(down=0.15)
     with loopback(answer) as (url, _):
-        found = evaluate(tmp_path, url, rows=8, told={"num_concurrent": at_once, "max_retries": 3})
+        results = evaluate(tmp_path, url, rows=8, reported={"num_concurrent": at_once, "max_retries": 3})
     assert asked.count("question 3") <= 3 * at_once
-    assert "question 3" not in str([sample["doc"] for sample in found["samples"]["t"]])
+    assert "question 3" not in str([sample["doc"] for sample in results["samples"]["t"]])
     if at_once == 1:  # else others were under way with it each time
-        assert found["results"]["t"]["sample_len"] == 7
+        assert results["results"]["t"]["sample_len"] == 7
 
 
 @pytest.mark.parametrize("at_once", [1, 8])
 @pytest.mark.parametrize("attempts", [1, 2, 8])
-def test_a_server_that_goes_away_and_comes_back_loses_nothing(
+def test_a_server_that_is_unreachable_for_a_while_loses_nothing(
     at_once: int, attempts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick(monkeypatch)
@@ -301,16 +301,16 @@ def test_a_server_that_goes_away_and_comes_back_loses_nothing(
         return RESET if down and time.monotonic() < down[0] else {"choices": [{"text": "x", "finish_reason": "stop"}]}
 
     with loopback(answer) as (url, _):
-        found = evaluate(tmp_path, url, rows=20, told={"num_concurrent": at_once, "max_retries": attempts})
-    assert found["assay"]["failed"] == 0
-    assert found["results"]["t"]["sample_len"] == 20
+        results = evaluate(tmp_path, url, rows=20, reported={"num_concurrent": at_once, "max_retries": attempts})
+    assert results["assay"]["failed"] == 0
+    assert results["results"]["t"]["sample_len"] == 20
 
 
 def test_a_server_that_is_not_there_costs_no_document_where_there_is_another(serve: Serve, tmp_path: Path) -> None:
     good, port = serve(), free_port()
-    gone = serve(port=port)
+    missing = serve(port=port)
     model: Any = load_model(
-        "openai", {"model": "stub", "base_url": [gone, good], "max_retries": 1, "num_concurrent": 1}
+        "openai", {"model": "stub", "base_url": [missing, good], "max_retries": 1, "num_concurrent": 1}
     )
     asyncio.run(model.greet())
     serve._started[-1].kill()
@@ -321,5 +321,5 @@ def test_a_server_that_is_not_there_costs_no_document_where_there_is_another(ser
 
     model.greet = nothing
     write_task(tmp_path, [{"q": f"question {n}", "gold": "x"} for n in range(30)], GENERATE)
-    found = assay.simple_evaluate(model, tasks=["t"], include_path=str(tmp_path), include_defaults=False)
-    assert found["assay"]["failed"] == 0
+    results = assay.simple_evaluate(model, tasks=["t"], include_path=str(tmp_path), include_defaults=False)
+    assert results["assay"]["failed"] == 0

@@ -23,7 +23,7 @@ from assay.exchange.importers import import_runs
 from assay.exchange.inspect.log_file import member, with_attachments
 from conftest import Write
 from exchange_world import HERE, INSPECT, LOGGED, TASKS, as_json, changed_log
-from run_world import ACC, EXACT_MATCH, Asked, sample_rows
+from run_world import ACC, EXACT_MATCH, RecordingModel, sample_rows
 
 
 @pytest.fixture(scope="session")
@@ -43,10 +43,10 @@ def test_lm_evals_files_become_a_run_that_is_scored_again_to_the_same_numbers(
     name: str, synthetic: Path, tmp_path: Path
 ) -> None:
     [theirs] = [json.loads(path.read_text()) for path in (HERE / "logged" / name).glob("results_*.json")]
-    brought = import_runs([HERE / "logged" / name], tmp_path / "run")
-    assert brought["results"].keys() == theirs["results"].keys()
+    imported = import_runs([HERE / "logged" / name], tmp_path / "run")
+    assert imported["results"].keys() == theirs["results"].keys()
     for task in theirs["results"]:
-        assert values(brought, task) == pytest.approx(values(theirs, task), rel=1e-12)
+        assert values(imported, task) == pytest.approx(values(theirs, task), rel=1e-12)
     again = score(tmp_path / "run", ScoreOptions(include_path=[str(synthetic)], compat="lm-eval"))
     assert again.results["results"].keys() == theirs["results"].keys()
     for task in theirs["results"]:
@@ -55,19 +55,19 @@ def test_lm_evals_files_become_a_run_that_is_scored_again_to_the_same_numbers(
 
 
 def test_numbers_that_are_means_of_documents_have_intervals_and_lm_evals_errors(tmp_path: Path) -> None:
-    brought = import_runs([HERE / "logged/synth_wino"], tmp_path / "run")
-    row = brought["assay"]["tasks"]["synth_wino"]["rows"]["acc,none"]
+    imported = import_runs([HERE / "logged/synth_wino"], tmp_path / "run")
+    row = imported["assay"]["tasks"]["synth_wino"]["rows"]["acc,none"]
     assert row["value"] == pytest.approx(1 / 3)
     assert row["stderr"] == pytest.approx(1 / 3)  # √(2/9 / 2), of three documents
     assert 0 < row["interval"][0] < 1 / 3 < row["interval"][1] < 1
 
 
 def test_a_group_of_lm_evals_keeps_its_number(tmp_path: Path) -> None:
-    brought = import_runs([HERE / "logged/synth_mmlu5"], tmp_path / "run")
+    imported = import_runs([HERE / "logged/synth_mmlu5"], tmp_path / "run")
     [theirs] = [json.loads(path.read_text()) for path in (HERE / "logged/synth_mmlu5").glob("results_*.json")]
-    [group] = brought["groups"]
-    assert values(brought, group) == pytest.approx(values(theirs, group))
-    assert len(brought["group_subtasks"][group]) == 5
+    [group] = imported["groups"]
+    assert values(imported, group) == pytest.approx(values(theirs, group))
+    assert len(imported["group_subtasks"][group]) == 5
 
 
 def test_samples_of_an_imported_run_are_shown_like_any_others(run_assay: Any, tmp_path: Path) -> None:
@@ -84,17 +84,17 @@ SUMS = {"a": (1.0, [1, 1]), "b": (0.5, [1, 0]), "c": (0.5, [0, 1])}
 """What each sample of the log scores, and its epochs: tools/make_inspect_logs.py says which answers are right."""
 
 
-def test_a_log_of_inspects_becomes_a_run_with_its_numbers(tmp_path: Path) -> None:
-    found = import_runs([INSPECT / "sums.eval"], tmp_path / "run")
-    row = found["results"]["sums"]
+def test_an_inspect_log_is_imported_with_its_numbers(tmp_path: Path) -> None:
+    imported = import_runs([INSPECT / "sums.eval"], tmp_path / "run")
+    row = imported["results"]["sums"]
     assert row["accuracy,match"] == pytest.approx(2 / 3)
     assert row["accuracy_stderr,match"] == pytest.approx(1 / 6)  # deviation √(1/12) of three, over √3
     assert row["short,manners"] == pytest.approx(5 / 6)
     assert row["polite,manners"] == 0.5
-    account = found["assay"]["tasks"]["sums"]
+    account = imported["assay"]["tasks"]["sums"]
     assert (account["documents"], account["scored"], account["failed"]) == (4, 3, 1)
     assert account["reasons"] == {"ValueError('nothing can be asked about this')": 1}
-    assert found["assay"]["status"] == "incomplete"
+    assert imported["assay"]["status"] == "incomplete"
     rows = sample_rows(tmp_path / "run/samples/sums.parquet")
     for number, (value, epochs) in enumerate(SUMS.values()):
         scores = rows[number]["scores"]
@@ -104,8 +104,8 @@ def test_a_log_of_inspects_becomes_a_run_with_its_numbers(tmp_path: Path) -> Non
 
 
 def test_choices_of_inspects_have_their_right_one(tmp_path: Path) -> None:
-    found = import_runs([INSPECT / "colours.eval"], tmp_path / "run")
-    assert found["results"]["colours"]["accuracy,choice"] == pytest.approx(1 / 3)
+    imported = import_runs([INSPECT / "colours.eval"], tmp_path / "run")
+    assert imported["results"]["colours"]["accuracy,choice"] == pytest.approx(1 / 3)
     rows = sample_rows(tmp_path / "run/samples/colours.parquet")
     assert [json.loads(row["gold"]) for row in rows] == [0, 1, 0]
     assert rows[0]["choices"] == ["green", "red"]
@@ -114,8 +114,8 @@ def test_choices_of_inspects_have_their_right_one(tmp_path: Path) -> None:
 
 def test_epochs_that_are_put_together_in_two_ways_have_two_numbers(tmp_path: Path) -> None:
     """Right are 1 and 0, 1 and 1, 0 and 0 of three samples; another scorer leaves the first of them out."""
-    found = import_runs([INSPECT / "talks.eval"], tmp_path / "run")
-    row, rows = found["results"]["talks"], found["assay"]["tasks"]["talks"]["rows"]
+    imported = import_runs([INSPECT / "talks.eval"], tmp_path / "run")
+    row, rows = imported["results"]["talks"], imported["assay"]["tasks"]["talks"]["rows"]
     assert (row["accuracy,match"], row["accuracy_at_least_1,match"]) == (0.5, pytest.approx(2 / 3))
     assert rows["accuracy_at_least_1,match"]["stderr"] == pytest.approx(1 / 3)
     assert rows["mean,left_out"]["value"] == 2 and rows["mean,left_out"]["n"] == 2
@@ -150,15 +150,15 @@ def test_a_log_that_was_cancelled_is_an_incomplete_run(packed: str, tmp_path: Pa
     ended = run_assay("import", log, "-o", tmp_path / "run")
     assert (ended.returncode, "ended early: colours: cancelled: interrupted\n" in ended.stderr) == (1, True)
     account = json.loads((tmp_path / "run/results.json").read_text())["assay"]
-    told = {"the sample is not in the log, which ended with cancelled: interrupted": 1}
-    assert (account["status"], account["tasks"]["colours"]["reasons"]) == ("incomplete", told)
+    reasons = {"the sample is not in the log, which ended with cancelled: interrupted": 1}
+    assert (account["status"], account["tasks"]["colours"]["reasons"]) == ("incomplete", reasons)
     assert (account["tasks"]["colours"]["documents"], account["tasks"]["colours"]["scored"]) == (3, 2)
     rows = sample_rows(tmp_path / "run/samples/colours.parquet")
     assert [(row["doc_id"], json.loads(row["doc"])["id"]) for row in rows] == [(0, 1), (1, 2), (2, 3)]
 
 
 @pytest.mark.parametrize(("limit", "lacking"), [(None, 3), (5, 2), ([2, 6], 1), (2, 0)])
-def test_samples_whose_ids_are_not_told_are_missed_by_their_number(limit: Any, lacking: int, tmp_path: Path) -> None:
+def test_missing_samples_without_ids_are_reported_by_their_count(limit: Any, lacking: int, tmp_path: Path) -> None:
     """Three samples are there: of a data set of 6, or of what a limit leaves of it."""
 
     def without_ids(name: str, value: Any) -> Any:
@@ -173,7 +173,7 @@ def test_samples_whose_ids_are_not_told_are_missed_by_their_number(limit: Any, l
     assert account["status"] == ("incomplete" if lacking else "complete")
 
 
-def test_an_error_at_the_end_of_a_log_is_told_though_all_samples_are_there(tmp_path: Path) -> None:
+def test_an_error_at_the_end_of_a_log_is_reported_though_all_samples_are_there(tmp_path: Path) -> None:
     def failed(name: str, value: Any) -> Any:
         if name == "header.json":
             value["status"] = "error"
@@ -187,18 +187,16 @@ def test_an_error_at_the_end_of_a_log_is_told_though_all_samples_are_there(tmp_p
     assert account["tasks"]["colours"]["reasons"] == {"not scored: error": 1}
 
 
-def test_what_was_not_asked_in_a_run_is_missing_where_it_is_brought_to(
-    tasks: Path, output: Path, tmp_path: Path
-) -> None:
-    run_world.run(Asked(), tasks, output, tasks=["sums"])
-    told = json.loads((output / "results.json").read_text())
-    told["assay"]["tasks"]["sums"] |= {"documents": 5, "not_asked": 2}
-    (output / "results.json").write_text(json.dumps(told))
-    found = import_runs([output], tmp_path / "brought")
-    assert (found["assay"]["status"], found["assay"]["tasks"]["sums"]["not_asked"]) == ("incomplete", 2)
+def test_unanswered_requests_of_a_run_are_missing_after_the_import(tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(RecordingModel(), tasks, output, tasks=["sums"])
+    loaded = json.loads((output / "results.json").read_text())
+    loaded["assay"]["tasks"]["sums"] |= {"documents": 5, "not_asked": 2}
+    (output / "results.json").write_text(json.dumps(loaded))
+    imported = import_runs([output], tmp_path / "brought")
+    assert (imported["assay"]["status"], imported["assay"]["tasks"]["sums"]["not_asked"]) == ("incomplete", 2)
 
 
-def test_texts_that_stand_apart_in_a_log_are_put_in_their_place() -> None:
+def test_attachments_of_a_log_are_put_in_their_place() -> None:
     sample = {
         "input": "attachment://x",
         "messages": [{"content": "attachment://y"}],
@@ -207,9 +205,9 @@ def test_texts_that_stand_apart_in_a_log_are_put_in_their_place() -> None:
     assert with_attachments(sample) == {**sample, "input": "long", "messages": [{"content": "longer"}]}
 
 
-def test_a_run_goes_to_inspect_and_back_without_a_loss(write: Write, output: Path, tmp_path: Path) -> None:
+def test_a_run_is_exported_to_inspect_and_imported_without_loss(write: Write, output: Path, tmp_path: Path) -> None:
     folder = write({**run_world.FILES, **TASKS})
-    run_world.run(Asked(failing={"3*3="}), folder, output)
+    run_world.run(RecordingModel(failing={"3*3="}), folder, output)
     back = import_runs(export(output, "inspect", tmp_path / "logs"), tmp_path / "back")
     assert values(back, "sums") == values(run_world.results(output), "sums")
     ours, theirs = run_world.results(output)["assay"]["tasks"], json.loads(json.dumps(back["assay"]["tasks"]))
@@ -222,7 +220,7 @@ def test_a_run_goes_to_inspect_and_back_without_a_loss(write: Write, output: Pat
 
 
 def set_to_nothing(kind: str, name: str, value: Any) -> Any:
-    """A log that somebody scored again, to 0: in its header, or in one of its samples."""
+    """A log that was scored again, to 0: in its header, or in one of its samples."""
     if kind == "header" and name == "header.json":
         for score in value["results"]["scores"]:
             score["metrics"]["exact_match"]["value"] = 0.0
@@ -234,29 +232,29 @@ def set_to_nothing(kind: str, name: str, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["header", "sample", "further", "none"])
-def test_a_log_of_ours_that_was_scored_again_has_the_new_numbers(
+def test_an_exported_log_that_was_scored_again_has_the_new_numbers(
     kind: str, tasks: Path, output: Path, tmp_path: Path
 ) -> None:
-    run_world.run(Asked(), tasks, output, tasks=["sums"])
+    run_world.run(RecordingModel(), tasks, output, tasks=["sums"])
     [log] = export(output, "inspect", tmp_path / "logs")
     scored = changed_log(Path(log), tmp_path / "again.eval", partial(set_to_nothing, kind))
     import_runs([scored], tmp_path / "back")
     row = json.loads((tmp_path / "back/results.json").read_text())["results"]["sums"]
     first = sample_rows(tmp_path / "back/samples/sums.parquet")[0]["scores"]
-    [told] = [value for key, value in row.items() if key.startswith("exact_match,")]
+    [reported] = [value for key, value in row.items() if key.startswith("exact_match,")]
     [of_first] = [value for key, value in first.items() if key.startswith("exact_match,")]
-    assert told == (0.0 if kind == "header" else EXACT_MATCH)
+    assert reported == (0.0 if kind == "header" else EXACT_MATCH)
     assert of_first == (0.0 if kind == "sample" else 1.0)
     assert ("another,another" in first) is (kind == "further")
 
 
-def test_an_imported_run_is_compared_with_one_of_ours(tasks: Path, output: Path, tmp_path: Path) -> None:
+def test_an_imported_run_is_compared_with_a_run_of_assay(tasks: Path, output: Path, tmp_path: Path) -> None:
     """Out to lm-eval and in again: the documents are found by what they say, and nothing has changed."""
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     export(output, "lm-eval", tmp_path / "out")
     import_runs([tmp_path / "out"], tmp_path / "back")
-    found = compare([output, tmp_path / "back"])
-    assert {(row.name, row.n, row.difference, row.wins, row.losses) for row in found.rows} == {
+    comparison = compare([output, tmp_path / "back"])
+    assert {(row.name, row.n, row.difference, row.wins, row.losses) for row in comparison.rows} == {
         ("sums", 5, 0, 0, 0), ("colours", 4, 0, 0, 0),
     }  # fmt: skip
 
@@ -272,38 +270,38 @@ aggregate_metric_list:
 def test_imported_results_join_a_group(tmp_path: Path) -> None:
     (tmp_path / "both.yaml").write_text(GROUP)
     logs = [INSPECT / "sums.eval", INSPECT / "colours.eval"]
-    found = import_runs(logs, tmp_path / "run", groups=[tmp_path / "both.yaml"])
-    row = found["groups"]["both"]
+    imported = import_runs(logs, tmp_path / "run", groups=[tmp_path / "both.yaml"])
+    row = imported["groups"]["both"]
     assert row["accuracy,match+choice"] == pytest.approx(0.5)  # (3 · 2/3 + 3 · 1/3) / 6
     assert row["accuracy_stderr,match+choice"] == pytest.approx(math.sqrt((1 / 6) ** 2 + (1 / 3) ** 2) / 2)
-    assert found["group_subtasks"]["both"] == ["sums", "colours"]
+    assert imported["group_subtasks"]["both"] == ["sums", "colours"]
 
 
-def test_a_run_of_ours_and_a_log_of_inspects_join_one_tree(tasks: Path, output: Path, tmp_path: Path) -> None:
+def test_a_run_of_assay_and_a_log_of_inspect_join_one_tree(tasks: Path, output: Path, tmp_path: Path) -> None:
     group = tasks / "ours.yaml"
     group.write_text("group: ours\ntask: [colours]\naggregate_metric_list: [{metric: acc}]\n")
-    run_world.run(Asked(), tasks, output, tasks=["ours"])
+    run_world.run(RecordingModel(), tasks, output, tasks=["ours"])
     (tmp_path / "all.yaml").write_text(
         "group: all\ntask: [ours, sums]\naggregate_metric_list:\n"
         "  - {metric: acc, name: worst, aggregation: min, missing: skip}\n"
         "  - {metric: accuracy, filter_list: match, missing: skip}\n"
     )
-    found = import_runs([output, INSPECT / "sums.eval"], tmp_path / "joined", groups=[tmp_path / "all.yaml"])
-    assert found["groups"]["ours"]["acc,none"] == ACC
-    assert found["groups"]["all"]["worst,none"] == ACC
-    assert found["groups"]["all"]["accuracy,match"] == pytest.approx(2 / 3)
-    assert found["group_subtasks"] == {"all": ["ours", "sums"], "ours": ["colours"]}
+    imported = import_runs([output, INSPECT / "sums.eval"], tmp_path / "joined", groups=[tmp_path / "all.yaml"])
+    assert imported["groups"]["ours"]["acc,none"] == ACC
+    assert imported["groups"]["all"]["worst,none"] == ACC
+    assert imported["groups"]["all"]["accuracy,match"] == pytest.approx(2 / 3)
+    assert imported["group_subtasks"] == {"all": ["ours", "sums"], "ours": ["colours"]}
 
 
-def test_a_run_that_is_brought_in_keeps_its_numbers(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
-    found = import_runs([output], tmp_path / "joined")
-    assert values(found, "sums") == {"exact_match,none": EXACT_MATCH}
+def test_an_imported_run_keeps_its_numbers(tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(RecordingModel(), tasks, output)
+    imported = import_runs([output], tmp_path / "joined")
+    assert values(imported, "sums") == {"exact_match,none": EXACT_MATCH}
     rows = run_world.results(output)["assay"]["tasks"]
-    assert json.loads(json.dumps(found["assay"]["tasks"]["sums"]["rows"])) == rows["sums"]["rows"]
+    assert json.loads(json.dumps(imported["assay"]["tasks"]["sums"]["rows"])) == rows["sums"]["rows"]
 
 
-def test_what_cannot_be_imported_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_imported_is_reported(tmp_path: Path) -> None:
     (tmp_path / "x.eval").write_text("no zip")
     write_archive(tmp_path / "going.eval", [("_journal/start.json", b"{}")])
     write_archive(tmp_path / "other.eval", [("header.json", b"[]")])
@@ -344,7 +342,7 @@ def whole_log(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_whatever_a_log_says_it_is_imported_or_refused(
+def test_any_content_of_a_log_is_imported_or_refused(
     whole_log: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     """Anything anywhere in a log: never an error of another kind, and nothing left behind where it is refused."""
@@ -358,15 +356,15 @@ def test_whatever_a_log_says_it_is_imported_or_refused(
         place[last] = data.draw(anything)
     (folder / "x.json").write_text(json.dumps(log))
     try:
-        found = import_runs([folder / "x.json"], folder / "run")
+        imported = import_runs([folder / "x.json"], folder / "run")
     except AssayError:
         assert not (folder / "run").exists()
     else:
-        assert len(found["assay"]["tasks"]) == 1
+        assert len(imported["assay"]["tasks"]) == 1
         export(folder / "run", "parquet", folder / "out")
 
 
-def test_a_member_that_is_larger_than_it_says_is_not_unpacked(tmp_path: Path) -> None:
+def test_a_member_larger_than_its_declared_size_is_not_unpacked(tmp_path: Path) -> None:
     write_archive(tmp_path / "big.eval", [("header.json", b"{}")])
     packed = bytearray((tmp_path / "big.eval").read_bytes())
     place = packed.rindex(b"PK\x01\x02") + 24
@@ -378,7 +376,7 @@ def test_a_member_that_is_larger_than_it_says_is_not_unpacked(tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["header.json", "samples/1_epoch_1.json"])
 @pytest.mark.parametrize("packed", ["zstd", "deflate"])
-def test_a_damaged_member_is_told_and_leaves_nothing_behind(name: str, packed: str, tmp_path: Path) -> None:
+def test_a_damaged_member_is_reported_and_leaves_nothing_behind(name: str, packed: str, tmp_path: Path) -> None:
     source = INSPECT / "colours.eval"  # as Inspect packs it, and as we do
     if packed == "deflate":
         source = changed_log(source, tmp_path / "x.eval", lambda _, value: value)

@@ -86,7 +86,7 @@ def test_a_chain_without_end_is_refused(manage: Callable[..., TaskManager]) -> N
 
 
 @pytest.mark.parametrize(("include", "at"), [("5", "2:10"), ("[base.yaml, 5]", "2:22"), ("{repeats: 2}", None)])
-def test_what_an_include_may_be(include: str, at: str | None, manage: Callable[..., TaskManager]) -> None:
+def test_include_must_name_a_file(include: str, at: str | None, manage: Callable[..., TaskManager]) -> None:
     manager = manage({"t.yaml": f"task: t\ninclude: {include}\ndataset_path: d\n", "base.yaml": "test_split: x\n"})
     said = [str(problem) for problem in validate(manager) if problem.serious]
     assert (at is None and not said) or f"t.yaml:{at}: include must name a file" in said[0]

@@ -40,10 +40,10 @@ def evaluated(folder: Path, scores: Scores, output: Path | None = None, *, lenie
     return simple_evaluate(model, task_manager=manager, **{"tasks": ["g"], "log_samples": False, **options, **more})
 
 
-def with_group(folder: Path, scores: Scores, group: str, *gone: str) -> Path:
+def with_group(folder: Path, scores: Scores, group: str, *missing: str) -> Path:
     """Tasks for these scores and a group; the data of those that are `gone` are not there."""
-    write_tasks(folder, {name: [{}] * len(several) for name, several in scores.items()}, group=group)
-    for name in gone:
+    write_tasks(folder, {name: [{}] * len(items) for name, items in scores.items()}, group=group)
+    for name in missing:
         (folder / f"{name}.jsonl").unlink()
     return folder
 
@@ -59,8 +59,8 @@ HALF = {"t": [1, 0, 1, 0], "u": [1, 1, 1, 0], "v": [0, 0, 0, 0]}
 @pytest.mark.parametrize("compat", LENIENT)
 def test_a_lenient_group_of_which_a_task_could_not_be_run_has_no_number(tmp_path: Path, compat: str | None) -> None:
     folder = with_group(tmp_path / "tasks", HALF, f"group: g\ntask: [t, u, v]\n{MEAN}\n", "v")
-    found = evaluated(folder, HALF, tmp_path / "run", compat=compat)
-    row = table_row(found, "g")
+    results = evaluated(folder, HALF, tmp_path / "run", compat=compat)
+    row = table_row(results, "g")
     assert (row[6], row[10], row[11]) == ("–", "8 in 2 of 3 tasks", "0*")
     written = json.loads((tmp_path / "run/results.json").read_text())
     assert written["results"]["g"]["x,none"] is None
@@ -70,7 +70,7 @@ def test_a_lenient_group_of_which_a_task_could_not_be_run_has_no_number(tmp_path
     assert (own["tasks"], own["scored_tasks"], own["not_run"]) == (3, 2, ["v"])
     assert own["rows"]["x,none"]["value"] is None
     assert "2 of 3 tasks" in own["rows"]["x,none"]["reason"]
-    assert any(line.startswith("g: x,none: no number: 2 of 3 tasks") for line in table_footing(found))
+    assert any(line.startswith("g: x,none: no number: 2 of 3 tasks") for line in table_footing(results))
     assert written["results"]["t"]["x,none"] == 0.5
 
 
@@ -82,12 +82,12 @@ def test_groups_around_and_between_are_marked_too(tmp_path: Path, compat: str | 
     folder = with_group(tmp_path / "tasks", scores, f"group: g\ntask: [t, inner, plain]\n{MEAN}\n", "v", "w")
     (folder / "inner.yaml").write_text(inner)
     (folder / "plain.yaml").write_text(plain)
-    found = evaluated(folder, scores, compat=compat)
-    assert table_row(found, "g")[6:11:4] == ["–", "4 in 1 of 3 tasks"]
-    assert table_row(found, "inner")[6:11:4] == ["–", "0 in 0 of 1 tasks"]
-    assert table_row(found, "plain")[6:12:4] == ["", "0 of 2 tasks"]
-    assert table_row(found, "plain")[11] == "0*"
-    assert any(line == "incomplete: plain: 0 of 2 tasks (not run: v, w)" for line in table_footing(found))
+    results = evaluated(folder, scores, compat=compat)
+    assert table_row(results, "g")[6:11:4] == ["–", "4 in 1 of 3 tasks"]
+    assert table_row(results, "inner")[6:11:4] == ["–", "0 in 0 of 1 tasks"]
+    assert table_row(results, "plain")[6:12:4] == ["", "0 of 2 tasks"]
+    assert table_row(results, "plain")[11] == "0*"
+    assert any(line == "incomplete: plain: 0 of 2 tasks (not run: v, w)" for line in table_footing(results))
 
 
 @pytest.mark.parametrize("compat", LENIENT)
@@ -96,11 +96,11 @@ def test_a_member_of_which_all_documents_failed_leaves_the_group_without_a_numbe
 ) -> None:
     scores: Scores = {**HALF, "v": ["?", "?", "?", "?"]}
     folder = with_group(tmp_path / "tasks", scores, f"group: g\ntask: [t, u, v]\n{MEAN}\n")
-    found = evaluated(folder, scores, compat=compat)
-    row = table_row(found, "g")
+    results = evaluated(folder, scores, compat=compat)
+    row = table_row(results, "g")
     assert (row[6], row[10], row[11]) == ("–", "8 in 2 of 3 tasks", "4*")
-    assert found["assay"]["groups"]["g"]["incomplete_tasks"] == ["v"]
-    assert found["assay"]["groups"]["g"]["not_run"] == []
+    assert results["assay"]["groups"]["g"]["incomplete_tasks"] == ["v"]
+    assert results["assay"]["groups"]["g"]["not_run"] == []
 
 
 @pytest.mark.parametrize("compat", LENIENT)
@@ -121,10 +121,10 @@ def test_members_that_a_budget_left_unasked_leave_the_group_without_a_number(
     manager = TaskManager(include_path=folder, include_defaults=False, compat="lm-eval")
     model = Scripted(generate=answer, identity="falls ill")
     model.window = 4
-    found = simple_evaluate(model, tasks=["g"], task_manager=manager, max_failures=3, compat=compat)
-    assert found["assay"]["status"] == "partial"
-    assert found["assay"]["tasks"]["v"]["not_asked"] == 400
-    row = table_row(found, "g")
+    results = simple_evaluate(model, tasks=["g"], task_manager=manager, max_failures=3, compat=compat)
+    assert results["assay"]["status"] == "partial"
+    assert results["assay"]["tasks"]["v"]["not_asked"] == 400
+    row = table_row(results, "g")
     assert row[6] == "–"
     assert "1 of 3 tasks" in row[10]
 
@@ -133,19 +133,19 @@ def test_members_that_a_budget_left_unasked_leave_the_group_without_a_number(
 def test_a_member_with_some_failed_documents_leaves_a_number_that_is_marked(tmp_path: Path, compat: str | None) -> None:
     scores: Scores = {**HALF, "v": [1, "?", 1, 1]}
     folder = with_group(tmp_path / "tasks", scores, f"group: g\ntask: [t, u, v]\n{MEAN}\n")
-    found = evaluated(folder, scores, compat=compat)
-    row = table_row(found, "g")
+    results = evaluated(folder, scores, compat=compat)
+    row = table_row(results, "g")
     assert (row[6], row[10], row[11]) == (f"{8 / 11:.4f}", "11 in 1 of 3 tasks incomplete", "1*")
-    assert "incomplete: g: 1 of 3 tasks incomplete (incomplete: v)" in table_footing(found)
-    assert found["assay"]["groups"]["g"]["incomplete"] is True
+    assert "incomplete: g: 1 of 3 tasks incomplete (incomplete: v)" in table_footing(results)
+    assert results["assay"]["groups"]["g"]["incomplete"] is True
 
 
 def test_failures_within_what_is_allowed_do_not_mark_a_group(tmp_path: Path) -> None:
     scores: Scores = {**HALF, "v": [1, "?", 1, 1]}
     folder = with_group(tmp_path / "tasks", scores, f"group: g\ntask: [t, u, v]\n{MEAN}\n")
-    found = evaluated(folder, scores, max_failed=0.5)
-    assert table_row(found, "g")[6:] == [f"{8 / 11:.4f}", "±", *table_row(found, "g")[8:10], "11", ""]
-    assert found["assay"]["groups"]["g"]["incomplete"] is False
+    results = evaluated(folder, scores, max_failed=0.5)
+    assert table_row(results, "g")[6:] == [f"{8 / 11:.4f}", "±", *table_row(results, "g")[8:10], "11", ""]
+    assert results["assay"]["groups"]["g"]["incomplete"] is False
 
 
 @pytest.mark.parametrize("compat", LENIENT)
@@ -158,8 +158,8 @@ def test_a_member_that_was_run_and_has_no_such_metric_does_not_count_as_lacking(
     (folder / "v.yaml").write_text(other.replace("helper.", "other."))
     (folder / "other.py").write_text((folder / "helper.py").read_text())
     (folder / "helper.py").write_text("def values(doc, results):\n    return {'x': float(results[0])}\n")
-    found = evaluated(folder, HALF, compat=compat)
-    row = table_row(found, "g")
+    results = evaluated(folder, HALF, compat=compat)
+    row = table_row(results, "g")
     assert (row[6], row[10], row[11]) == ("0.6250", "8", "")
 
 
@@ -172,9 +172,9 @@ def test_a_task_that_a_group_does_not_count_may_fail(tmp_path: Path) -> None:
 
 def test_a_strict_group_says_which_member_lacks_its_number(tmp_path: Path) -> None:
     folder = with_group(tmp_path / "tasks", HALF, f"group: g\ntask: [t, u, v]\n{MEAN}\n", "v")
-    found = evaluated(folder, HALF, lenient=False)
-    assert table_row(found, "g")[6] == "–"
-    assert found["assay"]["groups"]["g"]["rows"]["x,none"]["reason"] == "v: no 'x' of filter 'none'"
+    results = evaluated(folder, HALF, lenient=False)
+    assert table_row(results, "g")[6] == "–"
+    assert results["assay"]["groups"]["g"]["rows"]["x,none"]["reason"] == "v: no 'x' of filter 'none'"
 
 
 @pytest.mark.parametrize(
@@ -191,12 +191,12 @@ def test_leaving_out_what_lacks_a_metric_does_not_leave_out_what_was_not_run(tmp
     group = f"group: g\ntask: [t, u, v]\naggregate_metric_list: [{entry}]\n"
     folder = with_group(tmp_path / "tasks", HALF, group, "v")
     (folder / "own.py").write_text("def best(group, results):\n    return max(r['x,none'] for r in results.values())\n")
-    found = evaluated(folder, HALF, lenient=False)
-    assert table_row(found, "g")[6] == "–"
-    assert "2 of 3 tasks" in found["assay"]["groups"]["g"]["rows"]["x,none"]["reason"]
+    results = evaluated(folder, HALF, lenient=False)
+    assert table_row(results, "g")[6] == "–"
+    assert "2 of 3 tasks" in results["assay"]["groups"]["g"]["rows"]["x,none"]["reason"]
 
 
-def test_what_a_groups_own_scorer_makes_is_withheld_as_well(tmp_path: Path) -> None:
+def test_numbers_of_a_group_scorer_are_withheld_as_well(tmp_path: Path) -> None:
     group = "group: g\ntask: [t, u, v]\ngroup_scorer: !function own.gap\n"
     folder = with_group(tmp_path / "tasks", HALF, group, "v")
     own = "def gap(group, results):\n    xs = [r['x,none'] for r in results.values()]\n    return {'gap': max(xs) - min(xs)}\n"
@@ -215,13 +215,13 @@ def lacking(tmp_path: Path) -> Path:
 
 
 def test_reports_mark_what_a_group_lacks(lacking: Path) -> None:
-    made = build_report([lacking])
-    text = as_markdown(made)
+    report = build_report([lacking])
+    text = as_markdown(report)
     assert "| g | x ↑ | – |  | 8 in 2 of 3 tasks | 0* |" in text
     assert "7 in 1 of 2 tasks incomplete | 1* |" in text
-    assert "8 in 2 of 3 tasks" in as_html(made)
-    assert "7 in 1 of 2 tasks incomplete" in as_html(made)
-    rows = {row["name"]: row for row in csv.DictReader(io.StringIO(as_csv(made)))}
+    assert "8 in 2 of 3 tasks" in as_html(report)
+    assert "7 in 1 of 2 tasks incomplete" in as_html(report)
+    rows = {row["name"]: row for row in csv.DictReader(io.StringIO(as_csv(report)))}
     assert (rows["g"]["value"], rows["g"]["incomplete"]) == ("", "2 of 3 tasks")
     assert rows["partly"]["incomplete"] == "1 of 2 tasks incomplete"
     assert (rows["t"]["incomplete"], rows["w"]["incomplete"]) == ("", "incomplete")
@@ -239,9 +239,9 @@ def test_the_viewer_marks_what_a_group_lacks(lacking: Path) -> None:
 def test_no_gate_passes_on_a_group_that_lacks_a_task(lacking: Path, tmp_path: Path) -> None:
     evaluated(tmp_path / "tasks", {**HALF, "t": [1, 1, 1, 1]}, tmp_path / "runs/better")
     for incomplete in (False, True):
-        found = compare([lacking, tmp_path / "runs/better"], gates=["g/x > -90pp"], allow_incomplete=incomplete)
-        assert [each.decision for each in found.verdicts] == ["inconclusive"]
-    row = next(row for row in found.rows if row.name == "g")
+        comparison = compare([lacking, tmp_path / "runs/better"], gates=["g/x > -90pp"], allow_incomplete=incomplete)
+        assert [each.decision for each in comparison.verdicts] == ["inconclusive"]
+    row = next(row for row in comparison.rows if row.name == "g")
     assert (row.a, row.b, row.difference) == (None, None, None)
     assert "2 of 3 tasks" in row.reason
 

@@ -105,7 +105,7 @@ def test_a_changed_template_changes_the_tasks_that_include_it(write: Write) -> N
     assert names(folder) == ["another", "t"]
 
 
-def test_a_missing_include_that_appears_mends_the_task(write: Write) -> None:
+def test_a_missing_include_that_appears_fixes_the_task(write: Write) -> None:
     folder = write({"t.yaml": "task: t\ninclude: base_yaml\n"})
     catalog = Catalog(folder, include_defaults=False)
     assert "no file" in catalog.index.named["t"].error
@@ -113,7 +113,7 @@ def test_a_missing_include_that_appears_mends_the_task(write: Write) -> None:
     assert Catalog(folder, include_defaults=False).index.named["t"].error == ""
 
 
-def test_a_change_behind_an_unchanged_stamp_is_noticed_when_the_task_is_used(write: Write) -> None:
+def test_a_change_with_an_unchanged_stamp_is_noticed_when_the_task_is_used(write: Write) -> None:
     folder = write({"t.yaml": a_task("t", num_fewshot="1")})
     path = folder / "t.yaml"
     names(folder)
@@ -209,8 +209,8 @@ def test_tasks_of_an_installed_lm_eval_are_found_without_importing_it(
     metadata = tmp_path / "site/lm_eval-0.4.13.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: lm_eval\nVersion: 0.4.13\n")
-    found = run_assay("show", "from_lm_eval", "--json", PYTHONPATH=str(tmp_path / "site"))
-    assert json.loads(found.stdout)["tasks"]["from_lm_eval"]["config"]["num_fewshot"] == 2, found.stderr
+    result = run_assay("show", "from_lm_eval", "--json", PYTHONPATH=str(tmp_path / "site"))
+    assert json.loads(result.stdout)["tasks"]["from_lm_eval"]["config"]["num_fewshot"] == 2, result.stderr
 
 
 def test_a_plug_in_adds_a_folder_through_its_entry_point(

@@ -1,4 +1,4 @@
-"""Inspect opens what we write for it: `make test-inspect` installs inspect_ai into an environment of its own and runs this."""
+"""Inspect opens what we write for it: `make test-inspect` installs inspect_ai into a separate environment and runs this."""
 
 import json
 import os
@@ -17,10 +17,10 @@ import run_world
 from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
 from exchange_world import INSPECT, TASKS
-from run_world import ACC, ACC_STDERR, COLOURS, EXACT_MATCH, EXACT_MATCH_STDERR, Asked
+from run_world import ACC, ACC_STDERR, COLOURS, EXACT_MATCH, EXACT_MATCH_STDERR, RecordingModel
 
 PYTHON = os.environ.get("INSPECT_PYTHON", "")
-pytestmark = pytest.mark.skipif(not PYTHON, reason="inspect_ai has an environment of its own: make test-inspect")
+pytestmark = pytest.mark.skipif(not PYTHON, reason="inspect_ai has a separate environment: make test-inspect")
 
 READ = """
 import json, sys
@@ -43,14 +43,14 @@ print(json.dumps(found))
 def read(paths: list[str]) -> dict[str, Any]:
     ended = subprocess.run([PYTHON, "-c", READ, *paths], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    found: dict[str, Any] = json.loads(ended.stdout)
-    return found
+    data: dict[str, Any] = json.loads(ended.stdout)
+    return data
 
 
 def test_inspect_reads_scores_ids_targets_and_failures_of_our_logs(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(failing={"3*3="}), tasks, output)
-    found = read(export(output, "inspect", tmp_path / "logs"))
-    sums, colours = found["sums"], found["colours"]
+    run_world.run(RecordingModel(failing={"3*3="}), tasks, output)
+    result = read(export(output, "inspect", tmp_path / "logs"))
+    sums, colours = result["sums"], result["colours"]
     assert [sample["id"] for sample in sums["samples"]] == [0, 1, 2, 3, 4]
     assert [sample["scores"].get("exact_match") for sample in sums["samples"]] == [
         [1, "2"], [1, "5"], [0, "4"], None, [0, "none"],
@@ -67,17 +67,17 @@ def test_inspect_reads_scores_ids_targets_and_failures_of_our_logs(tasks: Path, 
 
 def test_inspect_reads_repeats_as_epochs(write: Any, tmp_path: Path) -> None:
     folder = write({**run_world.FILES, **TASKS})
-    run_world.run(Asked(), folder, tmp_path / "run", tasks=["sums"])
-    [found] = read(export(tmp_path / "run", "inspect", tmp_path / "logs")).values()
-    assert found["epochs"] == 2
-    assert {(sample["id"], sample["epoch"]) for sample in found["samples"]} == {
+    run_world.run(RecordingModel(), folder, tmp_path / "run", tasks=["sums"])
+    [result] = read(export(tmp_path / "run", "inspect", tmp_path / "logs")).values()
+    assert result["epochs"] == 2
+    assert {(sample["id"], sample["epoch"]) for sample in result["samples"]} == {
         (n, e) for n in range(5) for e in (1, 2)
     }
-    assert found["numbers"]["exact_match (first)"]["exact_match"] == EXACT_MATCH
-    assert found["numbers"]["exact_match (first)"]["stderr"] == pytest.approx(EXACT_MATCH_STDERR)
+    assert result["numbers"]["exact_match (first)"]["exact_match"] == EXACT_MATCH
+    assert result["numbers"]["exact_match (first)"]["stderr"] == pytest.approx(EXACT_MATCH_STDERR)
 
 
-def test_a_log_of_inspects_comes_back_from_us_with_its_numbers(tmp_path: Path) -> None:
+def test_an_inspect_log_is_imported_and_exported_with_its_numbers(tmp_path: Path) -> None:
     import_runs([INSPECT / "sums.eval"], tmp_path / "run")
     theirs, ours = (
         read([str(INSPECT / "sums.eval")])["sums"],
@@ -86,9 +86,9 @@ def test_a_log_of_inspects_comes_back_from_us_with_its_numbers(tmp_path: Path) -
     assert ours["numbers"]["accuracy (match)"]["accuracy"] == theirs["numbers"]["match"]["accuracy"]
     assert ours["numbers"]["accuracy (match)"]["stderr"] == pytest.approx(theirs["numbers"]["match"]["stderr"])
     letters = {"C": 1, "I": 0}
-    told = {("abcd".index(s["id"]), s["epoch"]): s["scores"].get("match") for s in theirs["samples"]}
+    reported = {("abcd".index(s["id"]), s["epoch"]): s["scores"].get("match") for s in theirs["samples"]}
     for sample in ours["samples"]:
-        known = told[sample["id"], sample["epoch"]]
+        known = reported[sample["id"], sample["epoch"]]
         assert sample["scores"].get("accuracy (match)") == (None if known is None else [letters[known[0]], known[1]])
 
 
@@ -111,10 +111,10 @@ write_eval_log(score(log, nothing(), action="overwrite"), sys.argv[3])
 """
 
 
-def test_a_log_of_ours_comes_back_from_inspect_as_it_was_or_as_it_was_scored_there(
+def test_an_exported_log_is_imported_from_inspect_as_it_was_or_as_it_was_scored_there(
     tasks: Path, output: Path, tmp_path: Path
 ) -> None:
-    run_world.run(Asked(), tasks, output, tasks=["sums"])
+    run_world.run(RecordingModel(), tasks, output, tasks=["sums"])
     [log] = export(output, "inspect", tmp_path / "logs")
     same, scored = str(tmp_path / "same.eval"), str(tmp_path / "scored.eval")
     ended = subprocess.run([PYTHON, "-c", AGAIN, log, same, scored], capture_output=True, text=True, check=False)
@@ -124,7 +124,7 @@ def test_a_log_of_ours_comes_back_from_inspect_as_it_was_or_as_it_was_scored_the
 
 
 def test_inspects_commands_open_our_logs(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     [first, _] = export(output, "inspect", tmp_path / "logs")
     inspect = str(Path(PYTHON).with_name("inspect"))
     dumped = subprocess.run([inspect, "log", "dump", first], capture_output=True, text=True, check=True)
@@ -155,8 +155,8 @@ def test_inspects_commands_open_our_logs(tasks: Path, output: Path, tmp_path: Pa
 def _answer(url: str) -> bytes:
     for _ in range(60):
         try:
-            with urllib.request.urlopen(url, timeout=5) as found:
-                content: bytes = found.read()
+            with urllib.request.urlopen(url, timeout=5) as response:
+                content: bytes = response.read()
                 return content
         except (urllib.error.URLError, ConnectionError):
             time.sleep(0.5)

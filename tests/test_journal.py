@@ -26,10 +26,10 @@ def written(path: Path, count: int = LINES) -> dict[bytes, Response]:
     for number in range(count):
         text = "".join(draw.choices('abc 123\n"\\é', k=draw.randint(0, 80)))
         usage = Usage(number, 2, 0.25) if number % 3 == 0 else None
-        made: Response = (
+        response: Response = (
             Text(text, "stop", usage=usage) if number % 2 else Likelihood(-number / 7, bool(number % 4), usage)
         )
-        responses[draw.randbytes(16)] = made
+        responses[draw.randbytes(16)] = response
     kept = Journal(path, {"spec": {"tasks": ["a"]}, "created": 17.0})
     kept.add(responses.items())
     kept.close()
@@ -38,9 +38,9 @@ def written(path: Path, count: int = LINES) -> dict[bytes, Response]:
 
 def read(path: Path, keys: dict[bytes, Response]) -> tuple[dict[bytes, Response | None], int]:
     kept = Journal(path)
-    found = {key: kept.get(key) for key in keys}
+    result = {key: kept.get(key) for key in keys}
     kept.close()
-    return found, kept.damaged
+    return result, kept.damaged
 
 
 def packed(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -52,12 +52,12 @@ def packed(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path.with_name(path.name + ".zst")
 
 
-def test_what_was_written_is_found_again(tmp_path: Path) -> None:
+def test_written_responses_are_found_again(tmp_path: Path) -> None:
     expected = written(tmp_path / "responses.jsonl")
     assert read(tmp_path / "responses.jsonl", expected) == (expected, 0)
 
 
-def test_every_line_ends_in_the_crc32_of_what_comes_before_it(tmp_path: Path) -> None:
+def test_every_line_ends_in_the_crc32_of_its_content(tmp_path: Path) -> None:
     written(tmp_path / "responses.jsonl")
     texts = (tmp_path / "responses.jsonl").read_bytes().splitlines()
     assert len(texts) == LINES + 1
@@ -79,9 +79,9 @@ def test_a_flipped_bit_anywhere_is_noticed_and_never_another_answer(
         flipped[position] ^= 1 << draw.randrange(8)
         path.unlink(missing_ok=True)
         file.write_bytes(flipped)
-        found, damaged = read(path, expected)
+        result, damaged = read(path, expected)
         assert damaged > 0 or position == len(data) - 1, position  # the last line without its end is cut off as torn
-        assert all(answer in (None, expected[key]) for key, answer in found.items()), position
+        assert all(answer in (None, expected[key]) for key, answer in result.items()), position
 
 
 def test_damage_in_a_compressed_journal_costs_one_frame(tmp_path: Path) -> None:
@@ -91,11 +91,11 @@ def test_damage_in_a_compressed_journal_costs_one_frame(tmp_path: Path) -> None:
     data = bytearray((tmp_path / "frames").read_bytes())
     data[len(data) // 2] ^= 4
     (tmp_path / "frames").write_bytes(data)
-    found = list(read_frames(tmp_path / "frames"))
-    [lost] = [each for each in found if isinstance(each, int)]
-    assert len(found) - 1 + lost == len(texts)
+    values = list(read_frames(tmp_path / "frames"))
+    [lost] = [each for each in values if isinstance(each, int)]
+    assert len(values) - 1 + lost == len(texts)
     assert 0 < lost < 40_000
-    assert set(found) - {lost} <= set(texts)
+    assert set(values) - {lost} <= set(texts)
 
 
 def test_libzstd_reads_a_compressed_journal_as_an_ordinary_stream(
@@ -109,18 +109,18 @@ def test_libzstd_reads_a_compressed_journal_as_an_ordinary_stream(
 
 
 @pytest.mark.parametrize("line", [1, 5, LINES])
-def test_a_line_without_a_checksum_behind_a_header_is_damaged(line: int, tmp_path: Path) -> None:
+def test_a_line_without_a_checksum_after_a_header_is_damaged(line: int, tmp_path: Path) -> None:
     path = tmp_path / "responses.jsonl"
     expected = written(path)
     texts = path.read_bytes().splitlines()
     texts[line] = texts[line].rpartition(b',"c":')[0] + b"}"
     path.write_bytes(b"\n".join(texts) + b"\n")
-    found, damaged = read(path, expected)
+    result, damaged = read(path, expected)
     assert damaged == 1
-    assert [key for key, answer in found.items() if answer is None] == [list(expected)[line - 1]]
+    assert [key for key, answer in result.items() if answer is None] == [list(expected)[line - 1]]
 
 
-def test_a_journal_of_version_0_1_is_read_and_gone_on_with(tmp_path: Path) -> None:
+def test_a_journal_of_version_0_1_is_read_and_resumed(tmp_path: Path) -> None:
     path = tmp_path / "responses.jsonl"
     expected = written(path)
     _, *texts = path.read_bytes().splitlines()
@@ -128,8 +128,8 @@ def test_a_journal_of_version_0_1_is_read_and_gone_on_with(tmp_path: Path) -> No
     kept = Journal(path, {"spec": {}})
     kept.add([(b"n" * 16, Text("new"))])
     kept.close()
-    found, damaged = read(path, {**expected, b"n" * 16: Text("new")})
-    assert (found, damaged) == ({**expected, b"n" * 16: Text("new")}, 0)
+    result, damaged = read(path, {**expected, b"n" * 16: Text("new")})
+    assert (result, damaged) == ({**expected, b"n" * 16: Text("new")}, 0)
     assert read_header(path) is None
 
 
@@ -161,7 +161,7 @@ def test_failures_are_written_down_and_not_found_by_their_key(tmp_path: Path) ->
     assert read(path, {b"a" * 16: Failed("no")}) == ({b"a" * 16: None}, 0)
 
 
-def test_what_was_there_before_is_claimed_once_each(tmp_path: Path) -> None:
+def test_earlier_responses_are_claimed_once_each(tmp_path: Path) -> None:
     path = tmp_path / "responses.jsonl"
     expected = written(path, 5)
     kept = Journal(path)
@@ -170,7 +170,7 @@ def test_what_was_there_before_is_claimed_once_each(tmp_path: Path) -> None:
     kept.close()
 
 
-def test_what_was_written_reaches_the_disk_without_another_response(tmp_path: Path) -> None:
+def test_written_lines_are_synced_without_another_response(tmp_path: Path) -> None:
     """The last response is followed by silence, and is synced all the same."""
     script = (
         "import sys, time; from pathlib import Path; from assay.runs import journal as j; from assay.records import Text\n"
@@ -206,7 +206,7 @@ def test_an_index_is_a_dict_of_keys_to_the_latest_offset(entries: list[tuple[int
         journal.RECENT = before
 
 
-def test_a_line_that_says_what_is_about_to_be_done_is_no_answer_and_no_damage(tmp_path: Path) -> None:
+def test_a_line_about_a_started_request_is_neither_an_answer_nor_damage(tmp_path: Path) -> None:
     path = tmp_path / journals.NAME
     Journal(path, {"a": 1}).close()
     with path.open("ab") as file:

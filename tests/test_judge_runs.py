@@ -26,7 +26,7 @@ def talking() -> Iterator[str]:
 
 
 def write(folder: Path, wait: float, tokens: int = 10) -> None:
-    """Questions that tell the model what to say, and the judge by that what to say of it: n points, after a while."""
+    """Questions that contain the model's answer and, for the judge, its score: n points, after a delay."""
     rows = []
     for number in range(DOCUMENTS):
         answer = json.dumps({"score": 1 + number % 10, "wait": wait, "n": number, "usage": [tokens - 3, 3, 0]})
@@ -50,19 +50,19 @@ def verdicts(output: Path) -> set[str]:
 
 
 def asked(url: str) -> tuple[list[str], list[str]]:
-    """The questions that came to the server, and the marks of what it was to judge."""
+    """The questions that the server received, and the marks of what it was to judge."""
     prompts = [entry["body"]["messages"][-1]["content"] for entry in fetched(url, "/log")]
     return [text for text in prompts if text.startswith("{")], [m[1] for text in prompts if (m := MARK.search(text))]
 
 
-def told(output: Path) -> list[dict[str, Any]]:
+def judge_rows(output: Path) -> list[dict[str, Any]]:
     """The samples of a run without what differs from run to run: how long a response took."""
     rows = samples(output, "t")
     texts = [[each.get("verdict") for each in row["replies"]] for row in rows]
     return [{**row, "replies": text} for row, text in zip(rows, texts, strict=True)]
 
 
-def test_a_run_that_is_killed_while_judging_goes_on_and_asks_no_verdict_twice(talking: str, tmp_path: Path) -> None:
+def test_a_run_that_is_killed_while_judging_resumes_and_asks_no_verdict_twice(talking: str, tmp_path: Path) -> None:
     write(tmp_path / "tasks", wait=0.15)
     output, whole = tmp_path / "run", tmp_path / "whole"
     process = start(*command(tmp_path / "tasks", talking, output), cwd=tmp_path)
@@ -84,10 +84,10 @@ def test_a_run_that_is_killed_while_judging_goes_on_and_asks_no_verdict_twice(ta
     assert len(questions) == len(set(questions)) == DOCUMENTS  # nor is what was answered
     assert sorted(again) == sorted(set(again))
     assert known | set(again) == verdicts(output)
-    assert len(every) <= DOCUMENTS + 2  # two were in the air when it was killed
+    assert len(every) <= DOCUMENTS + 2  # two were in flight when it was killed
     assert finish(*command(tmp_path / "tasks", talking, whole), cwd=tmp_path) == 0
     assert results(output)["results"] == results(whole)["results"]
-    assert told(output) == told(whole)
+    assert judge_rows(output) == judge_rows(whole)
     expected = sum(n % 10 for n in range(DOCUMENTS)) / 9 / DOCUMENTS
     assert results(output)["results"]["t"]["llm_judge,none"] == pytest.approx(expected)
 
@@ -97,9 +97,9 @@ def test_verdicts_are_counted_and_paid_for_by_their_role(talking: str, tmp_path:
     output = tmp_path / "run"
     assert finish(*command(tmp_path / "tasks", talking, output), cwd=tmp_path) == 0
     account: dict[str, Any] = results(output)["assay"]["account"]
-    assert {role: told["requests"] for role, told in account["roles"].items()} == {"model": 24, "judge": 24}
+    assert {role: reported["requests"] for role, reported in account["roles"].items()} == {"model": 24, "judge": 24}
     assert account["roles"]["judge"]["cost"] == pytest.approx(24 * 10 / 1e6)  # 7 tokens in, 3 out
-    assert all(json.loads(row["replies"][1])["reason"] == "so" for row in told(output))
+    assert all(json.loads(row["replies"][1])["reason"] == "so" for row in judge_rows(output))
 
 
 def test_verdicts_come_from_the_cache_of_another_run(talking: str, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_verdicts_come_from_the_cache_of_another_run(talking: str, tmp_path: Pat
     assert results(tmp_path / "first")["results"] == results(tmp_path / "second")["results"]
 
 
-def test_a_limit_of_money_ends_judging_and_a_larger_one_goes_on(talking: str, tmp_path: Path) -> None:
+def test_a_cost_limit_ends_judging_and_a_larger_one_resumes_it(talking: str, tmp_path: Path) -> None:
     """A verdict costs 0.0006 and may cost 0.0015 to 0.002: six are paid for of 0.006, seven or eight at most."""
     write(tmp_path / "tasks", wait=0, tokens=600)
     output = tmp_path / "run"

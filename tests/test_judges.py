@@ -21,7 +21,7 @@ from assay.scoring.results import GenResult
 from assay.scoring.scorer import Unscored
 from hostile_answers import HOSTILE, MADE_UP
 from run_world import sample_rows
-from small_runs import SEVERAL, says, write_task
+from small_runs import SAMPLED, says, write_task
 
 START = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
 MARK = re.compile(r'"id": "([0-9a-f]{32})"')
@@ -35,7 +35,7 @@ def judge(say: Say, name: str = "judge") -> Scripted:
 
 
 def scoring(score: Callable[[str], object], name: str = "judge") -> Scripted:
-    """A judge that gives the score of what stands in the fence, in due form."""
+    """A judge that gives the score inside the fence, as a valid verdict."""
 
     def say(prompt: str) -> str:
         return json.dumps(
@@ -85,10 +85,10 @@ def test_a_scale_of_ones_own_and_scores_as_they_are(tmp_path: Path) -> None:
     assert rows(judged(tmp_path, ["0", "4", "2.5"], scoring(float), yaml)) == {"llm_judge,none": pytest.approx(6.5 / 3)}
 
 
-def test_metrics_of_the_task_stand_beside_the_verdict(tmp_path: Path) -> None:
+def test_metrics_of_the_task_are_listed_beside_the_verdict(tmp_path: Path) -> None:
     yaml = "scorer: llm_judge\nmetric_list: [{metric: exact_match}]\n"
-    found = rows(judged(tmp_path, ["gold 0", "x"], scoring(lambda answer: 10), yaml))
-    assert found == {"exact_match,none": 0.5, "llm_judge,none": 1.0}
+    result = rows(judged(tmp_path, ["gold 0", "x"], scoring(lambda answer: 10), yaml))
+    assert result == {"exact_match,none": 0.5, "llm_judge,none": 1.0}
 
 
 def test_the_judge_is_shown_question_reference_and_rubric(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_the_judge_is_shown_question_reference_and_rubric(tmp_path: Path) -> Non
     assert "Be short." not in prompt
 
 
-def test_a_prompt_of_ones_own_is_filled_and_told_how_to_reply(tmp_path: Path) -> None:
+def test_a_user_defined_prompt_is_filled_and_extended_by_the_reply_format(tmp_path: Path) -> None:
     seen: list[str] = []
 
     def say(prompt: str) -> str:
@@ -139,14 +139,14 @@ def test_a_task_without_a_right_answer_can_be_judged(tmp_path: Path) -> None:
     assert "None" not in seen[0]
 
 
-def test_every_repeat_has_a_verdict_of_its_own(tmp_path: Path) -> None:
+def test_every_repeat_has_a_separate_verdict(tmp_path: Path) -> None:
     asked: list[str] = []
 
     def say(prompt: str) -> str:
         asked.append(prompt)
         return json.dumps({"id": MARK.findall(prompt)[-1], "score": int(BETWEEN.findall(prompt)[0][2])})
 
-    yaml = f"repeats: 3\n{SEVERAL}filter_list: [{{name: all, filter: [{{function: take_first_k, k: 3}}]}}]\nscorer: llm_judge\n"
+    yaml = f"repeats: 3\n{SAMPLED}filter_list: [{{name: all, filter: [{{function: take_first_k, k: 3}}]}}]\nscorer: llm_judge\n"
     results = judged(tmp_path, [["1", "10", "10"]], judge(say), yaml)
     assert rows(results) == {"llm_judge,all": pytest.approx(2 / 3)}
     assert results["samples"]["t"][0]["scores_per_repeat"]["llm_judge"] == [0, 1, 1]
@@ -171,13 +171,13 @@ def test_of_two_answers_each_is_shown_first_once(tmp_path: Path) -> None:
 
 
 def test_a_judge_that_prefers_a_place_is_inconsistent(tmp_path: Path) -> None:
-    found = pair(["a", "b"], ["c", "d"], preferring(lambda first, second: "A"), tmp_path)
-    assert rows(found) == {"llm_judge,none": 0.5, "llm_judge_consistent,none": 0.0}
+    comparison = pair(["a", "b"], ["c", "d"], preferring(lambda first, second: "A"), tmp_path)
+    assert rows(comparison) == {"llm_judge,none": 0.5, "llm_judge_consistent,none": 0.0}
 
 
 def test_a_win_and_a_tie_are_inconsistent_too(tmp_path: Path) -> None:
-    found = pair(["a"], ["c"], preferring(lambda first, second: "A" if first == "a" else "tie"), tmp_path)
-    assert rows(found) == {"llm_judge,none": 0.5, "llm_judge_consistent,none": 0.0}
+    comparison = pair(["a"], ["c"], preferring(lambda first, second: "A" if first == "a" else "tie"), tmp_path)
+    assert rows(comparison) == {"llm_judge,none": 0.5, "llm_judge_consistent,none": 0.0}
 
 
 # Several judges
@@ -194,8 +194,8 @@ def test_several_judges_have_a_mean_a_row_each_and_an_agreement(tmp_path: Path) 
         "kind": scoring(lambda answer: int(answer) + (answer == "3"), "kind"),
     }
     yaml = "scorer: {type: llm_judge, kwargs: {roles: [strict, kind]}}\n"
-    found = rows(judged(tmp_path, ["1", "10", "3"], judges, yaml))
-    assert found == {
+    result = rows(judged(tmp_path, ["1", "10", "3"], judges, yaml))
+    assert result == {
         "llm_judge,none": pytest.approx((0 + 1 + 2.5 / 9) / 3),
         "llm_judge[strict],none": pytest.approx((0 + 1 + 2 / 9) / 3),
         "llm_judge[kind],none": pytest.approx((0 + 1 + 3 / 9) / 3),
@@ -203,7 +203,7 @@ def test_several_judges_have_a_mean_a_row_each_and_an_agreement(tmp_path: Path) 
     }
 
 
-def test_agreement_of_judges_who_say_one_thing_only_is_unknown_and_says_why(tmp_path: Path) -> None:
+def test_agreement_of_judges_with_equal_verdicts_is_undefined_with_a_reason(tmp_path: Path) -> None:
     yaml = "scorer: {type: llm_judge, kwargs: {roles: [a, b]}}\n"
     results = judged(tmp_path, ["1", "2"], {"a": scoring(lambda x: 5, "a"), "b": scoring(lambda x: 5, "b")}, yaml)
     assert results["results"]["t"]["llm_judge,none"] == pytest.approx(4 / 9)
@@ -216,11 +216,11 @@ def test_one_model_in_two_roles_that_draws_its_verdicts_draws_twice(tmp_path: Pa
 
     same = Scripted(generate=say, identity="one")
     drawn = "scorer: {type: llm_judge, kwargs: {roles: [a, b], gen_kwargs: {temperature: 1.0}}}\n"
-    found = rows(judged(tmp_path, ["x"], {"a": same, "b": same}, drawn))
-    assert (found["llm_judge[a],none"], found["llm_judge[b],none"]) == (0.0, pytest.approx(1 / 9))
+    result = rows(judged(tmp_path, ["x"], {"a": same, "b": same}, drawn))
+    assert (result["llm_judge[a],none"], result["llm_judge[b],none"]) == (0.0, pytest.approx(1 / 9))
 
 
-# What is no verdict
+# Invalid verdicts
 
 
 BAD = {
@@ -233,7 +233,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("reason", BAD)
-def test_what_is_no_verdict_is_a_counted_failure_and_is_kept(reason: str, tmp_path: Path) -> None:
+def test_an_invalid_verdict_is_a_counted_failure_and_is_kept(reason: str, tmp_path: Path) -> None:
     def say(prompt: str) -> str:
         mark = MARK.findall(prompt)[-1]
         good = json.dumps({"id": mark, "score": 10})
@@ -241,8 +241,8 @@ def test_what_is_no_verdict_is_a_counted_failure_and_is_kept(reason: str, tmp_pa
 
     results = judged(tmp_path, ["fine", "odd"], judge(say), output_path=str(tmp_path / "run"))
     assert rows(results) == {"llm_judge,none": 1.0}  # of the one that was judged
-    told = json.dumps(results["assay"])
-    assert f"judge: unparsable verdict: {reason}" in told
+    reported = json.dumps(results["assay"])
+    assert f"judge: unparsable verdict: {reason}" in reported
     kept = sample_rows(tmp_path / "run/samples/t.parquet")
     assert [row["failed"] for row in kept] == [None, f"judge: unparsable verdict: {reason}"]
     assert kept[1]["responses"] == [["odd"]]
@@ -271,7 +271,7 @@ def test_a_verdict_is_read_from(reply: str) -> None:
     assert read_score(reply, "m", 1, 10) == 7
 
 
-def test_a_verdict_that_was_cut_off_says_so() -> None:
+def test_a_truncated_verdict_is_reported_as_such() -> None:
     result = GenResult({"q": "x"}, ["42"], "41", question="x")
     for finish in ("length", "thinking"):
         with pytest.raises(Unscored, match="cut off at the token limit"):
@@ -280,7 +280,7 @@ def test_a_verdict_that_was_cut_off_says_so() -> None:
         LLMJudgeScorer(None).verdict(result, [Text('{"id": "', "stop")])
 
 
-def test_a_judge_that_fails_is_told_apart_and_the_answer_is_kept(tmp_path: Path) -> None:
+def test_a_failing_judge_is_reported_separately_and_the_answer_is_kept(tmp_path: Path) -> None:
     def say(prompt: str) -> str:
         raise TimeoutError("no judge")
 
@@ -322,7 +322,7 @@ def test_the_fence_around_a_hostile_answer_is_whole(name: str, way: str) -> None
         lines = [line for line in prompt.split("\n") if line.startswith("<<<") and mark in line]
         labels = ["answer A", "answer B"] if way == "pair" else ["answer"]
         assert lines == [f"<<<{start}{label} {mark}>>>" for label in labels for start in ("", "end of ")]
-        assert shown in [found[2] for found in BETWEEN.findall(prompt) if found[1] == mark]
+        assert shown in [result[2] for result in BETWEEN.findall(prompt) if result[1] == mark]
         assert mark not in shown
         assert not prompt.startswith("[{")  # which a model would take for a conversation
         assert prompt.rstrip().endswith("}")  # how to reply comes last
@@ -346,8 +346,8 @@ def test_half_a_character_anywhere_can_be_sent() -> None:
 
 def echoes(answer: str, prompt: str) -> list[str]:
     """What a judge without any sense may reply: the answer, the prompt, or any JSON that it finds in either."""
-    found = [*re.findall(r"\{[^{}]*\}", prompt), *re.findall(r"\{[^{}]*\}", answer)]
-    return [answer, answer.strip(), prompt, *found, " ".join(found)]
+    result = [*re.findall(r"\{[^{}]*\}", prompt), *re.findall(r"\{[^{}]*\}", answer)]
+    return [answer, answer.strip(), prompt, *result, " ".join(result)]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -371,7 +371,7 @@ def test_hostile_answers_are_judged_like_any_other_in_a_run(tmp_path: Path) -> N
     assert results["results"]["t"]["sample_len"] == len(HOSTILE) >= 20
 
 
-def test_a_judge_that_repeats_what_it_is_told_gives_no_verdict_in_a_run(tmp_path: Path) -> None:
+def test_a_judge_that_repeats_its_prompt_gives_no_verdict_in_a_run(tmp_path: Path) -> None:
     def say(prompt: str) -> str:
         return BETWEEN.findall(prompt)[0][2]
 
@@ -394,7 +394,7 @@ def test_a_mark_is_of_document_and_answer_and_always_the_same(answer: str, other
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8")))
-def test_whatever_an_answer_says_the_prompt_has_it_whole_between_two_lines(answer: str) -> None:
+def test_the_prompt_fences_the_whole_answer_for_any_text(answer: str) -> None:
     [prompt] = asked(answer)
     assert BETWEEN.findall(prompt)[0][2] == answer
     with pytest.raises(Unscored):
@@ -431,7 +431,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_with_a_judge_is_refused_before_the_run(what: str, tmp_path: Path) -> None:
+def test_an_invalid_judge_is_refused_before_the_run(what: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=re.escape(what)):
         judged(tmp_path, ["a"], scoring(int), f"scorer: {{type: llm_judge, kwargs: {WRONG[what]}}}\n", [{"other": "x"}])
 
@@ -441,7 +441,7 @@ def test_a_run_without_its_judge_is_refused_with_the_remedy(tmp_path: Path) -> N
         judged(tmp_path, ["a"], {})
 
 
-def test_a_task_brings_its_judge_along_and_the_command_line_has_the_last_word(tmp_path: Path) -> None:
+def test_a_task_names_its_judge_and_the_command_line_overrides_it(tmp_path: Path) -> None:
     yaml = "scorer: {type: llm_judge, kwargs: {judge_model: {model: dummy}}}\n"
     assert rows(judged(tmp_path, ["5"], {}, yaml)) == {}  # the dummy gives no verdict
     assert rows(judged(tmp_path, ["5"], scoring(int), yaml)) == {"llm_judge,none": pytest.approx(4 / 9)}
@@ -467,11 +467,11 @@ scorer: llm_judge
 
 def test_every_filter_has_its_own_verdicts_also_where_another_waits_for_all(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(BATCH)
-    found = rows(judged(tmp_path, ["a", "b"], scoring(lambda answer: 10 if answer.isupper() else 1), TWO))
-    assert found == {"llm_judge,plain": 0.0, "llm_judge,upper": 1.0, "exact_match,batch": 0.0}
+    result = rows(judged(tmp_path, ["a", "b"], scoring(lambda answer: 10 if answer.isupper() else 1), TWO))
+    assert result == {"llm_judge,plain": 0.0, "llm_judge,upper": 1.0, "exact_match,batch": 0.0}
 
 
-def test_a_judge_that_cannot_speak_is_refused(tmp_path: Path) -> None:
+def test_a_judge_that_cannot_generate_is_refused(tmp_path: Path) -> None:
     mute = Scripted(loglikelihood=lambda context, continuation: (0.0, False))
     with pytest.raises(ConfigError, match="needs a model that can generate text"):
         judged(tmp_path, ["a"], mute)

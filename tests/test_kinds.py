@@ -46,7 +46,7 @@ def needs_nothing(path: Path) -> str:
         (needs_nothing, set()),
     ],
 )
-def test_what_a_test_needs_is_read_from_its_code(function: kinds.Function, marks: set[str]) -> None:
+def test_requirements_of_a_test_are_read_from_its_code(function: kinds.Function, marks: set[str]) -> None:
     assert kinds.needs_of(function) == marks
 
 

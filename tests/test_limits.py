@@ -34,9 +34,9 @@ def serve() -> Iterator[Servers]:
     servers.end()
 
 
-def rows(count: int, **wish: Any) -> list[dict[str, Any]]:
-    """Questions that tell the server what to do, each another one."""
-    return [{"q": json.dumps({"say": "yes", "n": number, **wish}), "gold": "yes"} for number in range(count)]
+def rows(count: int, **options: Any) -> list[dict[str, Any]]:
+    """Different questions that instruct the server."""
+    return [{"q": json.dumps({"say": "yes", "n": number, **options}), "gold": "yes"} for number in range(count)]
 
 
 def evaluate(folder: Path, url: str, documents: list[dict[str, Any]], args: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:  # fmt: skip
@@ -50,19 +50,19 @@ def evaluate(folder: Path, url: str, documents: list[dict[str, Any]], args: dict
 def test_usage_is_what_the_server_reported(serve: Servers, tmp_path: Path) -> None:
     url = serve(script=TALKING)
     documents = [*rows(3, usage=[100, 10, 0]), {"q": json.dumps({"say": "no", "usage": [50, 5, 20]}), "gold": "yes"}]
-    found = evaluate(tmp_path, url, documents, {"price_in": 2.0, "price_out": 10.0})["assay"]["account"]
-    assert found["requests"] == 4
-    assert found["tokens"] == {"in": 350, "out": 35, "in_from_cache": 20}
-    assert found["cost"] == pytest.approx((350 * 2 + 35 * 10) / 1e6)
-    assert found["tasks"]["t"]["tokens"] == found["tokens"]
-    assert 0 < found["seconds"]["p50"] <= found["seconds"]["p99"] < 60
+    result = evaluate(tmp_path, url, documents, {"price_in": 2.0, "price_out": 10.0})["assay"]["account"]
+    assert result["requests"] == 4
+    assert result["tokens"] == {"in": 350, "out": 35, "in_from_cache": 20}
+    assert result["cost"] == pytest.approx((350 * 2 + 35 * 10) / 1e6)
+    assert result["tasks"]["t"]["tokens"] == result["tokens"]
+    assert 0 < result["seconds"]["p50"] <= result["seconds"]["p99"] < 60
 
 
-def test_prices_may_stand_in_a_file(serve: Servers, tmp_path: Path) -> None:
+def test_prices_are_read_from_a_file(serve: Servers, tmp_path: Path) -> None:
     url = serve(script=TALKING)
     (tmp_path / "prices.yaml").write_text("m: {in: 2, out: 10, stored: 1}\n")
-    found = evaluate(tmp_path, url, rows(2, usage=[50, 5, 20]), {"prices": str(tmp_path / "prices.yaml")})
-    assert found["assay"]["account"]["cost"] == pytest.approx(2 * (30 * 2 + 20 * 1 + 5 * 10) / 1e6)
+    results = evaluate(tmp_path, url, rows(2, usage=[50, 5, 20]), {"prices": str(tmp_path / "prices.yaml")})
+    assert results["assay"]["account"]["cost"] == pytest.approx(2 * (30 * 2 + 20 * 1 + 5 * 10) / 1e6)
     (tmp_path / "prices.yaml").write_text("n: {in: 2, out: 10}\n")
     with pytest.raises(ConfigError, match="no price for 'm'"):
         evaluate(tmp_path, url, rows(2), {"prices": str(tmp_path / "prices.yaml")})
@@ -72,9 +72,9 @@ def test_prices_may_stand_in_a_file(serve: Servers, tmp_path: Path) -> None:
 
 
 def test_requests_asked_again_are_counted(serve: Servers, tmp_path: Path) -> None:
-    found = evaluate(tmp_path, serve(script=TALKING), rows(3, fail_first=2))
-    assert found["assay"]["account"]["retries"] == 6
-    assert found["assay"]["failed"] == 0
+    results = evaluate(tmp_path, serve(script=TALKING), rows(3, fail_first=2))
+    assert results["assay"]["account"]["retries"] == 6
+    assert results["assay"]["failed"] == 0
 
 
 def test_money_has_a_limit_that_is_kept(serve: Servers, tmp_path: Path) -> None:
@@ -82,10 +82,10 @@ def test_money_has_a_limit_that_is_kept(serve: Servers, tmp_path: Path) -> None:
     and nearly reached."""
     url = serve(script=TALKING)
     prices = {"price_in": 0.0, "price_out": 10.0}
-    found = evaluate(
+    results = evaluate(
         tmp_path, url, rows(100, usage=[0, 10, 0]), prices, max_cost=0.0031, output_path=str(tmp_path / "run")
     )
-    own = found["assay"]
+    own = results["assay"]
     assert own["status"] == "partial"
     assert own["ended"].startswith("max_cost")
     assert 0.0026 <= own["account"]["cost"] <= 0.0031
@@ -103,10 +103,10 @@ def test_a_limit_of_money_needs_prices(serve: Servers, tmp_path: Path) -> None:
 
 
 def test_time_has_a_limit(serve: Servers, tmp_path: Path) -> None:
-    found = evaluate(tmp_path, serve(script=TALKING), rows(400, pieces=3, pause=0.1), {"stream": True}, max_time=1.0)
-    assert found["assay"]["status"] == "partial"
-    assert 4 <= found["assay"]["tasks"]["t"]["documents"] < 400
-    assert found["assay"]["failed"] == 0
+    results = evaluate(tmp_path, serve(script=TALKING), rows(400, pieces=3, pause=0.1), {"stream": True}, max_time=1.0)
+    assert results["assay"]["status"] == "partial"
+    assert 4 <= results["assay"]["tasks"]["t"]["documents"] < 400
+    assert results["assay"]["failed"] == 0
 
 
 def test_time_has_a_limit_for_local_models_too(tmp_path: Path) -> None:
@@ -117,17 +117,19 @@ def test_time_has_a_limit_for_local_models_too(tmp_path: Path) -> None:
     write_task(tmp_path, rows(300), TASK)
     model = Scripted(generate=slow)
     model.window = 16
-    found = assay.simple_evaluate(model, tasks=["t"], include_path=str(tmp_path), include_defaults=False, max_time=0.5)
-    assert found["assay"]["status"] == "partial"
-    assert 16 <= found["assay"]["tasks"]["t"]["documents"] < 300
-    assert found["results"]["t"]["exact_match,none"] == 1.0
+    results = assay.simple_evaluate(
+        model, tasks=["t"], include_path=str(tmp_path), include_defaults=False, max_time=0.5
+    )
+    assert results["assay"]["status"] == "partial"
+    assert 16 <= results["assay"]["tasks"]["t"]["documents"] < 300
+    assert results["results"]["t"]["exact_match,none"] == 1.0
 
 
 def test_failures_have_a_limit(serve: Servers, tmp_path: Path) -> None:
     documents = rows(50, status=400)
-    found = evaluate(tmp_path, serve(script=TALKING), documents, max_failures=5)
-    assert found["assay"]["ended"] == "max_failures: 5 requests failed"
-    assert 5 <= found["assay"]["tasks"]["t"]["failed"] <= 5 + 2 * 4  # and what had left by then
+    results = evaluate(tmp_path, serve(script=TALKING), documents, max_failures=5)
+    assert results["assay"]["ended"] == "max_failures: 5 requests failed"
+    assert 5 <= results["assay"]["tasks"]["t"]["failed"] <= 5 + 2 * 4  # and what had left by then
 
 
 def test_a_partial_run_says_so_and_has_its_own_exit_code(serve: Servers, tmp_path: Path) -> None:
@@ -147,7 +149,7 @@ def test_a_partial_run_says_so_and_has_its_own_exit_code(serve: Servers, tmp_pat
         assert subprocess.run([*command, *flags], capture_output=True).returncode == 2
 
 
-def test_the_foot_of_the_table_tells_what_it_took(serve: Servers, tmp_path: Path) -> None:
+def test_the_foot_of_the_table_shows_time_tokens_and_cost(serve: Servers, tmp_path: Path) -> None:
     url = serve(script=TALKING)
     write_task(tmp_path, rows(4, usage=[1000, 10, 0], finish="length"), TASK)
     command = [
@@ -159,7 +161,7 @@ def test_the_foot_of_the_table_tells_what_it_took(serve: Servers, tmp_path: Path
     assert "cut off at the token limit: 4 of 4 documents (100.0%)" in shown.stderr
 
 
-def test_what_was_set_aside_is_given_back() -> None:
+def test_reserved_cost_is_released() -> None:
     budget = Budget(cost=1.0)
     assert budget.reserve(0.6)
     assert not budget.reserve(0.6)  # there is another under way: it may cost less
@@ -191,7 +193,7 @@ def long_run(folder: Path, **options: Any) -> dict[str, Any]:
     )
 
 
-def test_a_prompt_that_is_too_long_fails_unless_something_else_is_asked_for(tmp_path: Path) -> None:
+def test_a_prompt_that_is_too_long_fails_by_default(tmp_path: Path) -> None:
     own = long_run(tmp_path)["assay"]["tasks"]["t"]
     assert own["failed"] == 3
     assert "exceed the model's context length of 1024" in next(iter(own["reasons"]))
@@ -201,10 +203,10 @@ def test_examples_are_dropped_until_it_fits(tmp_path: Path) -> None:
     from assay.models.tokenizer import FolderTokenizer
 
     words = FolderTokenizer(BUNDLED)
-    found = long_run(tmp_path, over_length="drop_shots")
-    own = found["assay"]["tasks"]["t"]
+    results = long_run(tmp_path, over_length="drop_shots")
+    own = results["assay"]["tasks"]["t"]
     assert (own["failed"], own["noticed"]) == (0, {"to a prompt with fewer examples": 3})
-    for sample in found["samples"]["t"]:
+    for sample in results["samples"]["t"]:
         context = sample["arguments"][0][0]
         assert len(words.encode(context + " a")) <= 1024
         shots = context.count(" a\n\n")
@@ -220,15 +222,15 @@ def test_truncation_is_lm_evals_and_counted(tmp_path: Path) -> None:
     assert own["noticed"] == {"to a prompt that lost its beginning": 6}  # two choices each
 
 
-def test_a_model_that_cannot_cut_is_told(tmp_path: Path) -> None:
+def test_a_model_that_cannot_truncate_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot cut"):
         assay.simple_evaluate("dummy", tasks=["first_steps_larger"], over_length="truncate")
-    with pytest.raises(ConfigError, match="does not cut"):  # one that was handed over is not told by the run
+    with pytest.raises(ConfigError, match="does not cut"):  # a model object was not given the option by the run
         assay.simple_evaluate(Embedded(), tasks=["first_steps_larger"], over_length="truncate", limit=1)
-    found = assay.simple_evaluate(
+    results = assay.simple_evaluate(
         Embedded(over_length="truncate"), tasks=["first_steps_larger"], over_length="truncate", limit=1
     )
-    assert found["assay"]["failed"] == 0
+    assert results["assay"]["failed"] == 0
     assert Embedded().identity != Embedded(over_length="truncate").identity
 
 
@@ -236,8 +238,8 @@ def test_every_name_of_the_limit_is_known_to_the_embedded_model(tmp_path: Path) 
     for name in LIMITS:
         yaml = f"output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\ngeneration_kwargs: {{until: [], {name}: 3}}\n"
         write_task(tmp_path, [{"q": "Once upon a time", "gold": "x"}], yaml)
-        found = assay.simple_evaluate("embedded", tasks=["t"], include_path=str(tmp_path), include_defaults=False)
-        assert found["assay"]["tasks"]["t"]["noticed"] == {"cut off at the token limit": 1}, name
+        results = assay.simple_evaluate("embedded", tasks=["t"], include_path=str(tmp_path), include_defaults=False)
+        assert results["assay"]["tasks"]["t"]["noticed"] == {"cut off at the token limit": 1}, name
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=60), st.sampled_from([50, 90, 99]))

@@ -14,7 +14,7 @@ from assay.tasks.validate import validate
 
 Reference = dict[str, dict[str, object]]
 
-MENDED = {
+CORRECTED = {
     "flan_held_in": "two inline tasks share one name: lm-eval keeps the last, here both run; their includes are read",
     "openllm": "lm-eval hands the member's own name down to 57 children and recurses without end; here it loads",
     "t0_eval": "members without a name: lm-eval raises on loading, here the file is listed with that reason",
@@ -28,8 +28,8 @@ def reference(lm_eval_folder: Path, tmp_path_factory: pytest.TempPathFactory) ->
     out = tmp_path_factory.mktemp("reference") / "lm_eval.json"
     script = Path(__file__).parent / "reference_lm_eval.py"
     subprocess.run([sys.executable, str(script), str(lm_eval_folder), str(out)], check=True, capture_output=True)
-    found: Reference = json.loads(out.read_text())
-    return found
+    loaded: Reference = json.loads(out.read_text())
+    return loaded
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_every_task_below_every_group_gets_the_same_settings(manager: TaskManage
         theirs = {leaf["task"]: _comparable(leaf) for leaf in leaves} if isinstance(leaves, list) else leaves
         if ours != theirs:
             differing.append(name)
-    assert differing == sorted(MENDED)
+    assert differing == sorted(CORRECTED)
 
 
 def _comparable(config: object) -> dict[str, object]:
@@ -86,7 +86,7 @@ def _comparable(config: object) -> dict[str, object]:
     return {**rest, **({"metadata": metadata} if metadata else {})}
 
 
-def test_what_lm_eval_cannot_load_loads(manager: TaskManager) -> None:
+def test_tasks_that_lm_eval_cannot_load_are_loaded(manager: TaskManager) -> None:
     loaded = manager.load("openllm")
     assert len(loaded["tasks"]) == 64
     assert loaded["tasks"]["mmlu_anatomy"].config.num_fewshot == 5
@@ -109,5 +109,5 @@ def test_validate_finds_only_what_is_wrong_with_the_folder(manager: TaskManager)
         "summarization_common_yaml",  # a metric without an aggregation: lm-eval fails on it, too
     }
     twice = [problem for problem in problems if "is written twice" in problem.what]
-    assert len(twice) == 16  # 15 in files of their own, one in a template that others include
+    assert len(twice) == 16  # 15 in separate files, one in a template that others include
     assert not any(problem.serious for problem in twice)

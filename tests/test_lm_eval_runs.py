@@ -22,7 +22,7 @@ import assay
 from assay import TaskManager
 
 HERE = Path(__file__).parent
-Made = Mapping[str, Any]
+Results = Mapping[str, Any]
 
 STDERR = "standard errors"
 POOLED = "standard errors of groups"
@@ -110,10 +110,12 @@ def test_golden_runs_without_compat_differ_in_the_listed_rows_alone(name: str, l
 def test_synthetic_runs_equal_lm_evals_but_for_the_listed_rows(name: str, compat: str | None, bench: Path) -> None:
     expected = json.loads((HERE / f"synthetic/{name}.json").read_text())
     manager = TaskManager(include_path=bench / "tasks", include_defaults=False, compat=compat)
-    made = assay.simple_evaluate(instant(), tasks=[name], task_manager=manager, bootstrap_iters=1000, compat=compat)
-    asked = json.dumps([request for task in made["samples"] for request in repeated(made, task)], separators=(",", ":"))
+    results = assay.simple_evaluate(instant(), tasks=[name], task_manager=manager, bootstrap_iters=1000, compat=compat)
+    asked = json.dumps(
+        [request for task in results["samples"] for request in repeated(results, task)], separators=(",", ":")
+    )
     assert sha256(asked.encode()).hexdigest() == expected["requests_sha256"]
-    assert differing(expected, made) == ({} if compat else SYNTHETIC[name]).keys()
+    assert differing(expected, results) == ({} if compat else SYNTHETIC[name]).keys()
 
 
 @pytest.mark.parametrize("compat", ["lm-eval", None])
@@ -124,20 +126,20 @@ def test_where_lm_eval_errs_ours_differ_unless_compat_is_asked_for(
     monkeypatch.chdir(HERE / "differences")
     expected = json.loads((HERE / f"differences/{name}.json").read_text())
     manager = TaskManager(include_path="tasks", include_defaults=False, compat="lm-eval")
-    made = assay.simple_evaluate(
+    results = assay.simple_evaluate(
         instant(), task_manager=manager, bootstrap_iters=1000, compat=compat, **expected["options"]
     )
-    found = {
-        f"requests/{task}" for task, several in expected["asked"].items() if json_value(numbered(made, task)) != several
+    result = {
+        f"requests/{task}" for task, items in expected["asked"].items() if json_value(numbered(results, task)) != items
     }
-    found |= {key for key in differing(expected, made) if not (name in NUMBERS_MAY_MOVE and "acc" in key)}
-    assert found == ({} if compat else DIFFERENCES[name]).keys()
+    result |= {key for key in differing(expected, results) if not (name in NUMBERS_MAY_MOVE and "acc" in key)}
+    assert result == ({} if compat else DIFFERENCES[name]).keys()
 
 
-def test_every_difference_stands_in_the_table_of_the_docs() -> None:
+def test_every_difference_is_listed_in_the_table_of_the_docs() -> None:
     table = (HERE.parent / "docs/lm-eval.md").read_text().partition("## Differences in a run")[2].partition("\n## ")[0]
     listed = {line.split("|")[1].strip() for line in table.splitlines() if re.match(r"\| (?!subject|--)", line)}
-    found = {reason for runs in (GOLDEN, SYNTHETIC, DIFFERENCES) for rows in runs.values() for reason in rows.values()}
+    result = {reason for runs in (GOLDEN, SYNTHETIC, DIFFERENCES) for rows in runs.values() for reason in rows.values()}
     elsewhere = {
         "numbers in json data",
         "unknown column names, templates inside a list, a quoted `!function`",
@@ -150,8 +152,8 @@ def test_every_difference_stands_in_the_table_of_the_docs() -> None:
         "`hf`: `--apply_chat_template NAME`",
         "`hf`: BOS token in rolling perplexities",
         "`hf`: `top_k`, `repetition_penalty` … in `generation_config.json`",
-    }  # shown in test_prompt_slips.py, test_media.py, test_estimates.py, test_aggregators.py, test_row_names.py, test_row_failures.py, test_hf_*.py
-    assert found | elsewhere == listed
+    }  # shown in test_prompt_typos.py, test_media.py, test_estimates.py, test_aggregators.py, test_row_names.py, test_row_failures.py, test_hf_*.py
+    assert result | elsewhere == listed
 
 
 @pytest.fixture(scope="session")
@@ -172,26 +174,26 @@ def golden_differences(name: str, lm_eval_folder: Path, compat: str | None = Non
     manager = TaskManager(
         None, [lm_eval_folder / "lm_eval/tasks", HERE / "golden/custom_tasks"], False, compat="lm-eval"
     )
-    made = assay.simple_evaluate(
+    results = assay.simple_evaluate(
         golden_model(), tasks=[expected["task"]], task_manager=manager, data_dir=str(HERE / "golden/data"),
         compat=compat, **expected["kwargs"],
     )  # fmt: skip
-    found = set(differing(expected, made))
+    values = set(differing(expected, results))
     for task, own in expected["tasks"].items():
         asked = [[request["args"] for request in each["instances"]] for each in own["requests"]]
-        if json_value([arguments for _, arguments in numbered(made, task)]) != asked:
-            found.add(f"requests/{task}")
-    return found
+        if json_value([arguments for _, arguments in numbered(results, task)]) != asked:
+            values.add(f"requests/{task}")
+    return values
 
 
-def differing(expected: Made, made: Made) -> set[str]:
+def differing(expected: Results, built: Results) -> set[str]:
     """The rows in which two results differ: by more than 1e-12, or because one of them has it and the other not."""
     theirs = {**flat(expected["results"]), **flat(expected.get("groups") or {}, "groups/")}
-    ours = {**flat(made["results"]), **flat(made.get("groups", {}) if "groups" in expected else {}, "groups/")}
+    ours = {**flat(built["results"]), **flat(built.get("groups", {}) if "groups" in expected else {}, "groups/")}
     return {key for key in {**theirs, **ours} if not same(theirs.get(key), ours.get(key))}
 
 
-def flat(rows: Made, before: str = "") -> dict[str, Any]:
+def flat(rows: Results, before: str = "") -> dict[str, Any]:
     return {f"{before}{name}/{key}": value for name, row in rows.items() for key, value in row.items()}
 
 
@@ -203,16 +205,16 @@ def same(theirs: Any, ours: Any) -> bool:
     return bool(theirs == ours)
 
 
-def numbered(made: Made, task: str) -> list[Any]:
+def numbered(built: Results, task: str) -> list[Any]:
     """Every document's number with the arguments of its requests."""
-    samples = made["samples"][task]
+    samples = built["samples"][task]
     first = samples[0]["filter"]
     return [[each["doc_id"], each["arguments"]] for each in samples if each["filter"] == first]
 
 
-def repeated(made: Made, task: str) -> list[Any]:
+def repeated(built: Results, task: str) -> list[Any]:
     """Every request of a task, as often as it was asked, with its kind."""
-    samples = made["samples"][task]
+    samples = built["samples"][task]
     return [
         [kind(arguments), *arguments]
         for each in samples

@@ -47,8 +47,12 @@ def served(body: dict[str, Any]) -> dict[str, Any]:
     tokens = [*pieces(body["prompt"]), "!"]
     offsets = [sum(map(len, tokens[:n])) for n in range(len(tokens))]
     values = [None, *[VALUE] * (len(tokens) - 1)]
-    told = {"tokens": tokens, "token_logprobs": values, "top_logprobs": [None, *({"x": VALUE} for _ in tokens[1:])]}
-    return {"choices": [{"text": "".join(tokens), "logprobs": {**told, "text_offset": offsets}}]}
+    logprobs_body = {
+        "tokens": tokens,
+        "token_logprobs": values,
+        "top_logprobs": [None, *({"x": VALUE} for _ in tokens[1:])],
+    }
+    return {"choices": [{"text": "".join(tokens), "logprobs": {**logprobs_body, "text_offset": offsets}}]}
 
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -65,8 +69,8 @@ def asked_with(way: str, change: Change, request: Any = ASKED, backend: str = "o
     """The response where the server's answer was changed."""
 
     def answer(arrived: Arrived) -> Any:
-        made = copy.deepcopy(served(json.loads(arrived.body)))
-        return change(made) or made
+        copied = copy.deepcopy(served(json.loads(arrived.body)))
+        return change(copied) or copied
 
     if way == "generated":
         request = Loglikelihood(ASKED.context, " dog")
@@ -77,16 +81,16 @@ def asked_with(way: str, change: Change, request: Any = ASKED, backend: str = "o
 def entries(answer: dict[str, Any]) -> list[tuple[Any, Any]]:
     """Where the log-probability of the token asked about before the last is written: its holder, and its place in that."""
     if "meta_info" in answer:
-        told = answer["meta_info"]
-        return [(told["input_token_logprobs"][-2], 0), (told["input_top_logprobs"][-2][0], 0)]
+        meta_info = answer["meta_info"]
+        return [(meta_info["input_token_logprobs"][-2], 0), (meta_info["input_top_logprobs"][-2][0], 0)]
     choice = answer["choices"][0]
     if "prompt_logprobs" in choice:
         [entry] = choice["prompt_logprobs"][-2].values()
         return [(entry, "logprob")]
-    found = choice["logprobs"]
-    if "content" in found:
-        return [(found["top_logprobs"][0], " dog"), (found["content"][0]["top_logprobs"][1], "logprob")]
-    return [(found["token_logprobs"], -3), (found["top_logprobs"][-3], "x")]
+    logprobs = choice["logprobs"]
+    if "content" in logprobs:
+        return [(logprobs["top_logprobs"][0], " dog"), (logprobs["content"][0]["top_logprobs"][1], "logprob")]
+    return [(logprobs["token_logprobs"], -3), (logprobs["top_logprobs"][-3], "x")]
 
 
 def with_value(value: Any) -> Change:
@@ -103,23 +107,23 @@ def nothing(_: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_log_probabilities_as_they_should_be_are_added_up(way: str) -> None:
-    found = asked_with(way, nothing)
+    responses = asked_with(way, nothing)
     count = {"echo of text": len(ASKED.continuation), "generated": 1}.get(way, AFTER)
-    assert found[:2] == (VALUE * count, True)
+    assert responses[:2] == (VALUE * count, True)
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("value", [5.0, 0.01, True, False, "-0.5", None, [], {}, [-0.5], math.nan, math.inf], ids=repr)
-def test_what_can_be_no_log_probability_fails_its_document(way: str, value: Any) -> None:
-    found = asked_with(way, with_value(value))
-    assert isinstance(found, Failed)
-    assert "log-probability" in found.reason
+def test_an_invalid_log_probability_fails_its_document(way: str, value: Any) -> None:
+    response = asked_with(way, with_value(value))
+    assert isinstance(response, Failed)
+    assert "log-probability" in response.reason
 
 
 @pytest.mark.parametrize("value", [5.0, True, "-0.5", None, math.nan], ids=repr)
-def test_in_a_conversation_too(value: Any) -> None:
-    found = asked_with("generated", with_value(value), backend="openai-chat")
-    assert isinstance(found, Failed) and "log-probability" in found.reason
+def test_an_invalid_log_probability_fails_its_document_in_a_conversation_too(value: Any) -> None:
+    response = asked_with("generated", with_value(value), backend="openai-chat")
+    assert isinstance(response, Failed) and "log-probability" in response.reason
     assert asked_with("generated", nothing, backend="openai-chat")[:2] == (VALUE, True)
 
 
@@ -132,7 +136,7 @@ def test_zero_whole_numbers_and_rounding_are_log_probabilities(way: str, value: 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_impossible_token_is_one(way: str) -> None:
-    """Python's servers write -Infinity, which is no JSON."""
+    """Python's servers write -Infinity, which is not JSON."""
     assert asked_with(way, with_value(-math.inf)).value == -math.inf
 
 
@@ -172,20 +176,20 @@ LISTS = [
 @pytest.mark.parametrize(("way", "name"), LISTS)
 @pytest.mark.parametrize("how", [cut_list, stretched])
 def test_lists_that_are_too_short_or_too_long_fail_their_document(how: Any, way: str, name: str) -> None:
-    found = asked_with(way, how(name))
-    assert isinstance(found, Failed)
-    assert "different lengths" in found.reason or "tokens" in found.reason
+    response = asked_with(way, how(name))
+    assert isinstance(response, Failed)
+    assert "different lengths" in response.reason or "tokens" in response.reason
 
 
 @pytest.mark.parametrize(("way", "count"), [("echo of text", -3), ("echo of tokens", -3), ("echo of tokens", 3)])
 def test_so_do_lists_that_are_too_short_or_too_long_all_together(way: str, count: int) -> None:
     def change(answer: dict[str, Any]) -> None:
-        found = answer["choices"][0]["logprobs"]
-        for name, values in found.items():
-            found[name] = values[:count] if count < 0 else [*values[:1], *[values[1]] * count, *values[1:]]
+        logprobs = answer["choices"][0]["logprobs"]
+        for name, values in logprobs.items():
+            logprobs[name] = values[:count] if count < 0 else [*values[:1], *[values[1]] * count, *values[1:]]
 
-    found = asked_with(way, change)
-    assert isinstance(found, Failed)
+    logprobs = asked_with(way, change)
+    assert isinstance(logprobs, Failed)
 
 
 @pytest.mark.parametrize("way", ["echo of text", "echo of tokens", "sglang"])
@@ -199,9 +203,9 @@ def test_without_the_most_likely_tokens_the_document_fails(way: str, value: Any)
         )
         tops[-2] = value
 
-    found = asked_with(way, change)
-    assert isinstance(found, Failed)
-    assert "most likely tokens" in found.reason
+    response = asked_with(way, change)
+    assert isinstance(response, Failed)
+    assert "most likely tokens" in response.reason
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -224,8 +228,8 @@ def test_other_tokens_than_were_sent_fail_their_document(way: str) -> None:
         else:
             answer["choices"][0]["prompt_logprobs"][-2] = {"1": {"logprob": VALUE, "rank": 1}}
 
-    found = asked_with(way, change)
-    assert isinstance(found, Failed) and "other tokens than were sent" in found.reason
+    response = asked_with(way, change)
+    assert isinstance(response, Failed) and "other tokens than were sent" in response.reason
 
 
 def echoing(text: str, spelled: bool = False) -> Change:
@@ -248,14 +252,14 @@ def test_another_text_than_was_sent_fails_its_document(way: str, spelled: bool) 
         "esuom a dna god a dna tac A",
         "Paris is the capital of France!",
     ):
-        found = asked_with(way, echoing(text, spelled))
-        assert isinstance(found, Failed)
-        assert "a different text than was sent" in found.reason
+        response = asked_with(way, echoing(text, spelled))
+        assert isinstance(response, Failed)
+        assert "a different text than was sent" in response.reason
 
 
 @pytest.mark.parametrize("request_", [ASKED, Rolling("Once upon a time there was a dog.")])
 @pytest.mark.parametrize("way", ECHOES)
-def test_what_servers_echo_with_other_white_space_or_half_a_character_is_read(way: str, request_: Any) -> None:
+def test_echoes_with_other_white_space_or_half_a_character_are_accepted(way: str, request_: Any) -> None:
     for change in (
         lambda text: "<s> " + text,
         lambda text: " " + text,
@@ -282,11 +286,11 @@ def test_a_text_of_several_bytes_a_letter_is_read() -> None:
         tokens: list[str] = []
         offsets: list[int] = []
         for at, letter in enumerate(prompt + "!"):
-            several = ["\ufffd"] * len(letter.encode()) if not letter.isascii() else [letter]
-            tokens += several
-            offsets += [at] * len(several)
-        found = {"tokens": tokens, "token_logprobs": [None, *[VALUE] * (len(tokens) - 1)], "text_offset": offsets}
-        return {"choices": [{"text": prompt + "!", "logprobs": {**found, "top_logprobs": [None, *[{"x": -0.1}] * (len(tokens) - 1)]}}]}  # fmt: skip
+            items = ["\ufffd"] * len(letter.encode()) if not letter.isascii() else [letter]
+            tokens += items
+            offsets += [at] * len(items)
+        result = {"tokens": tokens, "token_logprobs": [None, *[VALUE] * (len(tokens) - 1)], "text_offset": offsets}
+        return {"choices": [{"text": prompt + "!", "logprobs": {**result, "top_logprobs": [None, *[{"x": -0.1}] * (len(tokens) - 1)]}}]}  # fmt: skip
 
     with loopback(answer) as (url, _):
         assert ask("openai", url, Loglikelihood("2 + 2 =", " 四"))[:2] == (VALUE * 4, False)
@@ -305,9 +309,9 @@ def test_special_tokens_that_a_server_omits_do_not_count_as_another_text() -> No
 
 def test_older_lists_of_vllm_show_the_most_likely_token_by_their_values() -> None:
     def change(answer: dict[str, Any]) -> None:
-        found = answer["choices"][0]["prompt_logprobs"]
-        found[-1] = {**dict.fromkeys(found[-1], -2.0), "1": -0.1}
-        found[-2] = {**{key: {"logprob": -2.0} for key in found[-2]}, "1": {"logprob": -2.5}}
+        logprobs = answer["choices"][0]["prompt_logprobs"]
+        logprobs[-1] = {**dict.fromkeys(logprobs[-1], -2.0), "1": -0.1}
+        logprobs[-2] = {**{key: {"logprob": -2.0} for key in logprobs[-2]}, "1": {"logprob": -2.5}}
 
     assert asked_with("prompt", change)[:2] == (VALUE * (AFTER - 2) - 4.0, False)
 
@@ -318,9 +322,9 @@ def test_older_lists_of_vllm_show_the_most_likely_token_by_their_values() -> Non
 @pytest.mark.parametrize("way", ["pooling", "score"])
 def test_an_invalid_reward_fails_its_document(way: str, value: Any) -> None:
     with loopback(lambda _: {"data": [{"data": value, "score": value}]}) as (url, _):
-        found = ask("reward-http", url, ASKED, way=way)
-    assert isinstance(found, Failed)
-    assert "one number" in found.reason
+        response = ask("reward-http", url, ASKED, way=way)
+    assert isinstance(response, Failed)
+    assert "one number" in response.reason
 
 
 @pytest.mark.parametrize("value", [5.0, -3, [0.5], [[0.5]]], ids=repr)
@@ -329,7 +333,7 @@ def test_a_reward_may_be_any_number(value: Any) -> None:
         assert ask("reward-http", url, ASKED).value in (5.0, -3.0, 0.5)
 
 
-def test_in_a_run_the_documents_fail_and_the_others_are_scored(tmp_path: Path) -> None:
+def test_documents_with_invalid_log_probabilities_fail_and_the_others_are_scored(tmp_path: Path) -> None:
     """One document of each fault, and one that is well: it alone is scored."""
     faults: list[Change] = [
         nothing, with_value(5.0), with_value(True), with_value(math.nan), with_value(None), cut_list("token_logprobs"),
@@ -344,14 +348,14 @@ def test_in_a_run_the_documents_fail_and_the_others_are_scored(tmp_path: Path) -
         body = json.loads(arrived.body or b"{}")
         if "logprobs" not in body:
             return {"choices": [{"text": "x", "finish_reason": "stop"}]}
-        made = copy.deepcopy(served(body))
+        copied = copy.deepcopy(served(body))
         if "other words" in body["prompt"]:
-            faults[int(body["prompt"][0])](made)
-        return made
+            faults[int(body["prompt"][0])](copied)
+        return copied
 
     with loopback(answer) as (url, _):
-        found = assay.simple_evaluate(
+        results = assay.simple_evaluate(
             "openai", {"model": "m", "base_url": url}, tasks=["t"], include_path=str(tmp_path), include_defaults=False
         )
-    assert found["assay"]["tasks"]["t"]["failed"] == len(faults) - 1
-    assert found["results"]["t"]["sample_len"] == 1
+    assert results["assay"]["tasks"]["t"]["failed"] == len(faults) - 1
+    assert results["results"]["t"]["sample_len"] == 1

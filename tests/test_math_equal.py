@@ -12,7 +12,7 @@ from small_runs import generate
 
 pytest.importorskip("math_verify")
 
-FOUND = [
+REPORTED_BUGS = [
     ("(1, 2)", "(5, 2)", 0.0), ("x < 3", "x > 3", 0.0), ("2 < x < 3", "1 < x < 3", 0.0), ("(1, 2)", "2", 0.0),
     ("(1, 2)", r"\boxed{2}", 0.0), ("x < 3", "3", 0.0), ("(0, 2)", "[0, 2]", 0.0), ("3, 2", "1, 2", 0.0), ("1 3/4", "2 3/4", 0.0),
     ("7 : 4", "3 : 4", 0.0), ("(1, 2)", "The answer is (5, 2)", 0.0), ("(1, 2)", "(1,2)", 1.0),
@@ -185,10 +185,10 @@ WITH_WORDS = [
     ("1500", "1.5 x 10^3", 1.0), ("1500", "1.5 × 10^4", 0.0), (r"(-\infty, 3) \cup (5, \infty)", "(-∞, 3) U (5, ∞)", 1.0),
     (r"(-\infty, 3) \cup (5, \infty)", "(-∞, 3) U (6, ∞)", 0.0),
 ]  # fmt: skip
-"""A target of several parts is never reduced to its last number; a full stop is no decimal point."""
+"""A target of several parts is never reduced to its last number; a full stop is not a decimal point."""
 
 
-@pytest.mark.parametrize(("target", "answer", "expected"), [*FOUND, *PAIRS, *WITH_WORDS])
+@pytest.mark.parametrize(("target", "answer", "expected"), [*REPORTED_BUGS, *PAIRS, *WITH_WORDS])
 def test_an_answer_is_right_when_it_means_its_target(target: str, answer: str, expected: float) -> None:
     assert math_equal([target], answer) == expected
 
@@ -216,7 +216,7 @@ def test_a_number_never_equals_a_tuple_set_interval_or_relation(more: str) -> No
 
 
 @pytest.mark.parametrize("more", MORE)
-def test_what_is_more_than_a_number_equals_itself_however_it_is_marked(more: str) -> None:
+def test_tuples_and_formulas_equal_themselves_in_any_markup(more: str) -> None:
     for answer in (f"${more}$", rf"\boxed{{{more}}}", f" {more} ", f"The answer is ${more}$.", f"The answer is {more}"):
         assert math_equal([more], answer) == 1.0, answer
 
@@ -273,7 +273,7 @@ ENDLESS = [
 
 
 @pytest.mark.parametrize(("target", "answer"), ENDLESS)
-def test_a_comparison_without_end_is_ended_and_the_clock_goes_on(target: str, answer: str) -> None:
+def test_an_endless_comparison_is_stopped_and_a_running_timer_continues(target: str, answer: str) -> None:
     signal.setitimer(signal.ITIMER_REAL, 1000)
     try:
         with pytest.raises(TimeoutError, match="Timeout"):
@@ -298,10 +298,10 @@ def test_long_answers_take_no_longer_than_they_must() -> None:
 
 
 def test_answers_are_compared_in_other_threads_too() -> None:
-    found: list[float] = []
+    collected: list[float] = []
     thread = threading.Thread(
-        target=lambda: found.extend([math_equal(["(1, 2)"], "(1,2)"), math_equal(["(1, 2)"], "2")])
+        target=lambda: collected.extend([math_equal(["(1, 2)"], "(1,2)"), math_equal(["(1, 2)"], "2")])
     )
     thread.start()
     thread.join()
-    assert found == [1.0, 0.0]
+    assert collected == [1.0, 0.0]

@@ -48,7 +48,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_task_that_sends_more_than_text_is_refused_and_the_others_go_on(way: str, write: Write) -> None:
+def test_a_task_that_sends_more_than_text_is_refused_and_the_others_run(way: str, write: Write) -> None:
     folder = write({**WAYS[way], "fine.yaml": f"task: fine\n{TEXT}", "d.jsonl": ROWS})
     results, asked = evaluated(folder, "t", "fine")
     assert "does not send" in results["assay"]["broken"]["t"]

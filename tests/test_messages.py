@@ -59,31 +59,31 @@ def talking() -> Iterator[str]:
 
 def answers(model: Any, requests: list[Request]) -> list[Response]:
     async def all_of() -> dict[int, Response]:
-        return {number: each async for several in model.answer(requests) for number, each in several}
+        return {number: each async for items in model.answer(requests) for number, each in items}
 
-    found = asyncio.run(all_of())
-    return [found[number] for number in range(len(requests))]
+    result = asyncio.run(all_of())
+    return [result[number] for number in range(len(requests))]
 
 
 def ask(name: str, url: str, request: Request, **args: Any) -> Response:
     model: Any = load_model(name, {"model": "m", "base_url": url, **args})
 
-    async def asking() -> Response:
+    async def plan() -> Response:
         async with model:
-            found: Response = await model.ask(request)
-            return found
+            response: Response = await model.ask(request)
+            return response
 
-    return asyncio.run(asking())
+    return asyncio.run(plan())
 
 
 # the key of version 0.1, written down here from its description: every part behind its length in 8 bytes
 
 
 def key_of_0_1(kind: str, identity: str, *parts: bytes) -> bytes:
-    made = blake2b(digest_size=16)
+    digest = blake2b(digest_size=16)
     for part in (kind.encode(), identity.encode(), *parts):
-        made.update(len(part).to_bytes(8, "big") + part)
-    return made.digest()
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.digest()
 
 
 def test_the_keys_in_a_run_folder_of_version_0_1_are_those_of_the_typed_messages() -> None:
@@ -93,11 +93,11 @@ def test_the_keys_in_a_run_folder_of_version_0_1_are_those_of_the_typed_messages
     questions = [json.loads(line)["q"] for line in (FOLDERS / "world" / "chat.jsonl").read_text().splitlines()]
     params = {"until": [], "max_gen_toks": 20, "do_sample": False, "temperature": 0.0}
     keys = Keys(manifest["model"]["identity"], "unless greedy")
-    made = [
+    built = [
         keys.key(Generate((Message("system", "Answer with a word."), Message("user", question)), params)).hex()
         for question in questions
     ]
-    assert len(stored) == 2 and set(made) == stored
+    assert len(stored) == 2 and set(built) == stored
 
 
 WORDS = st.text(st.characters(exclude_categories=("Cs",)))
@@ -130,7 +130,9 @@ def test_the_key_of_a_conversation_is_that_of_version_0_1(
 
 
 @given(st.one_of(WORDS, WORDS.map('[{{"role"{}'.format)), WORDS)
-def test_the_key_of_a_text_is_that_of_version_0_1_whatever_it_looks_like(text: str, continuation: str) -> None:
+def test_the_request_key_of_a_text_is_that_of_version_0_1_even_if_it_looks_like_json(
+    text: str, continuation: str
+) -> None:
     mark = [b"text"] if text.startswith('[{"role"') else []
     keys = Keys("m")
     assert keys.key(Generate(text, {})) == key_of_0_1("generate", "m", b"{}", text.encode(), *mark)
@@ -175,7 +177,7 @@ def test_an_agent_s_messages_keep_the_bytes_of_version_0_1() -> None:
     assert prompt_text(talk) == json.dumps(AGENT, ensure_ascii=False)
 
 
-def test_a_tool_call_in_a_server_s_own_words_goes_back_as_it_came() -> None:
+def test_a_tool_call_is_sent_back_as_the_server_wrote_it() -> None:
     own = {"function": {"arguments": "{}", "name": "look_up"}, "id": "c0", "extra_content": {"signature": "ü"}}
     [message] = plain_to_messages([{"role": "assistant", "content": "", "tool_calls": [own]}])
     [call] = message.tool_calls
@@ -217,9 +219,11 @@ def test_a_template_that_refuses_a_conversation_fails_that_request_only(tmp_path
 
     for file in BUNDLED.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    told = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    told["chat_template"] = "{% if messages|length > 1 %}{{ messages[5].role.no }}{% endif %}{{ messages[0].content }}"
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(told))
+    loaded = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    loaded["chat_template"] = (
+        "{% if messages|length > 1 %}{{ messages[5].role.no }}{% endif %}{{ messages[0].content }}"
+    )
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(loaded))
     refused, said = answers(Embedded(str(tmp_path)), [Generate(TALK, {}), Generate(TALK[1:], {"max_gen_toks": 2})])
     assert isinstance(refused, Failed) and "the chat template failed" in refused.reason
     assert isinstance(said, Text)

@@ -1,4 +1,4 @@
-"""Every metric and filter of lm-eval's, and every metric of ours, on 200 random cases and more, against another implementation: lm_eval 0.4.13 (tests/golden/metrics.json),
+"""Every metric and filter of lm-eval, and every one of assay, on 200 random cases and more, against another implementation: lm_eval 0.4.13 (tests/golden/metrics.json),
 scikit-learn, scipy, sacrebleu, rouge_score, rapidfuzz, and fractions for mathematics."""
 
 import json
@@ -64,15 +64,15 @@ def scores(scored: ScoringLoop, doc: Mapping[str, Any], responses: Sequence[Any]
     """The values of one document."""
     gold, choices = doc["gold"], doc.get("choices")
     sample = Sample(0, doc, (), gold, gold, choices)
-    [found] = scored.score([AnsweredSample(sample, [[response] for response in responses])])
-    assert not isinstance(found, Failed), found
-    return found[0].values
+    [computed] = scored.score([AnsweredSample(sample, [[response] for response in responses])])
+    assert not isinstance(computed, Failed), computed
+    return computed[0].values
 
 
-def same(found: Any, expected: Any) -> bool:
+def same(result: Any, expected: Any) -> bool:
     if isinstance(expected, list | tuple):
-        return len(found) == len(expected) and all(map(same, found, expected))
-    return bool(found == pytest.approx(expected, rel=1e-9, abs=1e-9, nan_ok=True))
+        return len(result) == len(expected) and all(map(same, result, expected))
+    return bool(result == pytest.approx(expected, rel=1e-9, abs=1e-9, nan_ok=True))
 
 
 # --- documents, by lm_eval ------------------------------------------------------------------------------------------
@@ -93,16 +93,16 @@ def test_documents_score_as_in_lm_eval(kind: str) -> None:
     cases = GOLDEN["documents"][kind]
     assert len(cases) >= CASES
     for case in cases:
-        own = {"likelihood": {"aggregation": "mean"}}  # which has none of its own
+        own = {"likelihood": {"aggregation": "mean"}}  # which has no default aggregation
         names = [{"name": name, **own.get(name, {}), **case.get("kwargs", {})} for name in case["found"]]
         scored = scoring(KINDS[kind], names)
         if kind == "several references":
             scored = replace(scored, reading=scored.reading.but(multiple_targets=True))
         results = [tuple(each) if isinstance(each, list) else each for each in case["results"]]
-        found = scores(scored, case["doc"], results)
-        assert set(found) == set(case["found"])
+        computed = scores(scored, case["doc"], results)
+        assert set(computed) == set(case["found"])
         for name, expected in case["found"].items():
-            assert same(found[name], expected), (name, case, found)
+            assert same(computed[name], expected), (name, case, computed)
 
 
 @pytest.mark.parametrize("name", GOLDEN["aggregations"])
@@ -113,8 +113,8 @@ def test_values_are_aggregated_as_in_lm_eval(name: str) -> None:
         values = [math.nan if value is None else value for value in case["values"]]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # scikit-learn's, of classes that never occur
-            found = AGGREGATIONS[name].function(values)
-        assert found == pytest.approx(case["found"], rel=1e-9, abs=1e-9, nan_ok=True), case
+            result = AGGREGATIONS[name].function(values)
+        assert result == pytest.approx(case["found"], rel=1e-9, abs=1e-9, nan_ok=True), case
 
 
 @pytest.mark.parametrize("name", GOLDEN["filters"])
@@ -122,9 +122,9 @@ def test_filters_leave_what_those_of_lm_eval_leave(name: str) -> None:
     cases = GOLDEN["filters"][name]
     assert len(cases) >= CASES
     for case in cases:
-        found = FILTERS[name](**case["kwargs"])(case["responses"], case["doc"])
+        result = FILTERS[name](**case["kwargs"])(case["responses"], case["doc"])
         expected = [case["found"]] if name == "take_first" else case["found"]  # a list of one stands for the one here
-        assert list(found) == expected, case
+        assert list(result) == expected, case
 
 
 # --- likelihoods of choices, by scipy ---------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def test_likelihoods_of_the_right_choice() -> None:
         choices = ["".join(draw.choice(list("abé東"), size=draw.integers(1, 9))) + str(n) for n in range(count)]
         lls, greedy, gold = draw.uniform(-40, 0, count), draw.random(count) < 0.5, int(draw.integers(count))
         sizes = np.array([len(choice.encode()) for choice in choices])
-        found = scores(
+        computed = scores(
             scored,
             {"choices": choices, "gold": gold},
             [(float(ll), bool(g)) for ll, g in zip(lls, greedy, strict=True)],
@@ -152,7 +152,7 @@ def test_likelihoods_of_the_right_choice() -> None:
             "choice_logprob_norm": log_softmax(lls / sizes)[gold],
             "exact_match_mc": float(greedy[gold]),
         }
-        assert found == pytest.approx(expected, rel=1e-12, abs=1e-12)
+        assert computed == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
 LLS = st.one_of(
@@ -257,9 +257,9 @@ def pairs(seed: int, count: int = CASES) -> Iterator[tuple[list[str], str]]:
 def value(name: str, references: list[str], answer: str, **options: Any) -> Any:
     """The values of metrics of an answer, with every reference."""
     scored = scoring(GENERATE, [{"name": name, **options}])
-    several = replace(scored, reading=scored.reading.but(multiple_targets=True))
-    found = scores(several, {"gold": references}, [answer])
-    return found.get(name, found)
+    items = replace(scored, reading=scored.reading.but(multiple_targets=True))
+    computed = scores(items, {"gold": references}, [answer])
+    return computed.get(name, computed)
 
 
 @pytest.fixture(scope="module")
@@ -270,15 +270,15 @@ def qasper(lm_eval_folder: Path) -> Callable[..., float]:
     assert spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    found: Callable[..., float] = module.f1_abstractive
-    return found
+    result: Callable[..., float] = module.f1_abstractive
+    return result
 
 
 @pytest.mark.parametrize("name", ["token_f1", "f1_score"])
 def test_token_f1(name: str, qasper: Callable[..., float]) -> None:
-    told = [pair for pair in pairs(1, 2 * CASES) if not set(pair[1].lower().split()) <= {"the", "a", "an", "!"}]
-    assert len(told) >= CASES  # where nothing is left, qasper says 0 to nothing for nothing
-    for references, answer in told:
+    kept_pairs = [pair for pair in pairs(1, 2 * CASES) if not set(pair[1].lower().split()) <= {"the", "a", "an", "!"}]
+    assert len(kept_pairs) >= CASES  # where nothing is left, qasper says 0 to nothing for nothing
+    for references, answer in kept_pairs:
         expected = max(qasper([answer], [reference]) for reference in references)
         assert value(name, references, answer) == pytest.approx(expected, abs=1e-12), (references, answer)
 
@@ -397,22 +397,22 @@ def over_documents(
 @pytest.mark.parametrize("score", SKLEARN)
 def test_scores_over_classes(average: str, score: str) -> None:
     scored = scoring(GENERATE, [{"name": f"{average}_{score}"}])
-    for right, given_ in labelled(6):
-        expected = SKLEARN[score](right, given_, average=average, zero_division=0)
-        found = over_documents(scored, right, given_)[f"{average}_{score}"]
-        assert found == pytest.approx(float(expected), abs=1e-12), (right, given_)
+    for right, predicted in labelled(6):
+        expected = SKLEARN[score](right, predicted, average=average, zero_division=0)
+        result = over_documents(scored, right, predicted)[f"{average}_{score}"]
+        assert result == pytest.approx(float(expected), abs=1e-12), (right, predicted)
 
 
 @pytest.mark.parametrize("average", ["macro", "micro", "weighted"])
 @pytest.mark.parametrize("score", SKLEARN)
 def test_scores_over_the_classes_that_are_named(average: str, score: str) -> None:
     scored = scoring(GENERATE, [{"name": f"{average}_{score}", "labels": ["no", "yes"]}])
-    told = [pair for pair in labelled(7, 2 * CASES) if {"no", "yes"} & set(pair[0])]
-    assert len(told) >= CASES
-    for right, given_ in told:
-        expected = SKLEARN[score](right, given_, labels=["no", "yes"], average=average, zero_division=0)
-        found = over_documents(scored, right, given_)[f"{average}_{score}"]
-        assert found == pytest.approx(float(expected), abs=1e-12), (right, given_)
+    kept_pairs = [pair for pair in labelled(7, 2 * CASES) if {"no", "yes"} & set(pair[0])]
+    assert len(kept_pairs) >= CASES
+    for right, predicted in kept_pairs:
+        expected = SKLEARN[score](right, predicted, labels=["no", "yes"], average=average, zero_division=0)
+        result = over_documents(scored, right, predicted)[f"{average}_{score}"]
+        assert result == pytest.approx(float(expected), abs=1e-12), (right, predicted)
 
 
 @pytest.mark.parametrize("score", SKLEARN)
@@ -420,24 +420,24 @@ def test_scores_of_each_class(score: str) -> None:
     known = CLASSES[:3]
     generated = scoring(GENERATE, [{"name": f"{score}_by_class", "labels": known}])
     chosen = scoring(CHOICE, [{"name": f"{score}_by_class"}])
-    for right, given_ in labelled(8):
-        one_of = [each if each in known else "no" for each in given_]
-        for scored, said, choices in ((generated, given_, ()), (chosen, one_of, known)):
+    for right, predicted in labelled(8):
+        one_of = [each if each in known else "no" for each in predicted]
+        for scored, said, choices in ((generated, predicted, ()), (chosen, one_of, known)):
             table = precision_recall_fscore_support(right, said, labels=known, zero_division=0)
             expected = dict(zip(known, table[list(SKLEARN).index(score)], strict=True))
-            found = over_documents(scored, right, said, choices)
-            assert found == pytest.approx({f"{score}[{label}]": expected[label] for label in known}, abs=1e-12)
+            scores = over_documents(scored, right, said, choices)
+            assert scores == pytest.approx({f"{score}[{label}]": expected[label] for label in known}, abs=1e-12)
 
 
 @pytest.mark.parametrize("score", ["precision", "recall"])
 def test_scores_of_one_class(score: str) -> None:
     generated = scoring(GENERATE, [{"name": score, "label": "yes"}])
     second = scoring(CHOICE, [{"name": score}])
-    for right, given_ in labelled(9):
+    for right, predicted in labelled(9):
         for scored, golds, said, choices in (
-            (generated, right, given_, ()),
+            (generated, right, predicted, ()),
             (second, [each if each == "yes" else "no" for each in right],
-             [each if each == "yes" else "no" for each in given_], ["no", "yes"]),
+             [each if each == "yes" else "no" for each in predicted], ["no", "yes"]),
         ):  # fmt: skip
             numbers = [[each == "yes" for each in side] for side in (golds, said)]
             expected = SKLEARN[score](*numbers, zero_division=0)
@@ -455,8 +455,8 @@ def test_the_error_of_a_score_over_classes_is_that_of_a_jackknife(average: str, 
     known = AGGREGATIONS[f"{average}_{score}"]
     without = [known.function(values[:n] + values[n + 1 :]) for n in range(len(values))]
     expected = math.sqrt((len(values) - 1) ** 2 / len(values) * np.var(without, ddof=1))
-    found = estimate(known, values, bootstrap_iters=100, like_lm_eval=False)
-    assert found.stderr == pytest.approx(expected, rel=0.05)
+    estimated = estimate(known, values, bootstrap_iters=100, like_lm_eval=False)
+    assert estimated.stderr == pytest.approx(expected, rel=0.05)
 
 
 # --- mathematics, by fractions ----------------------------------------------------------------------------------------

@@ -15,13 +15,13 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 from assay import ConfigError
 from assay.models import Scripted
 from assay.scoring.metrics.table import exact_match
-from small_runs import ANYTHING, SEVERAL, choose, continue_, generate, noting, processed, roll, run, says, write_task
+from small_runs import ANYTHING, SAMPLED, choose, continue_, generate, noting, processed, roll, run, says, write_task
 
 
 def row(results: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of the one task, without their errors."""
-    found = results["results"]["t"]
-    return {key.removesuffix(",none"): found[key] for key in found if "," in key and "_stderr," not in key}
+    result_row = results["results"]["t"]
+    return {key.removesuffix(",none"): result_row[key] for key in result_row if "," in key and "_stderr," not in key}
 
 
 def metrics(*names: str) -> str:
@@ -44,37 +44,39 @@ def test_of_equally_likely_choices_the_first_is_taken(tmp_path: Path) -> None:
 def test_acc_norm_divides_by_characters_and_acc_bytes_by_bytes(tmp_path: Path) -> None:
     """-4, -5 and -5 over 1, 2, 4 characters are -4, -2.5, -1.25; over 1, 8, 4 bytes -4, -0.625, -1.25. The space before a choice does not count."""
     lls = [[-4.0, -5.0, -5.0]]
-    found = row(choose(tmp_path, lls, [2], ["a", "🙂🙂", "abcd"], metrics("acc", "acc_norm", "acc_bytes")))
-    assert found == {"acc": 0.0, "acc_norm": 1.0, "acc_bytes": 0.0}
+    result_row = row(choose(tmp_path, lls, [2], ["a", "🙂🙂", "abcd"], metrics("acc", "acc_norm", "acc_bytes")))
+    assert result_row == {"acc": 0.0, "acc_norm": 1.0, "acc_bytes": 0.0}
 
 
 def test_each_way_to_count_has_its_own_winner(tmp_path: Path) -> None:
     for number, right in enumerate(["acc", "acc_bytes", "acc_norm"]):
-        found = row(choose(tmp_path / right, [[-4.0, -5.0, -5.0]], [number], ["a", "🙂🙂", "abcd"], metrics("acc", "acc_norm", "acc_bytes")))  # fmt: skip
-        assert found == {"acc": 0.0, "acc_norm": 0.0, "acc_bytes": 0.0} | {right: 1.0}
+        result_row = row(choose(tmp_path / right, [[-4.0, -5.0, -5.0]], [number], ["a", "🙂🙂", "abcd"], metrics("acc", "acc_norm", "acc_bytes")))  # fmt: skip
+        assert result_row == {"acc": 0.0, "acc_norm": 0.0, "acc_bytes": 0.0} | {right: 1.0}
 
 
-def test_choices_are_measured_by_acc_and_acc_norm_unless_said(tmp_path: Path) -> None:
+def test_choices_are_scored_by_acc_and_acc_norm_by_default(tmp_path: Path) -> None:
     assert row(choose(tmp_path, [[-1.0, -1.5]], [1], ["a", "bb"])) == {"acc": 0.0, "acc_norm": 1.0}
 
 
-def test_acc_mutual_info_takes_off_what_a_choice_has_by_itself(tmp_path: Path) -> None:
+def test_acc_mutual_info_subtracts_the_unconditional_loglikelihood_of_a_choice(tmp_path: Path) -> None:
     """Gains are -1 + 2 = 1 and -4 + 3 = -1 in the first row, 0 and 2 in the second: choices 0 and 1."""
     lls, alone = [[-1.0, -4.0], [-2.0, -1.0]], [-2.0, -3.0]
-    found = row(choose(tmp_path, lls, [0, 1], ["a", "b"], metrics("acc", "acc_mutual_info"), alone=alone))
-    assert found == {"acc": 1.0, "acc_mutual_info": 1.0}
+    result_row = row(choose(tmp_path, lls, [0, 1], ["a", "b"], metrics("acc", "acc_mutual_info"), alone=alone))
+    assert result_row == {"acc": 1.0, "acc_mutual_info": 1.0}
     lls = [[-1.0, -1.5], [-1.0, -1.5]]
-    found = row(choose(tmp_path / "2", lls, [1, 1], ["a", "b"], metrics("acc", "acc_mutual_info"), alone=[-0.5, -3.0]))
-    assert found == {"acc": 0.0, "acc_mutual_info": 1.0}
+    result_row = row(
+        choose(tmp_path / "2", lls, [1, 1], ["a", "b"], metrics("acc", "acc_mutual_info"), alone=[-0.5, -3.0])
+    )
+    assert result_row == {"acc": 0.0, "acc_mutual_info": 1.0}
 
 
 def test_exact_match_of_a_choice_is_whether_the_model_would_say_it(tmp_path: Path) -> None:
     lls = [[-1.0, -2.0]] * 3
     greedy = {(0, 0), (1, 0)}
-    found = choose(
+    result = choose(
         tmp_path, lls, [0, 1, 1], ["a", "b"], metrics("exact_match", "exact_match_mc"), greedy=lambda *at: at in greedy
     )
-    assert row(found) == {"exact_match": 1 / 3, "exact_match_mc": 1 / 3}
+    assert row(result) == {"exact_match": 1 / 3, "exact_match_mc": 1 / 3}
 
 
 def test_a_right_choice_may_be_given_by_its_words(tmp_path: Path) -> None:
@@ -84,10 +86,10 @@ def test_a_right_choice_may_be_given_by_its_words(tmp_path: Path) -> None:
 def test_of_several_right_choices_any_counts(tmp_path: Path) -> None:
     lls = [[-1.0, -2.0, -3.0], [-3.0, -2.0, -1.0], [-3.0, -1.0, -2.0]]
     names = metrics("acc", "acc_norm", "exact_match")
-    found = choose(
+    result = choose(
         tmp_path, lls, [[0, 1], [0, 1], [1, 2]], ["a", "b", "c"], names, greedy=lambda r, c: (r, c) == (1, 1)
     )
-    assert row(found) == {"acc": 2 / 3, "acc_norm": 2 / 3, "exact_match": 1 / 3}
+    assert row(result) == {"acc": 2 / 3, "acc_norm": 2 / 3, "exact_match": 1 / 3}
 
 
 LABELS = ([0, 0, 1, 1, 1, 0, 1, 1, 0, 1], [0, 1, 1, 0, 1, 0, 1, 1, 1, 1])
@@ -100,32 +102,32 @@ def as_lls(chosen: list[int], count: int = 2) -> list[list[float]]:
 
 def test_f1_and_mcc_of_two_choices(tmp_path: Path) -> None:
     golds, chosen = LABELS
-    found = row(choose(tmp_path, as_lls(chosen), golds, ["no", "yes"], metrics("f1", "mcc"), bootstrap_iters=0))
-    assert found["f1"] == pytest.approx(10 / 13, abs=1e-12)  # 2·5 / (2·5 + 2 + 1)
-    assert found["mcc"] == pytest.approx((5 * 2 - 2 * 1) / math.sqrt(7 * 6 * 4 * 3), abs=1e-12)
-    assert found == {"f1": f1_score(golds, chosen), "mcc": matthews_corrcoef(golds, chosen)}
+    result_row = row(choose(tmp_path, as_lls(chosen), golds, ["no", "yes"], metrics("f1", "mcc"), bootstrap_iters=0))
+    assert result_row["f1"] == pytest.approx(10 / 13, abs=1e-12)  # 2·5 / (2·5 + 2 + 1)
+    assert result_row["mcc"] == pytest.approx((5 * 2 - 2 * 1) / math.sqrt(7 * 6 * 4 * 3), abs=1e-12)
+    assert result_row == {"f1": f1_score(golds, chosen), "mcc": matthews_corrcoef(golds, chosen)}
 
 
 def test_mcc_of_three_choices(tmp_path: Path) -> None:
     golds, chosen = [0, 1, 2, 2, 1, 0, 2], [0, 2, 2, 2, 1, 1, 0]
-    found = row(choose(tmp_path, as_lls(chosen, 3), golds, ["a", "b", "c"], metrics("mcc"), bootstrap_iters=0))
-    assert found["mcc"] == pytest.approx(float(matthews_corrcoef(golds, chosen)), abs=1e-12)
+    result_row = row(choose(tmp_path, as_lls(chosen, 3), golds, ["a", "b", "c"], metrics("mcc"), bootstrap_iters=0))
+    assert result_row["mcc"] == pytest.approx(float(matthews_corrcoef(golds, chosen)), abs=1e-12)
 
 
 def test_mcc_is_nothing_where_all_is_one_class(tmp_path: Path) -> None:
-    found = row(choose(tmp_path, as_lls([0, 0, 0]), [0, 1, 0], ["a", "b"], metrics("mcc"), bootstrap_iters=0))
-    assert found["mcc"] == 0.0
+    result_row = row(choose(tmp_path, as_lls([0, 0, 0]), [0, 1, 0], ["a", "b"], metrics("mcc"), bootstrap_iters=0))
+    assert result_row["mcc"] == 0.0
 
 
 def test_brier_score_is_the_square_distance_to_certainty(tmp_path: Path) -> None:
     """0.7, 0.3 for the first choice: 0.3² + 0.3² = 0.18; 0.2, 0.8 for the first: 0.8² + 0.8² = 1.28."""
     lls = [[math.log(0.7), math.log(0.3)], [math.log(0.2) - 5, math.log(0.8) - 5]]
-    found = row(choose(tmp_path, lls, [0, 0], ["a", "b"], metrics("brier_score")))
-    assert found["brier_score"] == pytest.approx((0.18 + 1.28) / 2, abs=1e-12)
+    result_row = row(choose(tmp_path, lls, [0, 0], ["a", "b"], metrics("brier_score")))
+    assert result_row["brier_score"] == pytest.approx((0.18 + 1.28) / 2, abs=1e-12)
 
 
 def test_a_document_that_the_model_is_most_wrong_about_keeps_all_its_scores(tmp_path: Path) -> None:
-    """The right choice is e^-799 as likely as the other, which is no float: by bytes the half of it."""
+    """The right choice is e^-799 as likely as the other, which is 0 as a float: by bytes the half of it."""
     names = metrics("acc", "choice_logprob", "choice_logprob_norm", "choice_prob_norm", "bpb")
     results = choose(tmp_path, [[-1.0, -800.0], [-800.0, -1.0]], [1, 1], ["aa", "bb"], names)
     expected = {"acc": 0.5, "choice_logprob": -399.5, "choice_logprob_norm": -199.75, "choice_prob_norm": 0.5}
@@ -137,10 +139,10 @@ def test_a_document_that_the_model_is_most_wrong_about_keeps_all_its_scores(tmp_
 def test_an_impossible_right_choice_has_no_finite_mean_and_no_error(tmp_path: Path) -> None:
     lls = [[-1.0, -math.inf], [-1.0, -2.0]]
     results = choose(tmp_path, lls, [1, 1], ["aa", "bb"], metrics("acc", "choice_logprob", "choice_prob_norm"))
-    found = results["results"]["t"]
-    assert (found["acc,none"], found["acc_stderr,none"], results["assay"]["failed"]) == (0.0, 0.0, 0)
-    assert (found["choice_logprob,none"], found["choice_logprob_stderr,none"]) == (-math.inf, "N/A")
-    assert found["choice_prob_norm,none"] == pytest.approx(math.exp(-1) / (math.exp(-0.5) + math.exp(-1)) / 2)
+    row = results["results"]["t"]
+    assert (row["acc,none"], row["acc_stderr,none"], results["assay"]["failed"]) == (0.0, 0.0, 0)
+    assert (row["choice_logprob,none"], row["choice_logprob_stderr,none"]) == (-math.inf, "N/A")
+    assert row["choice_prob_norm,none"] == pytest.approx(math.exp(-1) / (math.exp(-0.5) + math.exp(-1)) / 2)
 
 
 @pytest.mark.parametrize("ll", [-1e6, -math.inf])
@@ -160,7 +162,7 @@ def test_likelihoods_of_the_right_choice(tmp_path: Path) -> None:
     """Probabilities 0.2 and 0.6 of 0.8: among the choices 0.25 and 0.75. `éé` has 4 bytes, `a` one."""
     lls = [[math.log(0.2), math.log(0.6)]]
     names = metrics("logprob", "bpb", "choice_logprob", "choice_prob_norm", "choice_logprob_norm")
-    found = row(choose(tmp_path, lls, [1], ["a", "éé"], names))
+    result_row = row(choose(tmp_path, lls, [1], ["a", "éé"], names))
     by_byte = 0.6**0.25 / (0.2 + 0.6**0.25)
     expected = {
         "logprob": math.log(0.6),
@@ -169,7 +171,7 @@ def test_likelihoods_of_the_right_choice(tmp_path: Path) -> None:
         "choice_prob_norm": by_byte,
         "choice_logprob_norm": math.log(by_byte),
     }
-    assert found == pytest.approx(expected, abs=1e-12)
+    assert result_row == pytest.approx(expected, abs=1e-12)
 
 
 def test_an_aggregation_of_ones_own_is_given_the_right_choice_and_all_likelihoods(tmp_path: Path) -> None:
@@ -183,16 +185,16 @@ def test_an_aggregation_of_ones_own_is_given_the_right_choice_and_all_likelihood
 
 
 def test_acc_and_perplexity_of_continuations(tmp_path: Path) -> None:
-    found = row(continue_(tmp_path, [(-1.0, True), (-2.0, False), (-3.0, True), (-0.5, False)]))
-    assert found == pytest.approx({"acc": 0.5, "perplexity": math.exp(6.5 / 4)}, abs=1e-12)
+    result_row = row(continue_(tmp_path, [(-1.0, True), (-2.0, False), (-3.0, True), (-0.5, False)]))
+    assert result_row == pytest.approx({"acc": 0.5, "perplexity": math.exp(6.5 / 4)}, abs=1e-12)
 
 
 def test_an_impossible_continuation_has_an_infinite_perplexity_and_no_crash(tmp_path: Path) -> None:
-    found = row(continue_(tmp_path, [(-2000.0, False), (-1.0, False)], metrics("perplexity"), bootstrap_iters=0))
-    assert found == {"perplexity": math.inf}
+    result_row = row(continue_(tmp_path, [(-2000.0, False), (-1.0, False)], metrics("perplexity"), bootstrap_iters=0))
+    assert result_row == {"perplexity": math.inf}
 
 
-def test_perplexities_of_texts_weigh_words_and_bytes(tmp_path: Path) -> None:
+def test_perplexities_of_texts_are_weighted_by_words_and_bytes(tmp_path: Path) -> None:
     """Words are what splitting at white space gives, so a blank at the end makes one more, and so does an empty text."""
     texts = {"one two  three ": -10.0, "été\n東京": -6.0}  # 4 and 2 words; 15 and 5 + 1 + 6 = 12 bytes
     assert row(roll(tmp_path, texts)) == pytest.approx(
@@ -215,10 +217,10 @@ EXACT: dict[str, tuple[str, str, str, float]] = {
     "nothing for nothing": ("", "", "", 1.0),
     "case ignored": ("ignore_case: true", "pARIS", "Paris", 1.0),
     "case of all scripts ignored": ("ignore_case: true", "ÉTÉ ΑΣ", "été ας", 1.0),
-    "case ignored is no folding": ("ignore_case: true", "STRASSE", "straße", 0.0),
+    "case ignored does not fold ß": ("ignore_case: true", "STRASSE", "straße", 0.0),
     "punctuation ignored": ("ignore_punctuation: true", "It's, (so) to-day!", "Its so today", 1.0),
     "punctuation beyond ASCII counts": ("ignore_punctuation: true", "«Paris»", "Paris", 0.0),
-    "blanks are no punctuation": ("ignore_punctuation: true", "a - b", "a b", 0.0),
+    "blanks are not punctuation": ("ignore_punctuation: true", "a - b", "a b", 0.0),
     "numbers ignored": ("ignore_numbers: true", "in 1984", "in 2001", 1.0),
     "numbers beyond ASCII count": ("ignore_numbers: true", "x²", "x", 0.0),
     "a pattern ignored": ("regexes_to_ignore: [',', '\\$']", "$1,200", "1200", 1.0),
@@ -253,7 +255,7 @@ def test_a_number_as_reference_is_compared_as_text(tmp_path: Path) -> None:
     assert row(generate(tmp_path, ["42", "42.0", " 42"], [42, 42, 42])) == {"exact_match": 1 / 3}
 
 
-def test_a_reference_becomes_what_the_answer_is(tmp_path: Path) -> None:
+def test_a_reference_is_converted_to_the_type_of_the_answer(tmp_path: Path) -> None:
     """lm-eval casts the reference to the type of the answer, here int: it gives 2/3."""
     yaml = """
         filter_list:
@@ -276,7 +278,7 @@ TRANSLATIONS = ["the cat sat on a mat", "a dog ran in the park", "it rained all 
 
 def test_translations_are_scored_over_all_documents_at_once(tmp_path: Path) -> None:
     """Values of lm_eval 0.4.13; sacrebleu by itself gives the same."""
-    found = row(
+    result_row = row(
         generate(tmp_path, TRANSLATIONS, REFERENCES, metrics("bleu", "chrf", "chrf++", "ter"), bootstrap_iters=0)
     )
     expected = {
@@ -285,33 +287,33 @@ def test_translations_are_scored_over_all_documents_at_once(tmp_path: Path) -> N
         "chrf++": 70.3844350115011,
         "ter": 17.647058823529413,
     }
-    assert found == pytest.approx(expected, abs=1e-9)
-    assert found["bleu"] == pytest.approx(sacrebleu.corpus_bleu(TRANSLATIONS, [REFERENCES]).score, abs=1e-9)
+    assert result_row == pytest.approx(expected, abs=1e-9)
+    assert result_row["bleu"] == pytest.approx(sacrebleu.corpus_bleu(TRANSLATIONS, [REFERENCES]).score, abs=1e-9)
 
 
 def test_bleu_of_several_references_takes_each_as_a_stream(tmp_path: Path) -> None:
     others = ["the cat sat on a rug", "a dog is in the park", "it rained all day long"]
     golds = [list(pair) for pair in zip(REFERENCES, others, strict=True)]
-    found = row(generate(tmp_path, TRANSLATIONS, golds, metrics("bleu", "chrf", "ter"), bootstrap_iters=0))
+    result_row = row(generate(tmp_path, TRANSLATIONS, golds, metrics("bleu", "chrf", "ter"), bootstrap_iters=0))
     streams = [REFERENCES, others]
-    assert found["bleu"] == pytest.approx(sacrebleu.corpus_bleu(TRANSLATIONS, streams).score, abs=1e-9)
-    assert found["chrf"] == pytest.approx(sacrebleu.corpus_chrf(TRANSLATIONS, streams).score, abs=1e-9)
-    assert found["ter"] == pytest.approx(sacrebleu.corpus_ter(TRANSLATIONS, streams).score, abs=1e-9)
+    assert result_row["bleu"] == pytest.approx(sacrebleu.corpus_bleu(TRANSLATIONS, streams).score, abs=1e-9)
+    assert result_row["chrf"] == pytest.approx(sacrebleu.corpus_chrf(TRANSLATIONS, streams).score, abs=1e-9)
+    assert result_row["ter"] == pytest.approx(sacrebleu.corpus_ter(TRANSLATIONS, streams).score, abs=1e-9)
 
 
 def test_a_reference_that_only_one_document_has_is_not_dropped(tmp_path: Path) -> None:
     """sacrebleu takes None where a document has fewer references; the second document is matched by its second one."""
     answers = ["the cat sat on the mat", "a dog ran in the park"]
     golds = [["the cat sat on the mat"], ["some words of no use here", "a dog ran in the park"]]
-    found = row(generate(tmp_path, answers, golds, metrics("bleu"), bootstrap_iters=0))
+    result_row = row(generate(tmp_path, answers, golds, metrics("bleu"), bootstrap_iters=0))
     streams: list[list[Any]] = [[golds[0][0], golds[1][0]], [None, golds[1][1]]]
-    assert found["bleu"] == pytest.approx(sacrebleu.corpus_bleu(answers, streams).score, abs=1e-9)
+    assert result_row["bleu"] == pytest.approx(sacrebleu.corpus_bleu(answers, streams).score, abs=1e-9)
 
 
 def test_several_answers_to_one_document_are_never_half_a_translation(tmp_path: Path) -> None:
     """lm-eval stops with an assertion; here it is refused, or every document counts as failed."""
     yaml = (
-        SEVERAL
+        SAMPLED
         + "repeats: 2\nfilter_list: [{name: none, filter: [{function: take_first_k, k: 2}]}]\n"
         + metrics("bleu")
     )
@@ -342,8 +344,8 @@ def test_acc_of_generated_text_is_what_its_aggregation_makes_of_the_pairs(tmp_pa
 def test_rouge_by_its_hugging_face_name(tmp_path: Path) -> None:
     """`the cat` against `the cat sat`: 2 of 2 and 2 of 3 words, 0.8 for rouge1; 1 of 1 and 1 of 2 pairs, 2/3 for rouge2."""
     yaml = "metric_list: [{metric: rouge, aggregation: mean, higher_is_better: true, hf_evaluate: true}]\n"
-    found = row(generate(tmp_path, ["the cat"], ["the cat sat"], yaml))
-    assert found == pytest.approx({"rouge1": 0.8, "rouge2": 2 / 3, "rougeL": 0.8, "rougeLsum": 0.8}, abs=1e-12)
+    result_row = row(generate(tmp_path, ["the cat"], ["the cat sat"], yaml))
+    assert result_row == pytest.approx({"rouge1": 0.8, "rouge2": 2 / 3, "rougeL": 0.8, "rougeLsum": 0.8}, abs=1e-12)
 
 
 def test_bypass_scores_nothing(tmp_path: Path) -> None:
@@ -357,7 +359,7 @@ def test_predict_only_asks_and_does_not_score(tmp_path: Path) -> None:
     assert [sample["resps"] for sample in results["samples"]["t"]] == [[["a"]], [["b"]]]
 
 
-# --- metrics of one's own -----------------------------------------------------------------------------------------
+# --- user-defined metrics ----------------------------------------------------------------------------------------
 
 OWN = """
 def long(references, predictions, unit=1):
@@ -392,7 +394,7 @@ def test_each_of_several_values_is_aggregated_as_its_metric_says(tmp_path: Path)
     assert own(tmp_path, "metric: !function own.both, aggregation: median") == {"long": 2.0, "twice": 4.0}
 
 
-def test_process_results_stands_in_for_metrics_and_may_leave_some_out(tmp_path: Path) -> None:
+def test_process_results_replaces_metrics_and_may_leave_some_out(tmp_path: Path) -> None:
     values = [{"a": 1.0, "b": 5.0}, {"a": 0.0}, {"a": 0.5, "b": 7.0}]
     processed(tmp_path, values, "metric_list: [{metric: a, aggregation: mean}, {metric: b, aggregation: mean}]\n")
     results = run(tmp_path, ANYTHING)
@@ -489,14 +491,14 @@ def test_a_metric_of_one_filter_alone_is_computed_for_that_filter(tmp_path: Path
             filter: [{function: lowercase}, {function: take_first}]
             metric_list: [{metric: bleu}]
     """
-    found = generate(tmp_path, ["A B C D", "x"], ["a b c d", "x"], yaml, bootstrap_iters=0)["results"]["t"]
-    assert found["exact_match,raw"] == 0.5
-    assert found["bleu,small"] == pytest.approx(100.0)
-    assert "exact_match,small" not in found
-    assert "bleu,raw" not in found
+    row = generate(tmp_path, ["A B C D", "x"], ["a b c d", "x"], yaml, bootstrap_iters=0)["results"]["t"]
+    assert row["exact_match,raw"] == 0.5
+    assert row["bleu,small"] == pytest.approx(100.0)
+    assert "exact_match,small" not in row
+    assert "bleu,raw" not in row
 
 
-def test_a_request_that_failed_is_no_zero(tmp_path: Path) -> None:
+def test_a_failed_request_is_not_scored_as_zero(tmp_path: Path) -> None:
     def answer(prompt: str, params: dict[str, object], repeat: int) -> str:
         if prompt == "1":
             raise TimeoutError("no answer")
@@ -516,7 +518,7 @@ OPTIONS = st.fixed_dictionaries(
 
 
 @given(st.text(), OPTIONS)
-def test_a_text_matches_itself_whatever_is_ignored(text: str, options: dict[str, Any]) -> None:
+def test_a_text_matches_itself_under_all_ignore_options(text: str, options: dict[str, Any]) -> None:
     assert exact_match([text], text, **options) == 1.0
 
 

@@ -15,8 +15,8 @@ from small_runs import choose, generate, noting, run, says, write_task
 
 
 def row(results: Any) -> dict[str, Any]:
-    found = results["results"]["t"]
-    return {key.removesuffix(",none"): found[key] for key in found if "," in key and "_stderr," not in key}
+    result_row = results["results"]["t"]
+    return {key.removesuffix(",none"): result_row[key] for key in result_row if "," in key and "_stderr," not in key}
 
 
 def metric(entry: str) -> str:
@@ -36,8 +36,8 @@ def test_f1_score_is_that_of_words(name: str, tmp_path: Path) -> None:
 
 def test_rouge_gives_a_row_for_each_kind(tmp_path: Path) -> None:
     """`the cat` against `the cat sat`: 2 of 2 and 2 of 3 words, 0.8; 1 of 1 and 1 of 2 pairs of words, 2/3."""
-    found = row(generate(tmp_path, ["the cat"], ["the cat sat"], metric("metric: rouge")))
-    assert found == pytest.approx({"rouge1": 0.8, "rouge2": 2 / 3, "rougeL": 0.8, "rougeLsum": 0.8}, abs=1e-12)
+    result_row = row(generate(tmp_path, ["the cat"], ["the cat sat"], metric("metric: rouge")))
+    assert result_row == pytest.approx({"rouge1": 0.8, "rouge2": 2 / 3, "rougeL": 0.8, "rougeLsum": 0.8}, abs=1e-12)
     assert row(generate(tmp_path, ["the cat"], ["the cat sat"], metric("metric: rouge, rouge_types: [rouge2]"))) == {
         "rouge2": pytest.approx(2 / 3)
     }
@@ -47,8 +47,8 @@ def test_rouge_gives_a_row_for_each_kind(tmp_path: Path) -> None:
 
 
 def test_rouge_of_several_references_is_that_of_the_best(tmp_path: Path) -> None:
-    found = row(generate(tmp_path, ["the cat"], [["a dog", "the cat"]], metric("metric: rouge1")))
-    assert found == {"rouge1": 1.0}
+    result_row = row(generate(tmp_path, ["the cat"], [["a dog", "the cat"]], metric("metric: rouge1")))
+    assert result_row == {"rouge1": 1.0}
 
 
 def test_a_group_can_aggregate_a_kind_of_rouge(tmp_path: Path) -> None:
@@ -65,10 +65,10 @@ def test_a_group_can_aggregate_a_kind_of_rouge(tmp_path: Path) -> None:
 def test_bleu_with_mean_is_that_of_each_sentence(tmp_path: Path) -> None:
     """A sentence of four words that is equal has 100, one without a word in common 0."""
     answers, golds = ["a b c d", "x y z w"], ["a b c d", "a b c d"]
-    found = row(generate(tmp_path, answers, golds, metric("metric: bleu, aggregation: mean")))
-    assert found == {"bleu": pytest.approx(50.0)}
-    found = row(generate(tmp_path, answers, golds, metric("metric: ter, aggregation: mean")))
-    assert found == {"ter": pytest.approx(50.0)}
+    result_row = row(generate(tmp_path, answers, golds, metric("metric: bleu, aggregation: mean")))
+    assert result_row == {"bleu": pytest.approx(50.0)}
+    result_row = row(generate(tmp_path, answers, golds, metric("metric: ter, aggregation: mean")))
+    assert result_row == {"ter": pytest.approx(50.0)}
 
 
 def test_edits_as_number_and_as_similarity(tmp_path: Path) -> None:
@@ -106,22 +106,22 @@ SAID = ["a", "a", "b", "b", "c", "a"]
 
 def test_scores_of_each_class_and_over_all(tmp_path: Path) -> None:
     entries = "{metric: f1_by_class, labels: [a, b, c]}, {metric: macro_f1}, {metric: micro_f1}, {metric: weighted_f1}"
-    found = row(generate(tmp_path, SAID, GOLDS, f"metric_list: [{entries}, {{metric: precision, label: a}}]\n"))
+    result_row = row(generate(tmp_path, SAID, GOLDS, f"metric_list: [{entries}, {{metric: precision, label: a}}]\n"))
     of_class = {"f1[a]": 2 / 3, "f1[b]": 0.5, "f1[c]": 0.0}
     over = {"macro_f1": (2 / 3 + 0.5) / 3, "micro_f1": 0.5, "weighted_f1": (3 * 2 / 3 + 2 * 0.5) / 6}
-    assert found == pytest.approx({**of_class, **over, "precision": 2 / 3})
+    assert result_row == pytest.approx({**of_class, **over, "precision": 2 / 3})
 
 
 def test_classes_of_choices_are_their_words(tmp_path: Path) -> None:
     lls = [[0.0 if choice == said else -1.0 for choice in "abc"] for said in SAID]
     yaml = "metric_list: [{metric: recall_by_class}, {metric: macro_recall}, {metric: recall, label: b}]\n"
-    found = row(choose(tmp_path, lls, GOLDS, ["a", "b", "c"], yaml))
-    assert found == pytest.approx(
+    result_row = row(choose(tmp_path, lls, GOLDS, ["a", "b", "c"], yaml))
+    assert result_row == pytest.approx(
         {"recall[a]": 2 / 3, "recall[b]": 0.5, "recall[c]": 0.0, "macro_recall": (2 / 3 + 0.5) / 3, "recall": 0.5}
     )
 
 
-def test_what_no_filter_could_read_is_a_class_unless_classes_are_named(tmp_path: Path) -> None:
+def test_invalid_answers_are_a_class_unless_labels_are_named(tmp_path: Path) -> None:
     """F1 is 1 for a, 2/3 for b (given once, right twice), 0 for [invalid]."""
     golds, said = ["a", "b", "b"], ["a", "b", "[invalid]"]
     yaml = "metric_list: [{metric: macro_f1}]\n"
@@ -146,8 +146,8 @@ def test_scores_of_classes_are_kept_with_the_samples(tmp_path: Path) -> None:
 
 def test_a_choice_with_a_comma_has_a_row_that_can_be_read(tmp_path: Path) -> None:
     """Metric and filter are joined by a comma in results.json, as in lm-eval."""
-    found = choose(tmp_path, [[-1.0, 0.0]], [1], ["no", "yes, it is"], "metric_list: [{metric: f1_by_class}]\n")
-    assert row(found) == {"f1[no]": 0.0, "f1[yes; it is]": 1.0}
+    result = choose(tmp_path, [[-1.0, 0.0]], [1], ["no", "yes, it is"], "metric_list: [{metric: f1_by_class}]\n")
+    assert row(result) == {"f1[no]": 0.0, "f1[yes; it is]": 1.0}
 
 
 def test_evaluates_rouge_takes_the_parameters_that_evaluate_knows(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_evaluates_rouge_takes_the_parameters_that_evaluate_knows(tmp_path: Path
     assert row(generate(tmp_path, ["the cat"], ["the cat sat"], yaml)) == {"rouge1": pytest.approx(0.8)}
 
 
-def test_a_class_that_never_occurs_is_told(tmp_path: Path) -> None:
+def test_a_class_that_never_occurs_is_reported(tmp_path: Path) -> None:
     results = generate(tmp_path, SAID, GOLDS, "metric_list: [{metric: macro_f1, labels: [x, y]}]\n")
     assert "none of the right answers is one of the labels 'x', 'y'" in str(results["assay"]["tasks"]["t"]["no_value"])
 
@@ -201,7 +201,7 @@ def test_a_wrong_metric_is_refused_before_any_request(said: str, tmp_path: Path)
     ("name", "module", "extra"),
     [("rouge", "rouge_score", "metrics"), ("bleu", "sacrebleu", "metrics"), ("math_equal", "math_verify", "math")],
 )
-def test_a_library_that_is_missing_is_told_with_its_extra(
+def test_a_missing_library_is_reported_with_its_extra(
     name: str, module: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)  # as on a machine without it

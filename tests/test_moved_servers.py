@@ -25,9 +25,9 @@ ROWS = [{"q": f"question {number}.", "gold": "x"} for number in range(6)]
 
 @pytest.fixture
 def servers() -> Iterator[Servers]:
-    made = Servers()
-    yield made
-    made.end()
+    built = Servers()
+    yield built
+    built.end()
 
 
 def run(folder: Path, url: str, output: Path | None, name: str = "openai-chat", **options: Any) -> dict[str, Any]:
@@ -53,20 +53,20 @@ def says(text: str) -> Any:
 
 
 def manifest(output: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((output / "manifest.json").read_text())
-    return found
+    data: dict[str, Any] = json.loads((output / "manifest.json").read_text())
+    return data
 
 
 @pytest.mark.parametrize("name", ["openai-chat", "openai"])
 def test_a_run_resumes_on_a_server_that_moved(name: str, tmp_path: Path, servers: Servers) -> None:
     write_task(tmp_path, ROWS, TASK)
     first = servers("--fail-if", "question 3.")
-    found = run(tmp_path, first, tmp_path / "run", name)
-    assert found["assay"]["failed"] == 1
+    results = run(tmp_path, first, tmp_path / "run", name)
+    assert results["assay"]["failed"] == 1
     servers.end()
     second = servers()
-    found = run(tmp_path, second, tmp_path / "run", name)
-    assert found["assay"]["failed"] == 0
+    results = run(tmp_path, second, tmp_path / "run", name)
+    assert results["assay"]["failed"] == 0
     assert requests(second) == 1, "the one that failed"
     servers.end()
     third = servers()
@@ -134,7 +134,7 @@ def test_a_model_that_does_not_say_the_same_twice_is_known_by_its_address(tmp_pa
             run(tmp_path, second, tmp_path / "run")
 
 
-def test_a_model_that_seldom_says_something_else_is_asked_again_before_it_is_refused(tmp_path: Path) -> None:
+def test_a_rare_different_probe_answer_is_probed_again_before_the_model_is_refused(tmp_path: Path) -> None:
     write_task(tmp_path, ROWS[:2], TASK)
     answers = iter([*"aa", *"bb", *"ca", *"bbbbbbbbbb"])
 
@@ -150,7 +150,7 @@ def test_a_model_that_seldom_says_something_else_is_asked_again_before_it_is_ref
         assert next(answers, None) is None, "it was asked twice, and four times twice again"
 
 
-def test_at_the_address_of_a_provider_the_greeting_is_that_of_version_0_1() -> None:
+def test_the_probe_at_a_providers_address_is_that_of_version_0_1() -> None:
     hosted: Any = load_model("openai-chat", {"model": "m", "api_key": "k"})
     own: Any = load_model("openai-chat", {"model": "m", "api_key": "k", "base_url": "http://127.0.0.1:1/v1"})
     assert hosted.probed["asked"] == "The quick brown fox jumps over the lazy"
@@ -185,8 +185,8 @@ def test_a_judge_that_moved_is_the_same_judge_and_another_is_refused(tmp_path: P
 def test_addresses_are_recorded_without_what_is_secret(tmp_path: Path) -> None:
     write_task(tmp_path, ROWS[:1], TASK)
     with loopback(says("x")) as (url, _):
-        told = url.replace("http://", "http://anna:geheim@") + "?token=versteckt"
-        run(tmp_path, told, tmp_path / "run")
+        address = url.replace("http://", "http://anna:geheim@") + "?token=versteckt"
+        run(tmp_path, address, tmp_path / "run")
     noted = manifest(tmp_path / "run")["model"]
     assert noted["addresses"] == [url]
     assert noted["probe"]["said"] == "x"
@@ -198,19 +198,19 @@ def test_addresses_are_recorded_without_what_is_secret(tmp_path: Path) -> None:
 # folders of version 0.1, whose keys hold the address
 
 
-TOLD = [("think_end_token", "'</think>'"), ("think_start_token", "'<think>'")]
+THINKING = [("think_end_token", "'</think>'"), ("think_start_token", "'<think>'")]
 OLD = {
-    "openai-chat": (TOLD, ""),
-    "anthropic": (TOLD, ""),
-    "openai": ([("likelihoods", "'echo'"), *TOLD], " "),
-    "reward-http": (TOLD, " pooling"),
+    "openai-chat": (THINKING, ""),
+    "anthropic": (THINKING, ""),
+    "openai": ([("likelihoods", "'echo'"), *THINKING], " "),
+    "reward-http": (THINKING, " pooling"),
 }
-"""By backend, the arguments that version 0.1 put into an identity, and what stood at its end."""
+"""By backend, the arguments that version 0.1 put into an identity, and the text at its end."""
 
 
 def identity_of_0_1(name: str, addresses: str, said: str, model: str = "m") -> str:
-    told, end = OLD[name]
-    return f"{name} {addresses} {model} {blake2b(f'{said} {told}'.encode(), digest_size=16).hexdigest()}{end}"
+    arguments, end = OLD[name]
+    return f"{name} {addresses} {model} {blake2b(f'{said} {arguments}'.encode(), digest_size=16).hexdigest()}{end}"
 
 
 @pytest.mark.parametrize("name", OLD)
@@ -250,9 +250,9 @@ def test_a_folder_of_version_0_1_resumes_at_another_address_and_asks_nothing(tmp
     recorded = manifest(folder)["model"]["identity"]
     url = servers(script=TALKING)
     assert url not in recorded
-    found = resumed(folder, world, url)
+    results = resumed(folder, world, url)
     expected = json.loads((FOLDERS / EXPECTED).read_text())["folders"]["chat"]
-    assert numbers(found)["rows"]["old_chat"]["exact_match,none"] == expected["rows"]["old_chat"]["exact_match,none"]
+    assert numbers(results)["rows"]["old_chat"]["exact_match,none"] == expected["rows"]["old_chat"]["exact_match,none"]
     bodies = [json.dumps(each["body"]) for each in fetched(url, "/log")]
     assert [body for body in bodies if "quick brown fox" not in body] == []
     assert manifest(folder)["model"]["identity"] == recorded

@@ -1,5 +1,5 @@
 """Runs that an earlier version made: every later one opens, compares and exports them, scores them again to equal numbers, and
-goes on with them without asking anything twice."""
+resumes them without asking anything twice."""
 
 import json
 import math
@@ -22,7 +22,18 @@ from assay.exchange.importers import import_runs
 from assay.report.table import results_table
 from assay.report.write import report_text
 from assay.runs.run import Run
-from old_runs import EXPECTED, FOLDERS, KILLED_AFTER, RECIPES, WORLD, Asked, copied, folders, numbers, write_world
+from old_runs import (
+    EXPECTED,
+    FOLDERS,
+    KILLED_AFTER,
+    RECIPES,
+    WORLD,
+    RequestCount,
+    copied,
+    folders,
+    numbers,
+    write_world,
+)
 from run_world import everything
 
 NAMES = folders()
@@ -32,22 +43,22 @@ KINDS = {"choice", "text", "chat", "rolling", "repeats", "judge", "graph", "shar
 
 
 def expected(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDERS / EXPECTED).read_text())["folders"][name]
-    return found
+    data: dict[str, Any] = json.loads((FOLDERS / EXPECTED).read_text())["folders"][name]
+    return data
 
 
-def same(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+def same(data: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
     """Whether numbers are equal, but for the last bit of a sum."""
-    if found.keys() != wanted.keys():
+    if data.keys() != expected.keys():
         return False
-    for key, value in wanted.items():
+    for key, value in expected.items():
         if isinstance(value, dict):
-            if not same(found[key], value):
+            if not same(data[key], value):
                 return False
-        elif isinstance(value, float) and isinstance(found[key], float):
-            if not math.isclose(found[key], value, rel_tol=1e-9, abs_tol=1e-12):
+        elif isinstance(value, float) and isinstance(data[key], float):
+            if not math.isclose(data[key], value, rel_tol=1e-9, abs_tol=1e-12):
                 return False
-        elif found[key] != value:
+        elif data[key] != value:
             return False
     return True
 
@@ -73,8 +84,8 @@ def test_nothing_in_them_names_a_folder_of_a_machine() -> None:
 
 def test_the_tasks_beside_them_are_those_they_were_made_of(tmp_path: Path) -> None:
     if NAMES:
-        made = everything(write_world(tmp_path / WORLD))
-        assert {name: text for name, text in everything(FOLDERS / WORLD).items() if "__pycache__" not in name} == made
+        built = everything(write_world(tmp_path / WORLD))
+        assert {name: text for name, text in everything(FOLDERS / WORLD).items() if "__pycache__" not in name} == built
 
 
 @pytest.mark.parametrize("name", ENDED)
@@ -95,10 +106,10 @@ def test_a_run_opens(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize("name", ENDED)
 def test_a_run_compares_with_itself(name: str, tmp_path: Path) -> None:
     runs = [copied(name, tmp_path / each)[1] for each in "ab"]
-    found = compare(runs)
-    assert found.rows
-    assert {row.difference for row in found.rows} <= {0.0, None}
-    assert [each.first for each in found.attributions] in ([None], [""], [])
+    comparison = compare(runs)
+    assert comparison.rows
+    assert {row.difference for row in comparison.rows} <= {0.0, None}
+    assert [each.first for each in comparison.attributions] in ([None], [""], [])
 
 
 @pytest.mark.parametrize("name", ENDED)
@@ -107,9 +118,9 @@ def test_a_run_is_exported_and_packed(name: str, tmp_path: Path) -> None:
     rows = expected(name)["rows"]
     tasks = Run.open(run).results["n-samples"]
     written = [Path(path) for path in export(run, "lm-eval", tmp_path / "lm_eval")]
-    told = json.loads(next(path for path in written if path.name.startswith("results_")).read_text())
+    loaded = json.loads(next(path for path in written if path.name.startswith("results_")).read_text())
     for task in rows:
-        assert same({key: told["results"][task][key] for key in rows[task]}, rows[task])
+        assert same({key: loaded["results"][task][key] for key in rows[task]}, rows[task])
     logs = export(run, "inspect", tmp_path / "inspect")
     assert len(logs) == len(tasks)
     back = import_runs(logs, tmp_path / "back")
@@ -118,7 +129,7 @@ def test_a_run_is_exported_and_packed(name: str, tmp_path: Path) -> None:
     }
     tables = [pq.read_table(path) for path in export(run, "parquet", tmp_path / "parquet")]
     assert len(tables) == 3 and sum(table.num_rows > 0 for table in tables) >= 2, (
-        "a rolling text has no scores of its own"
+        "a rolling text has no separate scores"
     )
     again = import_runs([pack(run, tmp_path / "run.zip").path], tmp_path / "unpacked")
     assert same(numbers(again), expected(name))
@@ -127,16 +138,16 @@ def test_a_run_is_exported_and_packed(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in NAMES if RECIPES[name].is_scored_again])
 def test_a_run_is_scored_again_to_equal_numbers(name: str, tmp_path: Path) -> None:
     world, run = copied(name, tmp_path)
-    found = score(run, ScoreOptions(include_path=[str(world)], include_defaults=False))
-    assert same(numbers(found.results)["rows"], expected(name)["rows"])
-    assert found.results["assay"]["failed"] == expected(name)["failed"]
-    assert found.results["assay"]["scored"]["changed"] == {}
+    scores = score(run, ScoreOptions(include_path=[str(world)], include_defaults=False))
+    assert same(numbers(scores.results)["rows"], expected(name)["rows"])
+    assert scores.results["assay"]["failed"] == expected(name)["failed"]
+    assert scores.results["assay"]["scored"]["changed"] == {}
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if RECIPES[name].evaluate is not None])
-def test_a_run_goes_on_and_asks_only_what_is_missing(name: str, tmp_path: Path) -> None:
+def test_a_run_is_resumed_and_asks_only_missing_requests(name: str, tmp_path: Path) -> None:
     world, run = copied(name, tmp_path)
-    recipe, asked = RECIPES[name], Asked()
+    recipe, asked = RECIPES[name], RequestCount()
     assert recipe.evaluate is not None
     lines = (run / "responses.jsonl").read_bytes().count(b"\n") if name == "killed" else 0
     results = recipe.evaluate(world, run, asked)
@@ -152,9 +163,9 @@ def test_a_run_goes_on_and_asks_only_what_is_missing(name: str, tmp_path: Path) 
 @pytest.mark.skipif("killed" not in NAMES, reason="the folders are not made yet")
 def test_the_killed_run_says_that_it_has_not_ended(tmp_path: Path) -> None:
     _, run = copied("killed", tmp_path)
-    found = score(run, ScoreOptions(include_path=[str(tmp_path / WORLD)], include_defaults=False)).results
-    assert (found["assay"]["status"], list(found["n-samples"])) == ("partial", ["old_text"])
-    assert same(numbers(found)["rows"]["old_text"], expected("killed")["rows"]["old_text"])
+    result = score(run, ScoreOptions(include_path=[str(tmp_path / WORLD)], include_defaults=False)).results
+    assert (result["assay"]["status"], list(result["n-samples"])) == ("partial", ["old_text"])
+    assert same(numbers(result)["rows"]["old_text"], expected("killed")["rows"]["old_text"])
     for reads in (
         lambda: report_text([run], "md"),
         lambda: compare([run, tmp_path]),

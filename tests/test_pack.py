@@ -1,4 +1,4 @@
-"""One file of a run to hand on: whole, without secrets, without right answers where that is asked for."""
+"""One file of a run, to send to others: whole, without secrets, without right answers where that is asked for."""
 
 import json
 import zipfile
@@ -16,7 +16,7 @@ from assay.models import Scripted
 from assay.runs.folder import RunError
 from assay.runs.samples.records import StoredRequest, StoredSample
 from conftest import Write
-from run_world import SUMS, Asked, sample_rows
+from run_world import SUMS, RecordingModel, sample_rows
 
 
 def unpacked(path: Path, folder: Path) -> Path:
@@ -30,15 +30,15 @@ def unpacked(path: Path, folder: Path) -> Path:
 
 
 def test_an_archive_holds_the_run_and_opens_like_it(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     score(output, ScoreOptions(filters=["last=regex:(.)$"], tasks=["sums"]))
-    made = pack(output, tmp_path / "run.zip")
-    assert list(made.files) == [
+    packed = pack(output, tmp_path / "run.zip")
+    assert list(packed.files) == [
         "manifest.json", "packed.json", "results.json", "samples/colours.parquet", "samples/sums.parquet",
         "scored/001/manifest.json", "scored/001/results.json", "scored/001/samples/sums.parquet",
     ]  # fmt: skip
     copies = ["samples_colours.jsonl", "samples_sums.jsonl"]
-    assert made.left == ["responses.jsonl", *copies, "scored/001/changes.jsonl"]
+    assert packed.left == ["responses.jsonl", *copies, "scored/001/changes.jsonl"]
     run = unpacked(tmp_path / "run.zip", tmp_path / "there")
     assert run_world.samples(run, "sums") == run_world.samples(output, "sums")
     assert run_world.results(run)["results"] == run_world.results(output)["results"]
@@ -52,7 +52,7 @@ def test_an_archive_holds_the_run_and_opens_like_it(run_assay: Any, tasks: Path,
 
 
 def test_the_same_run_gives_the_same_archive(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     for no_gold in (False, True):
         first, second = (pack(output, tmp_path / f"{name}.zip", no_gold=no_gold).path for name in "ab")
         assert first.read_bytes() == second.read_bytes()
@@ -61,20 +61,20 @@ def test_the_same_run_gives_the_same_archive(tasks: Path, output: Path, tmp_path
 def test_the_note_has_a_hash_of_every_file(tasks: Path, output: Path, tmp_path: Path) -> None:
     from hashlib import sha256
 
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     run = unpacked(pack(output, tmp_path / "run.zip").path, tmp_path / "there")
     note = json.loads((run / "packed.json").read_text())
-    found = {
+    result = {
         str(path.relative_to(run)): sha256(path.read_bytes()).hexdigest() for path in run.rglob("*") if path.is_file()
     }
-    found.pop("packed.json")
-    assert note["files"] == found
+    result.pop("packed.json")
+    assert note["files"] == result
 
 
-def test_secrets_and_the_own_folder_of_somebody_stay_here(
+def test_secrets_and_the_name_of_the_home_folder_are_not_packed(
     tasks: Path, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     manifest = run_world.manifest(output)
     monkeypatch.setenv("HOME", str(tmp_path))
     manifest["model"]["args"] = {"api_key": "sk-abcdefgh12345678", "base_url": "https://me:secret99@host/v1"}
@@ -93,8 +93,8 @@ def test_the_value_of_a_secret_variable_is_never_packed(
     model = Scripted(generate=lambda prompt, params, repeat: said)
     simple_evaluate(model, tasks=["sums"], include_path=str(tasks), include_defaults=False, output_path=str(output))
     if place == "results":
-        found = run_world.results(output)
-        (output / "results.json").write_text(json.dumps({**found, "model_name": "quite-secret-value"}))
+        results = run_world.results(output)
+        (output / "results.json").write_text(json.dumps({**results, "model_name": "quite-secret-value"}))
     monkeypatch.setenv("MY_SERVICE_API_KEY", "quite-secret-value")
     with pytest.raises(AssayError, match="holds the value of the environment variable MY_SERVICE_API_KEY"):
         pack(output, tmp_path / "run.zip")
@@ -103,22 +103,22 @@ def test_the_value_of_a_secret_variable_is_never_packed(
 
 @pytest.mark.parametrize("secret", ['with "quotes" in it', "back\\slash\\es", "ümläuts-and-more", "two\nlines-of-it"])
 @pytest.mark.parametrize("place", ["answer", "document", "results"])
-def test_a_secret_is_found_though_json_writes_it_otherwise(
+def test_a_secret_is_found_in_its_json_escaped_form(
     secret: str, place: str, write: Write, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks = write({**run_world.FILES, "sums.jsonl": json.dumps({"q": "1+1", "a": json.dumps([secret])}) + "\n"})
     model = Scripted(generate=lambda prompt, params, repeat: secret if place == "answer" else "2")
     simple_evaluate(model, tasks=["sums"], include_path=str(tasks), include_defaults=False, output_path=str(output))
     if place == "results":
-        found = run_world.results(output)
-        (output / "results.json").write_text(json.dumps({**found, "model_name": secret}))
+        results = run_world.results(output)
+        (output / "results.json").write_text(json.dumps({**results, "model_name": secret}))
     monkeypatch.setenv("MY_SERVICE_API_KEY", secret)
     with pytest.raises(AssayError, match="holds the value of the environment variable MY_SERVICE_API_KEY"):
         pack(output, tmp_path / "run.zip")
 
 
 def test_a_link_in_the_folder_is_not_followed(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     elsewhere = tmp_path / "elsewhere.parquet"
     (output / "samples/sums.parquet").rename(elsewhere)
     (output / "samples/sums.parquet").symlink_to(elsewhere)
@@ -129,7 +129,7 @@ def test_a_link_in_the_folder_is_not_followed(tasks: Path, output: Path, tmp_pat
 def test_a_link_for_a_whole_folder_or_for_numbers_is_not_followed(
     name: str, tasks: Path, output: Path, tmp_path: Path
 ) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     score(output, ScoreOptions(include_path=[str(tasks)]))
     (output / name).rename(tmp_path / "elsewhere")
     (output / name).symlink_to(tmp_path / "elsewhere")
@@ -144,7 +144,7 @@ def test_a_link_for_a_whole_folder_or_for_numbers_is_not_followed(
 
 
 def test_a_link_inside_of_the_folder_is_as_good_as_the_file(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     (output / "results.json").rename(output / "latest.json")
     (output / "results.json").symlink_to("latest.json")
     assert "results.json" in pack(output, tmp_path / "run.zip").files
@@ -163,16 +163,16 @@ FEWSHOT = """
 """
 
 
-def test_right_answers_are_taken_out_where_they_are_known_to_stand(write: Write, output: Path, tmp_path: Path) -> None:
+def test_right_answers_are_removed_from_the_columns_that_hold_them(write: Write, output: Path, tmp_path: Path) -> None:
     folder = write({**run_world.FILES, "shots.yaml": FEWSHOT})
     model = Scripted(generate=lambda prompt, params, repeat: "who knows")
     options = {"include_path": str(folder), "include_defaults": False, "output_path": str(output)}
     simple_evaluate(model, tasks=["shots"], **options)
-    made = pack(output, tmp_path / "run.zip", no_gold=True)
-    assert made.removed == [
+    packed = pack(output, tmp_path / "run.zip", no_gold=True)
+    assert packed.removed == [
         "target and gold (shots)", "the columns a of documents (shots)", "examples before the question (shots)",
     ]  # fmt: skip
-    run = unpacked(made.path, tmp_path / "there")
+    run = unpacked(packed.path, tmp_path / "there")
     rows = sample_rows(run / "samples/shots.parquet")
     assert [(row["target"], row["gold"]) for row in rows] == [("null", None)] * 5
     assert [json.loads(row["doc"]) for row in rows] == [{"q": question[:-1]} for question in SUMS]
@@ -181,8 +181,8 @@ def test_right_answers_are_taken_out_where_they_are_known_to_stand(write: Write,
     assert [row["responses"] for row in rows] == [[["who knows"]]] * 5
 
 
-def test_what_has_no_right_answers_any_more_is_not_scored(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+def test_a_run_without_right_answers_is_not_rescored(tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(RecordingModel(), tasks, output)
     run = unpacked(pack(output, tmp_path / "run.zip", no_gold=True).path, tmp_path / "there")
     with pytest.raises(AssayError, match="the right answers were taken out"):
         score(run)
@@ -213,16 +213,16 @@ def row(**columns: Any) -> StoredSample:
     return empty._replace(**{**known, **written})
 
 
-def test_a_document_is_taken_out_whole_where_nobody_knows_its_right_answer() -> None:
+def test_a_document_is_removed_whole_where_its_right_answer_is_unknown() -> None:
     removal = TaskRemoval({"doc_to_target": "!function utils.f"}, 0)
-    made = removal.row(row(doc={"question": "q", "hidden": 3}, target=3))
-    assert made.doc == "{}"
+    result_row = removal.row(row(doc={"question": "q", "hidden": 3}, target=3))
+    assert result_row.doc == "{}"
     assert "whole documents: which column has the right answer is not known" in removal.summary()
 
 
-def test_a_continuation_that_stands_alone_is_the_right_answer() -> None:
+def test_a_single_continuation_is_the_right_answer() -> None:
     removal = TaskRemoval({"doc_to_target": "word"}, 0)
-    made = removal.row(
+    result_row = removal.row(
         row(
             doc={"word": "cat"},
             target="cat",
@@ -230,12 +230,12 @@ def test_a_continuation_that_stands_alone_is_the_right_answer() -> None:
             scores={"acc,none": 1, "f1,none": ["cat", "dog"]},
         )
     )
-    assert (made.requests[0].continuation, made.scores) == ("[removed]", {"acc,none": 1})
-    several = [StoredRequest("loglikelihood", continuation=each) for each in ("cat", "dog")]
-    assert removal.row(row(doc={"word": "cat"}, requests=several)).requests == several
+    assert (result_row.requests[0].continuation, result_row.scores) == ("[removed]", {"acc,none": 1})
+    items = [StoredRequest("loglikelihood", continuation=each) for each in ("cat", "dog")]
+    assert removal.row(row(doc={"word": "cat"}, requests=items)).requests == items
 
 
-def test_what_a_graph_came_to_and_what_judges_said_may_hold_the_right_answer() -> None:
+def test_outputs_of_graphs_and_judges_may_contain_the_right_answer() -> None:
     removal = TaskRemoval({"doc_to_target": "word"}, 0)
     params = '{"temperature":0}'
     asked = [
@@ -246,11 +246,11 @@ def test_what_a_graph_came_to_and_what_judges_said_may_hold_the_right_answer() -
     ]
     answers = {"none": [{"golden": "cat"}], "first": ["dog"], "both": [["dog", "cow"]]}
     replies = [{"finish": "stop"}, {"verdict": "no, it is cat"}, {"verdict": 0.25}]
-    made = removal.row(row(doc={"word": "cat"}, target="cat", requests=asked, answers=answers, replies=replies))
-    assert made.answers == {**answers, "none": ["[removed]"]}
-    assert made.replies == [replies[0], {"verdict": "[removed]"}, replies[2]]
-    assert made.requests == [asked[0], StoredRequest("generate", "[removed]", params=params)]
-    assert "cat" not in repr(made)
+    result_row = removal.row(row(doc={"word": "cat"}, target="cat", requests=asked, answers=answers, replies=replies))
+    assert result_row.answers == {**answers, "none": ["[removed]"]}
+    assert result_row.replies == [replies[0], {"verdict": "[removed]"}, replies[2]]
+    assert result_row.requests == [asked[0], StoredRequest("generate", "[removed]", params=params)]
+    assert "cat" not in repr(result_row)
 
 
 def test_columns_that_are_called_like_right_answers_go_too() -> None:
@@ -271,24 +271,24 @@ def test_columns_that_are_called_like_right_answers_go_too() -> None:
     ],
 )
 def test_a_question_is_kept_only_where_it_is_known_where_the_examples_end(prompt: str, left: str) -> None:
-    made = TaskRemoval({"doc_to_target": "a"}, 2).row(row(doc={"a": "x"}, prompt=prompt))
-    assert made.prompt == left
+    result_row = TaskRemoval({"doc_to_target": "a"}, 2).row(row(doc={"a": "x"}, prompt=prompt))
+    assert result_row.prompt == left
     chat = TaskRemoval({"doc_to_target": "a"}, 2, is_chat=True).row(row(doc={"a": "x"}, prompt=prompt))
     assert chat.prompt == "[removed]"
 
 
-def test_columns_that_tell_or_explain_the_right_answer_go_too() -> None:
+def test_columns_that_contain_or_explain_the_right_answer_are_removed_too() -> None:
     doc = {
         "q": "Which city?", "a": "Paris", "answer_idx": 2, "explanation": "see the map", "worked_solution": "s", "Rationale": "r",
         "note": "everybody knows that PARIS is", "more": {"hints": ["It is Paris"]}, "aliases": ["Paris", "Paris, France"],
         "options": ["Rome", "Paris"], "comparison": "no",
     }  # fmt: skip
-    made = TaskRemoval({"doc_to_target": "a"}, 0).row(row(doc=doc, target=["Paris", "B"]))
-    assert json.loads(made.doc) == {"q": "Which city?", "options": ["Rome", "Paris"], "comparison": "no"}
+    result_row = TaskRemoval({"doc_to_target": "a"}, 0).row(row(doc=doc, target=["Paris", "B"]))
+    assert json.loads(result_row.doc) == {"q": "Which city?", "options": ["Rome", "Paris"], "comparison": "no"}
 
 
-def test_the_command_says_what_it_took_out(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+def test_the_command_lists_what_it_removed(run_assay: Any, tasks: Path, output: Path, tmp_path: Path) -> None:
+    run_world.run(RecordingModel(), tasks, output)
     ended = run_assay("pack", output, "--no_gold", cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert (tmp_path / "run-no_gold.zip").is_file()

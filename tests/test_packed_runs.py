@@ -1,4 +1,4 @@
-"""A run that was packed and imported tells what it told before: in every command that reads runs."""
+"""A run that was packed and imported reads as before: in every command that reads runs."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from assay.report.write import report_text
 from assay.runs.redaction import redacted, without_secrets
 from assay.runs.run import Run
 from graph_world import RECORDS, write_graph
-from run_world import Asked
+from run_world import RecordingModel
 from serving import TALKING, Servers
 from small_runs import write_task
 from viewer_world import fetched, serving
@@ -77,20 +77,20 @@ def walked(tmp_path: Path, url: str, run_assay: Assay) -> tuple[Path, Path]:
     return tmp_path / "run", tmp_path
 
 
-def scripted(tmp_path: Path, url: str, run_assay: Assay) -> tuple[Path, Path]:  # nobody is asked
+def scripted(tmp_path: Path, url: str, run_assay: Assay) -> tuple[Path, Path]:  # no server is asked
     """A run without usage, with documents that failed."""
     for name, text in run_world.FILES.items():
         (tmp_path / "tasks").mkdir(exist_ok=True)
         (tmp_path / "tasks" / name).write_text(re.sub(r"^ {8}", "", text.lstrip("\n"), flags=re.MULTILINE))
-    run_world.run(Asked(failing={"7-4="}), tmp_path / "tasks", tmp_path / "run")
+    run_world.run(RecordingModel(failing={"7-4="}), tmp_path / "tasks", tmp_path / "run")
     return tmp_path / "run", tmp_path / "tasks"
 
 
 KINDS = {each.__name__: each for each in (served, repeated, judged, walked, scripted)}
 
 
-def told(run: Path) -> dict[str, Any]:
-    """All that results tell: as they are but for the name of anybody's own folder."""
+def results_text(run: Path) -> dict[str, Any]:
+    """The results as they are, without the name of the home folder."""
     text = (run / "results.json").read_text().replace(str(Path.home()), "~")
     return dict(json.loads(text))
 
@@ -104,8 +104,8 @@ def test_a_run_is_the_same_after_it_was_packed_and_imported(
     ended = run_assay("import", archive, "-o", tmp_path / "there/run")
     assert ended.returncode == (1 if kind == "scripted" else 0), ended.stderr
     there = tmp_path / "there/run"
-    assert told(there) == told(run)
-    account = told(run)["assay"].get("account", {})
+    assert results_text(there) == results_text(run)
+    account = results_text(run)["assay"].get("account", {})
     assert (account.get("tokens", {}).get("out", 0) > 0) == (kind != "scripted")
     assert Run.open(there).tasks == Run.open(run).tasks
     for each in ("md", "csv"):
@@ -118,7 +118,7 @@ def test_a_run_is_the_same_after_it_was_packed_and_imported(
         assert export(there, to, tmp_path / f"out-{to}")
     ended = run_assay("score", there, "--include_path", tasks)
     assert "Traceback" not in ended.stderr
-    again, before = json.loads((there / "scored/001/results.json").read_text()), told(run)
+    again, before = json.loads((there / "scored/001/results.json").read_text()), results_text(run)
     assert again["results"] == before["results"]
     with serving(tmp_path / "there") as at:
         assert [fetched(at, "/")[0], fetched(at, "/run", run="run")[0]] == [200, 200]
@@ -132,7 +132,7 @@ def test_a_run_without_right_answers_still_has_its_numbers(
     archive = pack(run, tmp_path / "run.zip", no_gold=True).path
     ended = run_assay("import", archive, "-o", tmp_path / "there")
     assert ended.returncode == (1 if kind == "scripted" else 0), ended.stderr
-    now, before = told(tmp_path / "there"), told(run)
+    now, before = results_text(tmp_path / "there"), results_text(run)
     assert (now["results"], now["assay"]) == (before["results"], before["assay"])
     for command in (["samples"], ["report", "--format", "md"], ["export", "--to", "parquet", "-o", tmp_path / "out"]):
         ended = run_assay(command[0], tmp_path / "there", *command[1:])
@@ -143,19 +143,19 @@ def test_an_imported_run_is_imported_again(talking: str, tmp_path: Path, run_ass
     run, _ = served(tmp_path, talking, run_assay)
     import_runs([pack(run, tmp_path / "a.zip").path], tmp_path / "one")
     import_runs([pack(tmp_path / "one", tmp_path / "b.zip").path], tmp_path / "two")
-    assert told(tmp_path / "two") == told(run)
+    assert results_text(tmp_path / "two") == results_text(run)
 
 
 @pytest.mark.parametrize(
     "value", [7, 0.5, None, True, {}, [], {"in": 3, "out": 0.5}, [1, 2], {"judge": {"in": 3, "out": None}}]
 )
-def test_numbers_are_no_secret_whatever_they_are_called(value: object) -> None:
+def test_numbers_are_not_secrets_whatever_they_are_called(value: object) -> None:
     assert redacted({"tokens": value}) == {"tokens": value}
     assert redacted(value, "api_key") == value
 
 
 @pytest.mark.parametrize("value", ["abc", ["abc"], {"in": "abc"}, [1, "abc"], {"deep": {"er": [1, {"x": "abc"}]}}])
-def test_what_has_a_text_and_is_called_like_a_secret_stays_hidden(value: object) -> None:
+def test_texts_under_names_of_secrets_stay_hidden(value: object) -> None:
     assert redacted({"auth_tokens": value}) == {"auth_tokens": "***"}
 
 
@@ -165,14 +165,14 @@ def test_tasks_metrics_and_filters_may_be_called_like_a_secret() -> None:
                "tasks": {"api_key": {"rows": rows, "bounds": {"acc,strict_key": [0, 1]}, "no_value": {"f1_token": "no"}}},
                "groups": {"secret": {"metadata": {"api_key": "abc"}, "rows": rows}},
                "scored": {"changed": {"api_key": {"count": 1, "ids": [3]}}}}  # fmt: skip
-    found = without_secrets({"assay": account})["assay"]
-    assert found["groups"]["secret"].pop("metadata") == {"api_key": "***"}
+    result = without_secrets({"assay": account})["assay"]
+    assert result["groups"]["secret"].pop("metadata") == {"api_key": "***"}
     del account["groups"]["secret"]["metadata"]  # type: ignore[index]
-    assert found == account
+    assert result == account
 
 
 def test_a_text_in_an_account_is_still_without_secrets() -> None:
-    found = without_secrets(
+    result = without_secrets(
         {"assay": {"broken": {"t": "401 for https://me:secret99@host/v1 with sk-abcdefgh12345678"}}}
     )
-    assert "secret99" not in str(found) and "sk-abc" not in str(found)
+    assert "secret99" not in str(result) and "sk-abc" not in str(result)

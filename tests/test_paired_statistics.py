@@ -42,9 +42,9 @@ def member(a: object, b: object, *, clusters: object = None, name: str = "t", so
 
 def compared(a: object, b: object, clusters: object = None) -> Contrast:
     one = member(a, b, clusters=clusters)
-    made = contrast([Part(one)], one.a, one.b)
-    assert made is not None
-    return made
+    contrasted = contrast([Part(one)], one.a, one.b)
+    assert contrasted is not None
+    return contrasted
 
 
 # --- McNemar's test ------------------------------------------------------------------------------------------------
@@ -55,18 +55,18 @@ def test_mcnemar_on_a_published_example() -> None:
     Fagerland, Lydersen and Laake 2013, BMC Medical Research Methodology 13:91, table 1 and its supplement."""
     assert mcnemar(7, 1) == pytest.approx(10 / 256, rel=1e-12)
     before, after = [1, 1] + [0] * 19, [1, 0] + [1] * 7 + [0] * 12
-    found = significance(compared(before, after))
-    assert (found.p, found.test) == (pytest.approx(0.0390625), "McNemar")
+    p_value = significance(compared(before, after))
+    assert (p_value.p, p_value.test) == (pytest.approx(0.0390625), "McNemar")
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(0, 1), (3, 9), (40, 25), (150, 86), (1200, 1100)])
-def test_mcnemar_is_statsmodels_exact_p_less_the_probability_of_what_was_seen(wins: int, losses: int) -> None:
+def test_mcnemar_is_statsmodels_exact_p_minus_the_probability_of_the_observation(wins: int, losses: int) -> None:
     exact = their_mcnemar([[5, wins], [losses, 5]], exact=True).pvalue
     seen = stats.binom.pmf(min(wins, losses), wins + losses, 0.5)
     assert mcnemar(wins, losses) == pytest.approx(exact - seen, rel=1e-9)
 
 
-def test_as_many_wins_as_losses_are_no_evidence() -> None:
+def test_equal_numbers_of_wins_and_losses_give_p_1() -> None:
     assert mcnemar(4, 4) == 1.0
     assert significance(compared([0, 1, 1], [1, 0, 1])).p == 1.0
 
@@ -80,8 +80,8 @@ def test_few_documents_are_flipped_in_every_way() -> None:
     theirs = stats.permutation_test(
         (np.subtract(b, a),), np.mean, permutation_type="samples", n_resamples=np.inf, vectorized=False
     ).pvalue
-    found = significance(compared(a, b))
-    assert (found.p, found.test) == (pytest.approx(theirs - 1 / 256), "permutation")
+    p_value = significance(compared(a, b))
+    assert (p_value.p, p_value.test) == (pytest.approx(theirs - 1 / 256), "permutation")
 
 
 def test_many_documents_are_flipped_at_random() -> None:
@@ -91,9 +91,9 @@ def test_many_documents_are_flipped_at_random() -> None:
         (differences,), lambda x, axis: np.mean(x, axis=axis), permutation_type="samples", n_resamples=20_000,
         vectorized=True, rng=np.random.default_rng(0),
     ).pvalue  # fmt: skip
-    found = significance(compared(np.zeros(60), differences))
-    assert found.p == pytest.approx(theirs, abs=0.006)
-    assert found.p == pytest.approx(stats.ttest_1samp(differences, 0).pvalue, abs=0.02)
+    p_value = significance(compared(np.zeros(60), differences))
+    assert p_value.p == pytest.approx(theirs, abs=0.006)
+    assert p_value.p == pytest.approx(stats.ttest_1samp(differences, 0).pvalue, abs=0.02)
 
 
 def test_equal_sizes_that_are_drawn_together_are_drawn_as_if_apart() -> None:
@@ -109,8 +109,8 @@ def test_equal_sizes_that_are_drawn_together_are_drawn_as_if_apart() -> None:
 def test_of_very_many_documents_the_sum_is_normal() -> None:
     random = np.random.default_rng(4)
     a, b = random.normal(0, 1, 3000), random.normal(0.04, 1, 3000)
-    found = significance(compared(a, b))
-    assert (found.p, found.test) == (pytest.approx(stats.ttest_rel(b, a).pvalue, rel=5e-3), "normal")
+    p_value = significance(compared(a, b))
+    assert (p_value.p, p_value.test) == (pytest.approx(stats.ttest_rel(b, a).pvalue, rel=5e-3), "normal")
 
 
 def test_clusters_are_flipped_as_a_whole() -> None:
@@ -137,10 +137,12 @@ def test_clusters_give_the_error_of_statsmodels() -> None:
     random = np.random.default_rng(6)
     a, b, clusters = random.normal(0, 1, 30), random.normal(0.5, 1, 30), np.arange(30) // 4
     theirs = sm.OLS(b - a, np.ones(30)).fit(cov_type="cluster", cov_kwds={"groups": clusters})
-    made = compared(a, b, clusters)
-    assert made.stderr == pytest.approx(float(theirs.bse[0]), rel=1e-9)
+    comparison = compared(a, b, clusters)
+    assert comparison.stderr == pytest.approx(float(theirs.bse[0]), rel=1e-9)
     half = stats.t.ppf(0.975, 7) * float(theirs.bse[0])
-    assert interval(made, 0.95) == pytest.approx((made.difference - half, made.difference + half), rel=1e-3)
+    assert interval(comparison, 0.95) == pytest.approx(
+        (comparison.difference - half, comparison.difference + half), rel=1e-3
+    )
 
 
 def test_the_interval_of_rates_by_hand() -> None:
@@ -152,14 +154,14 @@ def test_the_interval_of_rates_by_hand() -> None:
     assert interval(compared(a, b), 0.95) == pytest.approx((6 / 101 - half, 6 / 101 + half), rel=1e-6)
 
 
-def test_rates_that_agree_on_all_documents_have_an_interval_that_is_no_point() -> None:
+def test_rates_that_agree_on_all_documents_have_an_interval_with_a_width() -> None:
     """√1/101 · 1.96, to either side."""
-    made = compared([0, 1] * 50, [0, 1] * 50)
-    assert interval(made, 0.95) == pytest.approx((-0.019406, 0.019406), abs=1e-5)
-    assert significance(made).p == 1.0
+    comparison = compared([0, 1] * 50, [0, 1] * 50)
+    assert interval(comparison, 0.95) == pytest.approx((-0.019406, 0.019406), abs=1e-5)
+    assert significance(comparison).p == 1.0
 
 
-def test_scores_that_all_differ_alike_have_no_interval() -> None:
+def test_scores_that_all_differ_by_the_same_amount_have_no_interval() -> None:
     assert interval(compared([0.25, 0.5, 0.75], [0.5, 0.75, 1.0]), 0.95) is None
 
 
@@ -185,22 +187,22 @@ def test_neither_the_order_of_documents_nor_a_constant_matters(
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     c, d = zip(*shuffled, strict=True)
     moved = compared(np.add(c, 16.0), np.add(d, 16.0))
-    made = compared(a, b)
-    assert made.difference == pytest.approx(moved.difference, abs=1e-9)
-    assert made.stderr == pytest.approx(moved.stderr, abs=1e-7)
-    assert significance(made).p == pytest.approx(significance(compared(c, d)).p, abs=1e-12)
+    comparison = compared(a, b)
+    assert comparison.difference == pytest.approx(moved.difference, abs=1e-9)
+    assert comparison.stderr == pytest.approx(moved.stderr, abs=1e-7)
+    assert significance(comparison).p == pytest.approx(significance(compared(c, d)).p, abs=1e-12)
 
 
 @given(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=2, max_size=30))
 def test_a_run_does_not_differ_from_itself(scores: list[float]) -> None:
-    made = compared(scores, scores)
-    assert (made.difference, made.variance, significance(made).p) == (0.0, 0.0, 1.0)
+    comparison = compared(scores, scores)
+    assert (comparison.difference, comparison.variance, significance(comparison).p) == (0.0, 0.0, 1.0)
 
 
 @given(SCORES)
-def test_what_documents_contribute_adds_up_to_the_difference(pairs: list[tuple[float, float]]) -> None:
-    made = compared(*zip(*pairs, strict=True))
-    assert float(np.sum(made.contributions)) == pytest.approx(made.difference, abs=1e-9)
+def test_contributions_of_documents_sum_to_the_difference(pairs: list[tuple[float, float]]) -> None:
+    comparison = compared(*zip(*pairs, strict=True))
+    assert float(np.sum(comparison.contributions)) == pytest.approx(comparison.difference, abs=1e-9)
 
 
 # --- groups --------------------------------------------------------------------------------------------------------
@@ -208,13 +210,13 @@ def test_what_documents_contribute_adds_up_to_the_difference(pairs: list[tuple[f
 
 def test_a_group_of_tasks_with_their_own_documents_adds_their_variances() -> None:
     random = np.random.default_rng(8)
-    several = [member(random.normal(0, 1, n), random.normal(0, 1, n), source=f"s{n}") for n in (20, 50)]
-    parts = [Part(each, 0.5, 0.5) for each in several]
-    made = contrast(parts, sum(m.a for m in several) / 2, sum(m.b for m in several) / 2)
-    assert made is not None
-    expected = sum(np.var(m.influence_b - m.influence_a, ddof=1) / m.n / 4 for m in several)
-    assert made.variance == pytest.approx(expected, rel=1e-12)
-    assert float(made.contributions.sum()) == pytest.approx(made.difference)
+    items = [member(random.normal(0, 1, n), random.normal(0, 1, n), source=f"s{n}") for n in (20, 50)]
+    parts = [Part(each, 0.5, 0.5) for each in items]
+    contrasted = contrast(parts, sum(m.a for m in items) / 2, sum(m.b for m in items) / 2)
+    assert contrasted is not None
+    expected = sum(np.var(m.influence_b - m.influence_a, ddof=1) / m.n / 4 for m in items)
+    assert contrasted.variance == pytest.approx(expected, rel=1e-12)
+    assert float(contrasted.contributions.sum()) == pytest.approx(contrasted.difference)
 
 
 def test_documents_that_two_tasks_share_are_one_draw_of_the_group() -> None:
@@ -231,13 +233,13 @@ def test_documents_that_two_tasks_share_are_one_draw_of_the_group() -> None:
 # --- numbers that are computed anew --------------------------------------------------------------------------------
 
 
-def test_a_mean_that_is_computed_anew_has_the_same_spread_and_p() -> None:
+def test_a_recomputed_mean_has_the_same_spread_and_p() -> None:
     random = np.random.default_rng(10)
     a, b = random.normal(0, 1, 60).tolist(), random.normal(0.3, 1, 60).tolist()
-    found = recomputed(lambda values: sum(values) / len(values), PairedValues(a, b), 1000)
-    assert found is not None
-    made, tested = found
-    assert made.stderr == pytest.approx(compared(a, b).stderr, rel=0.08)
+    scores = recomputed(lambda values: sum(values) / len(values), PairedValues(a, b), 1000)
+    assert scores is not None
+    built, tested = scores
+    assert built.stderr == pytest.approx(compared(a, b).stderr, rel=0.08)
     assert tested.p == pytest.approx(significance(compared(a, b)).p, abs=0.03)
 
 
@@ -252,9 +254,9 @@ def test_a_function_that_takes_no_resample_has_no_spread() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
-def test_holm_is_statsmodels(several: list[float]) -> None:
-    theirs = multipletests(several, method="holm")[1]
-    assert holm(several) == pytest.approx(theirs.tolist(), abs=1e-12)
+def test_holm_is_statsmodels(values: list[float]) -> None:
+    theirs = multipletests(values, method="holm")[1]
+    assert holm(values) == pytest.approx(theirs.tolist(), abs=1e-12)
 
 
 @pytest.mark.parametrize(("variance", "effect", "power", "alpha"), [(0.25, 0.05, 0.8, 0.05), (0.1, 0.01, 0.9, 0.01)])
@@ -264,13 +266,13 @@ def test_documents_needed_are_those_of_statsmodels(variance: float, effect: floa
     assert effect_found(variance, math.ceil(theirs), power, alpha) == pytest.approx(effect, rel=2e-3)
 
 
-def test_the_detectable_difference_is_found_as_often_as_it_says() -> None:
+def test_the_detectable_difference_is_found_with_the_stated_power() -> None:
     """Differences of normal scores around it, simulated: significant in 80 % of 2,000 data sets."""
     random = np.random.default_rng(11)
-    made = compared(np.zeros(200), random.normal(0, 1, 200))
-    least = detectable(made, 0.8)
+    comparison = compared(np.zeros(200), random.normal(0, 1, 200))
+    least = detectable(comparison, 0.8)
     assert least is not None
-    drawn = random.normal(least / made.stderr / math.sqrt(200), 1, (2000, 200))
+    drawn = random.normal(least / comparison.stderr / math.sqrt(200), 1, (2000, 200))
     p = stats.ttest_1samp(drawn, 0, axis=1).pvalue
     assert float((p < 0.05).mean()) == pytest.approx(0.8, abs=0.03)
 
@@ -286,16 +288,16 @@ def test_the_detectable_difference_is_found_as_often_as_it_says() -> None:
     ],
     ids=["rates", "groups"],
 )
-def test_equally_good_runs_are_told_apart_in_one_of_twenty_cases(cells: list[Cell]) -> None:
-    found = [measured(cell, 1500) for cell in cells]
-    assert 0.04 <= np.mean([each.rejected for each in found]) <= 0.06
-    assert 0.94 <= np.mean([each.coverage for each in found]) <= 0.96
+def test_equally_good_runs_differ_significantly_in_one_of_twenty_cases(cells: list[Cell]) -> None:
+    result = [measured(cell, 1500) for cell in cells]
+    assert 0.04 <= np.mean([each.rejected for each in result]) <= 0.06
+    assert 0.94 <= np.mean([each.coverage for each in result]) <= 0.96
 
 
 def test_true_differences_are_in_nineteen_of_twenty_intervals() -> None:
     cells = [Cell("rate", n, 0.5, 0.2, 0.5) for n in (50, 100, 300)] + [Cell("score", 100, 0.5, 1.0, 0.5)]
-    found = [measured(cell, 1500) for cell in cells]
-    assert 0.94 <= np.mean([each.coverage for each in found]) <= 0.96
+    result = [measured(cell, 1500) for cell in cells]
+    assert 0.94 <= np.mean([each.coverage for each in result]) <= 0.96
 
 
 # --- what has no number --------------------------------------------------------------------------------------------
@@ -303,14 +305,14 @@ def test_true_differences_are_in_nineteen_of_twenty_intervals() -> None:
 
 @pytest.mark.parametrize("missing", [math.nan, math.inf])
 def test_a_number_that_some_resample_has_not_has_no_spread(missing: float) -> None:
-    """Of four documents a resample has often but one value: there this function knows nothing."""
+    """Of four documents a resample has often but one value: there this function has no value."""
 
     def choosy(values: object) -> float:
-        several = list(values)  # type: ignore[call-overload]
-        return missing if len(set(several)) == 1 else float(np.mean(several))
+        items = list(values)  # type: ignore[call-overload]
+        return missing if len(set(items)) == 1 else float(np.mean(items))
 
     assert recomputed(choosy, PairedValues([0, 0, 0, 1], [0, 0, 1, 1]), 200) is None
 
 
-def test_a_difference_without_a_spread_is_no_evidence() -> None:
+def test_a_difference_without_a_spread_has_p_1() -> None:
     assert significance(Contrast(0.5, None, 0.0, 10, 10)).p == 1.0

@@ -49,9 +49,9 @@ def in_clusters(tmp_path: Path) -> tuple[list[Path], float]:
 
 def test_clusters_are_one_draw_of_a_plan(tmp_path: Path) -> None:
     runs, variance = in_clusters(tmp_path)
-    found, [row] = planned(*runs)["t"], compare(runs).rows
-    assert found.mde == pytest.approx(row.mde)
-    assert found.mde == pytest.approx(
+    result, [row] = planned(*runs)["t"], compare(runs).rows
+    assert result.mde == pytest.approx(row.mde)
+    assert result.mde == pytest.approx(
         QUANTILES * math.sqrt(variance), rel=0.05
     )  # but for half a document at either side
     alone = planned(runs[0])["t"]
@@ -68,10 +68,10 @@ def test_tasks_over_the_same_documents_are_planned_as_one(tmp_path: Path, aggreg
     a = random.normal(0, 1, 60)
     b = a + random.normal(0, 0.5, 60)
     runs = [make_run(folder, tmp_path / n, {"t": s.tolist()}, tasks=["g"]) for n, s in (("a", a), ("b", b))]
-    found = planned(*runs)
-    assert found["g"].mde == pytest.approx(found["t"].mde)
+    plan = planned(*runs)
+    assert plan["g"].mde == pytest.approx(plan["t"].mde)
     if aggregation == "mean":
-        assert found["t"].mde == pytest.approx(QUANTILES * np.std(b - a, ddof=1) / math.sqrt(60), rel=1e-6)
+        assert plan["t"].mde == pytest.approx(QUANTILES * np.std(b - a, ddof=1) / math.sqrt(60), rel=1e-6)
         alone = planned(runs[0])
         assert alone["g"].mde == pytest.approx(alone["t"].mde)
 

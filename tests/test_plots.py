@@ -48,7 +48,7 @@ def test_the_tallest_bar_of_a_histogram_has_the_most() -> None:
     assert histogram_text([Bin(0, 1, 10), Bin(1, 2, 40), Bin(2, 3, 0)]) == "▂█ "
 
 
-def test_a_difference_that_does_not_touch_zero_stands_out() -> None:
+def test_a_difference_whose_interval_excludes_zero_is_highlighted() -> None:
     drawn = forest([Interval("a", 0.2, 0.1, 0.3), Interval("b", -0.2, -0.3, -0.1), Interval("c", 0.1, -0.1, 0.3)])
     assert (len(rects(drawn, "better")), len(rects(drawn, "worse")), len(rects(drawn, "mark"))) == (1, 1, 1)
     assert forest_text([Interval("a", 0.2, 0.1, 0.3)]).startswith("a  ·")
@@ -98,7 +98,7 @@ def test_nothing_is_styled_in_place_so_that_a_page_may_forbid_it() -> None:
     )
     assert "style=" not in drawn
     classes = set(re.findall(r'class="([\w ]+)"', drawn))
-    assert all(f".{name}" in STYLE for several in classes for name in several.split() if name != "graph")
+    assert all(f".{name}" in STYLE for items in classes for name in items.split() if name != "graph")
 
 
 def test_a_graph_is_layered_by_the_longest_way_and_ways_back_do_not_count() -> None:

@@ -18,7 +18,7 @@ from assay import ConfigError
 from assay.errors import Place
 from assay.plugins import TABLES, table
 from assay.registry import Table, must_be_callable
-from small_runs import SEVERAL, run, says, write_task
+from small_runs import SAMPLED, run, says, write_task
 
 RunAssay = Callable[..., "subprocess.CompletedProcess[str]"]
 PACKAGE = Path(__file__).parent / "plugin_package"
@@ -90,9 +90,7 @@ def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
     return json.loads((folder / "results.json").read_text())["results"]
 
 
-def test_an_installed_package_brings_one_of_each_kind_to_the_command_line(
-    tmp_path: Path, with_plugin: RunAssay
-) -> None:
+def test_an_installed_package_adds_one_of_each_kind_to_the_command_line(tmp_path: Path, with_plugin: RunAssay) -> None:
     rows = [{"q": "one red", "gold": "redder"}, {"q": "two blue", "gold": "blue"}]
     write_task(tmp_path, rows, QUIZ, "quiz")
     write_task(tmp_path, rows, LONG, "long")
@@ -108,15 +106,15 @@ def test_an_installed_package_brings_one_of_each_kind_to_the_command_line(
         "--tasks", "quiz", "pair", "long@plain_question", "./graph_config.yaml",
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
-    found = rows_of(tmp_path / "out")
+    result_row = rows_of(tmp_path / "out")
     # prompts: the last document as example, "two blue blue", then the question: the word at 1 is "blue"; its copy is "blue"
-    assert found["quiz"]["starts_alike,word"] == 0.25
-    assert found["quiz"]["both,word"] == 0.0
+    assert result_row["quiz"]["starts_alike,word"] == 0.25
+    assert result_row["quiz"]["both,word"] == 0.0
     # "one red!" has 8 letters, "two blue!" has 9: half are long enough for 9, all for 8; twice the difference
-    assert (found["long"]["long_enough,none"], found["short"]["long_enough,none"]) == (0.5, 1.0)
-    assert found["pair"]["long_enough,none"] == 1.0
+    assert (result_row["long"]["long_enough,none"], result_row["short"]["long_enough,none"]) == (0.5, 1.0)
+    assert result_row["pair"]["long_enough,none"] == 1.0
     # "A CAT!" is one letter longer than "A DOG", "NO!" one shorter than "yes!"
-    [graph] = [row for name, row in found.items() if "share_right,none" in row]
+    [graph] = [row for name, row in result_row.items() if "share_right,none" in row]
     assert graph["share_right,none"] == 10.0
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert manifest["plugins"] == {"assay-demo": "1.2.3"}
@@ -298,7 +296,7 @@ def test_every_problem_of_a_binding_is_reported_at_once_and_kwargs_take_anything
     assert known.accepts(loose).takes_any
 
 
-def test_show_tells_which_metric_takes_any_parameter(tmp_path: Path, run_assay: RunAssay) -> None:
+def test_show_prints_which_metric_takes_any_parameter(tmp_path: Path, run_assay: RunAssay) -> None:
     (tmp_path / "own.py").write_text("def loose(references, predictions, **kwargs): return 1\n")
     yaml = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nmetric_list: [{metric: !function own.loose, aggregation: mean, x: 1}]\n"
     write_task(tmp_path, [{"q": "a", "gold": "b"}], yaml)
@@ -363,8 +361,8 @@ def test_plugins_may_be_named_in_the_file_of_a_run_and_in_python(tmp_path: Path,
     ended = run_assay("run", "--config", "run.yaml")
     assert ended.returncode == 0, ended.stderr
     try:
-        found = run(tmp_path, says(["abcd"]), plugins=[str(tmp_path / "mine_too.py")])
-        assert found["results"]["t"]["gap_too,none"] == 6.0
+        results = run(tmp_path, says(["abcd"]), plugins=[str(tmp_path / "mine_too.py")])
+        assert results["results"]["t"]["gap_too,none"] == 6.0
     finally:
         for kind, name in (("metrics", "gap_too"), ("models", "fixed")):
             table(kind).pop(name, None)
@@ -430,8 +428,8 @@ def test_a_users_metric_takes_parameters_in_each_of_the_three_shapes(name: str, 
     write_task(
         tmp_path, [{"q": "0", "gold": "a"}, {"q": "1", "gold": "b"}], GAP.replace("{metric: gap, weight: 2}", entry)
     )
-    found = run(tmp_path, says(["a", "x"]))
-    assert found["results"]["t"][f"{name},none"] == 0.25
+    results = run(tmp_path, says(["a", "x"]))
+    assert results["results"]["t"][f"{name},none"] == 0.25
     assert run(tmp_path, says(["x", "x"]))["results"]["t"][f"{name},none"] == 0.125
 
 
@@ -467,17 +465,17 @@ def test_a_typo_in_a_parameter_of_a_users_filter_is_refused_before_any_request(t
     assert run(tmp_path, says(["abc"]))["results"]["t"]["exact_match,f"] == 1.0
 
 
-def test_a_reduction_of_a_plug_in_may_have_a_number_behind_its_name(tmp_path: Path) -> None:
+def test_a_plug_in_reduction_may_have_a_numeric_suffix(tmp_path: Path) -> None:
     @assay.reduction("best_of_")
     def best_of(scores: list[float], *, k: int) -> float:
         return max(scores[:k])
 
     yaml = GAP.replace("{metric: gap, weight: 2}", "{metric: exact_match, reduction: [best_of_1, best_of_2]}")
-    write_task(tmp_path, [{"q": "0", "gold": "a"}], yaml + SEVERAL + "repeats: 2\n")
+    write_task(tmp_path, [{"q": "0", "gold": "a"}], yaml + SAMPLED + "repeats: 2\n")
     try:
-        found = run(tmp_path, says([["x", "a"]]))["results"]["t"]
-        assert (found["best_of_1,none"], found["best_of_2,none"], found["exact_match,none"]) == (0.0, 1.0, 0.5)
-        write_task(tmp_path, [{"q": "0", "gold": "a"}], yaml.replace("[best_of_1, best_of_2]", "best_of_") + SEVERAL)
+        row = run(tmp_path, says([["x", "a"]]))["results"]["t"]
+        assert (row["best_of_1,none"], row["best_of_2,none"], row["exact_match,none"]) == (0.0, 1.0, 0.5)
+        write_task(tmp_path, [{"q": "0", "gold": "a"}], yaml.replace("[best_of_1, best_of_2]", "best_of_") + SAMPLED)
         with pytest.raises(ConfigError, match="no reduction named 'best_of_'"):
             run(tmp_path, says(["a"]))
     finally:

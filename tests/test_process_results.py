@@ -1,4 +1,4 @@
-"""Tasks of lm-eval's that score with a function of their own, `process_results`: ours gives what lm-eval gave, value for value.
+"""Tasks of lm-eval's that score with their function `process_results`: ours gives what lm-eval gave, value for value.
 
 `process_results/expected.json` was made by lm-eval 0.4.13 (tools/make_process_results_expected.py): for every function and all that
 decides how its tasks score, documents, answers, what the function said of each pair, and the numbers of the task.
@@ -59,9 +59,9 @@ def test_documents_are_scored_as_lm_eval_scores_them(name: str, manager: TaskMan
     task, docs = prepared(entry, manager)
     scored = score(task, docs, entry)
     values = {filter_: [] for filter_ in entry["values"]}
-    for made in scored:
+    for built in scored:
         for number, filter_ in enumerate(values):
-            values[filter_].append({"failed": made.reason} if isinstance(made, Failed) else made[number].values)
+            values[filter_].append({"failed": built.reason} if isinstance(built, Failed) else built[number].values)
     assert differing(entry["values"], values) == []
     assert differing(entry["results"], numbers(task, scored), close=entry.get("close", CLOSE)) == []
 
@@ -69,11 +69,11 @@ def test_documents_are_scored_as_lm_eval_scores_them(name: str, manager: TaskMan
 @pytest.mark.filterwarnings("ignore")
 def test_the_helper_code_of_every_task_they_stand_for_is_imported(manager: TaskManager) -> None:
     helpers = HelperCode().helpers()
-    wanted = [name for entry in COMPARED.values() if is_there(entry.get("needs")) for name in entry["tasks"]]
-    tasks = manager.load(wanted)["tasks"]
+    expected = [name for entry in COMPARED.values() if is_there(entry.get("needs")) for name in entry["tasks"]]
+    tasks = manager.load(expected)["tasks"]
     configs = [resolved(task.config, helpers.resolve) for task in tasks.values()]
     assert [config.task for config in configs if not callable(config.process_results)] == []
-    assert len(configs) == len(wanted)
+    assert len(configs) == len(expected)
     assert "lm_eval" not in sys.modules
 
 
@@ -118,7 +118,7 @@ def score(task: PreparedTask, docs: list[Any], entry: Entry) -> list[Any]:
     return task.score(
         [
             AnsweredSample(
-                Sample(number, docs[doc], (), None, None), [[answer(each) for each in several] for several in answers]
+                Sample(number, docs[doc], (), None, None), [[answer(each) for each in repeats] for repeats in answers]
             )
             for number, (doc, answers) in enumerate(entry["pairs"])
         ]
@@ -133,8 +133,8 @@ def answer(stored: Any) -> Any:
 def numbers(task: PreparedTask, scored: list[Any]) -> dict[str, Any]:
     """The numbers of a task with their standard errors, under lm-eval's names."""
     board = Board()
-    for number, made in enumerate(scored):
-        for filtered in [] if isinstance(made, Failed) else made:
+    for number, built in enumerate(scored):
+        for filtered in [] if isinstance(built, Failed) else built:
             board.add(number, filtered)
     estimates = board.estimates(task.aggregation, bootstrap_iters=100, like_lm_eval=True, source="")
     return {
@@ -160,13 +160,13 @@ def differing(theirs: Any, ours: Any, at: str = "", close: float = CLOSE) -> lis
         if "failed" in theirs:
             return []
         return [
-            found for key, inner in ours.items() for found in differing(theirs[str(key)], inner, f"{at}/{key}", close)
+            result for key, inner in ours.items() for result in differing(theirs[str(key)], inner, f"{at}/{key}", close)
         ]
     if isinstance(ours, np.generic | np.ndarray):
         ours = ours.tolist()
     if isinstance(theirs, list) and isinstance(ours, list | tuple) and len(theirs) == len(ours):
         pairs = zip(theirs, ours, strict=True)
-        return [found for number, pair in enumerate(pairs) for found in differing(*pair, f"{at}/{number}", close)]
+        return [result for number, pair in enumerate(pairs) for result in differing(*pair, f"{at}/{number}", close)]
     return [] if same(theirs, ours, close) else [f"{at}: {theirs!r} and {ours!r}"]
 
 

@@ -59,8 +59,8 @@ def rows(letter: str, count: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def lines(several: list[dict[str, Any]]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in several)
+def lines(items: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in items)
 
 
 def files(fields: Mapping[str, str]) -> dict[str, str]:
@@ -87,8 +87,8 @@ def asked(folder: Path, **options: Any) -> list[dict[str, Any]]:
         chat_template=as_chat,
     )
     fixed = {"include_path": str(folder), "include_defaults": False, "bootstrap_iters": 0}
-    found = assay.simple_evaluate(model, tasks=["t"], **(fixed | options))
-    return list(found["samples"]["t"])
+    results = assay.simple_evaluate(model, tasks=["t"], **(fixed | options))
+    return list(results["samples"]["t"])
 
 
 def first_asked(folder: Path, **options: Any) -> list[tuple[Any, ...]]:
@@ -119,7 +119,7 @@ QUESTIONS = [
 
 
 @pytest.mark.parametrize(("fields", "prompt"), QUESTIONS)
-def test_a_question_is_a_column_a_template_or_what_a_function_says(
+def test_a_question_is_a_column_a_template_or_the_result_of_a_function(
     fields: dict[str, str], prompt: str, write: Write
 ) -> None:
     assert first_asked(write(files(fields))) == [(prompt, PARAMS)]
@@ -132,7 +132,7 @@ TARGETS = [
 
 
 @pytest.mark.parametrize(("written", "target"), TARGETS)
-def test_a_target_is_a_column_a_template_a_list_or_what_a_function_says(
+def test_a_target_is_a_column_a_template_a_list_or_the_result_of_a_function(
     written: str, target: object, write: Write
 ) -> None:
     assert asked(write(files({"doc_to_target": written})), limit=1)[0]["target"] == target
@@ -154,7 +154,7 @@ CHOICES = [
 
 
 @pytest.mark.parametrize(("fields", "continuations", "target"), CHOICES)
-def test_choices_are_a_column_a_template_a_list_a_mapping_or_what_a_function_says(
+def test_choices_are_a_column_a_template_a_list_a_mapping_or_the_result_of_a_function(
     fields: dict[str, str], continuations: list[str], target: object, write: Write
 ) -> None:
     [sample] = asked(write(files(CHOICE | fields)), limit=1)
@@ -174,7 +174,7 @@ OTHER_REQUESTS = {
     "rolling scores the target alone": (
         {"output_type": "loglikelihood_rolling", "doc_to_text": '""', "doc_to_target": '"{{q}} {{a}}"'}, [("e0 E0",)],
     ),
-    "a prefix stands before the choice": (CHOICE | {"gen_prefix": "So"}, [("e0 So", " E0"), ("e0 So", " no")]),
+    "a prefix precedes the choice": (CHOICE | {"gen_prefix": "So"}, [("e0 So", " E0"), ("e0 So", " no")]),
     "a number as text means one context per choice": (INPUTS, [("e0 he", " E0 end"), ("e0 she", " E0 end")]),
     "contexts share description and examples": (
         INPUTS | {"num_fewshot": "1", "description": '"D. "'},
@@ -212,8 +212,8 @@ def test_generation_parameters_are_completed_with_the_delimiter_only(
 def shown(*examples: str) -> list[str]:
     """The prompts for e0, e1, … with these examples: `t3 t0` stands for both, each with its answer."""
     return [
-        "".join(f"{each} {each.upper()}\n\n" for each in several.split()) + f"e{number}"
-        for number, several in enumerate(examples)
+        "".join(f"{each} {each.upper()}\n\n" for each in items.split()) + f"e{number}"
+        for number, items in enumerate(examples)
     ]
 
 
@@ -271,9 +271,9 @@ def test_no_document_is_ever_among_its_own_examples(
     config = f"{{sampler: {sampler}, split: test}}" if key == "fewshot_config" else f"{{sampler: {sampler}}}"
     world = files({"training_split": ""} | {key: value} | {"fewshot_config": config})
     folder = write(world | {"test.jsonl": lines(rows("e", count))})
-    found = prompts(folder, num_fewshot=shots, fewshot_random_seed=seed)
-    assert len(found) == count
-    for number, prompt in enumerate(found):
+    values = prompts(folder, num_fewshot=shots, fewshot_random_seed=seed)
+    assert len(values) == count
+    for number, prompt in enumerate(values):
         examples = re.findall(r"E(\d)", prompt)
         assert len(set(examples)) == shots
         assert str(number) not in examples
@@ -347,12 +347,12 @@ def test_a_chat_is_held_as_lm_eval_holds_it(name: str, write: Write) -> None:
         ('"So "', "<user>t3<assistant>So no<user>e0<assistant>So ", ""),
     ],
 )
-def test_in_a_chat_choices_have_a_delimiter_only_behind_a_prefix_without_its_own(
+def test_in_a_chat_choices_have_a_delimiter_only_after_a_prefix_without_one(
     prefix: str, context: str, delimiter: str, write: Write
 ) -> None:
     folder = write(files(CHOICE | {"gen_prefix": prefix}))
-    found = first_asked(folder, apply_chat_template=True, num_fewshot=1)
-    assert found == [(context, f"{delimiter}E0"), (context, f"{delimiter}no")]
+    result = first_asked(folder, apply_chat_template=True, num_fewshot=1)
+    assert result == [(context, f"{delimiter}E0"), (context, f"{delimiter}no")]
 
 
 @pytest.mark.parametrize("written", ['{{q.__class__.__mro__}}', '{{ "".__class__.__base__.__subclasses__() }}', "{{ q.format.__globals__ }}"])  # fmt: skip
@@ -367,7 +367,7 @@ def test_an_undefined_variable_is_an_error_that_names_it(field: str, write: Writ
         asked(write(files({field: '"{{nope}}"'})))
 
 
-def test_a_digit_that_is_no_number_is_an_error_that_names_the_task(write: Write) -> None:
+def test_a_digit_character_that_int_cannot_read_is_an_error_that_names_the_task(write: Write) -> None:
     """`"²".isdigit()` is true and `int("²")` fails: lm-eval ends in a SyntaxError here."""
     with pytest.raises(ConfigError, match="task 't'"):
         asked(write(files(CHOICE | {"doc_to_target": '"²"'})))

@@ -1,4 +1,4 @@
-"""What is sent and what is read, protocol by protocol: a real server on loopback does as each message tells it."""
+"""What is sent and what is read, protocol by protocol: a real server on loopback does as each message instructs."""
 
 import asyncio
 import json
@@ -55,12 +55,12 @@ def ask(name: str, url: str, *requests: Request, **arguments: Any) -> Any:
         async with model:
             return [await model.ask(request) for request in requests]
 
-    found = asyncio.run(work())
-    return found[0] if len(requests) == 1 else found
+    result = asyncio.run(work())
+    return result[0] if len(requests) == 1 else result
 
 
-def wanting(params: dict[str, Any] | None = None, **wish: Any) -> Generate:
-    return Generate(json.dumps(wish), {**PLAIN, **(params or {})})
+def wanting(params: dict[str, Any] | None = None, **options: Any) -> Generate:
+    return Generate(json.dumps(options), {**PLAIN, **(params or {})})
 
 
 def sent(url: str) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def test_thinking_between_tags_is_kept_apart_where_the_model_is_known_to_think(t
 
 
 @pytest.mark.parametrize("tags", [True, False])
-def test_thinking_that_never_ends_is_no_answer(tags: bool, talking: str) -> None:
+def test_reasoning_that_never_ends_fails_the_request(tags: bool, talking: str) -> None:
     said = ask("openai-chat", talking, wanting(say="", think="2 and", tags=tags, finish="length"), reasoning=True)
     assert (said.text, said.reasoning, said.finish) == ("", "2 and", UNFINISHED)
 
@@ -110,7 +110,7 @@ def test_a_thinking_model_may_write_as_much_as_it_can(talking: str) -> None:
 
 
 def test_a_stream_is_left_at_a_stop(talking: str) -> None:
-    """The server would go on for a minute: the stop ends it where the server does not know it."""
+    """The server would write for a minute: the stop ends it where the server does not know it."""
     request = wanting({"until": ["STOP"]}, say="one STOP two" + " x" * 600, pieces=600, pause=0.1, think="a STOP b")
     said = ask("openai-chat", talking, request, stream=True, reasoning=True)
     assert (said.text, said.finish) == ("one ", "stop")
@@ -174,7 +174,7 @@ LOOKING = (
 
 @pytest.mark.parametrize("text", LOOKING)
 @pytest.mark.parametrize("name", [*CHATS, "litellm"])
-def test_text_that_looks_like_a_conversation_is_what_the_user_says(name: str, text: str, talking: str) -> None:
+def test_text_that_looks_like_a_conversation_is_one_user_message(name: str, text: str, talking: str) -> None:
     own: dict[str, Any] = {"model": "openai/m", "api_key": "k"} if name == "litellm" else {}
     ask(name, talking, Generate(text, PLAIN), **own)
     assert sent(talking)["body"]["messages"] == [{"role": "user", "content": text}]
@@ -187,18 +187,18 @@ def test_repeats_go_in_one_request_where_the_server_can(talking: str) -> None:
     drawn = {**PLAIN, "do_sample": True, "temperature": 0.7}
     for stream in (True, False):
         model: Any = load_model("openai-chat", {"model": "m", "base_url": talking, "stream": stream, "seed": 5})
-        found = asyncio.run(repeats(model, [Generate(json.dumps({"say": "x"}), drawn, n) for n in range(3)]))
-        assert [each.text for each in found] == ["x", "x", "x"]
+        result = asyncio.run(repeats(model, [Generate(json.dumps({"say": "x"}), drawn, n) for n in range(3)]))
+        assert [each.text for each in result] == ["x", "x", "x"]
         assert (sent(talking)["body"]["n"], sent(talking)["body"]["seed"]) == (3, 5)
-        assert [each.usage.written for each in found] == [3, 0, 0]  # the server tells of all of them together
+        assert [each.usage.written for each in result] == [3, 0, 0]  # the server reports one total for all of them
 
 
 def test_a_server_that_ignores_how_many_were_asked_for_is_asked_for_the_rest(talking: str) -> None:
     model: Any = load_model("openai", {"model": "m", "base_url": talking, "seed": 5})
     prompt = json.dumps({"say": "x", "ignores_n": True})
     before = len(fetched(talking, "/log"))
-    found = asyncio.run(repeats(model, [Generate(prompt, {**PLAIN, "do_sample": True}, n) for n in range(3)]))
-    assert [each.text for each in found] == ["x", "x", "x"]
+    result = asyncio.run(repeats(model, [Generate(prompt, {**PLAIN, "do_sample": True}, n) for n in range(3)]))
+    assert [each.text for each in result] == ["x", "x", "x"]
     assert [each["body"]["seed"] for each in fetched(talking, "/log")[before:]] == [5, 6, 7]
     assert model.answers_repeats is False
 
@@ -217,7 +217,7 @@ def test_a_refusal_fails_the_request_with_the_servers_words_and_without_the_key(
     assert "canary" not in said.reason
 
 
-def test_litellm_speaks_to_the_same_server(talking: str) -> None:
+def test_litellm_works_with_the_same_server(talking: str) -> None:
     """Through the real library, by the name it has for such servers."""
     request = wanting({"until": ["!"]}, say="four! five", think="2 and 2", usage=[11, 5, 0])
     said = ask("litellm", talking, request, model="openai/m", api_key="k")
@@ -266,10 +266,10 @@ def here(*requests: Request) -> list[Any]:
     model = Embedded()
 
     async def work() -> list[Any]:
-        found: dict[int, Any] = {}
+        result: dict[int, Any] = {}
         async for answered in model.answer(requests):
-            found |= dict(answered)
-        return [found[number] for number in range(len(requests))]
+            result |= dict(answered)
+        return [result[number] for number in range(len(requests))]
 
     return asyncio.run(work())
 
@@ -290,11 +290,11 @@ def test_log_likelihoods_are_the_models_own(how: dict[str, Any], truth: str) -> 
     for request, ours, theirs in zip(requests, here(*requests), there, strict=True):
         assert isinstance(theirs, Likelihood)
         assert theirs.value == pytest.approx(ours.value, abs=2e-3)
-        if isinstance(request, Loglikelihood):  # of a whole text nobody asks
+        if isinstance(request, Loglikelihood):  # no task asks for a whole text
             assert theirs.greedy == ours.greedy
 
 
-def test_without_a_tokenizer_the_server_says_where_tokens_begin(truth: str) -> None:
+def test_without_a_tokenizer_token_offsets_come_from_the_server(truth: str) -> None:
     requests = [Loglikelihood(*pair) for pair in PAIRS if pair[0]]
     for ours, theirs in zip(here(*requests), ask("openai", truth, *requests), strict=True):
         assert theirs.value == pytest.approx(ours.value, abs=2e-3)
@@ -308,9 +308,9 @@ def test_one_token_choices_share_one_request(truth: str) -> None:
     for ours, theirs in zip(here(*choices), ask("openai", truth, *choices, likelihoods="generated"), strict=True):
         assert theirs.value == pytest.approx(ours.value, abs=2e-3)
         assert theirs.greedy == ours.greedy
-    found = ask("openai", truth, *choices, Loglikelihood(context, " zebra"), likelihoods="generated")
-    assert [found[0].usage.written, found[1].usage.written] == [1, 0]  # the second cost nothing
-    assert "not among" in found[2].reason
+    responses = ask("openai", truth, *choices, Loglikelihood(context, " zebra"), likelihoods="generated")
+    assert [responses[0].usage.written, responses[1].usage.written] == [1, 0]  # the second cost nothing
+    assert "not among" in responses[2].reason
 
 
 def test_a_prompt_that_is_too_long_fails_or_loses_its_beginning(truth: str) -> None:

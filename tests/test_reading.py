@@ -1,4 +1,4 @@
-"""Reading a run for a page: what is there is told, what is not there is told as missing."""
+"""Reading a run for a page: what exists is shown, the rest is shown as missing."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 from assay.report.reading import RunSummary, worst_tasks
 from assay.runs.lease import progress
 from assay.runs.run import find_runs
-from run_world import Asked, run
+from run_world import RecordingModel, run
 
 RESULTS = {
     "results": {
@@ -74,7 +74,7 @@ def test_worst_tasks_are_shares_of_which_more_is_better(tmp_path: Path) -> None:
     assert [line.name for line in worst_tasks(run.lines)] == ["a", "c"]
 
 
-def test_runs_are_found_below_a_folder_and_scorings_behind_their_run(tmp_path: Path) -> None:
+def test_runs_are_found_below_a_folder_and_scorings_after_their_run(tmp_path: Path) -> None:
     written(tmp_path / "deep/er/one", status="complete")
     written(tmp_path / "deep/er/one/scored/001")
     written(tmp_path / "deep/er/one/samples/no_run")
@@ -84,7 +84,7 @@ def test_runs_are_found_below_a_folder_and_scorings_behind_their_run(tmp_path: P
     assert list(find_runs(tmp_path / "deep/er/one")) == ["one", "scored/001"]
 
 
-def test_a_run_that_goes_on_tells_how_far_it_is(tmp_path: Path) -> None:
+def test_a_run_in_progress_shows_its_progress(tmp_path: Path) -> None:
     folder = written(tmp_path / "one", status="running", tasks={"a": {"size": 8}, "b": {"size": 2}})
     (folder / "results.json").unlink()
     lock = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "documents": {"a": 3}}
@@ -94,17 +94,20 @@ def test_a_run_that_goes_on_tells_how_far_it_is(tmp_path: Path) -> None:
     assert [(line.name, line.done, line.documents) for line in run.lines] == [("a", 3, 8), ("b", 0, 2)]
 
 
-def test_a_run_whose_process_is_gone_has_stopped(tmp_path: Path) -> None:
+def test_a_run_whose_process_died_has_stopped(tmp_path: Path) -> None:
     folder = written(tmp_path / "one", status="running")
     assert RunSummary(folder).status == "stopped"
     (folder / "run.lock").write_text(json.dumps({"host": "elsewhere", "pid": 1, "time": time.time() - 600}))
     assert RunSummary(folder).status == "stopped"
 
 
-def test_secrets_that_somebody_wrote_into_a_run_are_not_read_out(tmp_path: Path) -> None:
-    told = {"command": ["assay", "--model_args", "api_key=sk-verysecret"], "environment": {"token": "hf_verysecret"}}
+def test_secrets_in_the_files_of_a_run_are_not_shown(tmp_path: Path) -> None:
+    reported = {
+        "command": ["assay", "--model_args", "api_key=sk-verysecret"],
+        "environment": {"token": "hf_verysecret"},
+    }
     configs = {"a": {"metadata": {"auth_token": "verysecret"}}}
-    run = RunSummary(written(tmp_path / "one", {**RESULTS, "configs": configs}, status="complete", **told))
+    run = RunSummary(written(tmp_path / "one", {**RESULTS, "configs": configs}, status="complete", **reported))
     assert "verysecret" not in repr((run.provenance, run.model, run.head, run.config("a")))
 
 
@@ -117,14 +120,14 @@ def test_a_damaged_run_is_listed_as_unreadable(tmp_path: Path, content: bytes) -
     assert run.lines == []
 
 
-def test_a_run_says_in_its_lock_how_many_documents_are_answered(tasks: Path, output: Path) -> None:
+def test_the_lock_of_a_run_has_the_number_of_answered_documents(tasks: Path, output: Path) -> None:
     seen: list[dict[str, int]] = []
 
-    def look(_: Asked) -> None:
+    def record_progress(_: RecordingModel) -> None:
         time.sleep(0.5)
         seen.append(progress(output))
 
-    run(Asked(first=look), tasks, output, tasks=["sums"])
+    run(RecordingModel(first=record_progress), tasks, output, tasks=["sums"])
     assert {"sums": 0} in seen or {} in seen
     assert max(each.get("sums", 0) for each in seen) >= 2
-    assert progress(output) == {}  # nobody works there any more
+    assert progress(output) == {}  # no process works there any more

@@ -1,4 +1,4 @@
-"""The recipe for a backend, as it stands in the docs, against a server that speaks that protocol."""
+"""The recipe for a backend, as the docs have it, against a server that speaks that protocol."""
 
 import re
 import threading
@@ -55,12 +55,12 @@ def test_the_recipe_works_as_it_is_printed(url: str, tmp_path: Path) -> None:
         write_task(
             tmp_path, [{"q": "abcd", "gold": "4"}], "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
         )
-        found = assay.simple_evaluate(
+        results = assay.simple_evaluate(
             "ollama", {"model": "m", "base_url": url, "price_in": 1.0, "price_out": 1.0}, tasks=["t"],
             include_path=str(tmp_path), include_defaults=False,
         )  # fmt: skip
     finally:
         BACKENDS.pop("ollama", None)
-    assert found["results"]["t"]["exact_match,none"] == 1.0
-    assert found["assay"]["account"]["tokens"] == {"in": 9, "out": 2}
+    assert results["results"]["t"]["exact_match,none"] == 1.0
+    assert results["assay"]["account"]["tokens"] == {"in": 9, "out": 2}
     assert Handler.asked[-1]["options"] == {"temperature": 0.0, "num_predict": 256, "stop": ["\n\n"]}

@@ -1,4 +1,4 @@
-"""A report: one file that says what runs came to, that needs nothing else, and that nobody's text can break out of."""
+"""A report: one file with the results of runs, without external files, that no text in a run can break out of."""
 
 import base64
 import csv
@@ -24,7 +24,7 @@ from assay.report.table import fenced, markdown_text, shorten, spreadsheet_text,
 from assay.report.write import PAGE_STYLE, as_csv, as_html, as_json, as_markdown
 from conftest import Write
 from exchange_world import HARM, INSPECT, run_harm, write_harm
-from run_world import ACC, EXACT_MATCH, Asked
+from run_world import ACC, EXACT_MATCH, RecordingModel
 
 
 class Page(HTMLParser):
@@ -64,24 +64,24 @@ HARMLESS = {
 
 def assert_alone(text: str) -> Page:
     """A page has only tags and attributes that can neither run nor load anything, and a policy that forbids it besides."""
-    found = Page(text)
-    assert {tag for tag, _ in found.tags} <= KNOWN
-    assert {name for _, attributes in found.tags for name in attributes} <= HARMLESS
-    assert "url(" not in found.style and "@import" not in found.style
-    [policy] = [a["content"] for _, a in found.tags if a.get("http-equiv") == "Content-Security-Policy"]
-    digest = base64.b64encode(hashlib.sha256(found.style.encode()).digest()).decode()
+    result = Page(text)
+    assert {tag for tag, _ in result.tags} <= KNOWN
+    assert {name for _, attributes in result.tags for name in attributes} <= HARMLESS
+    assert "url(" not in result.style and "@import" not in result.style
+    [policy] = [a["content"] for _, a in result.tags if a.get("http-equiv") == "Content-Security-Policy"]
+    digest = base64.b64encode(hashlib.sha256(result.style.encode()).digest()).decode()
     assert (
         policy == f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    return found
+    return result
 
 
-def test_a_page_tells_the_numbers_and_needs_nothing_else(tasks: Path, output: Path) -> None:
-    run_world.run(Asked(failing={"3*3="}), tasks, output)
-    found = assert_alone(as_html(build_report([output])))
-    assert f"{ACC:.4f}" in found.text
-    assert "1 failed" in found.text and "no answer to 3*3=" in found.text
-    assert sum(tag == "svg" for tag, _ in found.tags) >= 2
+def test_a_page_shows_the_numbers_without_external_files(tasks: Path, output: Path) -> None:
+    run_world.run(RecordingModel(failing={"3*3="}), tasks, output)
+    result = assert_alone(as_html(build_report([output])))
+    assert f"{ACC:.4f}" in result.text
+    assert "1 failed" in result.text and "no answer to 3*3=" in result.text
+    assert sum(tag == "svg" for tag, _ in result.tags) >= 2
 
 
 @pytest.fixture
@@ -92,18 +92,18 @@ def harm(tmp_path: Path) -> Path:
 
 
 def test_nothing_hostile_leaves_its_place_in_a_page(harm: Path) -> None:
-    wanted = ReportOptions(samples=len(HARM), columns=["kind", "q"])
-    found = assert_alone(as_html(build_report([harm], wanted)))
+    options = ReportOptions(samples=len(HARM), columns=["kind", "q"])
+    result = assert_alone(as_html(build_report([harm], options)))
     for text in HARM:
-        assert visible(text) in found.text, "it is told, as text"
+        assert visible(text) in result.text, "it is shown, as text"
 
 
 def test_nothing_hostile_leaves_its_place_when_runs_are_compared(harm: Path, tmp_path: Path) -> None:
     folder = write_harm(tmp_path / "tasks")
     run_harm(folder, tmp_path / "b", right=True)
-    made = build_report([harm, tmp_path / "b"])
-    assert made.comparison is not None and len(made.comparison.flips) == 5
-    assert_alone(as_html(made))
+    report = build_report([harm, tmp_path / "b"])
+    assert report.comparison is not None and len(report.comparison.flips) == 5
+    assert_alone(as_html(report))
 
 
 def outside_of_fences(text: str) -> str:
@@ -140,7 +140,7 @@ def test_a_spreadsheet_finds_no_formula(harm: Path) -> None:
 
 
 @given(st.text())
-def test_no_text_ends_its_fence_or_becomes_mark_up(text: str) -> None:
+def test_no_text_ends_its_fence_or_is_rendered_as_markup(text: str) -> None:
     fence, *inside, end = fenced(text).split("\n")
     assert end == fence.removesuffix("text")
     assert not any(line.strip().startswith(end) for line in inside)
@@ -151,11 +151,11 @@ def test_no_text_ends_its_fence_or_becomes_mark_up(text: str) -> None:
 
 @given(st.text(min_size=1), st.integers(2, 50))
 def test_a_text_that_is_cut_keeps_its_beginning_and_its_end(text: str, most: int) -> None:
-    found = shorten(text, most)
+    result = shorten(text, most)
     assert (
-        found == text
+        result == text
         if len(text) <= most
-        else (found.startswith(text[: most // 2]) and found.endswith(text[-(most // 2) :]))
+        else (result.startswith(text[: most // 2]) and result.endswith(text[-(most // 2) :]))
     )
 
 
@@ -183,14 +183,14 @@ def levels(write: Write, tmp_path: Path) -> Path:
     return tmp_path / "levels_run"
 
 
-def test_a_number_is_told_for_each_value_of_a_column_of_few(levels: Path) -> None:
-    [found] = build_report([levels]).runs[0].slices
-    assert (found.task, found.column) == ("levels", "level")
-    assert [(part.name, part.value, part.note) for part in found.parts] == [
+def test_a_column_with_few_values_has_a_number_for_each_value(levels: Path) -> None:
+    [result] = build_report([levels]).runs[0].slices
+    assert (result.task, result.column) == ("levels", "level")
+    assert [(part.name, part.value, part.note) for part in result.parts] == [
         ("hard", 0.2, "n 10"),
         ("easy", 0.8, "n 10"),
     ]
-    low, high = found.parts[0].low, found.parts[0].high
+    low, high = result.parts[0].low, result.parts[0].high
     assert low == pytest.approx(0.0533, abs=1e-4) and high == pytest.approx(
         0.5262, abs=1e-4
     )  # Wilson's, of a fifth of 9
@@ -198,7 +198,7 @@ def test_a_number_is_told_for_each_value_of_a_column_of_few(levels: Path) -> Non
     assert len(asked.parts) == 10
 
 
-def test_the_worst_samples_are_shown_with_what_was_said_and_right(levels: Path) -> None:
+def test_the_worst_samples_are_shown_with_answer_and_target(levels: Path) -> None:
     shown = build_report([levels], ReportOptions(samples=3)).runs[0].worst
     assert [each.doc_id for each in shown] == [8, 9, 12]
     assert (shown[0].question, shown[0].said, shown[0].target) == ("easy 8", "no, to easy 8", "yes")
@@ -206,56 +206,56 @@ def test_the_worst_samples_are_shown_with_what_was_said_and_right(levels: Path) 
 
 
 def test_several_runs_are_compared_with_the_first(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     model = Scripted(
         generate=lambda prompt, params, repeat: "wrong", loglikelihood=lambda context, continuation: (-1.0, False)
     )
     options = {"include_path": str(tasks), "include_defaults": False, "output_path": str(tmp_path / "b")}
     simple_evaluate(model, tasks=["sums", "colours"], **options)
-    made = build_report([output, tmp_path / "b"])
-    assert_alone(as_html(made))
-    rows = list(csv.DictReader(io.StringIO(as_csv(made))))
+    report = build_report([output, tmp_path / "b"])
+    assert_alone(as_html(report))
+    rows = list(csv.DictReader(io.StringIO(as_csv(report))))
     [row] = [row for row in rows if (row["run"], row["name"]) == ("b", "sums")]
     assert float(row["difference"]) == pytest.approx(0 - EXACT_MATCH)
     assert float(row["difference_low"]) < -EXACT_MATCH < float(row["difference_high"])
-    assert "🔴" in as_markdown(made) or "-0.6000" in as_markdown(made)
-    told = json.loads(as_json(made))
-    assert [run["name"] for run in told["runs"]] == ["run", "b"]
-    assert {row["name"] for row in told["comparison"]["rows"]} == {"sums", "colours"}
+    assert "🔴" in as_markdown(report) or "-0.6000" in as_markdown(report)
+    loaded = json.loads(as_json(report))
+    assert [run["name"] for run in loaded["runs"]] == ["run", "b"]
+    assert {row["name"] for row in loaded["comparison"]["rows"]} == {"sums", "colours"}
 
 
-def test_p_of_groups_does_not_stand_among_those_that_are_corrected(tmp_path: Path) -> None:
+def test_p_values_of_groups_are_not_among_the_corrected_ones(tmp_path: Path) -> None:
     group = "group: both\ntask: [t, u]\naggregate_metric_list: [{metric: x}]\n"
     folder = compared_world.write_tasks(tmp_path / "tasks", {"t": [{}] * 8, "u": [{}] * 8}, group=group)
     right, wrong = [1.0] * 8, [0.0] * 8
     a = compared_world.make_run(folder, tmp_path / "a", {"t": right, "u": right}, tasks=["both"])
     b = compared_world.make_run(folder, tmp_path / "b", {"t": wrong, "u": right}, tasks=["both"])
-    made = build_report([a, b])
+    report = build_report([a, b])
     cells = {
         row[1].replace("&nbsp;", ""): (row[7], row[8])
-        for line in as_markdown(made).splitlines()
+        for line in as_markdown(report).splitlines()
         if len(row := [each.strip() for each in line.strip("|").split("|")]) == 10 and row[2] == "x"
     }
     assert cells == {"both": ("0.004", ""), "t": ("0.004", "0.008"), "u": ("1.000", "1.000")}  # mid-p: 2 · 2⁻⁸ / 2
-    assert "8 / 0 / 0" not in as_html(made)
-    assert "0 / 8 / 0" in as_html(made)  # better, worse, same
-    assert "p (Holm), tasks" in as_html(made)
+    assert "8 / 0 / 0" not in as_html(report)
+    assert "0 / 8 / 0" in as_html(report)  # better, worse, same
+    assert "p (Holm), tasks" in as_html(report)
 
 
-def test_runs_that_cannot_be_compared_are_told_with_why(levels: Path, tasks: Path, output: Path) -> None:
-    run_world.run(Asked(), tasks, output)
-    made = build_report([levels, output])
-    assert made.comparison is None
-    assert made.notes and made.notes[0].startswith("not compared: ")
-    assert made.notes[0] in assert_alone(as_html(made)).text
+def test_runs_that_cannot_be_compared_are_reported_with_the_reason(levels: Path, tasks: Path, output: Path) -> None:
+    run_world.run(RecordingModel(), tasks, output)
+    report = build_report([levels, output])
+    assert report.comparison is None
+    assert report.notes and report.notes[0].startswith("not compared: ")
+    assert report.notes[0] in assert_alone(as_html(report)).text
 
 
 def test_an_imported_run_has_a_report(tmp_path: Path) -> None:
     from assay.exchange.importers import import_runs
 
     import_runs([INSPECT / "sums.eval"], tmp_path / "run")
-    found = assert_alone(as_html(build_report([tmp_path / "run"], ReportOptions(columns=["level"]))))
-    assert "0.6667" in found.text and "It is 54" in found.text
+    result = assert_alone(as_html(build_report([tmp_path / "run"], ReportOptions(columns=["level"]))))
+    assert "0.6667" in result.text and "It is 54" in result.text
 
 
 def test_a_folder_without_a_finished_run_has_no_report(tmp_path: Path) -> None:
@@ -286,10 +286,10 @@ def test_texts_are_readable_in_light_and_in_dark() -> None:
 @pytest.mark.parametrize(
     ("name", "begins"), [("r.html", "<!doctype html>"), ("r.md", "## run"), ("r.json", "{"), ("r.csv", "run,model")]
 )
-def test_the_name_of_the_file_says_the_format(
+def test_the_file_name_decides_the_format(
     name: str, begins: str, run_assay: Any, tasks: Path, output: Path, tmp_path: Path
 ) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     ended = run_assay("report", output, "-o", f"there/{name}")
     assert ended.returncode == 0, ended.stderr
     assert (tmp_path / "there" / name).read_text().startswith(begins)
@@ -298,7 +298,7 @@ def test_the_name_of_the_file_says_the_format(
 def test_without_a_name_a_page_is_written_and_other_formats_are_printed(
     run_assay: Any, tasks: Path, output: Path, tmp_path: Path
 ) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     assert run_assay("report", output).stdout.startswith("report.html: ")
     assert (tmp_path / "report.html").is_file()
     assert run_assay("report", output, "--format", "csv").stdout.startswith("run,model,kind")

@@ -24,26 +24,26 @@ from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.scoring.results import grouped
 from assay.tasks.run import response_metadata
-from run_world import Asked, everything, results, run, samples
-from small_runs import SEVERAL, generate, processed, says, write_task
+from run_world import RecordingModel, everything, results, run, samples
+from small_runs import SAMPLED, generate, processed, says, write_task
 from small_runs import run as run_small
 
 HERE = Path(__file__).parent
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def values(found: Mapping[str, Any], name: str) -> dict[str, float]:
+def values(data: Mapping[str, Any], name: str) -> dict[str, float]:
     """The numbers of a task or group, without errors and names."""
-    row = found["results"][name]
+    row = data["results"][name]
     return {key: value for key, value in row.items() if "," in key and "_stderr" not in key}
 
 
 def changed(scored: Rescored) -> dict[str, list[int]]:
-    return {task: found["ids"] for task, found in scored.results["assay"]["scored"]["changed"].items()}
+    return {task: result["ids"] for task, result in scored.results["assay"]["scored"]["changed"].items()}
 
 
 def test_scoring_again_without_changes_gives_the_same_and_touches_nothing(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     before = everything(output)
     scored = score([output])
     assert scored.results["results"] == results(output)["results"]
@@ -56,7 +56,7 @@ def test_scoring_again_without_changes_gives_the_same_and_touches_nothing(tasks:
 
 
 def test_neither_the_data_nor_a_model_is_needed(tasks: Path, output: Path) -> None:
-    asked = Asked()
+    asked = RecordingModel()
     run(asked, tasks, output)
     calls = len(asked.calls)
     for data in tasks.glob("*.jsonl"):
@@ -65,9 +65,9 @@ def test_neither_the_data_nor_a_model_is_needed(tasks: Path, output: Path) -> No
     assert len(asked.calls) == calls
 
 
-def test_a_filter_in_place_of_another_changes_what_it_says(tasks: Path, output: Path) -> None:
+def test_a_replaced_filter_changes_its_rows(tasks: Path, output: Path) -> None:
     """Of the answers 2, 5, 4, 9, none the pattern leaves 2 and nothing else: 1 of 5 is right; 5 and 9 were right before."""
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     scored = score([output], ScoreOptions(tasks=["sums"], filters=["none=regex:([1-3])"]))
     assert values(scored.results, "sums") == {"exact_match,none": 0.2}
     assert changed(scored) == {"sums": [1, 3]}
@@ -96,8 +96,8 @@ def test_a_filter_of_another_name_is_added_and_so_is_a_metric(tmp_path: Path) ->
     assert [path.name for path in scorings(tmp_path / "run")] == ["001", "002"]
 
 
-def test_a_task_that_was_changed_is_scored_as_it_is_today_and_told(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output)
+def test_a_changed_task_is_scored_by_its_current_definition_and_reported(tasks: Path, output: Path) -> None:
+    run(RecordingModel(), tasks, output)
     text = (tasks / "sums.yaml").read_text()
     (tasks / "sums.yaml").write_text(text.replace('"{{q}}="', '"{{q}} ="') + "filter_list: [{name: x, filter: []}]\n")
     scored = score([output], ScoreOptions(tasks=["sums"]))
@@ -107,23 +107,23 @@ def test_a_task_that_was_changed_is_scored_as_it_is_today_and_told(tasks: Path, 
     ]
 
 
-def test_a_definition_that_is_gone_is_asked_for_and_can_be_given(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run(Asked(), tasks, output, tasks=["sums"])
+def test_a_missing_task_definition_is_asked_for_and_can_be_passed(tasks: Path, output: Path, tmp_path: Path) -> None:
+    run(RecordingModel(), tasks, output, tasks=["sums"])
     kept = tmp_path / "elsewhere"
     kept.mkdir()
     shutil.move(tasks / "sums.yaml", kept / "sums.yaml")
     with pytest.raises(AssayError, match=r"task 'sums'.*is not found.*--with FILE"):
         score([output])
     assert not (output / "scored").exists()
-    for wanted in (ScoreOptions(files=[str(kept / "sums.yaml")]), ScoreOptions(include_path=[str(kept)])):
-        assert values(score([output], wanted).results, "sums") == {"exact_match,none": 0.6}
+    for expected in (ScoreOptions(files=[str(kept / "sums.yaml")]), ScoreOptions(include_path=[str(kept)])):
+        assert values(score([output], expected).results, "sums") == {"exact_match,none": 0.6}
 
 
-def test_groups_are_computed_again_and_a_file_may_bring_another(
+def test_groups_are_computed_again_and_a_file_may_add_another(
     tasks: Path, output: Path, write: Callable[..., Path]
 ) -> None:
     """With weights of their sizes 5 and 4: (5 · 0.6 + 4 · 0.75) / 9 = 6/9; without weights (0.6 + 0.75) / 2 = 0.675."""
-    several = "    aggregate_metric_list: [{metric: right, aggregation: mean, weight_by_size: %s}]\n"
+    items = "    aggregate_metric_list: [{metric: right, aggregation: mean, weight_by_size: %s}]\n"
     named = {
         "sums.yaml": (tasks / "sums.yaml").read_text() + "process_results: !function tools.right\n",
         "colours.yaml": (tasks / "colours.yaml").read_text() + "process_results: !function tools.chosen\n",
@@ -136,11 +136,11 @@ def test_groups_are_computed_again_and_a_file_may_bring_another(
         "def chosen(doc, results):\n    lls = [r[0] for r in results]\n"
         "    return {'right': float(lls.index(max(lls)) == doc['gold'])}\n"
     )
-    write({"both.yaml": "    group: both\n    task: [sums, colours]\n" + several % "true"})
-    run(Asked(), tasks, output, tasks=["both"])
+    write({"both.yaml": "    group: both\n    task: [sums, colours]\n" + items % "true"})
+    run(RecordingModel(), tasks, output, tasks=["both"])
     assert math.isclose(values(results(output), "both")["right,none"], 6 / 9)
     other = output.with_name("other.yaml")
-    other.write_text("group: both\ntask: [sums, colours]\n" + several.lstrip() % "false")
+    other.write_text("group: both\ntask: [sums, colours]\n" + items.lstrip() % "false")
     scored = score([output], ScoreOptions(files=[str(other)]))
     assert math.isclose(values(scored.results, "both")["right,none"], 0.675)
     assert scored.numbers[0].name == "both"
@@ -149,23 +149,23 @@ def test_groups_are_computed_again_and_a_file_may_bring_another(
     assert alone.remarks == ["left out: both: not scored here: colours"]
 
 
-def test_what_failed_stays_failed_and_what_could_not_be_scored_may_be_now(tasks: Path, output: Path) -> None:
+def test_failed_requests_stay_failed_and_unscored_documents_are_scored_again(tasks: Path, output: Path) -> None:
     """2+3= has no answer. 8/2= is answered none, which this metric cannot take: the others are 2 of 3 right."""
     (tasks / "tools.py").write_text(
         "def same(docs):\n    return docs\ndef right(doc, results):\n    return {'r': float(int(results[0]) == int(doc['a']))}\n"
     )
     text = (tasks / "sums.yaml").read_text().replace("metric: exact_match", "metric: r, aggregation: mean")
     (tasks / "sums.yaml").write_text(text + "process_results: !function tools.right\n")
-    found = run(Asked(failing={"2+3="}), tasks, output, tasks=["sums"])
-    assert values(found, "sums") == {"r,none": 2 / 3}
-    assert found["assay"]["tasks"]["sums"]["audit"]["failed"] == {"count": 2, "ids": [1, 4]}
+    results = run(RecordingModel(failing={"2+3="}), tasks, output, tasks=["sums"])
+    assert values(results, "sums") == {"r,none": 2 / 3}
+    assert results["assay"]["tasks"]["sums"]["audit"]["failed"] == {"count": 2, "ids": [1, 4]}
     again = score([output])
-    assert again.results["assay"]["tasks"]["sums"]["reasons"] == found["assay"]["tasks"]["sums"]["reasons"]
+    assert again.results["assay"]["tasks"]["sums"]["reasons"] == results["assay"]["tasks"]["sums"]["reasons"]
     (tasks / "tools.py").write_text((tasks / "tools.py").read_text().replace("int(results[0])", "results[0]"))
-    mended = score([output])
-    assert values(mended.results, "sums") == {"r,none": 0.0}
-    assert mended.results["assay"]["tasks"]["sums"]["failed"] == 1
-    assert changed(mended)["sums"][-1] == 4
+    corrected = score([output])
+    assert values(corrected.results, "sums") == {"r,none": 0.0}
+    assert corrected.results["assay"]["tasks"]["sums"]["failed"] == 1
+    assert changed(corrected)["sums"][-1] == 4
 
 
 def test_a_filter_that_sees_all_documents_at_once_is_applied_again(tmp_path: Path) -> None:
@@ -177,9 +177,9 @@ def test_a_filter_that_sees_all_documents_at_once_is_applied_again(tmp_path: Pat
     (tmp_path / "helper.py").write_text(
         "def longest(resps, docs):\n    best = max((r[0] for r in resps), key=len)\n    return [best for _ in resps]\n"
     )
-    made = generate(tmp_path, ["a", "ccc", "bb"], ["a", "ccc", "x"], yaml, output_path=str(tmp_path / "run"))
+    results = generate(tmp_path, ["a", "ccc", "bb"], ["a", "ccc", "x"], yaml, output_path=str(tmp_path / "run"))
     scored = score([tmp_path / "run"])
-    assert values(made, "t") == values(scored.results, "t") == {"exact_match,longest": 1 / 3}
+    assert values(results, "t") == values(scored.results, "t") == {"exact_match,longest": 1 / 3}
     assert changed(scored) == {}
 
 
@@ -196,9 +196,9 @@ def test_a_long_run_keeps_every_answer_with_its_document(tmp_path: Path) -> None
     assert [row["responses"] for row in rows[-3:]] == [[["3"]], [["4"]], [["5"]]]
 
 
-def test_a_file_may_bring_a_filter_that_sees_all_where_documents_had_failed(tasks: Path, output: Path) -> None:
+def test_a_file_may_add_a_filter_over_all_documents_where_some_had_failed(tasks: Path, output: Path) -> None:
     """The answers are 2, 4, 9, none, and 2+3= has none: all become the longest, none, which is never right."""
-    run(Asked(failing={"2+3="}), tasks, output, tasks=["sums"])
+    run(RecordingModel(failing={"2+3="}), tasks, output, tasks=["sums"])
     (tasks / "tools.py").write_text(
         "def same(docs):\n    return docs\ndef longest(resps, docs):\n    return [max((r[0] for r in resps), key=len)] * len(resps)\n"
     )
@@ -215,7 +215,7 @@ def test_a_file_may_bring_a_filter_that_sees_all_where_documents_had_failed(task
 
 def test_repeats_are_scored_again_each(tmp_path: Path) -> None:
     """a answered a, a, b and b answered a, b, a: votes are a and a: 1/2; of all answers (2/3 + 1/3) / 2 = 1/2."""
-    yaml = SEVERAL + "repeats: 3\nmetric_list: [{metric: exact_match}]\n"
+    yaml = SAMPLED + "repeats: 3\nmetric_list: [{metric: exact_match}]\n"
     generate(tmp_path, [["a", "a", "b"], ["a", "b", "a"]], ["a", "b"], yaml, output_path=str(tmp_path / "run"))
     each = "{name: each, filter: [{function: take_first_k, k: 3}]}"
     scored = score([tmp_path / "run"], ScoreOptions(filters=["vote=majority_vote", each, "two=take_first_k:2"]))
@@ -238,19 +238,19 @@ CLASS = """
 """
 
 
-def test_a_class_is_scored_again_with_its_data_and_says_itself_how(write: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_class_task_is_rescored_with_its_data_by_its_own_method(write: Callable[..., Path], tmp_path: Path) -> None:
     fields = "class: !function mine.Mine\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
     folder = write({"mine.py": CLASS})
     write_task(folder, [{"q": "0", "gold": "a"}, {"q": "1", "gold": "b"}], fields)
-    found = run_small(folder, says(["xax", "x"]), output_path=str(tmp_path / "run"))
-    assert values(found, "t") == {"found,none": 0.5}
+    results = run_small(folder, says(["xax", "x"]), output_path=str(tmp_path / "run"))
+    assert values(results, "t") == {"found,none": 0.5}
     assert values(score([tmp_path / "run"]).results, "t") == {"found,none": 0.5}
     with pytest.raises(AssayError, match="is a Python class, which defines its own scoring"):
         score([tmp_path / "run"], ScoreOptions(metrics=["exact_match"]))
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("options", "said"),
     [
         (ScoreOptions(filters=["x=regx:a"]), "no filter named 'regx'.*'regex'"),
         (ScoreOptions(filters=["x=regex:("]), "filter 'regex' cannot be made"),
@@ -266,12 +266,12 @@ def test_a_class_is_scored_again_with_its_data_and_says_itself_how(write: Callab
         (ScoreOptions(files=["nowhere.yaml"]), "no file 'nowhere.yaml'"),
     ],
 )
-def test_what_is_misspelt_is_refused_before_anything_is_scored(
-    wanted: ScoreOptions, said: str, tasks: Path, output: Path
+def test_typos_are_refused_before_anything_is_scored(
+    options: ScoreOptions, said: str, tasks: Path, output: Path
 ) -> None:
-    run(Asked(), tasks, output, tasks=["sums"])
+    run(RecordingModel(), tasks, output, tasks=["sums"])
     with pytest.raises(AssayError, match=said):
-        score([output], wanted)
+        score([output], options)
     assert not (output / "scored").exists()
 
 
@@ -295,7 +295,7 @@ def test_a_folder_without_a_run_is_refused(folder: str, tmp_path: Path) -> None:
 
 
 def test_a_scoring_that_is_stopped_leaves_nothing(tasks: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     (tasks / "tools.py").write_text(
         "def same(docs):\n    return docs\ndef stop(doc, results):\n    raise KeyboardInterrupt\n"
     )
@@ -321,8 +321,8 @@ def test_the_samples_files_of_lm_eval_give_its_numbers(name: str, synthetic: Pat
     folder = tmp_path / name
     shutil.copytree(HERE / "logged" / name, folder)
     [theirs] = [json.loads(path.read_text()) for path in folder.glob("results_*.json")]
-    wanted = ScoreOptions(tasks=[name], include_path=[str(synthetic)], include_defaults=False, compat="lm-eval")
-    scored = score([folder], wanted)
+    options = ScoreOptions(tasks=[name], include_path=[str(synthetic)], include_defaults=False, compat="lm-eval")
+    scored = score([folder], options)
     assert scored.results["results"].keys() == theirs["results"].keys()
     for task, row in theirs["results"].items():
         ours = values(scored.results, task)
@@ -334,13 +334,13 @@ def test_the_samples_files_of_lm_eval_give_its_numbers(name: str, synthetic: Pat
 
 def test_of_many_samples_files_some_can_be_chosen(synthetic: Path, tmp_path: Path) -> None:
     shutil.copytree(HERE / "logged/synth_mmlu5", tmp_path / "out")
-    wanted = ScoreOptions(tasks=["synth_mmlu_s01_law"], include_path=[str(synthetic)], include_defaults=False)
-    assert list(score(tmp_path / "out", wanted).results["results"]) == ["synth_mmlu_s01_law"]
+    options = ScoreOptions(tasks=["synth_mmlu_s01_law"], include_path=[str(synthetic)], include_defaults=False)
+    assert list(score(tmp_path / "out", options).results["results"]) == ["synth_mmlu_s01_law"]
     every = ScoreOptions(include_path=[str(synthetic)], include_defaults=False)
     assert len(score(sorted((tmp_path / "out").glob("samples_*")), every).results["results"]) == 5
 
 
-def test_a_damaged_samples_file_is_told_with_its_line(tmp_path: Path, synthetic: Path) -> None:
+def test_a_damaged_samples_file_is_reported_with_its_line(tmp_path: Path, synthetic: Path) -> None:
     [source] = (HERE / "logged/synth_wino").glob("samples_*")
     lines = source.read_text().splitlines()
     (tmp_path / "samples_synth_wino.jsonl").write_text("\n".join([lines[0], lines[1][:40]]))
@@ -373,9 +373,9 @@ def answered(draw: st.DrawFn) -> tuple[Sample, list[Response], int]:
         requests = [each for each in requests[::repeats] for _ in range(repeats)]
     else:
         requests = [Rolling(draw(st.text()))] * repeats
-    given_ = [draw(texts if kind == "g" else lls) for _ in requests]
+    predicted = [draw(texts if kind == "g" else lls) for _ in requests]
     if kind == "r":
-        given_ = [each._replace(greedy=False) for each in given_]
+        predicted = [each._replace(greedy=False) for each in predicted]
     target = draw(st.text() | st.integers(0, 9) | st.lists(st.text(), max_size=2))
     sample = Sample(
         draw(st.integers(0, 99)),
@@ -386,14 +386,14 @@ def answered(draw: st.DrawFn) -> tuple[Sample, list[Response], int]:
         prefix=prefix,
         dropped=draw(st.integers(0, 2)),
     )
-    return sample, given_, repeats
+    return sample, predicted, repeats
 
 
 @given(answered(), st.booleans())
 def test_samples_are_read_back_as_they_were_written(
-    tmp_path_factory: pytest.TempPathFactory, made: tuple[Sample, list[Response], int], fails: bool
+    tmp_path_factory: pytest.TempPathFactory, built: tuple[Sample, list[Response], int], fails: bool
 ) -> None:
-    sample, responses, repeats = made
+    sample, responses, repeats = built
     folder = tmp_path_factory.mktemp("parquet")
     if fails:
         responses = [Failed("no answer"), *responses[1:]]
@@ -416,8 +416,8 @@ def test_samples_are_read_back_as_they_were_written(
 
 
 def test_short_forms_are_what_they_look_like() -> None:
-    made = parse_filter("a=regex:x=(.*):y")
-    assert (made.name, made.filter[0].kwargs, made.filter[1].function) == (
+    parsed = parse_filter("a=regex:x=(.*):y")
+    assert (parsed.name, parsed.filter[0].kwargs, parsed.filter[1].function) == (
         "a",
         {"regex_pattern": "x=(.*):y"},
         "take_first",
@@ -426,7 +426,7 @@ def test_short_forms_are_what_they_look_like() -> None:
     assert dict(parse_metric("{metric: exact_match, ignore_case: true}").kwargs) == {"ignore_case": True}
 
 
-def test_the_command_says_what_changed_and_where_it_lies(run_assay: Run, tmp_path: Path) -> None:
+def test_the_command_prints_what_changed_and_the_folder_of_the_scoring(run_assay: Run, tmp_path: Path) -> None:
     assert run_assay("run", "--tasks", "first_steps_sums", "--limit", 4, "-o", "out").returncode == 0
     ended = run_assay("score", "out", "--filter", r"strict=regex:(q)")
     assert ended.returncode == 0, ended.stderr
@@ -440,12 +440,12 @@ def test_the_command_says_what_changed_and_where_it_lies(run_assay: Run, tmp_pat
 
 
 def test_a_run_that_only_asked_is_scored_afterwards(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output, predict_only=True)
+    run(RecordingModel(), tasks, output, predict_only=True)
     assert values(score([output]).results, "sums") == {"exact_match,none": 0.6}
 
 
 def test_a_run_that_was_killed_is_scored_as_far_as_tasks_had_ended(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     (output / "results.json").unlink()
     (output / "samples/sums.parquet").rename(output / "samples/sums.parquet.part")
     torn = output / "samples/colours.parquet"
@@ -461,14 +461,14 @@ def test_a_run_that_was_killed_is_scored_as_far_as_tasks_had_ended(tasks: Path, 
 
 
 def test_secrets_are_not_among_what_is_remembered(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output, model_args={"api_key": "sk-verysecret123"}, metadata={"token": "hush"})
+    run(RecordingModel(), tasks, output, model_args={"api_key": "sk-verysecret123"}, metadata={"token": "hush"})
     kept = json.loads((output / "manifest.json").read_text())
     assert kept["options"]["model_args"] == {"api_key": "***"}
     assert kept["options"]["metadata"] == {"token": "***"}
     assert "verysecret" not in json.dumps([kept["options"], kept.get("conditions")])
 
 
-def test_a_model_that_speaks_in_escapes_is_scored_like_any_other(tmp_path: Path) -> None:
+def test_answers_with_escape_sequences_are_scored_like_others(tmp_path: Path) -> None:
     write_task(
         tmp_path, [{"q": "0", "gold": "\x1b[2J"}], "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
     )

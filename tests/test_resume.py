@@ -1,4 +1,4 @@
-"""Runs that are cut short, by whatever, and go on: nothing is lost, nothing is asked twice, the numbers are the same."""
+"""Runs that are interrupted and resumed: nothing is lost, nothing is asked twice, the numbers are the same."""
 
 import json
 import random
@@ -21,7 +21,7 @@ from run_world import (
     FILES,
     REQUESTS,
     SUMS,
-    Asked,
+    RecordingModel,
     differing,
     everything,
     finish,
@@ -47,9 +47,9 @@ def cut(output: Path, journaled: bytes) -> None:
 # Going on
 
 
-def test_a_finished_run_asks_nothing_again_and_comes_to_the_same(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output)
-    before, asked = outcome(output), Asked()
+def test_a_finished_run_asks_nothing_again_and_has_the_same_results(tasks: Path, output: Path) -> None:
+    run(RecordingModel(), tasks, output)
+    before, asked = outcome(output), RecordingModel()
     run(asked, tasks, output)
     assert asked.calls == []
     assert differing(output, before) == []
@@ -57,11 +57,11 @@ def test_a_finished_run_asks_nothing_again_and_comes_to_the_same(tasks: Path, ou
 
 @pytest.mark.parametrize("known", range(REQUESTS + 1))
 def test_only_what_is_not_journaled_is_asked(known: int, tasks: Path, output: Path) -> None:
-    whole = Asked()
+    whole = RecordingModel()
     run(whole, tasks, output)
     uninterrupted, lines = outcome(output), (output / "responses.jsonl").read_bytes().splitlines(keepends=True)
     cut(output, b"".join(lines[: known + 1]))  # and the header
-    asked = Asked()
+    asked = RecordingModel()
     run(asked, tasks, output)
     assert len(asked.calls) == REQUESTS - known
     assert sorted(keys(output)) == sorted(set(keys(output)))
@@ -69,12 +69,12 @@ def test_only_what_is_not_journaled_is_asked(known: int, tasks: Path, output: Pa
 
 
 def test_the_last_line_may_be_torn_at_any_byte(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output, tasks=["sums"])
+    run(RecordingModel(), tasks, output, tasks=["sums"])
     uninterrupted, whole = outcome(output), (output / "responses.jsonl").read_bytes()
     start_of_last = whole.rindex(b"\n", 0, -1) + 1
     for end in range(start_of_last, len(whole)):
         cut(output, whole[:end])
-        first, second = Asked(), Asked()
+        first, second = RecordingModel(), RecordingModel()
         run(first, tasks, output, tasks=["sums"])
         assert len(first.calls) == 1 or (first.calls == [] and end == len(whole) - 1), end
         assert differing(output, uninterrupted) == [], end
@@ -97,9 +97,9 @@ DAMAGES = {
     "a likelihood where a text belongs": lambda line: json.dumps(
         {"k": json.loads(line)["k"], "r": [-1.0, True]}
     ).encode(),
-    "a likelihood that is none": lambda line: json.dumps({"k": json.loads(line)["k"], "r": [None, True]}).encode(),
+    "an invalid likelihood": lambda line: json.dumps({"k": json.loads(line)["k"], "r": [None, True]}).encode(),
     "a key that is a number": lambda line: json.dumps({"k": 7, "r": json.loads(line)["r"]}).encode(),
-    "bytes that are no text": lambda line: line.replace(b'"text":"', b'"text":"\xff'),
+    "bytes that are not UTF-8": lambda line: line.replace(b'"text":"', b'"text":"\xff'),
 }
 
 
@@ -107,10 +107,10 @@ DAMAGES = {
 def test_a_damaged_line_is_refused_or_asked_again_and_never_a_wrong_number(
     damage: Callable[[bytes], bytes], tasks: Path, output: Path
 ) -> None:
-    run(Asked(), tasks, output, tasks=["sums"])
+    run(RecordingModel(), tasks, output, tasks=["sums"])
     lines = (output / "responses.jsonl").read_bytes().splitlines()
     cut(output, b"\n".join([*lines[:2], damage(lines[2]), *lines[3:]]) + b"\n")
-    asked = Asked()
+    asked = RecordingModel()
     try:
         content = run(asked, tasks, output, tasks=["sums"])
     except AssayError as refusal:
@@ -122,10 +122,10 @@ def test_a_damaged_line_is_refused_or_asked_again_and_never_a_wrong_number(
 
 
 def test_a_line_that_was_glued_to_the_next_costs_these_two_at_most(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output, tasks=["sums"])
+    run(RecordingModel(), tasks, output, tasks=["sums"])
     lines = (output / "responses.jsonl").read_bytes().splitlines()
     cut(output, b"\n".join([*lines[:2], lines[2][:-9] + lines[3], *lines[4:]]) + b"\n")
-    asked = Asked()
+    asked = RecordingModel()
     content = run(asked, tasks, output, tasks=["sums"])
     assert [prompt for prompt, _ in asked.calls] == list(SUMS)[1:3]
     assert content["results"]["sums"]["exact_match,none"] == pytest.approx(EXACT_MATCH, abs=1e-12)
@@ -138,10 +138,10 @@ MANIFESTS = {"torn": '{"format": 1, "spec', "empty": "", "a list": "[]", "nothin
 def test_a_lost_or_damaged_manifest_is_taken_from_the_journal(
     left: str | None, tasks: Path, output: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     before, spec = outcome(output), manifest(output)["spec"]
     (output / "manifest.json").unlink() if left is None else (output / "manifest.json").write_text(left)
-    asked = Asked()
+    asked = RecordingModel()
     run(asked, tasks, output)
     assert asked.calls == []
     assert differing(output, before) == []
@@ -149,21 +149,21 @@ def test_a_lost_or_damaged_manifest_is_taken_from_the_journal(
     assert "restored from the journal" in caplog.text
 
 
-def test_another_run_is_refused_where_only_the_journal_tells_which_run_it_was(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output)
+def test_another_run_is_refused_where_only_the_journal_identifies_the_first(tasks: Path, output: Path) -> None:
+    run(RecordingModel(), tasks, output)
     (output / "manifest.json").unlink()
-    before, asked = everything(output), Asked()
+    before, asked = everything(output), RecordingModel()
     with pytest.raises(AssayError, match="holds another run"):
         run(asked, tasks, output, num_fewshot=1)
     assert (asked.calls, everything(output)) == ([], before)
 
 
 def test_damaged_lines_are_counted_and_asked_again(tasks: Path, output: Path, caplog: pytest.LogCaptureFixture) -> None:
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     before, lines = outcome(output), (output / "responses.jsonl").read_bytes().splitlines(keepends=True)
     lines[3], lines[5] = lines[3].replace(b'"r":', b'"r": '), b"\0" * 20 + b"\n"
     (output / "responses.jsonl").write_bytes(b"".join(lines))
-    asked = Asked()
+    asked = RecordingModel()
     run(asked, tasks, output)
     assert len(asked.calls) == 2
     assert "responses.jsonl: 2 damaged lines were ignored; requests without an answer are sent again" in caplog.text
@@ -172,16 +172,20 @@ def test_damaged_lines_are_counted_and_asked_again(tasks: Path, output: Path, ca
 
 
 def test_a_run_of_a_newer_format_is_refused_by_name(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     (output / "manifest.json").write_text(json.dumps({**manifest(output), "format": 3}))
     with pytest.raises(AssayError, match="it has format 3, and this version of assay reads 1 to 2"):
-        run(Asked(), tasks, output)
+        run(RecordingModel(), tasks, output)
 
 
-def test_a_long_journal_is_compressed_and_goes_on(write: Write, output: Path) -> None:
+def test_a_long_journal_is_compressed_and_appended_to(write: Write, output: Path) -> None:
     """40 responses of a megabyte each, the last of which fails at first."""
     numbers = "".join(json.dumps({"q": str(n), "a": "x"}) + "\n" for n in range(40))
-    given = {"include_path": str(write({**FILES, "sums.jsonl": numbers})), "include_defaults": False, "tasks": ["sums"]}
+    arguments = {
+        "include_path": str(write({**FILES, "sums.jsonl": numbers})),
+        "include_defaults": False,
+        "tasks": ["sums"],
+    }
     calls: list[str] = []
 
     def generate(prompt: str, params: dict[str, object], repeat: int) -> str:
@@ -191,7 +195,7 @@ def test_a_long_journal_is_compressed_and_goes_on(write: Write, output: Path) ->
         return prompt + "a long answer " * 75_000
 
     for _ in range(2):
-        content = simple_evaluate(Scripted(generate=generate), output_path=str(output), log_samples=False, **given)
+        content = simple_evaluate(Scripted(generate=generate), output_path=str(output), log_samples=False, **arguments)
     assert (len(calls), calls[-1]) == (41, "39=")
     assert content["assay"]["failed"] == 0
     assert sum(path.stat().st_size for path in output.glob("responses*")) < 20_000_000
@@ -203,7 +207,7 @@ SCRIPT = """
 import os, signal, sys, time
 sys.path.insert(0, {here!r})
 from pathlib import Path
-from run_world import Asked, run
+from run_world import RecordingModel, run
 
 
 def hold(asked):
@@ -218,7 +222,7 @@ def die(asked):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-run(Asked(first={first}), Path({tasks!r}), Path({output!r}), tasks=["sums"])
+run(RecordingModel(first={first}), Path({tasks!r}), Path({output!r}), tasks=["sums"])
 """
 
 
@@ -249,7 +253,7 @@ def wait(condition: Callable[[], bool], seconds: float = 30) -> None:
 def test_a_second_run_into_one_folder_is_refused_and_the_first_is_not_disturbed(
     force: bool, busy: "subprocess.Popen[str]", tasks: Path, output: Path, tmp_path: Path
 ) -> None:
-    before, asked = sorted(tmp_path.iterdir()), Asked()
+    before, asked = sorted(tmp_path.iterdir()), RecordingModel()
     with pytest.raises(AssayError) as refusal:
         run(asked, tasks, output, tasks=["sums"], force=force)
     assert str(output) in str(refusal.value)
@@ -266,7 +270,7 @@ def test_force_does_not_take_the_folder_from_a_run_of_another_spec(
     busy: "subprocess.Popen[str]", tasks: Path, output: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(AssayError, match=str(busy.pid)):
-        run(Asked(), tasks, output, tasks=["colours"], force=True)
+        run(RecordingModel(), tasks, output, tasks=["colours"], force=True)
     (tmp_path / "go").touch()
     assert busy.wait(30) == 0
     assert list(results(output)["results"]) == ["sums"]
@@ -283,7 +287,7 @@ def test_the_second_command_ends_with_2_at_once(
 def test_the_lock_of_a_dead_owner_does_not_block(busy: "subprocess.Popen[str]", tasks: Path, output: Path) -> None:
     busy.kill()
     busy.wait()
-    asked = Asked()
+    asked = RecordingModel()
     run(asked, tasks, output, tasks=["sums"])
     assert len(asked.calls) == len(keys(output)) == 5
 
@@ -293,7 +297,7 @@ def test_a_run_in_this_process_holds_its_folder_too(tasks: Path, output: Path) -
 
     def generate(prompt: str, params: dict[str, object], repeat: int) -> str:
         try:
-            run(Asked(), tasks, output, tasks=["colours"], force=True)
+            run(RecordingModel(), tasks, output, tasks=["colours"], force=True)
         except Exception as refusal:  # noqa: BLE001  # an engine may mind being run inside another, too
             said.append(type(refusal).__name__)
         return "2"
@@ -316,7 +320,7 @@ def command(output: Path) -> tuple[object, ...]:
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run that nobody disturbed."""
+    """The folder of an undisturbed run."""
     folder = tmp_path_factory.mktemp("uninterrupted")
     process = start(*command(folder / "run"), cwd=folder, ASSAY_CACHE_DIR=str(folder / "cache"))
     said = process.communicate()
@@ -367,7 +371,7 @@ def test_kill_9_at_a_moment_of_the_clock_too(moment: float, uninterrupted: Path,
 
 
 @pytest.mark.parametrize("known", [16, 33, 160])
-def test_the_embedded_model_comes_to_the_same_wherever_it_was_cut(
+def test_the_embedded_model_has_the_same_results_wherever_it_was_interrupted(
     known: int, uninterrupted: Path, output: Path, tmp_path: Path
 ) -> None:
     """What a model is asked together with must not change what it says."""
@@ -393,7 +397,7 @@ def interrupt(output: Path, cwd: Path) -> tuple[int, str]:
     return process.returncode, said
 
 
-def test_ctrl_c_ends_with_130_and_prints_the_command_that_goes_on(
+def test_ctrl_c_ends_with_130_and_prints_the_command_that_resumes(
     uninterrupted: Path, output: Path, tmp_path: Path
 ) -> None:
     code, said = interrupt(output, tmp_path)
@@ -411,7 +415,7 @@ def test_ctrl_c_ends_with_130_and_prints_the_command_that_goes_on(
 
 
 @pytest.mark.parametrize("largest", [200, 5_000, 25_000])
-def test_a_full_disk_is_told_and_the_run_can_go_on(
+def test_a_full_disk_is_reported_and_the_run_can_be_resumed(
     largest: int, uninterrupted: Path, output: Path, tmp_path: Path
 ) -> None:
     """No file may grow past some size: first the manifest cannot be written, then the journal, then the samples."""
@@ -435,9 +439,9 @@ def test_a_long_journal_is_kept_compressed_and_read_again(
     from assay.runs import journal as journals
 
     monkeypatch.setattr(journals, "LONG", 1)
-    run(Asked(), tasks, output, tasks=["sums"])
+    run(RecordingModel(), tasks, output, tasks=["sums"])
     assert (output / "responses.jsonl.zst").exists()
     assert not (output / "responses.jsonl").exists()
-    again = Asked()
+    again = RecordingModel()
     run(again, tasks, output, tasks=["sums"])
     assert again.calls == []

@@ -15,7 +15,7 @@ from assay.models.load import load_model
 from assay.models.servers.server_model import GREETING
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Request
 from serving import TALKING, Servers, fetched
-from small_runs import SEVERAL, says, write_task
+from small_runs import SAMPLED, says, write_task
 
 START = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
 
@@ -45,8 +45,8 @@ def test_every_answer_has_the_number_its_model_gives(tmp_path: Path) -> None:
 
 def test_repeats_have_a_reward_each(tmp_path: Path) -> None:
     model = Scripted(loglikelihood=lambda context, continuation: (float(len(continuation)), False))
-    several = f"repeats: 2\n{SEVERAL}filter_list: [{{name: all, filter: [{{function: take_first_k, k: 2}}]}}]\n"
-    results = rewarded(tmp_path, [["abc", "a"]], yaml=several, model_role={"reward": model})
+    items = f"repeats: 2\n{SAMPLED}filter_list: [{{name: all, filter: [{{function: take_first_k, k: 2}}]}}]\n"
+    results = rewarded(tmp_path, [["abc", "a"]], yaml=items, model_role={"reward": model})
     assert results["samples"]["t"][0]["scores_per_repeat"] == {"reward": [3.0, 1.0]}
 
 
@@ -72,7 +72,7 @@ def test_a_server_is_asked_for_rewards(way: str, path: str, talking: str, tmp_pa
     assert len(rewards(talking, path)) == len(bodies) == 2  # nothing is asked again
 
 
-def test_a_server_of_several_numbers_is_no_reward_model(talking: str, tmp_path: Path) -> None:
+def test_a_server_that_returns_more_than_one_number_is_not_a_reward_model(talking: str, tmp_path: Path) -> None:
     role = {"reward": f"reward-http,model=r,base_url={talking}"}
     results = rewarded(tmp_path, ["abc", "several"], model_role=role)
     assert results["results"]["t"]["reward,none"] == 2.0
@@ -100,10 +100,10 @@ def tiny(path: Path, labels: int, template: str | None = None, *, decoder: bool 
     )
 
     letters = {letter: number for number, letter in enumerate(["[PAD]", "[UNK]", *map(chr, range(32, 127))])}
-    made = Tokenizer(models.WordLevel(letters, unk_token="[UNK]"))
-    made.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    built_tokenizer = Tokenizer(models.WordLevel(letters, unk_token="[UNK]"))
+    built_tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token="[PAD]", unk_token="[UNK]", model_max_length=48
+        tokenizer_object=built_tokenizer, pad_token="[PAD]", unk_token="[UNK]", model_max_length=48
     )
     tokenizer.chat_template = template
     tokenizer.save_pretrained(path)
@@ -132,28 +132,28 @@ def by_hand(path: Path, text: str, other: str | None = None) -> list[float]:
 
 def answers(model: Any, requests: Sequence[Request]) -> list[Any]:
     async def work() -> dict[int, Any]:
-        return {number: each async for several in model.answer(requests) for number, each in several}
+        return {number: each async for items in model.answer(requests) for number, each in items}
 
-    found = asyncio.run(work())
-    return [found[number] for number in range(len(requests))]
+    result = asyncio.run(work())
+    return [result[number] for number in range(len(requests))]
 
 
 @pytest.mark.parametrize("decoder", [False, True])
-def test_a_folder_gives_what_transformers_gives_whatever_is_in_the_batch(decoder: bool, tmp_path: Path) -> None:
+def test_a_reward_model_gives_the_scores_of_transformers_for_any_batch(decoder: bool, tmp_path: Path) -> None:
     path = tiny(tmp_path, 1, decoder=decoder)
     pairs = [("six times seven?", "42"), ("a", "b"), ("hello", "a rather longer answer")]
     expected = [by_hand(path, *pair)[0] for pair in pairs]
     assert len(set(expected)) == 3
     for size in (1, 2, 8):
         model = load_model("reward-hf", {"path": str(path), "batch_size": size})
-        found = answers(model, [Loglikelihood(*pair) for pair in pairs])
-        assert [each.value for each in found] == pytest.approx(expected, abs=2e-5)
+        responses = answers(model, [Loglikelihood(*pair) for pair in pairs])
+        assert [each.value for each in responses] == pytest.approx(expected, abs=2e-5)
 
 
 def test_a_chat_template_is_applied_where_there_is_one(tmp_path: Path) -> None:
     path = tiny(tmp_path, 1, "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}")
-    [found] = answers(load_model("reward-hf", {"path": str(path)}), [Loglikelihood("q", "yes")])
-    assert found.value == pytest.approx(by_hand(path, "u:q;a:yes;")[0], abs=2e-5)
+    [response] = answers(load_model("reward-hf", {"path": str(path)}), [Loglikelihood("q", "yes")])
+    assert response.value == pytest.approx(by_hand(path, "u:q;a:yes;")[0], abs=2e-5)
 
 
 def test_a_tokenizer_that_cannot_fill_up_is_asked_one_by_one(tmp_path: Path) -> None:
@@ -161,11 +161,11 @@ def test_a_tokenizer_that_cannot_fill_up_is_asked_one_by_one(tmp_path: Path) -> 
     settings = json.loads((path / "tokenizer_config.json").read_text())
     (path / "tokenizer_config.json").write_text(json.dumps({**settings, "pad_token": None}))
     pairs = [("six times seven?", "42"), ("a", "b")]
-    found = answers(load_model("reward-hf", {"path": str(path)}), [Loglikelihood(*pair) for pair in pairs])
-    assert [each.value for each in found] == pytest.approx([by_hand(path, *pair)[0] for pair in pairs], abs=2e-5)
+    responses = answers(load_model("reward-hf", {"path": str(path)}), [Loglikelihood(*pair) for pair in pairs])
+    assert [each.value for each in responses] == pytest.approx([by_hand(path, *pair)[0] for pair in pairs], abs=2e-5)
 
 
-def test_what_is_too_long_or_no_answer_is_a_failure(folder: Path) -> None:
+def test_input_that_is_too_long_or_without_an_answer_is_a_failure(folder: Path) -> None:
     model = load_model("reward-hf", {"path": str(folder)})
     long, text, short = answers(model, [Loglikelihood("q" * 40, "a" * 40), Generate("q", {}), Loglikelihood("q", "a")])
     assert long == Failed("80 tokens are more than the model's 48")
@@ -180,8 +180,8 @@ def test_of_several_labels_one_must_be_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="and no 'LABEL_9'"):
         load_model("reward-hf", {"path": str(path), "label": "LABEL_9"})
     for label, number in (("LABEL_2", 2), (1, 1)):
-        [found] = answers(load_model("reward-hf", {"path": str(path), "label": label}), [Loglikelihood("q", "a")])
-        assert found.value == pytest.approx(by_hand(path, "q", "a")[number], abs=2e-5)
+        [response] = answers(load_model("reward-hf", {"path": str(path), "label": label}), [Loglikelihood("q", "a")])
+        assert response.value == pytest.approx(by_hand(path, "q", "a")[number], abs=2e-5)
 
 
 def test_another_weight_is_another_identity(folder: Path, tmp_path: Path) -> None:
@@ -200,6 +200,6 @@ def test_a_path_in_the_task_file_is_enough(folder: Path, tmp_path: Path) -> None
     [("{reward_model_path: nowhere}", "no model in 'nowhere'"), ("{role: model}", "invalid role"),
      ("{reward_model_path: a, reward_model: b}", "give one of them"), ("{path: a}", "has no parameter 'path'")],
 )  # fmt: skip
-def test_what_is_wrong_with_a_reward_model_is_refused(kwargs: str, what: str, tmp_path: Path) -> None:
+def test_an_invalid_reward_model_is_refused(kwargs: str, what: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=what):
         rewarded(tmp_path, ["abc"], kwargs)

@@ -52,8 +52,8 @@ def rows_of(results: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_metric_that_raises_returns_a_text_or_nan_loses_its_own_row_of_that_document_alone(folder: Path) -> None:
-    found = generate(folder, ["0", "1", "2", "3"], ["x"] * 4, BOTH)
-    half, odd = rows_of(found)["half,none"], rows_of(found)["odd,none"]
+    results = generate(folder, ["0", "1", "2", "3"], ["x"] * 4, BOTH)
+    half, odd = rows_of(results)["half,none"], rows_of(results)["odd,none"]
     assert (half["value"], half["n"], half["failed"]) == (0.5, 4, 0)
     assert (odd["value"], odd["n"], odd["failed"]) == (1.0, 1, 3)
     assert odd["reasons"] == {
@@ -62,7 +62,7 @@ def test_a_metric_that_raises_returns_a_text_or_nan_loses_its_own_row_of_that_do
         "scoring: 'odd' of filter 'none' is NaN, and must be a number": 1,
     }
     assert "reasons" not in half
-    account = found["assay"]["tasks"]["t"]
+    account = results["assay"]["tasks"]["t"]
     assert (account["documents"], account["scored"], account["failed"]) == (4, 4, 3)
     assert account["bounds"]["half,none"] == [0.5, 0.5]
     assert account["bounds"]["odd,none"] == [0.25, 1.0]  # 1 of 4 right, or all 4
@@ -70,10 +70,10 @@ def test_a_metric_that_raises_returns_a_text_or_nan_loses_its_own_row_of_that_do
 
 
 def test_a_row_in_which_every_document_failed_is_listed_without_a_value(folder: Path) -> None:
-    found = generate(folder, ["1", "1"], ["x"] * 2, BOTH)
-    odd = rows_of(found)["odd,none"]
+    results = generate(folder, ["1", "1"], ["x"] * 2, BOTH)
+    odd = rows_of(results)["odd,none"]
     assert (odd["value"], odd["n"], odd["failed"]) == (None, 0, 2)
-    assert rows_of(found)["half,none"]["n"] == 2
+    assert rows_of(results)["half,none"]["n"] == 2
 
 
 def test_a_metric_of_several_values_that_raises_is_counted_in_each_of_its_rows(folder: Path) -> None:
@@ -109,8 +109,8 @@ def test_a_request_that_failed_counts_in_every_row(folder: Path) -> None:
 
     rows = [{"q": f"{number}", "gold": "x"} for number in range(3)]
     write_task(folder, rows, "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n" + BOTH)
-    found = rows_of(run(folder, Scripted(generate=answer)))
-    assert {name: (row["n"], row["failed"]) for name, row in found.items()} == {
+    result_row = rows_of(run(folder, Scripted(generate=answer)))
+    assert {name: (row["n"], row["failed"]) for name, row in result_row.items()} == {
         "half,none": (2, 1),
         "odd,none": (1, 2),
     }
@@ -126,17 +126,17 @@ def test_a_judge_that_fails_leaves_the_scores_of_the_metrics(folder: Path) -> No
         [{"q": "0", "gold": "a"}, {"q": "1", "gold": "b"}],
         "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n" + judged,
     )
-    found = run(folder, says(["a", "a"]), model_role={"judge": Scripted(generate=judge)})
-    rows = rows_of(found)
+    results = run(folder, says(["a", "a"]), model_role={"judge": Scripted(generate=judge)})
+    rows = rows_of(results)
     assert (rows["exact_match,none"]["value"], rows["exact_match,none"]["n"]) == (0.5, 2)
     assert (rows["llm_judge,none"]["value"], rows["llm_judge,none"]["failed"]) == (None, 2)
     assert rows["llm_judge,none"]["reasons"] == {"judge: TimeoutError: no verdict": 2}
 
 
 def test_under_compat_lm_eval_nan_is_the_number_it_is_there(folder: Path) -> None:
-    found = generate(folder, ["0", "3"], ["x"] * 2, BOTH, compat="lm-eval")
-    assert math.isnan(found["results"]["t"]["odd,none"])
-    assert found["results"]["t"]["half,none"] == 0.5
+    results = generate(folder, ["0", "3"], ["x"] * 2, BOTH, compat="lm-eval")
+    assert math.isnan(results["results"]["t"]["odd,none"])
+    assert results["results"]["t"]["half,none"] == 0.5
 
 
 def test_the_table_shows_how_many_documents_failed_in_each_row(folder: Path) -> None:
@@ -160,19 +160,19 @@ class Inverse(GenerationScorer):
         return 1 / len(predictions[0])
 
 
-def test_instances_are_scored_by_the_same_loop_and_a_failure_stands_in_its_place() -> None:
+def test_instances_are_scored_by_the_same_loop_and_a_failure_keeps_its_place() -> None:
     task = GenerateTask({
         "task": "t", "doc_to_text": "q", "doc_to_target": "gold", "scorer": Inverse,
         "metric_list": [{"metric": "exact_match"}],
         "filter_list": [{"name": "first", "filter": [{"function": "take_first"}]}],
     })  # fmt: skip
-    several = [
+    items = [
         Instance({"q": "x", "gold": "ab"}, doc_id=number, target="ab", resps=[answer])
         for number, answer in enumerate(["ab", "", "abcd"])
     ]
-    found = task.process_instances(several)
-    assert found["exact_match", "first"] == [1.0, 0.0, 0.0]
-    [one, lost, other] = found["inverse", "first"]
+    result = task.process_instances(items)
+    assert result["exact_match", "first"] == [1.0, 0.0, 0.0]
+    [one, lost, other] = result["inverse", "first"]
     assert (one, other) == (0.5, 0.25)
     where = f"test_row_failures.py:{Inverse.score.__code__.co_firstlineno + 1}"
     assert lost == Failed(f"scoring: scorer 'inverse' of filter 'first': ZeroDivisionError: division by zero ({where})")
@@ -203,8 +203,8 @@ def test_a_scorer_may_ask_in_several_rounds(folder: Path) -> None:
         [{"q": "0", "gold": "a"}],
         "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nscorer: !function own.Twice\n",
     )
-    found = run(folder, says(["a"]), model_role={"judge": Scripted(generate=judge)})
-    assert rows_of(found)["llm_judge,none"]["value"] == 0.25
+    results = run(folder, says(["a"]), model_role={"judge": Scripted(generate=judge)})
+    assert rows_of(results)["llm_judge,none"]["value"] == 0.25
     assert asked == ["round 1", "round 2 after yes"]
 
 
@@ -222,9 +222,9 @@ def test_after_a_metric_was_stopped_by_the_clock_the_next_one_can_be_stopped_too
     def both() -> list[object]:
         return [call_user_code("first", endless), call_user_code("second", endless), timed(60, "third", endless)]
 
-    found = timed(0.1, "scoring", both)
-    assert isinstance(found, list)
-    assert [each.reason.partition(" (")[0] for each in found] == [
+    result = timed(0.1, "scoring", both)
+    assert isinstance(result, list)
+    assert [each.reason.partition(" (")[0] for each in result] == [
         f"{name}: TimeoutError: a filter or metric took more than 10 s" for name in ("first", "second", "third")
     ]
 

@@ -10,7 +10,7 @@ from assay import TaskManager, simple_evaluate
 from assay.errors import ConfigError
 from assay.tasks.validate import validate
 from graph_world import QUESTION_ANSWERING, RECORDS, write_graph
-from small_runs import SEVERAL, generate, noting, run, write_task
+from small_runs import SAMPLED, generate, noting, run, write_task
 
 OWN = """
     from assay import GenerationScorer
@@ -122,9 +122,7 @@ def written(folder: Path, yaml: str) -> None:
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_rows_that_cannot_be_told_apart_are_refused_before_any_request_with_both_places(
-    case: str, tmp_path: Path
-) -> None:
+def test_rows_of_the_same_name_are_refused_before_any_request_with_both_places(case: str, tmp_path: Path) -> None:
     yaml, said, lines = REFUSED[case]
     written(tmp_path, yaml)
     asked: list[str] = []
@@ -156,7 +154,7 @@ def test_two_functions_of_one_name_are_refused_when_they_are_loaded(tmp_path: Pa
     "filter_list: [{name: a, filter: [{function: take_first}], metric_list: [{metric: exact_match}]}, {name: b, filter: [{function: take_first}], metric_list: [{metric: exact_match, ignore_case: true}]}]\n",
     "metric_list: [{metric: exact_match}, {metric: !function own.m, aggregation: mean}]\n",
     "metric_list: [{metric: precision_by_class, labels: [a]}, {metric: recall_by_class, labels: [a]}]\n",
-    SEVERAL + "repeats: 2\nmetric_list: [{metric: exact_match, reduction: pass@2}, {metric: token_f1, reduction: pass@2}]\nfilter_list: [{name: a, filter: [{function: take_first_k, k: 2}]}]\n",
+    SAMPLED + "repeats: 2\nmetric_list: [{metric: exact_match, reduction: pass@2}, {metric: token_f1, reduction: pass@2}]\nfilter_list: [{name: a, filter: [{function: take_first_k, k: 2}]}]\n",
 ])  # fmt: skip
 def test_rows_of_different_names_or_filters_are_not_refused(yaml: str, tmp_path: Path) -> None:
     written(tmp_path, yaml)
@@ -172,11 +170,11 @@ def test_one_metric_in_two_filters_is_aggregated_as_each_filter_says(tmp_path: P
           - {name: a, filter: [{function: take_first}], metric_list: [{metric: exact_match, aggregation: median}]}
           - {name: b, filter: [{function: take_first}], metric_list: [{metric: exact_match, aggregation: mean}]}
         """
-    found = generate(tmp_path, ["a", "a", "x"], ["a", "a", "a"], yaml)["results"]["t"]
-    assert (found["exact_match,a"], found["exact_match,b"]) == (1.0, pytest.approx(2 / 3))
+    row = generate(tmp_path, ["a", "a", "x"], ["a", "a", "a"], yaml)["results"]["t"]
+    assert (row["exact_match,a"], row["exact_match,b"]) == (1.0, pytest.approx(2 / 3))
 
 
-# --- names that only the run tells -------------------------------------------------------------------------------------
+# --- names known only during the run -----------------------------------------------------------------------------------
 
 KEYS = {
     "a comma": ("{'f1,macro': 0.5, 'fine': 1.0}", "'f1,macro'"),
@@ -190,8 +188,10 @@ KEYS = {
 
 
 @pytest.mark.parametrize("case", KEYS)
-@pytest.mark.parametrize("door", ["process_results", "metric", "score"])
-def test_a_name_that_only_the_run_tells_fails_its_row_and_gives_no_number(door: str, case: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("entry_point", ["process_results", "metric", "score"])
+def test_an_invalid_row_name_that_appears_only_during_the_run_fails_its_row(
+    entry_point: str, case: str, tmp_path: Path
+) -> None:
     keys, said = KEYS[case]
     (tmp_path / "own.py").write_text(dedent(f"""
         from assay import GenerationScorer
@@ -210,12 +210,12 @@ def test_a_name_that_only_the_run_tells_fails_its_row_and_gives_no_number(door: 
         "process_results": "process_results: !function own.process_results",
         "metric": "metric_list: [{metric: !function own.metric, aggregation: mean}]",
         "score": "scorer: !function own.Own",
-    }[door]
-    found = generate(tmp_path, ["a", "b"], ["a", "b"], yaml)
-    rows = found["results"]["t"]
+    }[entry_point]
+    results = generate(tmp_path, ["a", "b"], ["a", "b"], yaml)
+    rows = results["results"]["t"]
     assert rows["fine,none"] == 1.0
     assert {key for key in rows if "," in key} == {"fine,none", "fine_stderr,none"}
-    account = found["assay"]["tasks"]["t"]
+    account = results["assay"]["tasks"]["t"]
     assert account["failed"] == 2
     [reason] = account["reasons"]
     assert said in reason.replace('"', "'") or said in reason
@@ -226,10 +226,10 @@ def test_a_key_that_is_another_metrics_name_fails_that_row(tmp_path: Path) -> No
         "def several(references, predictions):\n    return {'exact_match': 0.25, 'more': 0.5}\n"
     )
     yaml = "metric_list: [{metric: exact_match}, {metric: !function own.several, aggregation: mean}]\n"
-    found = generate(tmp_path, ["a"], ["a"], yaml)
-    assert found["results"]["t"]["more,none"] == 0.5
-    assert "exact_match,none" not in found["results"]["t"]
-    [reason] = found["assay"]["tasks"]["t"]["reasons"]
+    results = generate(tmp_path, ["a"], ["a"], yaml)
+    assert results["results"]["t"]["more,none"] == 0.5
+    assert "exact_match,none" not in results["results"]["t"]
+    [reason] = results["assay"]["tasks"]["t"]["reasons"]
     assert "'several' returns 'exact_match'" in reason
 
 
@@ -241,10 +241,10 @@ def test_with_compat_the_later_of_two_wins_as_in_lm_eval(tmp_path: Path) -> None
           - {name: g, filter: [{function: take_first}]}
           - {name: f, filter: [{function: take_first}]}
         """
-    found = generate(tmp_path, ["A", "b", "x"], ["a", "b", "c"], yaml, compat="lm-eval")
-    rows = {key: value for key, value in found["results"]["t"].items() if "," in key and "stderr" not in key}
+    results = generate(tmp_path, ["A", "b", "x"], ["a", "b", "c"], yaml, compat="lm-eval")
+    rows = {key: value for key, value in results["results"]["t"].items() if "," in key and "stderr" not in key}
     assert rows == {"exact_match,f": pytest.approx(2 / 3), "exact_match,g": pytest.approx(2 / 3)}
-    assert found["assay"]["tasks"]["t"]["rows"]["exact_match,f"]["n"] == 3
+    assert results["assay"]["tasks"]["t"]["rows"]["exact_match,f"]["n"] == 3
 
 
 # --- groups ------------------------------------------------------------------------------------------------------------
@@ -257,9 +257,7 @@ def test_with_compat_the_later_of_two_wins_as_in_lm_eval(tmp_path: Path) -> None
     ("- {metric: exact_match, name: alias}", "a row cannot be named 'alias'", (4,)),
     ("- {metric: exact_match, name: all_stderr}", "a row cannot be named 'all_stderr'", (4,)),
 ])  # fmt: skip
-def test_rows_of_groups_that_cannot_be_told_apart_are_refused(
-    entries: str, said: str, lines: Any, tmp_path: Path
-) -> None:
+def test_group_rows_of_the_same_name_are_refused(entries: str, said: str, lines: Any, tmp_path: Path) -> None:
     written(tmp_path, "")
     text = f"group: g\ntask: [t]\naggregate_metric_list:\n{indent(entries, '  ')}\n"
     (tmp_path / "g.yaml").write_text(text)
@@ -274,7 +272,7 @@ def test_rows_of_groups_that_cannot_be_told_apart_are_refused(
     assert problem.what in [each.what for each in validate(manager, ["g"])]
 
 
-@pytest.mark.parametrize(("made", "row", "said"), [
+@pytest.mark.parametrize(("built", "row", "said"), [
     ("{'exact_match': 0.5}", "exact_match,none", "two numbers of the group have this name"),
     ("{'a': [1.0]}", "a,none", "a value of type 'list', not a number"),
     ("{'a': None}", "a,none", "a value of type 'NoneType', not a number"),
@@ -282,15 +280,17 @@ def test_rows_of_groups_that_cannot_be_told_apart_are_refused(
     ("{'a_stderr': 0.5}", "a,none", "standard error"),
     ("{'a,b,c': 0.5}", "a,none", "a comma"),
 ])  # fmt: skip
-def test_what_a_group_scorer_gives_wrongly_is_told_in_its_row(made: str, row: str, said: str, tmp_path: Path) -> None:
+def test_an_invalid_result_of_a_group_scorer_is_reported_in_its_row(
+    built: str, row: str, said: str, tmp_path: Path
+) -> None:
     written(tmp_path, "")
-    (tmp_path / "own.py").write_text(f"def scorer(group, results):\n    return {{**{made}, 'fine': 0.25}}\n")
+    (tmp_path / "own.py").write_text(f"def scorer(group, results):\n    return {{**{built}, 'fine': 0.25}}\n")
     (tmp_path / "g.yaml").write_text(
         "group: g\ntask: [t]\ngroup_scorer: !function own.scorer\naggregate_metric_list: [{metric: exact_match}]\n"
     )
-    found = run(tmp_path, noting([]), "g")
-    assert found["results"]["g"]["fine,none"] == 0.25
-    known = found["assay"]["groups"]["g"]["rows"][row]
+    results = run(tmp_path, noting([]), "g")
+    assert results["results"]["g"]["fine,none"] == 0.25
+    known = results["assay"]["groups"]["g"]["rows"][row]
     assert known["value"] is None and said in known["reason"]
 
 
@@ -300,8 +300,8 @@ def test_numbers_of_numpys_from_a_group_scorer_are_numbers(tmp_path: Path) -> No
         "import numpy\n\n\ndef scorer(group, results):\n    return {'a': numpy.float32(0.5), 'b': numpy.array(2), 'c,x': numpy.int64(3)}\n"
     )
     (tmp_path / "g.yaml").write_text("group: g\ntask: [t]\ngroup_scorer: !function own.scorer\n")
-    found = run(tmp_path, noting([]), "g")["results"]["g"]
-    assert (found["a,none"], found["b,none"], found["c,x"]) == (0.5, 2.0, 3.0)
+    row = run(tmp_path, noting([]), "g")["results"]["g"]
+    assert (row["a,none"], row["b,none"], row["c,x"]) == (0.5, 2.0, 3.0)
 
 
 # --- graphs ------------------------------------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ def test_numbers_of_numpys_from_a_group_scorer_are_numbers(tmp_path: Path) -> No
     ('- name: "accuracy"\n', '- name: "accuracy"\n          as: "a,b"\n', "an aggregator cannot be called 'a,b': a comma"),
     ("exact_match_result", "accuracy_result", "two rows are named 'accuracy': the other one is of the unit metric at"),
 ])  # fmt: skip
-def test_rows_of_graphs_that_cannot_be_told_apart_are_refused(old: str, new: str, said: str, tmp_path: Path) -> None:
+def test_graph_rows_of_the_same_name_are_refused(old: str, new: str, said: str, tmp_path: Path) -> None:
     graph = dedent(QUESTION_ANSWERING)
     if old == "exact_match_result":  # the field of a unit metric, called as a number of the report is
         graph = graph.replace('- name: "exact_match"\n', f'- name: "exact_match"\n          as: {new}\n')

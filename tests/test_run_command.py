@@ -1,4 +1,4 @@
-"""`assay run` as a person uses it, and what nobody should give it: each a clear error or a counted failure."""
+"""`assay run` as a person uses it, and invalid arguments: each a clear error or a counted failure."""
 
 import io
 import json
@@ -34,54 +34,54 @@ def choosing(values: Callable[[str], Any]) -> Scripted:
     ("value", "said"),
     [(float("nan"), "nan"), (float("inf"), "inf"), (None, "None")],
 )
-def test_a_likelihood_that_is_no_number_is_a_failure_and_not_a_score(value: Any, said: str, tmp_path: Path) -> None:
+def test_a_nan_likelihood_is_a_failure_and_not_a_score(value: Any, said: str, tmp_path: Path) -> None:
     write_task(tmp_path, ROWS, QUIZ)
-    found = run(tmp_path, choosing(lambda q: value if q == "q1" else -1.0))
-    assert (found["results"]["t"]["acc,none"], found["results"]["t"]["sample_len"]) == (1.0, 3)
-    [reason] = found["assay"]["tasks"]["t"]["reasons"]
+    results = run(tmp_path, choosing(lambda q: value if q == "q1" else -1.0))
+    assert (results["results"]["t"]["acc,none"], results["results"]["t"]["sample_len"]) == (1.0, 3)
+    [reason] = results["assay"]["tasks"]["t"]["reasons"]
     assert said in reason
-    assert found["assay"]["tasks"]["t"]["bounds"]["acc,none"] == [0.75, 1.0]
+    assert results["assay"]["tasks"]["t"]["bounds"]["acc,none"] == [0.75, 1.0]
 
 
 def test_minus_infinity_is_a_likelihood(tmp_path: Path) -> None:
     write_task(tmp_path, ROWS, QUIZ)
-    found = run(tmp_path, choosing(lambda q: float("-inf")))
-    assert found["results"]["t"]["acc,none"] == 0.0
-    assert found["assay"]["failed"] == 0
+    results = run(tmp_path, choosing(lambda q: float("-inf")))
+    assert results["results"]["t"]["acc,none"] == 0.0
+    assert results["assay"]["failed"] == 0
 
 
 def test_no_text_is_a_failure(tmp_path: Path) -> None:
     write_task(
         tmp_path, [{"q": "0", "gold": "a"}], "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
     )
-    found = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: None))  # type: ignore[arg-type, return-value]
-    assert found["assay"]["tasks"]["t"]["failed"] == 1
-    assert "exact_match,none" not in found["results"]["t"]
+    results = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: None))  # type: ignore[arg-type, return-value]
+    assert results["assay"]["tasks"]["t"]["failed"] == 1
+    assert "exact_match,none" not in results["results"]["t"]
 
 
 def test_an_answer_of_ten_megabytes_is_an_answer(tmp_path: Path) -> None:
     long = "x" * 10_000_000
-    found = generate(tmp_path, [long], [long], output_path=str(tmp_path / "run"))
-    assert found["results"]["t"]["exact_match,none"] == 1.0
+    results = generate(tmp_path, [long], [long], output_path=str(tmp_path / "run"))
+    assert results["results"]["t"]["exact_match,none"] == 1.0
 
 
-def test_a_right_answer_that_is_no_choice_is_a_failure(tmp_path: Path) -> None:
+def test_a_right_answer_that_is_not_a_choice_is_a_failure(tmp_path: Path) -> None:
     write_task(
         tmp_path,
         [*ROWS, {"q": "q4", "choices": ["a", "b"], "gold": 2}, {"q": "q5", "choices": ["a", "b"], "gold": -1}],
         QUIZ,
     )
-    found = run(tmp_path, choosing(lambda q: -1.0))
-    assert (found["results"]["t"]["acc,none"], found["assay"]["tasks"]["t"]["failed"]) == (1.0, 2)
-    assert any("none of the 2 choices" in reason for reason in found["assay"]["tasks"]["t"]["reasons"])
+    results = run(tmp_path, choosing(lambda q: -1.0))
+    assert (results["results"]["t"]["acc,none"], results["assay"]["tasks"]["t"]["failed"]) == (1.0, 2)
+    assert any("none of the 2 choices" in reason for reason in results["assay"]["tasks"]["t"]["reasons"])
 
 
 def test_a_row_that_lacks_what_the_template_needs_fails_alone(tmp_path: Path) -> None:
     rows: list[dict[str, object]] = [{"q": {"text": "0"}, "gold": "a"}, {"q": {}, "gold": "a"}]
     write_task(tmp_path, rows, "output_type: generate_until\ndoc_to_text: '{{q.text}}'\ndoc_to_target: gold\n")
-    found = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "a"))
-    assert found["results"]["t"]["exact_match,none"] == 1.0
-    [reason] = found["assay"]["tasks"]["t"]["reasons"]
+    results = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "a"))
+    assert results["results"]["t"]["exact_match,none"] == 1.0
+    [reason] = results["assay"]["tasks"]["t"]["reasons"]
     assert "text" in reason
 
 
@@ -93,7 +93,7 @@ def test_a_row_that_lacks_what_the_template_needs_fails_alone(tmp_path: Path) ->
         ([{"q": "a"}], "doc_to_text: '{{question}}'\ndoc_to_target: q\n", "question"),
     ],
 )
-def test_data_that_cannot_be_used_is_told_before_the_model_is_asked(
+def test_unusable_data_is_reported_before_any_request(
     rows: list[dict[str, object]], yaml: str, said: str, tmp_path: Path
 ) -> None:
     write_task(tmp_path, rows, "output_type: generate_until\n" + yaml)
@@ -106,10 +106,10 @@ def test_data_that_cannot_be_used_is_told_before_the_model_is_asked(
 def test_a_task_without_its_data_does_not_stop_the_others(tmp_path: Path) -> None:
     write_task(tmp_path, ROWS, QUIZ, "good")
     write_task(tmp_path, [], QUIZ, "empty")
-    found = run(tmp_path, choosing(lambda q: -1.0), ["good", "empty"])
-    assert found["results"]["good"]["acc,none"] == 1.0
-    assert "empty" in found["assay"]["broken"]["empty"]
-    assert found["assay"]["status"] == "incomplete"
+    results = run(tmp_path, choosing(lambda q: -1.0), ["good", "empty"])
+    assert results["results"]["good"]["acc,none"] == 1.0
+    assert "empty" in results["assay"]["broken"]["empty"]
+    assert results["assay"]["status"] == "incomplete"
 
 
 def test_a_model_that_raises_fails_its_requests_and_not_the_run(tmp_path: Path) -> None:
@@ -120,21 +120,21 @@ def test_a_model_that_raises_fails_its_requests_and_not_the_run(tmp_path: Path) 
             raise RuntimeError("out of memory")
 
     write_task(tmp_path, ROWS, QUIZ)
-    found = run(tmp_path, Breaking(loglikelihood=lambda c, t: (-1.0, True)))
+    results = run(tmp_path, Breaking(loglikelihood=lambda c, t: (-1.0, True)))
     where = f"test_run_command.py:{Breaking.answer.__code__.co_firstlineno + 3}"
-    assert found["assay"]["tasks"]["t"]["reasons"] == {f"the model failed: RuntimeError: out of memory ({where})": 3}
-    assert found["results"]["t"]["sample_len"] == 1
+    assert results["assay"]["tasks"]["t"]["reasons"] == {f"the model failed: RuntimeError: out of memory ({where})": 3}
+    assert results["results"]["t"]["sample_len"] == 1
 
 
 def test_a_prompt_longer_than_the_model_is_a_failure(tmp_path: Path) -> None:
     write_task(tmp_path, [{"q": "2 + 3 =", "gold": "5"}, {"q": "word " * 3000, "gold": "5"}], "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\ngeneration_kwargs: {until: ['\\n'], max_gen_toks: 5}\n")  # fmt: skip
-    found = assay.simple_evaluate("embedded", tasks=["t"], include_path=str(tmp_path), include_defaults=False)
-    [reason] = found["assay"]["tasks"]["t"]["reasons"]
+    results = assay.simple_evaluate("embedded", tasks=["t"], include_path=str(tmp_path), include_defaults=False)
+    [reason] = results["assay"]["tasks"]["t"]["reasons"]
     assert "exceed the model's context length of 1024" in reason
-    assert found["results"]["t"]["sample_len"] == 1
+    assert results["results"]["t"]["sample_len"] == 1
 
 
-def test_what_a_model_cannot_do_is_refused_before_it_is_asked(tmp_path: Path) -> None:
+def test_unsupported_requests_are_refused_before_the_run(tmp_path: Path) -> None:
     write_task(tmp_path, ROWS, QUIZ)
     with pytest.raises(ConfigError, match=r"'t' needs a model that can give log-likelihoods"):
         run(tmp_path, Scripted(generate=lambda prompt, params, repeat: ""))
@@ -155,7 +155,7 @@ FIVE_TYPOS = """
 """
 
 
-def test_five_typos_are_told_at_once_with_place_and_remedy(tmp_path: Path, run_assay: Run) -> None:
+def test_five_typos_are_reported_at_once_with_place_and_remedy(tmp_path: Path, run_assay: Run) -> None:
     from textwrap import dedent
 
     (tmp_path / "t.yaml").write_text(dedent(FIVE_TYPOS).lstrip())
@@ -196,8 +196,8 @@ def test_a_dry_run_shows_what_would_be_asked_and_asks_nothing(tmp_path: Path, ru
 def test_options_come_from_a_file_and_flags_win(tmp_path: Path, run_assay: Run) -> None:
     (tmp_path / "run.yaml").write_text("tasks: [first_steps_larger]\nmodel: dummy\nlimit: 7\noutput_path: out\n")
     assert run_assay("run", "--config", "run.yaml", "--limit", "3").returncode == 0
-    found = json.loads((tmp_path / "out/results.json").read_text())
-    assert found["n-samples"] == {"first_steps_larger": {"original": 60, "effective": 3}}
+    loaded = json.loads((tmp_path / "out/results.json").read_text())
+    assert loaded["n-samples"] == {"first_steps_larger": {"original": 60, "effective": 3}}
     (tmp_path / "run.yaml").write_text("tasks: [first_steps_larger]\nlimti: 7\n")
     wrong = run_assay("run", "--config", "run.yaml")
     assert wrong.returncode == 2
@@ -238,9 +238,9 @@ def test_an_earlier_run_is_data_for_another(tmp_path: Path) -> None:
         "task: again\ndataset_path: assay\ndataset_kwargs: {run: first}\ntest_split: t\noutput_type: generate_until\n"
         "doc_to_text: 'Is {{responses[0][0]}} right for {{q}}?'\ndoc_to_target: \"{{'yes' if scores['exact_match,none'] else 'no'}}\"\n"
     )
-    found = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "yes"), "again")
-    assert found["results"]["again"]["exact_match,none"] == 0.5
-    assert [sample["arguments"][0][0] for sample in found["samples"]["again"]] == [
+    results = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "yes"), "again")
+    assert results["results"]["again"]["exact_match,none"] == 0.5
+    assert [sample["arguments"][0][0] for sample in results["samples"]["again"]] == [
         "Is a right for 1?",
         "Is a right for 2?",
     ]
@@ -265,25 +265,27 @@ def test_data_is_fetched_into_a_folder_that_runs_find(tmp_path: Path, run_assay:
     assert again.returncode == 0, again.stderr
 
 
-def test_a_hub_task_without_network_or_folder_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_task_without_network_or_folder_is_reported_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     (tmp_path / "t.yaml").write_text(
-        "task: t\ndataset_path: nobody/nothing\ntest_split: test\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: q\n"
+        "task: t\ndataset_path: none/nothing\ntest_split: test\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: q\n"
     )
     with pytest.raises(ConfigError, match="data_dir"):
         run(tmp_path, Scripted(generate=lambda prompt, params, repeat: ""))
 
 
 def test_the_folder_for_data_may_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "data/nobody/nothing/default"
+    folder = tmp_path / "data/none/nothing/default"
     folder.mkdir(parents=True)
     (folder / "test.csv").write_text("q,gold\nx,a\n")
     (tmp_path / "t.yaml").write_text(
-        "task: t\ndataset_path: nobody/nothing\ntest_split: test\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
+        "task: t\ndataset_path: none/nothing\ntest_split: test\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
     )
     monkeypatch.setenv("ASSAY_DATA_DIR", str(tmp_path / "data"))
-    found = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "a"))
-    assert found["results"]["t"]["exact_match,none"] == 1.0
+    results = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "a"))
+    assert results["results"]["t"]["exact_match,none"] == 1.0
 
 
 def test_a_log_gets_one_line_a_minute(
@@ -292,8 +294,8 @@ def test_a_log_gets_one_line_a_minute(
     write_task(tmp_path, ROWS, QUIZ)
     monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    told: list[str] = []
-    monkeypatch.setattr(progress, "echo_err", told.append)
+    collected: list[str] = []
+    monkeypatch.setattr(progress, "echo_err", collected.append)
     from assay.evaluation.flow import execute, prepare_run
     from assay.evaluation.options import run_config, task_manager
 
@@ -301,8 +303,8 @@ def test_a_log_gets_one_line_a_minute(
     prepared = prepare_run(config, task_manager(config), choosing(lambda q: time.sleep(0.001) or -1.0))
     with Progress() as watch:
         execute(prepared, watch)
-    assert told
-    assert "of 4 documents" in told[-1] and "requests/s" in told[-1]
+    assert collected
+    assert "of 4 documents" in collected[-1] and "requests/s" in collected[-1]
 
 
 def test_templates_are_compiled_once(tmp_path: Path) -> None:
@@ -316,11 +318,11 @@ def test_templates_are_compiled_once(tmp_path: Path) -> None:
 
 def test_evaluate_takes_tasks_that_were_loaded() -> None:
     loaded = assay.TaskManager().load(["first_steps_larger"])
-    found = assay.evaluate(Scripted(loglikelihood=lambda c, t: (-len(t), False)), loaded, limit=5)
-    assert found["n-samples"]["first_steps_larger"]["effective"] == 5
+    results = assay.evaluate(Scripted(loglikelihood=lambda c, t: (-len(t), False)), loaded, limit=5)
+    assert results["n-samples"]["first_steps_larger"]["effective"] == 5
 
 
-def test_what_is_wrong_in_a_call_is_told_and_never_a_traceback(tmp_path: Path, run_assay: Run) -> None:
+def test_an_invalid_command_line_is_reported_without_a_traceback(tmp_path: Path, run_assay: Run) -> None:
     write_task(tmp_path, ROWS, QUIZ)
     (tmp_path / "g.yaml").write_text("group: empty\ntask: []\n")
     known = ("run", "--include_path", tmp_path, "--model", "dummy", "--tasks")
@@ -346,8 +348,8 @@ def test_answers_alone_may_be_asked_for_of_a_group(tmp_path: Path, run_assay: Ru
 def test_helper_code_that_wants_to_end_everything_fails_its_document(tmp_path: Path) -> None:
     (tmp_path / "utils.py").write_text("def score(doc, results):\n    raise SystemExit(3)\n")
     write_task(tmp_path, ROWS, QUIZ + "process_results: !function utils.score\nmetric_list: [{metric: acc}]\n")
-    found = run(tmp_path, choosing(lambda q: -1.0))
-    assert found["assay"]["tasks"]["t"]["reasons"] == {
+    results = run(tmp_path, choosing(lambda q: -1.0))
+    assert results["assay"]["tasks"]["t"]["reasons"] == {
         "scoring: process_results of filter 'none': SystemExit: 3 (utils.py:2)": 4
     }
 
@@ -383,5 +385,5 @@ def test_a_pattern_without_end_is_stopped_and_ctrl_c_gets_through(tmp_path: Path
 def test_perplexities_have_intervals_above_nothing(tmp_path: Path) -> None:
     write_task(tmp_path, [{"q": f"q{n}", "gold": "a"} for n in range(5)], "output_type: loglikelihood\ndoc_to_text: q\ndoc_to_target: ' {{gold}}'\n")  # fmt: skip
     model = Scripted(loglikelihood=lambda q, text: (-(float(q[1]) ** 2), True))
-    found = run(tmp_path, model)["assay"]["tasks"]["t"]["rows"]["perplexity,none"]
-    assert 0 < found["interval"][0] < found["value"] < found["interval"][1]
+    row = run(tmp_path, model)["assay"]["tasks"]["t"]["rows"]["perplexity,none"]
+    assert 0 < row["interval"][0] < row["value"] < row["interval"][1]

@@ -22,7 +22,7 @@ from run_world import (
     FILES,
     REQUESTS,
     SUMS,
-    Asked,
+    RecordingModel,
     everything,
     journal,
     keys,
@@ -40,7 +40,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.mark.parametrize("logged", [False, True])
 def test_a_finished_run_leaves_these_files_and_no_others(logged: bool, tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output, log_samples=logged)
+    run(RecordingModel(), tasks, output, log_samples=logged)
     always = {"manifest.json", "responses.jsonl", "results.json", "samples/sums.parquet", "samples/colours.parquet"}
     assert set(everything(output)) == always | ({"samples_sums.jsonl", "samples_colours.jsonl"} if logged else set())
 
@@ -54,7 +54,7 @@ def test_the_command_writes_lm_evals_samples_only_when_asked_to(tasks: Path, out
 
 
 def test_the_numbers_are_those_of_the_script(tasks: Path, output: Path) -> None:
-    returned = run(Asked(), tasks, output)
+    returned = run(RecordingModel(), tasks, output)
     for content in (returned, results(output)):
         sums, colours = content["results"]["sums"], content["results"]["colours"]
         assert sums["exact_match,none"] == pytest.approx(EXACT_MATCH, abs=1e-12)
@@ -66,14 +66,14 @@ def test_the_numbers_are_those_of_the_script(tasks: Path, output: Path) -> None:
         }
 
 
-def test_what_is_returned_is_what_results_json_holds(tasks: Path, output: Path) -> None:
-    returned = run(Asked(), tasks, output, log_samples=True)
+def test_returned_results_equal_results_json(tasks: Path, output: Path) -> None:
+    returned = run(RecordingModel(), tasks, output, log_samples=True)
     assert sorted(returned.pop("samples")) == ["colours", "sums"]
     assert json.loads(json.dumps(returned)) == results(output)
 
 
 def test_the_journal_holds_each_response_once(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     assert len(set(keys(output))) == len(keys(output)) == REQUESTS == 13
     responses = [line["r"] for line in journal(output)]
     texts = [response["text"] for response in responses if isinstance(response, dict)]
@@ -83,7 +83,7 @@ def test_the_journal_holds_each_response_once(tasks: Path, output: Path) -> None
 
 
 def test_the_parquet_samples_hold_each_document_with_its_responses_and_scores(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     rows = samples(output, "sums")
     assert [row["doc_id"] for row in rows] == [0, 1, 2, 3, 4]
     assert [row["prefix"] + row["prompt"] for row in rows] == list(SUMS)
@@ -97,7 +97,7 @@ def test_the_parquet_samples_hold_each_document_with_its_responses_and_scores(ta
 
 
 def test_lm_evals_samples_hold_the_same(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output, log_samples=True)
+    run(RecordingModel(), tasks, output, log_samples=True)
     lines = [json.loads(line) for line in (output / "samples_sums.jsonl").read_text().splitlines()]
     assert [line["doc_id"] for line in lines] == [0, 1, 2, 3, 4]
     assert [line["arguments"]["gen_args_0"]["arg_0"] for line in lines] == list(SUMS)
@@ -107,8 +107,8 @@ def test_lm_evals_samples_hold_the_same(tasks: Path, output: Path) -> None:
     assert [line["acc"] for line in lines] == [1, 1, 1, 0]
 
 
-def test_the_manifest_tells_how_the_run_was_made(tasks: Path, output: Path) -> None:
-    asked = Asked()
+def test_the_manifest_records_how_the_run_was_made(tasks: Path, output: Path) -> None:
+    asked = RecordingModel()
     run(asked, tasks, output, seed=[1, 22, 333, 4444])
     written = manifest(output)
     assert written["status"] == "complete"
@@ -156,7 +156,7 @@ OTHER_FILES = {
 
 def refused(folder: Path, output: Path, **options: object) -> str:
     """What is said when a run is refused: nothing was asked, and nothing in the folder has changed."""
-    before, asked = everything(output), Asked()
+    before, asked = everything(output), RecordingModel()
     with pytest.raises(AssayError) as refusal:
         run(asked, folder, output, **options)
     assert asked.calls == []
@@ -168,7 +168,7 @@ def refused(folder: Path, output: Path, **options: object) -> str:
 def test_another_spec_is_refused_and_the_way_out_is_named(
     options: dict[str, object], tasks: Path, output: Path
 ) -> None:
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     said = refused(tasks, output, **options)
     assert str(output) in said
     assert "force" in said
@@ -179,7 +179,7 @@ def test_another_spec_is_refused_and_the_way_out_is_named(
 def test_a_changed_file_of_a_task_is_another_spec(
     files: dict[str, str], write: Write, tasks: Path, output: Path
 ) -> None:
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     write(files)
     assert "force" in refused(tasks, output)
 
@@ -187,13 +187,13 @@ def test_a_changed_file_of_a_task_is_another_spec(
 def test_a_helper_module_that_another_imports_is_part_of_the_spec(write: Write, output: Path) -> None:
     helpers = {"tools.py": "from deeper import same\n", "deeper.py": FILES["tools.py"]}
     tasks = write({**FILES, **helpers})
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     write({"deeper.py": "def same(docs):\n    return docs.select([0, 1])\n"})
     assert "force" in refused(tasks, output)
 
 
 def test_another_model_is_refused(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output, tasks=["sums"])
+    run(RecordingModel(), tasks, output, tasks=["sums"])
     other = assay.models.Scripted(generate=lambda prompt, params, repeat: "2")
     with pytest.raises(AssayError, match=r"model.*force"):
         assay.simple_evaluate(
@@ -213,19 +213,19 @@ def test_another_model_is_refused(tasks: Path, output: Path) -> None:
     ],
     ids=str,
 )
-def test_what_does_not_change_the_result_is_the_same_spec(
+def test_options_that_do_not_change_results_are_not_part_of_the_spec(
     options: dict[str, object], tasks: Path, output: Path
 ) -> None:
-    run(Asked(), tasks, output, log_samples=False)
-    asked = Asked()
+    run(RecordingModel(), tasks, output, log_samples=False)
+    asked = RecordingModel()
     returned = run(asked, tasks, output, **{"log_samples": False, **options})
     assert asked.calls == []
     assert returned["results"]["sums"]["exact_match,none"] == pytest.approx(EXACT_MATCH, abs=1e-12)
 
 
 def test_the_same_tasks_in_another_place_are_the_same_spec(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run(Asked(), tasks, output)
-    moved, asked = shutil.copytree(tasks, tmp_path / "elsewhere"), Asked()
+    run(RecordingModel(), tasks, output)
+    moved, asked = shutil.copytree(tasks, tmp_path / "elsewhere"), RecordingModel()
     shutil.rmtree(tasks)
     run(asked, moved, output)
     assert asked.calls == []
@@ -233,20 +233,20 @@ def test_the_same_tasks_in_another_place_are_the_same_spec(tasks: Path, output: 
 
 def test_force_moves_the_old_run_aside_and_loses_nothing(tasks: Path, output: Path) -> None:
     kept: list[dict[str, bytes]] = []
-    for limit in (None, 1, 2, 3):  # quicker than one a second: every old run keeps a place of its own
-        run(Asked(), tasks, output, limit=limit, force=True)
+    for limit in (None, 1, 2, 3):  # quicker than one a second: every old run keeps a separate folder
+        run(RecordingModel(), tasks, output, limit=limit, force=True)
         kept.append(everything(output))
-    found = [everything(folder) for folder in output.parent.iterdir() if (folder / "manifest.json").exists()]
-    assert all(run in found for run in kept)
-    assert len(found) == 4
+    result = [everything(folder) for folder in output.parent.iterdir() if (folder / "manifest.json").exists()]
+    assert all(run in result for run in kept)
+    assert len(result) == 4
     assert results(output)["n-samples"]["sums"]["effective"] == 3
 
 
-def test_a_folder_that_holds_something_else_keeps_it(tasks: Path, output: Path) -> None:
+def test_other_files_in_the_output_folder_are_kept(tasks: Path, output: Path) -> None:
     output.mkdir()
     (output / "notes.txt").write_text("mine")
     try:
-        run(Asked(), tasks, output)
+        run(RecordingModel(), tasks, output)
     except AssayError as refusal:
         assert str(output) in str(refusal)  # either way is fine, but for the loss of the file
     assert (output / "notes.txt").read_text() == "mine"
@@ -258,9 +258,9 @@ def test_a_folder_that_holds_something_else_keeps_it(tasks: Path, output: Path) 
 @pytest.mark.parametrize("place", ["{tmp}/a_file/run", "{tmp}/a_file", "/proc/assay/run"])
 def test_a_folder_that_cannot_be_written_is_refused_before_any_request(place: str, tasks: Path, tmp_path: Path) -> None:
     (tmp_path / "a_file").write_text("mine")
-    asked, wanted = Asked(), Path(place.format(tmp=tmp_path))
-    with pytest.raises(AssayError, match=f"{wanted}.*--output_path"):
-        run(asked, tasks, wanted)
+    asked, expected = RecordingModel(), Path(place.format(tmp=tmp_path))
+    with pytest.raises(AssayError, match=f"{expected}.*--output_path"):
+        run(asked, tasks, expected)
     assert asked.calls == []
     assert (tmp_path / "a_file").read_text() == "mine"
 
@@ -277,8 +277,8 @@ QUIET = """
 import sys
 sys.path.insert(0, {here!r})
 from pathlib import Path
-from run_world import Asked, run
-content = run(Asked(), Path({tasks!r}), log_samples=True)
+from run_world import RecordingModel, run
+content = run(RecordingModel(), Path({tasks!r}), log_samples=True)
 print(content["results"]["sums"]["exact_match,none"], len(content["samples"]["colours"]))
 """
 

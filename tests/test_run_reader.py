@@ -65,7 +65,7 @@ def test_rows_are_keyed_by_metric_and_filter_with_everything_known_of_each(tmp_p
     assert (lost.value, lost.reason) == (None, "no positives")
 
 
-def test_the_row_of_a_group_says_which_rows_of_its_tasks_it_moves_with(tmp_path: Path) -> None:
+def test_a_group_row_lists_the_task_rows_it_depends_on(tmp_path: Path) -> None:
     row = Run.open(written(tmp_path / "run", status="complete")).rows("g")[ScoreKey("acc", "none")]
     assert (row.value, row.stderr, row.interval, row.n) == (0.5, 0.1, (0.3, 0.7), 10)
     assert row.influences == {("a", ScoreKey("acc", "strict")): 0.4}
@@ -122,7 +122,7 @@ def test_the_status_is_what_happened_last(
     assert Run.open(written(tmp_path / "run", results, **manifest)).status == status
 
 
-def test_a_run_in_progress_says_how_far_it_is_and_has_not_finished(tmp_path: Path) -> None:
+def test_a_run_in_progress_has_a_document_count_and_has_not_finished(tmp_path: Path) -> None:
     folder = written(tmp_path / "run", None, status="running", tasks={"a": {"size": 8}})
     lock = {"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "documents": {"a": 3}}
     (folder / "run.lock").write_text(json.dumps(lock))
@@ -233,7 +233,7 @@ def test_responses_are_those_of_the_journal_with_their_roles_and_failures(tmp_pa
     ]
 
 
-def test_what_is_handed_on_has_no_secrets_and_a_scoring_the_facts_of_its_run(tmp_path: Path) -> None:
+def test_an_exported_run_has_no_secrets_and_a_scoring_has_the_facts_of_its_run(tmp_path: Path) -> None:
     results = {**RESULTS, "config": {"model_args": {"api_key": "sk-verysecret"}}}
     written(tmp_path / "run", results, status="complete", spec_digest="x", tasks={"a": {"size": 6, "source": "data"}})
     scoring = written(tmp_path / "run/scored/001", results, status="complete", scored={}, of="x")
@@ -265,9 +265,9 @@ READERS = ("runs/run.py", "runs/folder.py")
 """The reader, and the writer, which looks at what a folder holds before it adds to it."""
 
 
-def test_nothing_else_reads_the_files_of_a_run() -> None:
+def test_only_the_reader_opens_the_files_of_a_run() -> None:
     """Whoever wants something of a run folder opens the run."""
-    found = set()
+    values = set()
     for path in sorted((ROOT / "src/assay").rglob("*.py")):
         name = path.relative_to(ROOT / "src/assay").as_posix()
         for node in ast.walk(ast.parse(path.read_text())):
@@ -276,8 +276,8 @@ def test_nothing_else_reads_the_files_of_a_run() -> None:
                 for alias in node.names
             )
             if is_reader and name not in READERS:
-                found.add(name)
-    assert found == set()
+                values.add(name)
+    assert values == set()
 
 
 JOINED = re.compile(r"""partition\(","\)|split\(",", 1\)|metric\}(_stderr)?,\{|filter\}?,repeats|_stderr,[n{]""")
@@ -289,15 +289,15 @@ MAY_JOIN = {
 
 
 def test_a_metric_and_its_filter_are_joined_and_split_in_one_place() -> None:
-    found = {
+    result = {
         path.relative_to(ROOT / "src/assay").as_posix()
         for path in sorted((ROOT / "src/assay").rglob("*.py"))
         if JOINED.search(path.read_text())
     }
-    assert found <= set(MAY_JOIN)
+    assert result <= set(MAY_JOIN)
 
 
-def test_a_run_that_is_data_is_refused_in_words_where_it_is_none_or_damaged(tmp_path: Path) -> None:
+def test_an_invalid_or_damaged_results_mapping_is_refused_with_a_message(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"the folder holds no run.*dataset_kwargs\.run"):
         read_run(tmp_path)
     shutil.copytree(OLD / "text", tmp_path / "run")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from run_world import Asked, run, start
+from run_world import RecordingModel, run, start
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 COMMAND = ("run", "--tasks", "sums", "--no_defaults", "--model", "dummy", "--include_path")
@@ -23,9 +23,7 @@ def folders(runs: Path) -> list[str]:
     return sorted(path.name for path in runs.iterdir()) if runs.is_dir() else []
 
 
-def test_a_run_without_a_folder_goes_into_one_named_after_day_model_and_tasks(
-    tasks: Path, run_assay: Run, runs: Path
-) -> None:
+def test_the_default_folder_is_named_after_day_model_and_tasks(tasks: Path, run_assay: Run, runs: Path) -> None:
     ended = run_assay(*COMMAND, tasks)
     name = f"{time.strftime('%Y-%m-%d')}-dummy-sums"
     assert (ended.returncode, folders(runs)) == (0, [name])
@@ -33,9 +31,7 @@ def test_a_run_without_a_folder_goes_into_one_named_after_day_model_and_tasks(
     assert (runs / name / "results.json").is_file()
 
 
-def test_a_finished_run_is_left_alone_and_the_next_gets_a_folder_of_its_own(
-    tasks: Path, run_assay: Run, runs: Path
-) -> None:
+def test_a_finished_run_is_left_alone_and_the_next_gets_a_new_folder(tasks: Path, run_assay: Run, runs: Path) -> None:
     for _ in range(2):
         assert run_assay(*COMMAND, tasks).returncode == 0
     first, second = folders(runs)
@@ -53,7 +49,7 @@ def test_the_same_command_resumes_its_unfinished_run(status: str, tasks: Path, r
     assert json.loads((runs / name / "manifest.json").read_text())["status"] == "complete"
 
 
-def test_another_command_does_not_go_on_with_an_unfinished_run(tasks: Path, run_assay: Run, runs: Path) -> None:
+def test_another_command_does_not_resume_an_unfinished_run(tasks: Path, run_assay: Run, runs: Path) -> None:
     run_assay(*COMMAND, tasks)
     [name] = folders(runs)
     path = runs / name / "manifest.json"
@@ -62,7 +58,7 @@ def test_another_command_does_not_go_on_with_an_unfinished_run(tasks: Path, run_
     assert folders(runs) == [name, f"{name}-2"]
 
 
-def test_the_folder_of_runs_is_named_by_flag_environment_or_else_is_here(
+def test_the_folder_of_runs_comes_from_flag_environment_or_working_directory(
     tasks: Path, run_assay: Run, tmp_path: Path, runs: Path
 ) -> None:
     assert run_assay(*COMMAND, tasks, "--runs_dir", tmp_path / "by_flag").returncode == 0
@@ -86,9 +82,9 @@ def test_no_output_excludes_what_needs_a_folder(flags: list[str], tasks: Path, r
 
 
 def test_python_writes_nothing_unless_asked(tasks: Path, runs: Path) -> None:
-    run(Asked(), tasks)
+    run(RecordingModel(), tasks)
     assert folders(runs) == []
-    run(Asked(), tasks, runs_dir=str(runs))
+    run(RecordingModel(), tasks, runs_dir=str(runs))
     assert len(folders(runs)) == 1
 
 
@@ -103,7 +99,7 @@ def test_runs_are_listed_shown_and_removed(tasks: Path, run_assay: Run, runs: Pa
     assert folders(runs) == []
 
 
-def test_only_a_folder_with_a_manifest_that_nobody_works_in_is_removed(
+def test_only_a_folder_with_a_manifest_and_without_a_running_process_is_removed(
     tasks: Path, run_assay: Run, runs: Path, tmp_path: Path
 ) -> None:
     (runs / "photos").mkdir(parents=True)

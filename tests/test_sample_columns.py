@@ -31,7 +31,7 @@ from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.tasks.run import response_metadata
 from old_runs import FOLDERS, folders
-from run_world import ACC, COLOURS, EXACT_MATCH, Asked
+from run_world import ACC, COLOURS, EXACT_MATCH, RecordingModel
 
 INF, NAN = math.inf, math.nan
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a":1}'}}
@@ -42,9 +42,9 @@ TALK = [
 ]
 
 
-def written(folder: Path, *several: SampleRecord) -> Path:
+def written(folder: Path, *items: SampleRecord) -> Path:
     writer = SampleWriter(folder, "t")
-    for kept in several:
+    for kept in items:
         writer.add(kept)
     writer.end()
     writer.place()
@@ -60,16 +60,16 @@ def scored(values: dict[str, Any], answers: list[Any], **more: Any) -> list[Filt
 
 
 def column(path: Path, name: str) -> list[Any]:
-    """A column as pyarrow reads it, without anything of ours."""
-    found: list[Any] = pq.read_table(path).column(name).to_pylist()
-    return found
+    """A column as pyarrow reads it, without assay."""
+    collected: list[Any] = pq.read_table(path).column(name).to_pylist()
+    return collected
 
 
 # ---- what other tools find in the files
 
 
 def test_choices_are_typed_columns(tasks: Path, output: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     path = output / "samples/colours.parquet"
     kinds = {field.name: str(field.type) for field in pq.read_schema(path)}
     assert kinds["acc,none"] == "double"
@@ -77,14 +77,14 @@ def test_choices_are_typed_columns(tasks: Path, output: Path) -> None:
     assert kinds["responses"] == "list<element: list<element: struct<value: double, greedy: bool>>>"
     assert kinds["requests"] == "list<element: struct<kind: string, continuation: string>>"
     assert column(path, "kind") == ["loglikelihood"] * 4
-    told = [[several[0]["value"] for several in responses] for responses in column(path, "responses")]
-    assert told == [list(both) for _, *both in COLOURS.values()]
+    likelihoods = [[repeats[0]["value"] for repeats in responses] for responses in column(path, "responses")]
+    assert likelihoods == [list(both) for _, *both in COLOURS.values()]
     asked = [[each["continuation"] for each in requests] for requests in column(path, "requests")]
     assert asked == [[" green", " red"]] * 4
 
 
 def test_duckdb_reads_scores_and_texts_without_a_word_of_json(tasks: Path, output: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     [[mean]] = duckdb.sql(f"""select avg("acc,none") from '{output}/samples/colours.parquet'""").fetchall()
     assert mean == ACC
     query = f"select kind, responses[1][1].text from '{output}/samples/sums.parquet' order by doc_id limit 1"
@@ -92,12 +92,12 @@ def test_duckdb_reads_scores_and_texts_without_a_word_of_json(tasks: Path, outpu
     assert (kind, text) == ("generate", next(iter(run_world.SUMS.values()))[1])
 
 
-def test_infinities_and_what_is_no_number_are_numbers(tmp_path: Path) -> None:
+def test_infinities_and_nan_are_stored_as_numbers(tmp_path: Path) -> None:
     requests = [Loglikelihood("c", each) for each in ("a", "b", "c")]
     said = [(-INF, False), (NAN, True), (-1.5, True)]
     kept = SampleRecord(sample(0, *requests), [[each] for each in said], scored({"acc": NAN, "gain": -INF}, said))
     path = written(tmp_path, kept)
-    values = [several[0]["value"] for several in column(path, "responses")[0]]
+    values = [repeats[0]["value"] for repeats in column(path, "responses")[0]]
     assert values[0] == -INF
     assert math.isnan(values[1])
     assert values[2] == -1.5
@@ -120,8 +120,8 @@ def test_a_conversation_is_messages_with_the_calls_of_tools(tmp_path: Path) -> N
     assert asked["messages"][1]["tool_calls"] == [{"id": "c1", "name": "add", "arguments": '{"a":1}'}]
     assert (asked["kind"], json.loads(asked["params"])) == ("generate", {"temperature": 0})
     assert column(path, "prompt") == [""]
-    [[[told]]] = column(path, "responses")
-    assert (told["text"], told["finish"], told["reasoning"], told["usage"]["read"]) == ("done", "stop", "hm", 3)
+    [[[values]]] = column(path, "responses")
+    assert (values["text"], values["finish"], values["reasoning"], values["usage"]["read"]) == ("done", "stop", "hm", 3)
     [stored] = SampleFile(path).samples()
     assert stored.sample.requests == [request]
     assert stored.responses == [response]
@@ -130,14 +130,14 @@ def test_a_conversation_is_messages_with_the_calls_of_tools(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "prompt", ["[{broken", '[{"role": "user"}]', '[{"content":"a","role":"user"}]', "[{}]", "plain"]
 )
-def test_what_only_looks_like_a_conversation_stays_text(prompt: str, tmp_path: Path) -> None:
+def test_text_that_only_looks_like_a_conversation_stays_text(prompt: str, tmp_path: Path) -> None:
     kept = SampleRecord(sample(0, Generate(prompt, {})), [["a"]], scored({"m": 1.0}, ["a"]))
     path = written(tmp_path, kept)
     assert column(path, "prompt") == [prompt]
     assert "messages" not in column(path, "requests")[0][0]
 
 
-def test_failures_are_told_by_row(tmp_path: Path) -> None:
+def test_failures_are_stored_by_row(tmp_path: Path) -> None:
     scores = scored({"a": 1.0}, ["x"], failed={"b": "no number"})
     path = written(tmp_path, SampleRecord(sample(0, Generate("p", {})), [["x"]], scores, failed="no number"))
     assert column(path, "failures") == [[{"metric": "b", "filter": "none", "reason": "no number"}]]
@@ -170,9 +170,9 @@ def test_a_later_group_may_have_more_than_the_first(tmp_path: Path) -> None:
         SampleRecord(sample(n, Loglikelihood("c", "a")), [[(-1.0, True)]], scored({"acc": 1.0}, [(-1.0, True)]))
         for n in range(2000)
     ]
-    told = Text("b", "length", usage=Usage(1, 2))
+    response = Text("b", "length", usage=Usage(1, 2))
     last = SampleRecord(
-        sample(2000, Generate("p", {})), [["b"]], scored({"f1": 0.5}, ["b"]), replies=response_metadata([told], 1)
+        sample(2000, Generate("p", {})), [["b"]], scored({"f1": 0.5}, ["b"]), replies=response_metadata([response], 1)
     )
     path = written(tmp_path, *first, last)
     rows = [*SampleFile(path).rows()]
@@ -195,17 +195,17 @@ def test_the_same_samples_make_the_same_bytes(tmp_path: Path) -> None:
 def test_samples_of_format_1_are_read_as_format_2(name: str, tmp_path: Path) -> None:
     for path in (FOLDERS / name).glob("samples/*.parquet"):
         old = pq.read_table(path)
-        made = SampleFile(SampleFile(path).as_format_2(tmp_path / path.name))
-        assert made.path != path
-        rows = [*made.rows()]
+        sample_file = SampleFile(SampleFile(path).as_format_2(tmp_path / path.name))
+        assert sample_file.path != path
+        rows = [*sample_file.rows()]
         assert rows == [*SampleFile(path).rows()]
         for row, before in zip(rows, old.to_pylist(), strict=True):
             assert {key: value for key, value in row.scores.items() if not key.endswith(",repeats")} == {
                 key: value for key, value in json.loads(before["scores"]).items() if not key.endswith(",repeats")
             }
             assert (row.prefix + row.prompt, row.doc) == (before["prefix"] + before["prompt"], before["doc"])
-            texts = [[each for each in several if isinstance(each, str)] for several in row.responses]
-            said = [[each for each in several if isinstance(each, str)] for several in json.loads(before["responses"])]
+            texts = [[each for each in repeats if isinstance(each, str)] for repeats in row.responses]
+            said = [[each for each in repeats if isinstance(each, str)] for repeats in json.loads(before["responses"])]
             assert texts == said
 
 
@@ -220,7 +220,7 @@ def changed(path: Path, place: int, bit: int) -> None:
 
 @pytest.mark.parametrize("task", ["colours", "sums"])
 def test_a_flipped_bit_anywhere_is_noticed_with_words(task: str, tasks: Path, output: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     path = output / f"samples/{task}.parquet"
     whole, random_ = path.read_bytes(), random.Random(task)
     footer = len(whole) - int.from_bytes(whole[-8:-4], "little") - 8
@@ -237,7 +237,7 @@ def test_a_flipped_bit_anywhere_is_noticed_with_words(task: str, tasks: Path, ou
 
 
 def test_a_damaged_file_is_not_scored(tasks: Path, output: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     path = output / "samples/sums.parquet"
     changed(path, 300, 2)
     with pytest.raises(AssayError, match="does not match its checksum"):
@@ -247,7 +247,7 @@ def test_a_damaged_file_is_not_scored(tasks: Path, output: Path) -> None:
 
 
 def test_pages_have_checksums_for_other_readers(tasks: Path, output: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     path = output / "samples/sums.parquet"
     about = pq.ParquetFile(path).metadata.row_group(0).column(2)
     assert about.path_in_schema == "doc"

@@ -55,8 +55,8 @@ def numbers(folder: Path, **options: Any) -> list[int]:
     return [sample["doc_id"] for sample in samples(folder, **options)]
 
 
-def jsonl(*several: dict[str, Any]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in several)
+def jsonl(*items: dict[str, Any]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in items)
 
 
 def counted(count: int) -> str:
@@ -92,12 +92,12 @@ CONTENTS = {
 @pytest.mark.parametrize("name", CONTENTS)
 def test_files_are_read_as_lm_eval_reads_them(name: str, write: Write) -> None:
     file, content, expected = CONTENTS[name]
-    found = docs(
+    documents = docs(
         write({"t.yaml": of_files(file.split(".")[1].removesuffix("l"), f"{{test: {file}}}"), file: content}),
         compat="lm-eval",
     )
-    assert found == expected
-    assert [list(map(type, row.values())) for row in found] == [list(map(type, row.values())) for row in expected]
+    assert documents == expected
+    assert [list(map(type, row.values())) for row in documents] == [list(map(type, row.values())) for row in expected]
 
 
 def test_options_of_a_reader_are_honoured(write: Write) -> None:
@@ -114,16 +114,16 @@ def test_parquet_is_read_with_its_types(write: Write) -> None:
     assert docs(folder, compat="lm-eval") == rows
 
 
-def test_without_compat_numbers_stay_as_they_are_written_and_nothing_is_no_text(write: Write) -> None:
+def test_without_compat_numbers_stay_as_written_and_null_is_not_text(write: Write) -> None:
     """lm-eval's data library makes 2 of a column with 0.5 into 2.0, and its templates write what is missing as None."""
     content = '{"q": "x", "a": 2}\n{"q": "y", "a": 0.5}\n{"q": "z"}\n{"q": "u", "a": null}\n'
     yaml = of_files("json", "{test: d.jsonl}").replace("doc_to_target: a", "doc_to_target: '{{a}}'")
-    found = assay.simple_evaluate(
+    results = assay.simple_evaluate(
         Scripted(generate=lambda prompt, params, repeat: {"x": "2", "y": "0.5"}.get(prompt, "None")),
         tasks=["t"], include_path=str(write({"t.yaml": yaml, "d.jsonl": content})), include_defaults=False,
     )  # fmt: skip
-    assert found["results"]["t"]["exact_match,none"] == 1.0
-    assert found["assay"]["tasks"]["t"]["reasons"] == {"the document has no value in the column 'a'": 2}
+    assert results["results"]["t"]["exact_match,none"] == 1.0
+    assert results["assay"]["tasks"]["t"]["reasons"] == {"the document has no value in the column 'a'": 2}
 
 
 FILE_LISTS = [
@@ -188,12 +188,12 @@ def test_an_earlier_run_may_be_the_data(write: Write, tmp_path: Path) -> None:
     folder = write({"t.yaml": of_files("json", "{test: d.jsonl}"), "second.yaml": second, "d.jsonl": counted(3)})
     assert len(samples(folder, output_path=str(tmp_path / "first"), limit=2)) == 2
     model = Scripted(generate=lambda prompt, params, repeat: "x")
-    found = assay.simple_evaluate(model, tasks=["second"], include_path=str(folder), include_defaults=False)
-    assert [sample["arguments"][0][0] for sample in found["samples"]["second"]] == [
+    results = assay.simple_evaluate(model, tasks=["second"], include_path=str(folder), include_defaults=False)
+    assert [sample["arguments"][0][0] for sample in results["samples"]["second"]] == [
         "q0 was asked as <q0>",
         "q1 was asked as <q1>",
     ]
-    assert "said q0" in json.dumps(found["samples"]["second"][0]["doc"])
+    assert "said q0" in json.dumps(results["samples"]["second"][0]["doc"])
 
 
 LAYOUTS = [
@@ -205,7 +205,7 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize(("path", "name", "file"), LAYOUTS)
-def test_a_data_set_of_the_hub_is_looked_for_in_the_data_folder(
+def test_a_hub_data_set_is_searched_in_the_data_folder(
     path: str, name: str | None, file: str, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -240,7 +240,7 @@ def test_the_command_line_knows_the_data_folder_by_flag_and_by_variable(
         assert "exact_match" in done.stdout
 
 
-def test_a_split_that_the_data_folder_lacks_is_told_with_those_it_has(write: Write, tmp_path: Path) -> None:
+def test_a_missing_split_is_reported_with_the_existing_ones(write: Write, tmp_path: Path) -> None:
     folder = write({"t.yaml": a_task("dataset_path: set"), "../data/set/default/train.jsonl": counted(2)})
     with pytest.raises(ConfigError, match=r"no split 'test'.*train"):
         samples(folder, data_dir=str(tmp_path / "data"))
@@ -257,13 +257,13 @@ def test_without_the_hub_the_error_says_where_to_put_the_data(
     assert "owner/set/main/<split>.jsonl" in str(caught.value)
 
 
-def test_data_that_is_missing_troubles_its_task_alone(write: Write) -> None:
+def test_missing_data_fails_only_its_task(write: Write) -> None:
     lost = of_files("json", "{test: nope.jsonl}").replace("task: t", "task: lost")
     folder = write({"t.yaml": of_files("json", "{test: d.jsonl}"), "lost.yaml": lost, "d.jsonl": counted(2)})
     model = Scripted(generate=lambda prompt, params, repeat: "0")
-    found = assay.simple_evaluate(model, tasks=["lost", "t"], include_path=str(folder), include_defaults=False)
-    assert found["results"]["t"]["exact_match,none"] == 0.5
-    assert "nope.jsonl" in found["assay"]["broken"]["lost"]
+    results = assay.simple_evaluate(model, tasks=["lost", "t"], include_path=str(folder), include_defaults=False)
+    assert results["results"]["t"]["exact_match,none"] == 0.5
+    assert "nope.jsonl" in results["assay"]["broken"]["lost"]
 
 
 def test_process_docs_prepares_the_rows_before_they_are_chosen(write: Write) -> None:
@@ -301,8 +301,8 @@ def test_a_sample_is_a_random_subset_in_the_order_of_the_data_and_the_same_every
 
 def test_samples_are_picked_by_their_numbers_and_keep_them(write: Write) -> None:
     folder = write({"t.yaml": of_files("json", "{test: d.jsonl}"), "d.jsonl": counted(8)})
-    found = samples(folder, samples={"t": [7, 2, 4]})
-    assert [(sample["doc_id"], sample["doc"]["q"]) for sample in found] == [(2, "q2"), (4, "q4"), (7, "q7")]
+    sample_rows = samples(folder, samples={"t": [7, 2, 4]})
+    assert [(sample["doc_id"], sample["doc"]["q"]) for sample in sample_rows] == [(2, "q2"), (4, "q4"), (7, "q7")]
     # lm-eval evaluates the same documents and logs the numbers in the order in which they were given
     wrong = samples(folder, samples={"t": [7, 2, 4]}, compat="lm-eval")
     assert [(sample["doc_id"], sample["doc"]["q"]) for sample in wrong] == [(7, "q2"), (2, "q4"), (4, "q7")]
@@ -321,7 +321,7 @@ def test_samples_are_picked_by_their_numbers_and_keep_them(write: Write) -> None
         ({"sample": 0}, "sample"),
     ],
 )
-def test_a_choice_of_documents_that_cannot_be_is_refused(options: dict[str, Any], said: str, write: Write) -> None:
+def test_an_invalid_selection_of_documents_is_refused(options: dict[str, Any], said: str, write: Write) -> None:
     folder = write({"t.yaml": of_files("json", "{test: d.jsonl}"), "d.jsonl": counted(8)})
     with pytest.raises(ConfigError, match=said):
         samples(folder, **options)

@@ -40,10 +40,10 @@ def works(launcher: Launcher) -> bool:
 
 @pytest.fixture(params=LAUNCHERS, scope="module")
 def launcher(request: pytest.FixtureRequest) -> Launcher:
-    found = LAUNCHERS[request.param]
-    if not works(found):
+    result = LAUNCHERS[request.param]
+    if not works(result):
         pytest.skip(f"programs cannot be isolated by {request.param} on this machine")
-    return found
+    return result
 
 
 ANY = pytest.mark.skipif(not any(map(works, LAUNCHERS.values())), reason="programs cannot be isolated on this machine")
@@ -61,8 +61,8 @@ PROGRAMS = {
     "a test that does not": (ADD + "assert add(2, 3) == 6", False),
     "nothing": ("", True),
     "an error": ("1 / 0", False),
-    "no Python": ("this is no program", False),
-    "a letter that is no text": ("x = '\ud800'", False),
+    "no Python": ("this is not Python", False),
+    "a letter that is not text": ("x = '\ud800'", False),
     "the end before the tests": ("import sys\nsys.exit(0)\nassert False", False),
     "the end at once": ("import os\nos._exit(0)", False),
     "what is printed does not matter": ("print('passed\\n' * 100000)", True),
@@ -70,13 +70,13 @@ PROGRAMS = {
     "the main part is run": ("assert __name__ == '__main__'", True),
     "installed libraries": ("import numpy\nassert numpy.ones(3).sum() == 3", True),
     "threads": ("import threading\nt = threading.Thread(target=list)\nt.start()\nt.join()", True),
-    "a file of its own": ("open('x', 'w').write('y')\nassert open('/tmp/x').read() == 'y'", True),
+    "writing a file": ("open('x', 'w').write('y')\nassert open('/tmp/x').read() == 'y'", True),
     "a million letters": ("x = '" + "a" * 1_000_000 + "'\nassert len(x) == 1000000", True),
 }
 
 
 @pytest.mark.parametrize("case", PROGRAMS)
-def test_a_program_passes_when_it_comes_to_its_end(case: str, launcher: Launcher) -> None:
+def test_a_program_passes_when_it_reaches_its_end(case: str, launcher: Launcher) -> None:
     program, expected = PROGRAMS[case]
     assert ran(launcher, program) is expected
 
@@ -131,7 +131,7 @@ def test_nothing_can_be_written_but_a_little_in_its_own_folder(launcher: Launche
     assert fails(launcher, many, "OSError", file_size=2)
 
 
-def test_it_is_nobody_and_can_become_nobody_else(launcher: Launcher) -> None:
+def test_it_runs_as_an_unprivileged_user_and_cannot_become_another(launcher: Launcher) -> None:
     assert ran(launcher, "import os\nassert os.getuid() == os.getgid() == 65534")
     for line in ("os.setuid(0)", "os.chroot('/tmp')", "os.setgroups([])"):
         assert fails(launcher, f"import os\n{line}", "OSError"), line
@@ -187,7 +187,7 @@ def children() -> list[str]:
     return [row[2] for row in rows if row[0] in mine and "Runs inside the sandbox" in row[2]]
 
 
-def test_a_sandbox_that_does_not_start_is_no_failed_program() -> None:
+def test_a_sandbox_that_does_not_start_is_not_a_failed_program() -> None:
     with pytest.raises(SandboxError, match="did not start"):
         sandbox._run(lambda limits, folder: ["/bin/sh", "-c", "echo no room >&2; exit 1"], "", SandboxLimits())
 
@@ -212,16 +212,16 @@ HARMFUL = {
     "itself is killed": "os.kill(os.getpid(), 9)",
     "itself is ended": "os.kill(os.getpid(), 15)",
     "itself is stopped": "os.kill(os.getpid(), signal.SIGSTOP)",
-    "an alarm that nobody minds": "signal.alarm(1)\ntime.sleep(10)",
+    "an alarm without a handler": "signal.alarm(1)\ntime.sleep(10)",
     "a thread of another process": "assert libc.syscall(234, 1, 1, 9) == 0",
     "a signal in a queue": "assert libc.sigqueue(1, 2, None) == 0",
-    "a session of its own and then its group": "os.setsid()\nos.kill(0, 9)",
+    "a separate session and then its group": "os.setsid()\nos.kill(0, 9)",
     "the group of its parent joined": "os.setpgid(0, os.getppid())\nos.kill(0, 9)",
     "all files closed": "os.closerange(0, 1000)",
     "a child that would survive": "os.fork() or (os.setsid(), time.sleep(60))",
     "not to be ended with its parent": "libc.prctl(1, 0)\nos.kill(0, 9)\n",
     "not to be ended with its parent, and then no end": "libc.prctl(1, 0)\nwhile True: pass",
-    "a session of its own, and then no end": "try: os.setsid()\nexcept OSError: pass\nlibc.prctl(1, 0)\nos.closerange(0, 1000)\nwhile True: time.sleep(1)",
+    "a separate session, and then no end": "try: os.setsid()\nexcept OSError: pass\nlibc.prctl(1, 0)\nos.closerange(0, 1000)\nwhile True: time.sleep(1)",
 }  # fmt: skip
 HARMLESS = """
 for number in (1, 2, 3, 9, 15, 19, 20, 23):
@@ -265,7 +265,7 @@ finally:
 
 
 def evaluated(launcher: Launcher, program: str, seconds: float = 2.0) -> dict[str, Any]:
-    """The result of a program for an evaluator in a session of its own, with another process in its group.
+    """The result of a program for an evaluator in a separate session, with another process in its group.
 
     A program that gets out ends them, and not this test.
     """
@@ -281,7 +281,7 @@ def test_a_program_that_sends_signals_harms_itself_only(case: str, launcher: Lau
     assert evaluated(launcher, f"{SIGNALS}{HARMFUL[case]}\nassert True\n") == expected
 
 
-def test_a_program_whose_signals_reach_nobody_is_judged_by_its_tests(launcher: Launcher) -> None:
+def test_a_program_whose_signals_reach_no_process_is_judged_by_its_tests(launcher: Launcher) -> None:
     right, wrong = SIGNALS + HARMLESS + "assert True\n", SIGNALS + HARMLESS + "assert False\n"
     assert evaluated(launcher, right, 20.0) == {"passed": True, "again": True, "left": [], "other": "S"}
     assert evaluated(launcher, wrong, 20.0) == {"passed": False, "again": True, "left": [], "other": "S"}
@@ -341,7 +341,7 @@ def test_time_in_the_sandbox_is_not_taken_from_the_document(tmp_path: Path) -> N
 PROGRAMS_OF = {"with_bubblewrap": ("bwrap",), "with_unshare": ("unshare", "setpriv", "sh", "mount", "mkdir")}
 
 
-def test_a_run_with_harmful_answers_comes_to_its_end_and_can_be_resumed(tmp_path: Path, launcher: Launcher) -> None:
+def test_a_run_with_harmful_answers_finishes_and_can_be_resumed(tmp_path: Path, launcher: Launcher) -> None:
     """Of four answers one is right. The command is given twice: the second time all answers are known."""
     answers = [ADD, "import os\nos.kill(0, 9)", "import os\nos.kill(os.getppid(), 9)", "import os\nos.killpg(0, 15)"]
     rows = [{"q": json.dumps({"say": answer}), "gold": TESTS} for answer in answers]
@@ -416,9 +416,9 @@ def test_lm_evals_own_code_tasks_run_in_the_sandbox(tmp_path: Path, lm_eval_fold
     model = says([[wrong, right, wrong], [wrong, wrong, endless]])
     with pytest.raises(ConfigError, match="confirm_run_unsafe_code"):
         run_task(tmp_path, model)
-    found = run_task(tmp_path, model, confirm_run_unsafe_code=True)["results"]["t"]
-    assert found["pass@1,create_test"] == pytest.approx(1 / 6)
-    assert found["pass@2,create_test"] == pytest.approx(1 / 3)
+    row = run_task(tmp_path, model, confirm_run_unsafe_code=True)["results"]["t"]
+    assert row["pass@1,create_test"] == pytest.approx(1 / 6)
+    assert row["pass@2,create_test"] == pytest.approx(1 / 3)
 
 
 @given(st.integers(1, 7).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
@@ -430,8 +430,8 @@ def test_pass_at_k_is_the_share_of_draws_with_a_right_program(case: tuple[int, i
 
 @ANY
 def test_programs_run_from_other_threads_too() -> None:
-    found: list[bool] = []
-    thread = threading.Thread(target=lambda: found.append(sandbox.passes("assert True", SandboxLimits())))
+    collected: list[bool] = []
+    thread = threading.Thread(target=lambda: collected.append(sandbox.passes("assert True", SandboxLimits())))
     thread.start()
     thread.join()
-    assert found == [True]
+    assert collected == [True]

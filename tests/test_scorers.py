@@ -33,7 +33,7 @@ from assay.errors import ConfigError
 from assay.models import Scripted
 from assay.scoring.reductions import majority, pass_all, pass_at
 from run_world import sample_rows
-from small_runs import SEVERAL, generate, run, write_task
+from small_runs import SAMPLED, generate, run, write_task
 
 PLAIN = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
 
@@ -62,10 +62,10 @@ def test_a_subclass_adds_scores_to_those_of_the_metrics(tmp_path: Path) -> None:
 
     SCORER_REGISTRY["beam"] = BeamSearchScorer
     keep = "filter_list: [{name: none, filter: [{function: take_first_k, k: 3}]}]\nrepeats: 3\nscorer: beam\n"
-    found = generate(tmp_path, [["a", "a", "b"], ["c", "c", "c"]], ["a", "x"], SEVERAL + keep)["results"]["t"]
-    assert found["exact_match,none"] == pytest.approx((2 / 3 + 0) / 2)
-    assert found["diversity,none"] == pytest.approx((2 / 3 + 1 / 3) / 2)
-    assert found["n_unique,none"] == pytest.approx(1.5)
+    row = generate(tmp_path, [["a", "a", "b"], ["c", "c", "c"]], ["a", "x"], SAMPLED + keep)["results"]["t"]
+    assert row["exact_match,none"] == pytest.approx((2 / 3 + 0) / 2)
+    assert row["diversity,none"] == pytest.approx((2 / 3 + 1 / 3) / 2)
+    assert row["n_unique,none"] == pytest.approx(1.5)
 
 
 def test_a_scorer_of_helper_code_is_registered_as_the_seed_writes_it(tmp_path: Path) -> None:
@@ -81,11 +81,11 @@ def test_a_scorer_of_helper_code_is_registered_as_the_seed_writes_it(tmp_path: P
     )
     for written in ("my_custom", "!function own.MyCustomScorer", "{type: !function own.MyCustomScorer}"):
         yaml = f"process_docs: !function own.same\nscorer: {written}\n"
-        found = generate(tmp_path, ["abc", "x"], ["abc", "y"], yaml)["results"]["t"]
-        assert (found["exact_match,none"], found["custom_metric,none"]) == (0.5, 2.0)
+        row = generate(tmp_path, ["abc", "x"], ["abc", "y"], yaml)["results"]["t"]
+        assert (row["exact_match,none"], row["custom_metric,none"]) == (0.5, 2.0)
 
 
-def test_several_filters_have_metrics_of_their_own(tmp_path: Path) -> None:
+def test_every_filter_has_separate_metrics(tmp_path: Path) -> None:
     """The YAML example of the seed, but for `group_select: 1`, which picks a second match."""
     yaml = r"""
         filter_list:
@@ -99,16 +99,16 @@ def test_several_filters_have_metrics_of_their_own(tmp_path: Path) -> None:
             filter: [{function: take_first}]
             metric_list: [{metric: rouge, aggregation: mean}]
         """
-    found = generate(tmp_path, ["Well. Answer: Blue sky", "green"], ["blue sky", "green"], yaml)["results"]["t"]
-    assert found["exact_match,strict-match"] == 0.5
-    assert found["f1_score,strict-match"] == 0.5
-    assert found["exact_match,flexible-extract"] == 0.5
-    assert found["bleu,flexible-extract"] > 0
-    assert {"rouge1,no-filter", "rougeL,no-filter"} <= set(found)
-    assert "exact_match,no-filter" not in found
+    row = generate(tmp_path, ["Well. Answer: Blue sky", "green"], ["blue sky", "green"], yaml)["results"]["t"]
+    assert row["exact_match,strict-match"] == 0.5
+    assert row["f1_score,strict-match"] == 0.5
+    assert row["exact_match,flexible-extract"] == 0.5
+    assert row["bleu,flexible-extract"] > 0
+    assert {"rouge1,no-filter", "rougeL,no-filter"} <= set(row)
+    assert "exact_match,no-filter" not in row
 
 
-def test_a_filter_may_have_a_scorer_of_its_own(tmp_path: Path) -> None:
+def test_a_filter_may_have_its_own_scorer(tmp_path: Path) -> None:
     @register_scorer("length")
     class Length(GenerationScorer):
         def score(self, reference: Any, predictions: list[Any]) -> float:
@@ -119,10 +119,10 @@ def test_a_filter_may_have_a_scorer_of_its_own(tmp_path: Path) -> None:
           - {name: plain, filter: [{function: take_first}]}
           - {name: long, filter: [{function: take_first}], scorer: length}
         """
-    found = generate(tmp_path, ["abc"], ["abc"], yaml)["results"]["t"]
-    assert found["exact_match,plain"] == 1.0
-    assert found["length,long"] == 3.0
-    assert "length,plain" not in found
+    row = generate(tmp_path, ["abc"], ["abc"], yaml)["results"]["t"]
+    assert row["exact_match,plain"] == 1.0
+    assert row["length,long"] == 3.0
+    assert "length,plain" not in row
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_filter_may_have_a_scorer_of_its_own(tmp_path: Path) -> None:
     [("generate_until", GenerationScorer), ("multiple_choice", LoglikelihoodScorer),
      ("loglikelihood", LoglikelihoodScorer), ("loglikelihood_rolling", PerplexityScorer)],
 )  # fmt: skip
-def test_the_factory_goes_by_the_output_type(output_type: str, kind: type[Scorer]) -> None:
+def test_the_factory_chooses_the_scorer_by_output_type(output_type: str, kind: type[Scorer]) -> None:
     config = Task.from_config({"task": "t", "output_type": output_type}).config
     assert type(ScorerFactory.create_scorer(config)) is kind
 
@@ -141,10 +141,10 @@ def test_the_factory_takes_the_tasks_own_function_first() -> None:
     config = Task.from_config({"task": "t", "scorer": "first_token"}).config
     assert type(ScorerFactory.create_scorer(config)).__name__ == "FirstToken"
     own = dataclasses.replace(config, process_results=lambda doc, results: {"n": len(results)})  # type: ignore[arg-type]
-    made = ScorerFactory.create_scorer(own)
-    assert isinstance(made, ProcessResultsScorer)
+    built = ScorerFactory.create_scorer(own)
+    assert isinstance(built, ProcessResultsScorer)
     instance = Instance(doc={"a": 1}, resps=["x"], filtered_resps={"none": "x"})
-    assert made.score_instances([instance], "none") == {"n": 1}
+    assert built.score_instances([instance], "none") == {"n": 1}
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_a_scorer_may_need_filters(tmp_path: Path) -> None:
         needs_filters = ("first", "last")
 
         def score_instances(self, instances: Sequence[Instance], filter_name: str) -> Mapping[str, Any]:
-            found = instances[0].filtered_resps
-            return {"agree": float(found["first"] == found["last"])}
+            result = instances[0].filtered_resps
+            return {"agree": float(result["first"] == result["last"])}
 
     yaml = r"""
         scorer: agreeing
@@ -187,8 +187,8 @@ def test_a_scorer_may_need_filters(tmp_path: Path) -> None:
           - {name: first, filter: [{function: regex, regex_pattern: '(\d+)'}, {function: take_first}]}
           - {name: last, filter: [{function: regex, regex_pattern: '(\d+)', group_select: -1}, {function: take_first}]}
         """
-    found = generate(tmp_path, ["1 and 2", "3"], ["x", "y"], yaml)["results"]["t"]
-    assert found["agree,first"] == 0.5
+    result = generate(tmp_path, ["1 and 2", "3"], ["x", "y"], yaml)["results"]["t"]
+    assert result["agree,first"] == 0.5
     with pytest.raises(ConfigError, match="needs the filter 'first'"):
         generate(tmp_path, ["1"], ["x"], "scorer: agreeing\n")
 
@@ -223,9 +223,9 @@ def test_tier_two_is_the_score_of_a_document(tmp_path: Path) -> None:
             return {"off_by": abs(float(reference) - float(predictions[0])) / self.scale, "said": 1.0}
 
     yaml = "scorer: {type: closeness, kwargs: {scale: 2}}\n"
-    found = generate(tmp_path, ["3", "10"], ["5", "10"], yaml)["results"]["t"]
-    assert (found["off_by,none"], found["said,none"]) == (0.5, 1.0)
-    assert "exact_match,none" not in found
+    row = generate(tmp_path, ["3", "10"], ["5", "10"], yaml)["results"]["t"]
+    assert (row["off_by,none"], row["said,none"]) == (0.5, 1.0)
+    assert "exact_match,none" not in row
 
 
 def test_tier_three_is_all_documents_at_once(tmp_path: Path) -> None:
@@ -235,22 +235,22 @@ def test_tier_three_is_all_documents_at_once(tmp_path: Path) -> None:
             ordered = sorted(results, key=lambda result: len(result.results[0]))
             return [float(ordered.index(result)) for result in results]
 
-    found = generate(tmp_path, ["aaa", "a", "aa"], ["x", "y", "z"], "scorer: rank\n")
-    assert found["results"]["t"]["rank,none"] == 1.0
-    by_doc = {sample["doc_id"]: sample["rank"] for sample in found["samples"]["t"]}
+    run_results = generate(tmp_path, ["aaa", "a", "aa"], ["x", "y", "z"], "scorer: rank\n")
+    assert run_results["results"]["t"]["rank,none"] == 1.0
+    by_doc = {sample["doc_id"]: sample["rank"] for sample in run_results["samples"]["t"]}
     assert by_doc == {0: 2.0, 1: 0.0, 2: 1.0}
 
 
-def test_what_a_scorer_raises_fails_its_document_and_is_no_zero(tmp_path: Path) -> None:
+def test_an_exception_of_a_scorer_fails_its_document_instead_of_scoring_zero(tmp_path: Path) -> None:
     @register_scorer("picky")
     class Picky(GenerationScorer):
         def score(self, reference: Any, predictions: list[Any]) -> float:
             return 1 / len(predictions[0])
 
-    found = generate(tmp_path, ["a", ""], ["a", "b"], "scorer: picky\n")
-    assert found["results"]["t"]["picky,none"] == 1.0
-    assert found["assay"]["tasks"]["t"]["failed"] == 1
-    assert "ZeroDivisionError" in next(iter(found["assay"]["tasks"]["t"]["reasons"]))
+    results = generate(tmp_path, ["a", ""], ["a", "b"], "scorer: picky\n")
+    assert results["results"]["t"]["picky,none"] == 1.0
+    assert results["assay"]["tasks"]["t"]["failed"] == 1
+    assert "ZeroDivisionError" in next(iter(results["assay"]["tasks"]["t"]["reasons"]))
 
 
 def test_a_batch_that_gives_too_few_scores_fails_its_documents(tmp_path: Path) -> None:
@@ -259,17 +259,17 @@ def test_a_batch_that_gives_too_few_scores_fails_its_documents(tmp_path: Path) -
         def score_batch(self, results: Sequence[Any]) -> Sequence[float]:
             return [1.0]
 
-    found = generate(tmp_path, ["a", "b"], ["a", "b"], "scorer: short\n")
-    assert found["assay"]["tasks"]["t"]["failed"] == 2
-    assert "gave 1 scores for 2 documents" in next(iter(found["assay"]["tasks"]["t"]["reasons"]))
+    run_results = generate(tmp_path, ["a", "b"], ["a", "b"], "scorer: short\n")
+    assert run_results["assay"]["tasks"]["t"]["failed"] == 2
+    assert "gave 1 scores for 2 documents" in next(iter(run_results["assay"]["tasks"]["t"]["reasons"]))
 
 
-# --- seed 004: the loop on instances of one's own ------------------------------------------------------------------------
+# --- seed 004: the loop on user-made instances --------------------------------------------------------------------------
 
 
 def instances(answers: Sequence[Sequence[str]], golds: Sequence[Any]) -> list[Instance]:
-    several = zip(answers, golds, strict=True)
-    return [Instance(doc={"n": n}, doc_id=n, target=gold, resps=list(said)) for n, (said, gold) in enumerate(several)]
+    items = zip(answers, golds, strict=True)
+    return [Instance(doc={"n": n}, doc_id=n, target=gold, resps=list(said)) for n, (said, gold) in enumerate(items)]
 
 
 def test_instances_are_scored_filter_by_filter_document_by_document() -> None:
@@ -281,8 +281,8 @@ def test_instances_are_scored_filter_by_filter_document_by_document() -> None:
             {"name": "low", "filter": [{"function": "lowercase"}, {"function": "take_first"}], "metric_list": [{"metric": "exact_match"}, {"metric": "token_f1"}]},
         ],
     })  # fmt: skip
-    found = task.process_instances(instances([["A b"], ["c"]], ["a b", "c"]))
-    assert found == {
+    result = task.process_instances(instances([["A b"], ["c"]], ["a b", "c"]))
+    assert result == {
         ("exact_match", "raw"): [0.0, 1.0],
         ("exact_match", "low"): [1.0, 1.0],
         ("token_f1", "low"): [1.0, 1.0],
@@ -295,19 +295,19 @@ def test_instances_are_scored_filter_by_filter_document_by_document() -> None:
 def test_choices_are_scored_by_their_likelihoods() -> None:
     task = MultipleChoiceTask({"task": "t", "metric_list": [{"metric": "acc"}, {"metric": "acc_norm"}]})
     pairs = [(" long words", -3.0), (" x", -2.0)]
-    several = [
+    items = [
         Instance(
             doc={}, doc_id=0, idx=n, args=("c", text), target=0, resps=[(value, False)], request_type="multiple_choice"
         )
         for n, (text, value) in enumerate(pairs)
     ]
-    assert task.process_instances(several) == {("acc", "none"): [0.0], ("acc_norm", "none"): [1.0]}
+    assert task.process_instances(items) == {("acc", "none"): [0.0], ("acc_norm", "none"): [1.0]}
 
 
 def test_results_are_made_of_instances() -> None:
     [one, two] = instances([["a", "b"], ["c"]], ["a", ["c", "d"]])
-    made = GenResult.from_instances([one])
-    assert (made.results, made.target, made.repeats) == (["a"], "a", 2)
+    built = GenResult.from_instances([one])
+    assert (built.results, built.target, built.repeats) == (["a"], "a", 2)
     filtered = Instance(doc={}, resps=["x y"], filtered_resps={"f": ["x", "y"]})
     assert GenResult.from_instances([filtered], "f").results == ["x", "y"]
     assert Results.create([filtered], "f").results == {"f": ["x", "y"]}
@@ -349,25 +349,25 @@ def test_the_seeds_own_way_to_compute_works_in_a_subclass(tmp_path: Path) -> Non
 
 # --- repeats -----------------------------------------------------------------------------------------------------------
 
-FOUR = SEVERAL + "repeats: 4\nfilter_list: [{name: none, filter: [{function: take_first_k, k: 4}]}]\n"
+FOUR = SAMPLED + "repeats: 4\nfilter_list: [{name: none, filter: [{function: take_first_k, k: 4}]}]\n"
 
 
 def test_reductions_are_added_and_the_plain_metric_keeps_its_name(tmp_path: Path) -> None:
     """Of four answers, 2 and 1 are right: pass@2 = 1 − C(2,2)/C(4,2) = 5/6 and 1 − C(3,2)/C(4,2) = 1/2; pass^2 = 1/6 and 0."""
     yaml = FOUR + "metric_list: [{metric: exact_match, reduction: [pass@1, pass@2, pass^2, pass@4]}]\n"
-    found = generate(tmp_path, [["a", "a", "b", "c"], ["x", "y", "z", "a"]], ["a", "a"], yaml)["results"]["t"]
-    assert found["exact_match,none"] == pytest.approx((0.5 + 0.25) / 2)
-    assert found["pass@1,none"] == pytest.approx((0.5 + 0.25) / 2)
-    assert found["pass@2,none"] == pytest.approx((5 / 6 + 1 / 2) / 2)
-    assert found["pass^2,none"] == pytest.approx((1 / 6 + 0) / 2)
-    assert found["pass@4,none"] == 1.0
+    row = generate(tmp_path, [["a", "a", "b", "c"], ["x", "y", "z", "a"]], ["a", "a"], yaml)["results"]["t"]
+    assert row["exact_match,none"] == pytest.approx((0.5 + 0.25) / 2)
+    assert row["pass@1,none"] == pytest.approx((0.5 + 0.25) / 2)
+    assert row["pass@2,none"] == pytest.approx((5 / 6 + 1 / 2) / 2)
+    assert row["pass^2,none"] == pytest.approx((1 / 6 + 0) / 2)
+    assert row["pass@4,none"] == 1.0
 
 
 def test_majorities_are_over_extracted_answers(tmp_path: Path) -> None:
     """a a b c: a wins with two votes. x y z w: all tie, and one of the four is right."""
     yaml = FOUR + "metric_list: [{metric: exact_match, reduction: maj@4}]\n"
-    found = generate(tmp_path, [["a", "a", "b", "c"], ["x", "y", "z", "w"]], ["a", "x"], yaml)["results"]["t"]
-    assert found["maj@4,none"] == pytest.approx((1.0 + 0.25) / 2)
+    row = generate(tmp_path, [["a", "a", "b", "c"], ["x", "y", "z", "w"]], ["a", "x"], yaml)["results"]["t"]
+    assert row["maj@4,none"] == pytest.approx((1.0 + 0.25) / 2)
 
 
 def test_the_metrics_own_row_may_be_another_reduction(tmp_path: Path) -> None:
@@ -383,15 +383,15 @@ def test_rows_of_reductions_may_be_named_and_functions_be_ones_own(tmp_path: Pat
         FOUR
         + "metric_list: [{metric: exact_match, reduction: {best: max, spread: !function own.spread, any2: pass@2}}]\n"
     )
-    found = generate(tmp_path, [["a", "b", "b", "b"]], ["a"], yaml)["results"]["t"]
-    assert (found["best,none"], found["spread,none"], found["any2,none"]) == (1.0, 1.0, 0.5)
-    assert found["exact_match,none"] == 0.25
+    row = generate(tmp_path, [["a", "b", "b", "b"]], ["a"], yaml)["results"]["t"]
+    assert (row["best,none"], row["spread,none"], row["any2,none"]) == (1.0, 1.0, 0.5)
+    assert row["exact_match,none"] == 0.25
 
 
 def test_two_metrics_with_one_reduction_have_two_rows(tmp_path: Path) -> None:
     yaml = FOUR + "metric_list: [{metric: exact_match, reduction: pass@2}, {metric: token_f1, reduction: pass@2}]\n"
-    found = generate(tmp_path, [["a", "b", "b", "b"]], ["a"], yaml)["results"]["t"]
-    assert found["pass@2(exact_match),none"] == found["pass@2(token_f1),none"] == 0.5
+    row = generate(tmp_path, [["a", "b", "b", "b"]], ["a"], yaml)["results"]["t"]
+    assert row["pass@2(exact_match),none"] == row["pass@2(token_f1),none"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -399,7 +399,7 @@ def test_two_metrics_with_one_reduction_have_two_rows(tmp_path: Path) -> None:
     [("pass@8", "needs 8 repeats, but the task has 4"), ("pas@2", "no reduction named"), ("[max, min]", "two reductions"),
      ("pass@0", "no reduction named")],
 )  # fmt: skip
-def test_reductions_that_cannot_be_are_refused(reduction: str, said: str, tmp_path: Path) -> None:
+def test_invalid_reductions_are_refused(reduction: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=said):
         generate(
             tmp_path, [["a"] * 4], ["a"], FOUR + f"metric_list: [{{metric: exact_match, reduction: {reduction}}}]\n"
@@ -407,10 +407,10 @@ def test_reductions_that_cannot_be_are_refused(reduction: str, said: str, tmp_pa
 
 
 def test_repeats_of_the_command_line_count(tmp_path: Path) -> None:
-    keep = SEVERAL + "filter_list: [{name: none, filter: [{function: take_first_k, k: 2}]}]\n"
+    keep = SAMPLED + "filter_list: [{name: none, filter: [{function: take_first_k, k: 2}]}]\n"
     yaml = keep + "metric_list: [{metric: exact_match, reduction: pass@2}]\n"
-    found = generate(tmp_path, [["a", "b"]], ["a"], yaml, repeats=2)["results"]["t"]
-    assert (found["exact_match,none"], found["pass@2,none"]) == (0.5, 1.0)
+    row = generate(tmp_path, [["a", "b"]], ["a"], yaml, repeats=2)["results"]["t"]
+    assert (row["exact_match,none"], row["pass@2,none"]) == (0.5, 1.0)
 
 
 def test_list_valued_scores_are_not_taken_for_repeats(tmp_path: Path) -> None:
@@ -445,8 +445,8 @@ def test_majority_of_two_answers_is_a_count(answers: list[str], data: Any) -> No
 
 def test_scores_of_every_repeat_are_in_the_samples(tmp_path: Path) -> None:
     yaml = FOUR + "metric_list: [{metric: exact_match, reduction: pass@2}]\n"
-    found = generate(tmp_path, [["a", "b", "a", "c"]], ["a"], yaml, output_path=str(tmp_path / "run"))
-    assert found["samples"]["t"][0]["scores_per_repeat"] == {"exact_match": [1.0, 0.0, 1.0, 0.0]}
+    results = generate(tmp_path, [["a", "b", "a", "c"]], ["a"], yaml, output_path=str(tmp_path / "run"))
+    assert results["samples"]["t"][0]["scores_per_repeat"] == {"exact_match": [1.0, 0.0, 1.0, 0.0]}
     [row] = sample_rows(tmp_path / "run/samples/t.parquet")
     assert row["scores"]["exact_match,none,repeats"] == [1.0, 0.0, 1.0, 0.0]
     assert row["scores"]["pass@2,none"] == pytest.approx(5 / 6)

@@ -54,14 +54,14 @@ def step(scorer: Scorer) -> ScoringStep:
         (EnsembleScorer([Length(), LLMJudgeScorer()]), "ask"),
     ],
 )
-def test_a_scorer_becomes_a_step_of_one_form(scorer: Scorer, form: str | None) -> None:
-    made = step(scorer)
-    assert [name for name in ("score", "batch", "ask") if getattr(made, name) is not None] == ([form] if form else [])
+def test_a_scorer_becomes_a_frozen_step_with_one_form(scorer: Scorer, form: str | None) -> None:
+    built = step(scorer)
+    assert [name for name in ("score", "batch", "ask") if getattr(built, name) is not None] == ([form] if form else [])
     with pytest.raises(FrozenInstanceError):
-        made.place = "elsewhere"  # type: ignore[misc]
+        built.place = "elsewhere"  # type: ignore[misc]
 
 
-def test_what_a_class_says_is_asked_once_however_many_documents_there_are() -> None:
+def test_the_methods_of_a_scorer_class_are_inspected_once_for_all_documents() -> None:
     asked: list[str] = []
 
     class Counting(Length):
@@ -74,8 +74,8 @@ def test_what_a_class_says_is_asked_once_however_many_documents_there_are() -> N
     scoring = ScoringLoop([(Unfiltered("none"), scorer)], ResultBuilder(GENERATE))
     before = len(asked)
     documents = [AnsweredSample(Sample(n, {}, (), "x", "x"), ["a" * n]) for n in range(1, 4)]  # type: ignore[list-item]
-    found = scoring.score(documents)
-    assert [rows[0].values for rows in found if not isinstance(rows, Failed)] == [
+    scores = scoring.score(documents)
+    assert [rows[0].values for rows in scores if not isinstance(rows, Failed)] == [
         {"length": 1.0},
         {"length": 2.0},
         {"length": 3.0},
@@ -94,8 +94,8 @@ def test_a_batch_that_fails_loses_its_own_row_of_every_document() -> None:
     scorer = Broken()
     scorer.bind("none", ())
     scoring = ScoringLoop([(Unfiltered("none"), scorer)], ResultBuilder(GENERATE))
-    found = scoring.score([AnsweredSample(Sample(n, {}, (), "x", "x"), [["a"]]) for n in range(2)])
-    for rows in found:
+    scores = scoring.score([AnsweredSample(Sample(n, {}, (), "x", "x"), [["a"]]) for n in range(2)])
+    for rows in scores:
         assert not isinstance(rows, Failed)
         assert rows[0].values == {"one": 1.0}
         assert (
@@ -120,8 +120,8 @@ def test_a_task_may_create_results_and_compute_metrics_itself_and_the_loop_stays
         "filter_list": [{"name": "first", "filter": [{"function": "take_first"}]}],
     })  # fmt: skip
     answers = enumerate(["Ab", "b"])
-    found = task.process_instances([Instance({}, doc_id=n, target="aB", resps=[answer]) for n, answer in answers])
-    [right, wrong] = found["exact_match", "first"]
+    result = task.process_instances([Instance({}, doc_id=n, target="aB", resps=[answer]) for n, answer in answers])
+    [right, wrong] = result["exact_match", "first"]
     assert right == 1.0
     assert isinstance(wrong, Failed)
     assert wrong.reason.startswith("scoring: metric 'exact_match' of filter 'first': ZeroDivisionError")

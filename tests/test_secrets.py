@@ -16,7 +16,7 @@ from assay.report.write import report_text
 from assay.runs.redaction import redacted, redacted_command, redacted_text
 from assay.runs.run import Run as RunReader
 from exchange_world import HERE, INSPECT, as_json
-from run_world import Asked, everything, run
+from run_world import RecordingModel, everything, run
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -36,7 +36,7 @@ SLIPS = {"a slip before a key": f"api_key {CANARY}", "a header with a blank": f"
 
 
 def traces(folder: Path) -> list[str]:
-    """The files below a folder that tell the secret."""
+    """The files below a folder that contain the secret."""
     return [
         path for path, content in everything(folder).items() if CANARY.encode() in content + unpacked(folder / path)
     ]
@@ -68,7 +68,7 @@ def test_a_secret_in_a_command_reaches_no_file_and_no_terminal(
 @pytest.mark.parametrize(
     "further", [("-M", "dummy", "--dry_run"), ("-M", "embedded"), ("-M", "no_such_model")], ids=str
 )
-def test_a_secret_is_kept_whatever_becomes_of_the_command(
+def test_a_secret_is_kept_however_the_command_ends(
     further: tuple[str, ...], tasks: Path, tmp_path: Path, run_assay: Run
 ) -> None:
     options = ("--include_path", tasks, "-o", tmp_path / "run", "--show_config", *further)
@@ -79,7 +79,7 @@ def test_a_secret_is_kept_whatever_becomes_of_the_command(
 
 @pytest.mark.parametrize("arguments", SECRETS.values(), ids=SECRETS)
 def test_a_secret_given_in_python_reaches_no_file_and_no_result(arguments: str, tasks: Path, tmp_path: Path) -> None:
-    content = run(Asked(), tasks, tmp_path / "run", model_args=arguments, log_samples=True)
+    content = run(RecordingModel(), tasks, tmp_path / "run", model_args=arguments, log_samples=True)
     assert CANARY not in str(content)
     assert "model_args" in content["config"]
     assert traces(tmp_path) == []
@@ -92,13 +92,13 @@ def test_a_secret_in_a_configuration_file_stays_there(tasks: Path, tmp_path: Pat
     assert traces(tmp_path) == ["given.yaml"]
 
 
-def test_what_only_sounds_like_a_secret_is_written_down() -> None:
+def test_names_that_only_resemble_secrets_are_written() -> None:
     metric = {"name": "exact_match", "params": {"key": "text"}, "golden_key": "topic"}
     assert redacted({"unit_metrics_map": [metric]}) == {"unit_metrics_map": [metric]}
     assert redacted({"parameters": {"key": "abc"}, "key": "abc"}) == {"parameters": {"key": "***"}, "key": "***"}
 
 
-def write_told(kind: str, folder: Path) -> Path:
+def write_report(kind: str, folder: Path) -> Path:
     """What others wrote with a key in the arguments of the model: lm-eval as a text, Inspect as a mapping."""
     folder.mkdir()
     address = f"http://me:{CANARY}@host.example/v1"
@@ -106,39 +106,39 @@ def write_told(kind: str, folder: Path) -> Path:
         for path in (HERE / "logged/synth_wino").iterdir():
             (folder / path.name).write_bytes(path.read_bytes())
         [results] = folder.glob("results_*.json")
-        told = json.loads(results.read_text())
-        told["config"]["model_args"] = f"model=x,base_url={address},api_key={CANARY}"
-        told["configs"] = {"synth_wino": {"metadata": {"base_url": address, "api_key": CANARY}}}
-        results.write_text(json.dumps(told))
+        loaded = json.loads(results.read_text())
+        loaded["config"]["model_args"] = f"model=x,base_url={address},api_key={CANARY}"
+        loaded["configs"] = {"synth_wino": {"metadata": {"base_url": address, "api_key": CANARY}}}
+        results.write_text(json.dumps(loaded))
         return folder
     log = as_json(INSPECT / "colours.eval", folder / "colours.json")
-    told = json.loads(log.read_text())
-    told["eval"] |= {"model_args": {"api_key": CANARY, "base_url": address}, "task_args": {"url": address}}
-    told["samples"][0]["error"] = {"message": f"wrong key {CANARY}"}
-    log.write_text(json.dumps(told))
+    loaded = json.loads(log.read_text())
+    loaded["eval"] |= {"model_args": {"api_key": CANARY, "base_url": address}, "task_args": {"url": address}}
+    loaded["samples"][0]["error"] = {"message": f"wrong key {CANARY}"}
+    log.write_text(json.dumps(loaded))
     return log
 
 
 @pytest.mark.parametrize("kind", ["lm-eval", "inspect"])
 def test_a_secret_that_others_wrote_down_stays_with_them(kind: str, tmp_path: Path, run_assay: Run) -> None:
-    (made := tmp_path / "made").mkdir()
-    told = write_told(kind, tmp_path / "told")
+    (built := tmp_path / "made").mkdir()
+    report_path = write_report(kind, tmp_path / "told")
     for name in ("one", "two"):
-        ended = run_assay("import", told, "-o", made / name)
+        ended = run_assay("import", report_path, "-o", built / name)
         assert (ended.returncode, CANARY in ended.stdout + ended.stderr) == (0 if kind == "lm-eval" else 1, False)
-    assert json.loads((made / "one/results.json").read_text())["config"]["model_args"]["api_key"] == "***"
-    compared = run_assay("compare", made / "one", made / "two")
+    assert json.loads((built / "one/results.json").read_text())["config"]["model_args"]["api_key"] == "***"
+    compared = run_assay("compare", built / "one", built / "two")
     assert "api_key=***" in compared.stdout and CANARY not in compared.stdout + compared.stderr
     for to in ("lm-eval", "inspect", "parquet"):
-        assert export(made / "one", to, made / to)
+        assert export(built / "one", to, built / to)
     for form in ("html", "json", "csv", "md"):
-        (made / f"report.{form}").write_text(report_text([made / "one", made / "two"], form))
-    assert traces(made) == []
+        (built / f"report.{form}").write_text(report_text([built / "one", built / "two"], form))
+    assert traces(built) == []
 
 
 def test_a_run_that_holds_a_secret_does_not_hand_it_on(tasks: Path, tmp_path: Path) -> None:
     """As one does that was imported before this was seen to."""
-    run(Asked(), tasks, tmp_path / "run")
+    run(RecordingModel(), tasks, tmp_path / "run")
     for file in ("results.json", "manifest.json"):
         held = json.loads((tmp_path / "run" / file).read_text())
         written = {"config": {**held.get("config", {}), "model_args": {"api_key": CANARY}}, "model": {"token": CANARY}}
@@ -190,7 +190,7 @@ def test_a_key_is_hidden_up_to_where_its_value_ends(text: str) -> None:
         ("api_key=,model=m", "api_key=,model=m"),
     ],
 )
-def test_what_follows_a_key_is_shown(text: str, shown: str) -> None:
+def test_text_after_a_key_is_shown(text: str, shown: str) -> None:
     assert redacted_text(text) == shown
 
 

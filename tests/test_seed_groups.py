@@ -135,9 +135,9 @@ def test_the_basic_group_as_a_run(tmp_path: Path) -> None:
     # Each variance of a mean is s²/n: 1/16, 1/4, 1/16; they count by the square of the shares 4/10, 2/10, 4/10.
     expected = sqrt(0.16 / 16 + 0.04 / 4 + 0.16 / 16)
     assert row["acc_stderr,none"] == pytest.approx(expected, abs=1e-12)
-    told = rows_of(results, "mmlu_pro")["acc,none"]
-    assert (told["value"], told["n"], told["tasks"]) == (pytest.approx(0.5), 10, 3)
-    assert told["interval"][0] < 0.5 < told["interval"][1]
+    result_row = rows_of(results, "mmlu_pro")["acc,none"]
+    assert (result_row["value"], result_row["n"], result_row["tasks"]) == (pytest.approx(0.5), 10, 3)
+    assert result_row["interval"][0] < 0.5 < result_row["interval"][1]
     assert results["versions"]["mmlu_pro"] == "2.0"
     assert results["assay"]["groups"]["mmlu_pro"]["metadata"]["domain"] == "knowledge"
 
@@ -150,9 +150,9 @@ def test_code_generation_from_reduced_numbers() -> None:
         "apps": {"pass@1,none": 0.0, "pass@10,none": 0.2, "compilation_rate,none": 0.3, "samples": 200},
     }
     manager = built(CODE, tasks=list(results))
-    [found] = manager.compute_all_group_metrics(results).values()
+    [result] = manager.compute_all_group_metrics(results).values()
     expected = {"pass@1,none": 91 / 400, "pass@10,none": (131.2 + 18 + 40) / 400, "compilation_rate,none": 0.6}
-    assert found == pytest.approx(expected, abs=1e-15)
+    assert result == pytest.approx(expected, abs=1e-15)
 
 
 PROBLEMS = {"humaneval": ([0, 1, 10], 10), "mbpp": ([5, 2], 10), "apps": ([4, 0, 20], 20)}
@@ -174,11 +174,11 @@ def test_code_generation_as_a_run_with_repeats(more: str, tmp_path: Path) -> Non
     rows = rows_of(run(tmp_path, UNSURE, "code_generation"), "code_generation")
     for k in (1, 10):
         by_task = pass_at(k)
-        found = rows[f"pass@{k},none"]
-        assert found["n"] == 8, "problems, not answers"
-        assert found["value"] == pytest.approx(mean(chain(*by_task)), abs=1e-12)
+        result = rows[f"pass@{k},none"]
+        assert result["n"] == 8, "problems, not answers"
+        assert result["value"] == pytest.approx(mean(chain(*by_task)), abs=1e-12)
         spread = sqrt(sum(len(scores) * variance(scores) for scores in by_task)) / 8
-        assert found["stderr"] == pytest.approx(spread, abs=1e-12)
+        assert result["stderr"] == pytest.approx(spread, abs=1e-12)
     assert rows["compilation_rate,none"]["value"] == pytest.approx((11 / 30 + 7 / 20 + 24 / 60) / 3, abs=1e-12)
 
 
@@ -196,11 +196,11 @@ def test_nested_groups_by_hand() -> None:
     leaves = {task: value for members in NESTED.values() for task, value in members.items()}
     texts = [f"{{group: {name}, task: {list(members)}}}" for name, members in NESTED.items()]
     manager = built(REASONING, *texts, tasks=list(leaves))
-    found = manager.compute_all_group_metrics(
+    result = manager.compute_all_group_metrics(
         {name: {"acc,none": value, "samples": 4} for name, value in leaves.items()}
     )
-    assert found["reasoning"] == {"acc,none": pytest.approx(4 / (2 + 4 + 2 + 1), abs=1e-15)}
-    assert found["math_reasoning"] == {}
+    assert result["reasoning"] == {"acc,none": pytest.approx(4 / (2 + 4 + 2 + 1), abs=1e-15)}
+    assert result["math_reasoning"] == {}
     assert [root.name for root in manager.root_groups] == ["reasoning"]
 
 
@@ -216,20 +216,20 @@ def nest(folder: Path, entry: str = "") -> None:
 def test_nested_groups_as_a_run_over_tasks(tmp_path: Path) -> None:
     nest(tmp_path)
     results = run(tmp_path, ANYTHING, "reasoning")
-    assert list(results["groups"]) == ["reasoning"], "groups without numbers of their own have no row there"
-    told = rows_of(results, "reasoning")["acc,none"]
+    assert list(results["groups"]) == ["reasoning"], "groups without aggregations have no row there"
+    row = rows_of(results, "reasoning")["acc,none"]
     h = 4 / 9
-    assert told["value"] == pytest.approx(h, abs=1e-12)
+    assert row["value"] == pytest.approx(h, abs=1e-12)
     # The derivative by a member is h²/(4x²): s²/n is p(1-p)/31, and 0 where all are right.
     slopes = {x: h * h / (4 * x * x) for x in (0.5, 0.25, 1.0)}
     expected = sqrt((2 * slopes[0.5] ** 2 / 4 + slopes[0.25] ** 2 * 3 / 16) / 31)
-    assert told["stderr"] == pytest.approx(expected, abs=1e-12)
+    assert row["stderr"] == pytest.approx(expected, abs=1e-12)
 
 
 def test_nested_groups_as_a_run_over_groups(tmp_path: Path) -> None:
     nest(tmp_path, "\n        levels: children")
-    told = rows_of(run(tmp_path, ANYTHING, "reasoning"), "reasoning")["acc,none"]
-    assert told["value"] == pytest.approx(3 / (1 / 0.375 + 2 + 1), abs=1e-12)
+    row = rows_of(run(tmp_path, ANYTHING, "reasoning"), "reasoning")["acc,none"]
+    assert row["value"] == pytest.approx(3 / (1 / 0.375 + 2 + 1), abs=1e-12)
 
 
 FILTERED = {"ner": ((0.5, 1.0), (1.0, 1.0)), "relation_extraction": ((0.25, 0.25), (0.5, 0.5)),
@@ -255,7 +255,7 @@ def test_filters_of_different_members_may_differ(tmp_path: Path) -> None:
     assert row["value"] == pytest.approx((0.75 + 0.5 + 0.5) / 3, abs=1e-12)
 
 
-def test_each_entry_has_an_aggregator_of_its_own() -> None:
+def test_each_entry_has_a_separate_aggregator() -> None:
     """The seed's "Flexible Aggregation": not that of the first entry for all."""
     f1 = {"metric": "f1", "aggregation": "harmonic_mean", "weight_by_size": False}
     first = {"metric": "pass@1", "aggregation": "pass@k", "kwargs": {"k": 1}}
@@ -274,9 +274,9 @@ def test_the_factory_makes_what_the_seed_says() -> None:
     assert type(AggregatorFactory.create_aggregator(GroupConfig(group="g"))) is NoOpAggregator
     assert type(factory(aggregation="mean")) is MeanAggregator
     assert type(factory(aggregation="harmonic_mean")) is HarmonicMeanAggregator
-    made = factory(aggregation="pass@k", kwargs={"k": 7})
-    assert isinstance(made, PassAtKAggregator)
-    assert made.k == 7
+    built = factory(aggregation="pass@k", kwargs={"k": 7})
+    assert isinstance(built, PassAtKAggregator)
+    assert built.k == 7
     with pytest.raises(ConfigError, match=r"no aggregator named 'hamonic_mean'.*did you mean 'harmonic_mean'"):
         factory(aggregation="hamonic_mean")
 
@@ -291,7 +291,7 @@ def test_aggregators_are_made_by_hand_as_in_the_seed() -> None:
     assert best.aggregate(group, {"t": {"a,none": 0.1, "b,none": 0.7}}) == {"best,none": 0.7}
 
 
-def test_an_aggregator_of_your_own_takes_the_place_of_the_groups() -> None:
+def test_a_user_defined_aggregator_replaces_the_groups() -> None:
     class GeometricMeanAggregator(Aggregator):
         def aggregate(self, group: Group[Any], results: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
             values = [results[task.task_name]["acc,none"] for task in group.get_all_tasks()]
@@ -311,7 +311,7 @@ class DomainGroup(StandardGroup[Task]):
         return max(results[task.name]["acc,none"] for task in self.get_all_tasks())
 
 
-def test_a_kind_of_group_of_your_own_is_chosen_by_name(tmp_path: Path) -> None:
+def test_a_user_defined_kind_of_group_is_chosen_by_name(tmp_path: Path) -> None:
     scored(tmp_path, "gsm8k", acc=[1, 0])
     group_file(tmp_path, "group: math\ntype: DomainGroup\ntask: [gsm8k]\nmetadata: {domain: arithmetic}\n")
     [group] = TaskManager(include_path=tmp_path, include_defaults=False).load("math")["groups"].values()
@@ -322,7 +322,7 @@ def test_a_kind_of_group_of_your_own_is_chosen_by_name(tmp_path: Path) -> None:
         TaskManager(include_path=tmp_path, include_defaults=False).load("math")
 
 
-def test_a_kind_of_group_of_your_own_is_built_by_the_manager_too() -> None:
+def test_a_user_defined_kind_of_group_is_built_by_the_manager_too() -> None:
     manager = built("{group: math, type: DomainGroup, task: [gsm8k]}", tasks=["gsm8k"])
     assert isinstance(manager.groups["math"], DomainGroup)
 

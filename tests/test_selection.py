@@ -44,7 +44,7 @@ def keys(manager: TaskManager, *specs: object) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("asked", "collected"),
     [
         ("a", ["a"]),
         ("a,b", ["a", "b"]),
@@ -70,8 +70,8 @@ def keys(manager: TaskManager, *specs: object) -> list[str]:
         ("[ab]@mcqa", ["a@mcqa", "b@mcqa"]),
     ],
 )
-def test_what_can_be_asked_for(asked: str, found: list[str], manage: Manage) -> None:
-    assert keys(manage(WORLD), asked) == found
+def test_names_globs_paths_and_files_select_tasks(asked: str, collected: list[str], manage: Manage) -> None:
+    assert keys(manage(WORLD), asked) == collected
 
 
 def test_a_task_reached_in_several_ways_is_one_object_that_knows_its_groups(manage: Manage) -> None:
@@ -87,7 +87,7 @@ def test_files_and_folders_can_be_asked_for_by_path(manage: Manage, write: Write
     folder = write(WORLD)
     manager = TaskManager(include_defaults=False)
     assert keys(manager, str(folder / "c.yaml")) == ["c"]
-    assert keys(manager, str(folder / "nli.yaml")) == ["a", "b"]  # its members lie beside it
+    assert keys(manager, str(folder / "nli.yaml")) == ["a", "b"]  # its members are beside it
     assert sorted(manager.load(str(folder))["groups"]) == ["nli", "top", "top::inner"]
     assert keys(manager, str(folder / "[ab].yaml")) == ["a", "b"]
     assert keys(manager, str(folder / "c.yaml") + "@cloze") == ["c@cloze"]
@@ -106,12 +106,12 @@ def test_a_whole_configuration_can_be_asked_for(manage: Manage) -> None:
         manager.load({"task": "mine", "dataset_path": "json", "num_fewshots": 4})
 
 
-def test_a_python_function_may_stand_where_yaml_has_a_function(manage: Manage) -> None:
+def test_a_python_function_is_accepted_where_yaml_has_a_function(manage: Manage) -> None:
     inline = {"task": "mine", "dataset_path": "json", "doc_to_text": lambda row: row["q"], "process_docs": sorted}
     assert manage(WORLD).load(inline)["tasks"]["mine"].config.process_docs is sorted
 
 
-def test_what_is_not_found_is_refused_with_the_five_nearest_names(manage: Manage) -> None:
+def test_an_unknown_name_is_refused_with_the_five_nearest_names(manage: Manage) -> None:
     files = {f"t{n}.yaml": a_task(f"anatomy_{n}") for n in range(9)}
     with pytest.raises(ConfigError) as error:
         manage(files).load("anatmy_3")
@@ -135,13 +135,13 @@ def test_what_is_not_found_is_refused_with_the_five_nearest_names(manage: Manage
         ("/no/such/folder/", "there is no such file"),
     ],
 )
-def test_what_cannot_be_had_is_said(asked: str, what: str, manage: Manage) -> None:
+def test_unavailable_tasks_are_reported(asked: str, what: str, manage: Manage) -> None:
     with pytest.raises(ConfigError) as error:
         manage(WORLD).load(asked)
     assert what in str(error.value)
 
 
-def test_every_wrong_name_is_told_at_once(manage: Manage) -> None:
+def test_all_wrong_names_are_reported_at_once(manage: Manage) -> None:
     with pytest.raises(ConfigError) as error:
         manage(WORLD).load("aa,bb,a")
     assert len(error.value.problems) == 2
@@ -441,8 +441,8 @@ def test_a_run_of_a_registered_group_with_changes_asks_its_tasks(tasks: Path, ru
     (tasks / "t.jsonl").write_text('{"q": "p", "a": 0}\n{"q": "r", "a": 1}\n')
     ended = run_assay("run", "--config", tmp_path / "run.yaml", "--output_path", tmp_path / "out")
     assert ended.returncode == 0, ended.stderr
-    found = json.loads((tmp_path / "out/results.json").read_text())
-    assert (found["n-shot"]["t"], found["group_subtasks"]) == (1, {"both": ["t"]})
+    loaded = json.loads((tmp_path / "out/results.json").read_text())
+    assert (loaded["n-shot"]["t"], loaded["group_subtasks"]) == (1, {"both": ["t"]})
     (tmp_path / "run.yaml").write_text((tmp_path / "run.yaml").read_text().replace("both", "bath"))
     ended = run_assay("run", "--config", tmp_path / "run.yaml")
     assert (ended.returncode, "did you mean both" in ended.stderr) == (2, True)

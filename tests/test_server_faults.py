@@ -1,4 +1,4 @@
-"""Servers that answer strangely, models told other things, judges that differ: nothing is invented, mixed up or given away."""
+"""Servers that answer strangely, models with other arguments, judges that differ: nothing is invented, mixed up or given away."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from assay.models.protocol import RetryableError
 from assay.records import UNFINISHED, Failed, Generate, Loglikelihood, Request, Response, Text
 from assay.scoring.scorer import SCORER_REGISTRY
 from serving import TALKING, Servers, fetched, free_port
-from small_runs import SEVERAL, generate, run, write_task
+from small_runs import SAMPLED, generate, run, write_task
 from test_protocols import PLAIN, ask, repeats, wanting
 
 KEY = "sk-canary-4711"
@@ -42,7 +42,7 @@ def own_registry() -> Iterator[None]:
         del SCORER_REGISTRY[name]
 
 
-# answers that are none
+# invalid answers
 
 
 def test_an_answer_without_choices_is_retried(talking: str) -> None:
@@ -68,7 +68,7 @@ def test_thinking_in_hiding_that_never_ends_is_counted(talking: str) -> None:
     assert (said.text, said.finish) == ("", UNFINISHED)
 
 
-def test_an_error_that_is_null_is_none(talking: str) -> None:
+def test_a_null_error_is_not_an_error(talking: str) -> None:
     events = [{"error": None, "choices": [{"index": 0, "delta": {"content": "yes"}, "finish_reason": "stop"}]}]
     assert ask("openai-chat", talking, wanting(events=events), stream=True).text == "yes"
 
@@ -79,13 +79,13 @@ def test_invalid_http_is_retried(talking: str) -> None:
 
 
 def echoed(logprobs: dict[str, Any]) -> Loglikelihood:
-    """A question that tells the server what to answer: its last letter is the continuation, and `END` is where that begins."""
+    """A question that contains the server's answer: its last letter is the continuation, and `END` is where that begins."""
     length = 0
-    for _ in range(9):  # the number stands in the text whose length it is
-        told = json.loads(
+    for _ in range(9):  # the number is part of the text whose length it is
+        loaded = json.loads(
             json.dumps({"raw": {"choices": [{"text": "", "logprobs": logprobs}]}}).replace('"END"', str(length))
         )
-        text = json.dumps(told)
+        text = json.dumps(loaded)
         if length == len(text) - 1:
             break
         length = len(text) - 1
@@ -93,14 +93,14 @@ def echoed(logprobs: dict[str, Any]) -> Loglikelihood:
     return Loglikelihood(text[:-1], text[-1:])
 
 
-def test_a_log_likelihood_is_that_of_the_tokens_behind_the_context(talking: str) -> None:
-    told = {
+def test_a_log_likelihood_sums_the_tokens_after_the_context(talking: str) -> None:
+    logprobs = {
         "token_logprobs": [None, -1.0, -2.0],
         "top_logprobs": [None, {"a": -1.0}, {"b": -1.5}],
         "text_offset": [0, 1, "END"],
     }
-    found = ask("openai", talking, echoed(told))
-    assert (found.value, found.greedy) == (-2.0, False)
+    response = ask("openai", talking, echoed(logprobs))
+    assert (response.value, response.greedy) == (-2.0, False)
 
 
 @pytest.mark.parametrize(
@@ -116,14 +116,14 @@ def test_a_log_likelihood_is_that_of_the_tokens_behind_the_context(talking: str)
     ],
 )
 def test_log_likelihoods_are_not_invented(logprobs: dict[str, Any], said: str, talking: str) -> None:
-    found = ask("openai", talking, echoed(logprobs))
-    assert isinstance(found, Failed)
-    assert said in found.reason
+    response = ask("openai", talking, echoed(logprobs))
+    assert isinstance(response, Failed)
+    assert said in response.reason
 
 
 def test_a_server_that_counts_other_tokens_than_were_sent_is_not_believed(talking: str) -> None:
-    told = {"token_logprobs": [None] + [-1.0] * 29, "top_logprobs": [None] + [{"a": -1.0}] * 29}
-    context = json.dumps({"raw": {"choices": [{"text": "", "logprobs": told}]}})
+    logprobs = {"token_logprobs": [None] + [-1.0] * 29, "top_logprobs": [None] + [{"a": -1.0}] * 29}
+    context = json.dumps({"raw": {"choices": [{"text": "", "logprobs": logprobs}]}})
     model: Any = load_model("openai", {"model": "m", "base_url": talking, "tokenizer": str(BUNDLED)})
 
     async def asked() -> Any:
@@ -144,15 +144,15 @@ def test_a_text_without_a_context_needs_a_tokenizer(talking: str) -> None:
 # several answers at once
 
 
-@pytest.mark.parametrize("wish", [{"refuses_n": True}, {"ignores_n": True}])
+@pytest.mark.parametrize("query", [{"refuses_n": True}, {"ignores_n": True}])
 @pytest.mark.parametrize("stream", [True, False])
 def test_repeats_are_asked_one_by_one_where_the_server_wants_it_so(
-    wish: dict[str, Any], stream: bool, talking: str
+    query: dict[str, Any], stream: bool, talking: str
 ) -> None:
     model: Any = load_model("openai-chat", {"model": "m", "base_url": talking, "stream": stream})
-    prompt = json.dumps({"say": "x", **wish})
-    found = asyncio.run(repeats(model, [Generate(prompt, {**PLAIN, "do_sample": True}, n) for n in range(3)]))
-    assert [each.text for each in found] == ["x", "x", "x"]
+    prompt = json.dumps({"say": "x", **query})
+    result = asyncio.run(repeats(model, [Generate(prompt, {**PLAIN, "do_sample": True}, n) for n in range(3)]))
+    assert [each.text for each in result] == ["x", "x", "x"]
     assert model.answers_repeats is False
 
 
@@ -161,14 +161,14 @@ def test_repeats_are_asked_one_by_one_where_the_server_wants_it_so(
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_keys_that_a_server_gives_back_reach_no_file(stream: bool, talking: str, tmp_path: Path) -> None:
-    wishes = [
+    queries = [
         {"raw_text": f"not JSON, and KEY in it {'x' * 20}"},
         {"status": 400, "message": "x" * 290 + "KEY"},
         {"events": [{"error": {"message": "bad KEY"}}], "raw_text": "KEY"},
     ]
-    write_task(tmp_path, [{"q": json.dumps(wish), "gold": "x"} for wish in wishes], TASK)
+    write_task(tmp_path, [{"q": json.dumps(query), "gold": "x"} for query in queries], TASK)
     arguments = {"model": "m", "base_url": talking, "api_key": KEY, "stream": stream, "max_retries": 1}
-    found = assay.simple_evaluate(
+    results = assay.simple_evaluate(
         "openai-chat",
         arguments,
         tasks=["t"],
@@ -176,8 +176,8 @@ def test_keys_that_a_server_gives_back_reach_no_file(stream: bool, talking: str,
         include_defaults=False,
         output_path=str(tmp_path / "run"),
     )
-    assert found["assay"]["failed"] == 3
-    assert "canary" not in json.dumps(found, default=str)
+    assert results["assay"]["failed"] == 3
+    assert "canary" not in json.dumps(results, default=str)
     for file in (tmp_path / "run").rglob("*"):
         assert not file.is_file() or b"canary" not in file.read_bytes(), file
         assert not file.is_file() or b"sk-can" not in file.read_bytes(), file
@@ -186,20 +186,20 @@ def test_keys_that_a_server_gives_back_reach_no_file(stream: bool, talking: str,
 def test_the_key_of_a_tasks_judge_is_not_in_the_results(tmp_path: Path) -> None:
     yaml = TASK + "metadata: {judge: {api_key: sk-canary-0815}}\n"
     write_task(tmp_path, [{"q": "a", "gold": "a"}], yaml)
-    found = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "a"))
-    assert "canary" not in json.dumps(found["configs"])
+    results = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "a"))
+    assert "canary" not in json.dumps(results["configs"])
 
 
 # who answers
 
 
 @pytest.mark.parametrize(
-    "told",
+    "arguments",
     [{"max_gen_toks": 20}, {"seed": 1}, {"reasoning": True}, {"header": {"X-Variant": "b"}}, {"max_length": 99}],
 )
-def test_arguments_that_change_responses_change_the_identity(told: dict[str, Any], talking: str) -> None:
+def test_arguments_that_change_responses_change_the_identity(arguments: dict[str, Any], talking: str) -> None:
     common = {"model": "m", "base_url": talking}
-    one, other = load_model("openai", common), load_model("openai", {**common, **told})
+    one, other = load_model("openai", common), load_model("openai", {**common, **arguments})
     assert one.identity != other.identity
     assert load_model("openai", {**common, "timeout": 7, "num_concurrent": 3, "price_in": 1.0}).identity == one.identity
 
@@ -207,8 +207,8 @@ def test_arguments_that_change_responses_change_the_identity(told: dict[str, Any
 def test_anthropics_thinking_and_the_way_to_likelihoods_count_too(talking: str) -> None:
     common = {"model": "m", "base_url": talking}
     assert load_model("anthropic", common).identity != load_model("anthropic", {**common, "thinking": 9}).identity
-    for told in ({"likelihoods": "prompt"}, {"custom_prefix_token_id": 5}, {"truncate": True}):
-        assert load_model("openai", common).identity != load_model("openai", {**common, **told}).identity
+    for arguments in ({"likelihoods": "prompt"}, {"custom_prefix_token_id": 5}, {"truncate": True}):
+        assert load_model("openai", common).identity != load_model("openai", {**common, **arguments}).identity
 
 
 def quick(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
@@ -222,27 +222,27 @@ def test_an_unreachable_model_ends_the_run_which_can_be_resumed(
     quick(monkeypatch, max_downtime=1.0)
     servers, port = Servers(), free_port()
     url = servers(script=TALKING, port=port)
-    wishes = [{"q": json.dumps({"say": "x", "n": n, "pause": 0.0}), "gold": "x"} for n in range(30)]
-    write_task(tmp_path, wishes, TASK)
+    queries = [{"q": json.dumps({"say": "x", "n": n, "pause": 0.0}), "gold": "x"} for n in range(30)]
+    write_task(tmp_path, queries, TASK)
     options: dict[str, Any] = {
         "tasks": ["t"], "include_path": str(tmp_path), "include_defaults": False, "output_path": str(tmp_path / "run"),
     }  # fmt: skip
     arguments = {"model": "m", "base_url": url, "num_concurrent": 2}
-    gone = load_model("openai-chat", arguments)
-    asyncio.run(gone.greet())  # type: ignore[union-attr]
+    missing = load_model("openai-chat", arguments)
+    asyncio.run(missing.greet())  # type: ignore[union-attr]
     servers.end()
 
     async def nothing() -> None:
         """It was greeted when it was there."""
 
-    gone.greet = nothing  # type: ignore[union-attr,method-assign]
+    missing.greet = nothing  # type: ignore[union-attr,method-assign]
     with pytest.raises(ModelUnreachable, match="unreachable for 1 s; stopped"):
-        assay.simple_evaluate(gone, **options)
+        assay.simple_evaluate(missing, **options)
     again = Servers()
     try:
         again(script=TALKING, port=port)
-        found = assay.simple_evaluate("openai-chat", arguments, **options)
-        assert found["results"]["t"]["exact_match,none"] == 1.0
+        results = assay.simple_evaluate("openai-chat", arguments, **options)
+        assert results["results"]["t"]["exact_match,none"] == 1.0
     finally:
         again.end()
 
@@ -250,63 +250,63 @@ def test_an_unreachable_model_ends_the_run_which_can_be_resumed(
 # money
 
 
-def test_what_was_spent_before_counts_from_the_beginning(talking: str, tmp_path: Path) -> None:
+def test_earlier_cost_counts_from_the_beginning(talking: str, tmp_path: Path) -> None:
     """The second part asks other documents first: what the first part cost must be known all the same."""
     rows = [{"q": json.dumps({"say": "x", "n": n, "usage": [0, 10, 0]}), "gold": "x"} for n in range(20)]
     write_task(tmp_path, rows, TASK)
-    told = {"model": "m", "base_url": talking, "price_in": 0.0, "price_out": 1e6 / 10}  # one for each answer
+    model_args = {"model": "m", "base_url": talking, "price_in": 0.0, "price_out": 1e6 / 10}  # one for each answer
     options: dict[str, Any] = {
         "tasks": ["t"], "include_path": str(tmp_path), "include_defaults": False, "output_path": str(tmp_path / "run"),
         "gen_kwargs": {"max_gen_toks": 10},
     }  # fmt: skip
-    first = assay.simple_evaluate("openai-chat", told, max_cost=8.5, **options)
+    first = assay.simple_evaluate("openai-chat", model_args, max_cost=8.5, **options)
     assert first["assay"]["account"]["cost"] == pytest.approx(8.0)
     journal = tmp_path / "run/responses.jsonl"
     lines = journal.read_text().splitlines(keepends=True)
     before = len(fetched(talking, "/log"))
-    second = assay.simple_evaluate("openai-chat", told, max_cost=8.5, **options)
+    second = assay.simple_evaluate("openai-chat", model_args, max_cost=8.5, **options)
     assert second["assay"]["status"] == "partial"
     asked = [each for each in fetched(talking, "/log")[before:] if "usage" in each["body"]["messages"][-1]["content"]]
     assert asked == []
     assert len(journal.read_text().splitlines()) == len(lines)
 
 
-def test_a_server_that_does_not_tell_is_paid_what_was_set_aside(talking: str, tmp_path: Path) -> None:
+def test_a_server_without_usage_is_charged_the_reserved_cost(talking: str, tmp_path: Path) -> None:
     rows = [{"q": json.dumps({"say": "x", "n": n, "usage": [0, 0, 0]}), "gold": "x"} for n in range(20)]
     write_task(tmp_path, rows, TASK)
-    told = {"model": "m", "base_url": talking, "price_in": 0.0, "price_out": 1e6 / 10}
-    found = assay.simple_evaluate(
+    model_args = {"model": "m", "base_url": talking, "price_in": 0.0, "price_out": 1e6 / 10}
+    results = assay.simple_evaluate(
         "openai-chat",
-        told,
+        model_args,
         tasks=["t"],
         include_path=str(tmp_path),
         include_defaults=False,
         max_cost=5.5,
         gen_kwargs={"max_gen_toks": 10},
     )
-    assert found["assay"]["tasks"]["t"]["documents"] == 5
+    assert results["assay"]["tasks"]["t"]["documents"] == 5
 
 
 def test_thinking_is_set_aside_too(talking: str) -> None:
-    told = {"model": "m", "base_url": talking, "price_in": 0.0, "price_out": 1e6}
-    model: Any = load_model("anthropic", {**told, "thinking": 1000})
+    model_args = {"model": "m", "base_url": talking, "price_in": 0.0, "price_out": 1e6}
+    model: Any = load_model("anthropic", {**model_args, "thinking": 1000})
     assert model.estimate(Generate("x", {"max_gen_toks": 24})) == pytest.approx(1024)
 
 
 # scorers that ask
 
 
-class Asking(GenerationScorer):
+class AskingScorer(GenerationScorer):
     """Asks a model in a role and takes what it says as a number."""
 
     asks = True
 
-    def __init__(self, config: Any = None, role: str = "judge", told: Any = None) -> None:
+    def __init__(self, config: Any = None, role: str = "judge", role_config: Any = None) -> None:
         super().__init__(config)
-        self.role, self.told = role, told
+        self.role, self.role_config = role, role_config
 
     def models(self) -> dict[str, Any]:
-        return {self.role: self.told}
+        return {self.role: self.role_config}
 
     def questions(self, result: Any) -> Sequence[Request]:
         return [Generate(f"{self.role}: {answer}", PLAIN, role=self.role) for answer in result.results]
@@ -323,10 +323,10 @@ def judge(value: str) -> Scripted:
 @pytest.mark.usefixtures("own_registry")
 @pytest.mark.parametrize("beside", ["", "  - {name: c, filter: [{function: take_first}], scorer: ranks}\n"])
 def test_each_scorer_gets_its_own_verdicts(beside: str, tmp_path: Path) -> None:
-    class First(Asking):
+    class First(AskingScorer):
         """The first judge."""
 
-    class Second(Asking):
+    class Second(AskingScorer):
         """The second."""
 
     @register_scorer("ranks")
@@ -340,22 +340,24 @@ def test_each_scorer_gets_its_own_verdicts(beside: str, tmp_path: Path) -> None:
         "  - {name: a, filter: [{function: take_first}], scorer: {type: first, kwargs: {role: one}}}\n"
         "  - {name: b, filter: [{function: take_first}], scorer: {type: second, kwargs: {role: two}}}\n" + beside
     )
-    found = generate(tmp_path, ["x", "y"], ["x", "y"], yaml, model_role={"one": judge("1"), "two": judge("2")})
-    assert (found["results"]["t"]["first,a"], found["results"]["t"]["second,b"]) == (1.0, 2.0)
+    run_results = generate(tmp_path, ["x", "y"], ["x", "y"], yaml, model_role={"one": judge("1"), "two": judge("2")})
+    assert (run_results["results"]["t"]["first,a"], run_results["results"]["t"]["second,b"]) == (1.0, 2.0)
 
 
 @pytest.mark.usefixtures("own_registry")
-def test_a_role_that_nobody_has_is_refused_before_any_request(tmp_path: Path) -> None:
-    SCORER_REGISTRY["asking"] = Asking
+def test_an_unknown_role_is_refused_before_any_request(tmp_path: Path) -> None:
+    SCORER_REGISTRY["asking"] = AskingScorer
     with pytest.raises(ConfigError, match="--model_role judge="):
         generate(tmp_path, ["x"], ["x"], "scorer: asking\n")
 
 
 @pytest.mark.usefixtures("own_registry")
 def test_two_tasks_with_different_judges_in_one_role_are_refused(tmp_path: Path) -> None:
-    SCORER_REGISTRY["asking"] = Asking
+    SCORER_REGISTRY["asking"] = AskingScorer
     for name in ("a", "b"):
-        yaml = TASK + f"scorer: {{type: asking, kwargs: {{told: {{model: dummy, model_args: {{x: {name}}}}}}}}}\n"
+        yaml = (
+            TASK + f"scorer: {{type: asking, kwargs: {{role_config: {{model: dummy, model_args: {{x: {name}}}}}}}}}\n"
+        )
         write_task(tmp_path, [{"q": "a", "gold": "a"}], yaml, name=name)
     with pytest.raises(ConfigError, match="different models for the role 'judge'"):
         run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "a"), ["a", "b"])
@@ -370,14 +372,14 @@ def test_metrics_may_come_from_a_hook(tmp_path: Path) -> None:
 
             return [dataclasses.replace(metric, name="mine") for metric in super().get_metrics(filter_name)]
 
-    found = generate(tmp_path, ["x", "y"], ["x", "z"], "scorer: hooked\n")["results"]["t"]
-    assert found["mine,none"] == 0.5
+    row = generate(tmp_path, ["x", "y"], ["x", "z"], "scorer: hooked\n")["results"]["t"]
+    assert row["mine,none"] == 0.5
 
 
-def test_reductions_see_all_answers_where_nobody_named_a_filter(tmp_path: Path) -> None:
-    yaml = SEVERAL + "repeats: 4\nmetric_list: [{metric: exact_match, reduction: pass@2}]\n"
-    found = generate(tmp_path, [["a", "b", "b", "b"]], ["a"], yaml)["results"]["t"]
-    assert (found["exact_match,none"], found["pass@2,none"]) == (0.25, 0.5)
+def test_reductions_see_all_answers_where_no_filter_is_named(tmp_path: Path) -> None:
+    yaml = SAMPLED + "repeats: 4\nmetric_list: [{metric: exact_match, reduction: pass@2}]\n"
+    row = generate(tmp_path, [["a", "b", "b", "b"]], ["a"], yaml)["results"]["t"]
+    assert (row["exact_match,none"], row["pass@2,none"]) == (0.25, 0.5)
     named = yaml + "filter_list: [{name: first, filter: [{function: take_first}]}]\n"
     with pytest.raises(ConfigError, match="take_first_k"):
         generate(tmp_path, [["a"] * 4], ["a"], named)
@@ -390,16 +392,16 @@ def test_dropping_examples_needs_a_model_that_counts(talking: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told", "said"),
+    ("name", "arguments", "said"),
     [
         ("openai", {"likelihoods": "ecoh"}, "did you mean 'echo'"),
         ("openai", {"timeout": "5m"}, "timeout must be a number"),
         ("openai", {"num_concurrent": "many"}, "num_concurrent must be a whole number"),
         ("openai", {"header": "x"}, "header must be a mapping"),
         ("anthropic", {"seed": 5}, "no argument 'seed'"),
-        ("openai", {"base_url": ["http://a:b@x", "http://c:d@y"]}, "different users"),
+        ("openai", {"base_url": ["http://a:b@x", "http://c:d@y"]}, "different credentials"),
     ],
 )
-def test_values_of_arguments_are_looked_at(name: str, told: dict[str, Any], said: str) -> None:
+def test_values_of_arguments_are_validated(name: str, arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        load_model(name, {"model": "m", **told})
+        load_model(name, {"model": "m", **arguments})

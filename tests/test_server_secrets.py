@@ -49,12 +49,12 @@ def silent(_: Arrived) -> Any:
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize(("name", "more", "request_"), BACKENDS)
 def test_no_redirect_is_followed(name: str, more: dict[str, Any], request_: Request, status: int) -> None:
-    told = {} if name == "litellm" else {"header": {"X-Custom-Key": "canary-header-1"}}
-    with loopback(silent) as (elsewhere, gone_astray):
+    header_options = {} if name == "litellm" else {"header": {"X-Custom-Key": "canary-header-1"}}
+    with loopback(silent) as (elsewhere, misdirected):
         other = elsewhere.replace("127.0.0.1", "localhost") + "/next?sig=canary-query"
         with loopback(lambda _: (status, {"Location": other}, {})) as (url, arrived):
-            said = ask(name, url, request_, api_key="sk-canary-4711", **told, **more)
-        assert gone_astray == []
+            said = ask(name, url, request_, api_key="sk-canary-4711", **header_options, **more)
+        assert misdirected == []
     assert len(arrived) == 1
     assert isinstance(said, Failed)
     assert f"HTTP {status}" in said.reason and "redirect" in said.reason and "base_url" in said.reason
@@ -63,27 +63,27 @@ def test_no_redirect_is_followed(name: str, more: dict[str, Any], request_: Requ
 
 
 def test_a_redirect_is_refused_before_the_run_and_the_address_is_named() -> None:
-    with loopback(silent) as (elsewhere, gone_astray):
+    with loopback(silent) as (elsewhere, misdirected):
         with loopback(lambda _: (307, {"Location": f"{elsewhere}/completions?key=canary"}, {})) as (url, _):
             model: Any = load_model("openai", {"model": "m", "base_url": url})
             with pytest.raises(ConfigError, match=r"redirects to http://127\.0\.0\.1:") as refused:
                 asyncio.run(model.greet())
-        assert gone_astray == []
+        assert misdirected == []
     assert "canary" not in str(refused.value)
 
 
-def test_the_servers_tokenizer_and_list_of_models_are_not_looked_for_elsewhere() -> None:
+def test_the_servers_tokenizer_and_list_of_models_are_requested_only_from_its_host() -> None:
     def answer(arrived: Arrived) -> Any:
         astray = arrived.path.endswith(("/tokenize", "/models"))
         return (307, {"Location": elsewhere}, {}) if astray else silent(arrived)
 
-    with loopback(silent) as (elsewhere, gone_astray), loopback(answer) as (url, arrived):
+    with loopback(silent) as (elsewhere, misdirected), loopback(answer) as (url, arrived):
         model: Any = load_model("openai", {"model": "m", "base_url": url, "header": {"X-Key": "canary-header"}})
         asyncio.run(model.greet())
         assert [each.path for each in arrived if each.method == "GET"] == ["/v1/models"]
         with pytest.raises(ConfigError, match="redirect"):
             ask("openai", url, Loglikelihood("a", "b"), tokenizer_backend="remote")
-        assert gone_astray == []
+        assert misdirected == []
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_the_servers_tokenizer_and_list_of_models_are_not_looked_for_elsewhere()
 def test_where_a_redirect_leads_is_shown_without_password_and_query(location: str | None, shown: str) -> None:
     from assay.models.servers.http import redirect_message
 
-    found = redirect_message(307, location)
-    assert shown in found
-    assert not {"pw", "sig", "abc", "\x1b"} & set(found.replace("=", " ").replace("@", " ").replace(":", " ").split())
+    message = redirect_message(307, location)
+    assert shown in message
+    assert not {"pw", "sig", "abc", "\x1b"} & set(message.replace("=", " ").replace("@", " ").replace(":", " ").split())
 
 
 def test_proxies_and_passwords_of_the_environment_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def canary(name: str) -> str:
 
 
 def echoing(arrived: Arrived) -> Any:
-    """Answers; and refuses what it is told to refuse, with all that it was sent."""
+    """Answers, or refuses requests with a message that repeats everything it was sent."""
     if b"refuse" in arrived.body:
         return (400, {}, {"error": {"message": f"{'x' * 270} {arrived.path} {dict(arrived.headers)}"}})
     if b"babble" in arrived.body:
@@ -141,11 +141,11 @@ def echoing(arrived: Arrived) -> Any:
 
 def command(*arguments: object, cwd: Path) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "COLUMNS": "400"}
-    told = [sys.executable, "-m", "assay", *map(str, arguments)]
-    return subprocess.run(told, capture_output=True, text=True, check=False, cwd=cwd, env=environment)
+    command_line = [sys.executable, "-m", "assay", *map(str, arguments)]
+    return subprocess.run(command_line, capture_output=True, text=True, check=False, cwd=cwd, env=environment)
 
 
-def told_as_json(url: str, before: str) -> dict[str, Any]:
+def model_args_as_json(url: str, before: str) -> dict[str, Any]:
     headers = {"X-Goog": canary(before + "1"), "Cookie": f"s={canary(before + '2')}; t=1", "api-key": canary(before + "3"),
                "Authorization": f"Bearer {canary(before + '4')}"}  # fmt: skip
     return {"model": "stub", "base_url": f"{url}?sig={canary(before + '5')}&v=1", "header": headers, "max_retries": 1}
@@ -155,7 +155,7 @@ def by_arguments(url: str, _: Path) -> list[object]:
     role = (
         f"judge=openai-chat,model=j,base_url={url}?key={canary('r1')},header={{'X-Goog': '{canary('r2')}', 'Y': 'a b'}}"
     )
-    return ["--model", "openai", "--model_args", json.dumps(told_as_json(url, "a")), "--model_role", role]
+    return ["--model", "openai", "--model_args", json.dumps(model_args_as_json(url, "a")), "--model_role", role]
 
 
 def by_pairs(url: str, _: Path) -> list[object]:
@@ -167,9 +167,9 @@ def by_pairs(url: str, _: Path) -> list[object]:
 
 
 def by_file(url: str, folder: Path) -> list[object]:
-    role = {"judge": {"model": "openai-chat", "model_args": told_as_json(url, "g")}}
-    told = {"model": "anthropic", "model_args": told_as_json(url, "f"), "model_role": role}
-    (folder / "given.yaml").write_text(json.dumps(told))
+    role = {"judge": {"model": "openai-chat", "model_args": model_args_as_json(url, "g")}}
+    model_args = {"model": "anthropic", "model_args": model_args_as_json(url, "f"), "model_role": role}
+    (folder / "given.yaml").write_text(json.dumps(model_args))
     return ["--config", folder / "given.yaml"]
 
 
@@ -183,33 +183,35 @@ def claude(arrived: Arrived) -> Any:
 def test_headers_and_queries_of_addresses_are_in_no_file_and_on_no_terminal(
     how: Callable[[str, Path], list[object]], tmp_path: Path
 ) -> None:
-    given, made = tmp_path / "given", tmp_path / "made"
+    arguments, built = tmp_path / "given", tmp_path / "made"
     rows = [{"q": word, "gold": "x"} for word in ("a", "b", "refuse", "babble")]
-    write_task(given, rows, TASK)
-    made.mkdir()
+    write_task(arguments, rows, TASK)
+    built.mkdir()
     with loopback(claude) as (url, arrived):
-        options = ["--tasks", "t", "--include_path", given, "--no_defaults", "--log_samples", "-o", made / "run"]
-        told = how(url, given)
-        ended = [command("run", *told, *options, "--show_config", cwd=made)]
+        options = ["--tasks", "t", "--include_path", arguments, "--no_defaults", "--log_samples", "-o", built / "run"]
+        command_line = how(url, arguments)
+        ended = [command("run", *command_line, *options, "--show_config", cwd=built)]
         assert (ended[0].returncode, "2 failed" in ended[0].stdout + ended[0].stderr) == (1, True), ended[0].stderr
         asked = len(arrived)
-        ended += [command("run", *told, *options, cwd=made)]  # it is the same run: only what failed is asked again
+        ended += [
+            command("run", *command_line, *options, cwd=built)
+        ]  # it is the same run: only what failed is asked again
         assert 0 < sum(b"refuse" in each.body or b"babble" in each.body for each in arrived[asked:]) == 2
         assert not any(b'"a"' in each.body for each in arrived[asked:])
         assert "canary" in str([each.headers for each in arrived]) and "canary" in str([each.path for each in arrived])
     for to in ("lm-eval", "inspect", "parquet"):
-        assert export(made / "run", to, made / to)
+        assert export(built / "run", to, built / to)
     for form in ("html", "json", "csv", "md"):
-        (made / f"report.{form}").write_text(report_text([made / "run"], form))
-    ended.append(command("pack", made / "run", "-o", made / "packed.zip", cwd=made))
-    ended.append(command("compare", made / "run", made / "run", cwd=made))
-    assert len(list(made.iterdir())) >= 9, list(made.iterdir())
-    assert zipfile.is_zipfile(made / "packed.zip")
+        (built / f"report.{form}").write_text(report_text([built / "run"], form))
+    ended.append(command("pack", built / "run", "-o", built / "packed.zip", cwd=built))
+    ended.append(command("compare", built / "run", built / "run", cwd=built))
+    assert len(list(built.iterdir())) >= 9, list(built.iterdir())
+    assert zipfile.is_zipfile(built / "packed.zip")
     assert "canary" not in "".join(each.stdout + each.stderr for each in ended)
     assert "Traceback" not in "".join(each.stderr for each in ended)
-    held = [path for path in made.rglob("*") if path.is_file()]
+    held = [path for path in built.rglob("*") if path.is_file()]
     assert [path for path in held if b"canary" in path.read_bytes() + unpacked(path)] == []
-    assert (made / "run/manifest.json").read_text().count("***") > 3
+    assert (built / "run/manifest.json").read_text().count("***") > 3
 
 
 @pytest.mark.parametrize("answer", [(500, {}, {"error": "boom"}), (404, {}, b"<html>"), b"not JSON", {"choices": 5}])
@@ -217,13 +219,13 @@ def test_a_query_is_in_no_message_about_a_server_that_does_not_answer_well(answe
     write_task(tmp_path, [{"q": "a", "gold": "x"}], TASK)
     quick = "import assay.engine.retry as p, sys; l = p.RetryLimits(attempts=2, first_wait=0.01); p.RetryLimits = lambda: l\n"
     with loopback(lambda _: answer) as (url, _):
-        told = f"model=m,base_url={url}?sig=canary-query-1,header={{'X': 'canary-header-1'}},max_retries=1"
+        model_args = f"model=m,base_url={url}?sig=canary-query-1,header={{'X': 'canary-header-1'}},max_retries=1"
         words = [
             "run",
             "--model",
             "openai",
             "--model_args",
-            told,
+            model_args,
             "-t",
             "t",
             "--include_path",
@@ -240,7 +242,7 @@ def test_a_query_is_in_no_message_about_a_server_that_does_not_answer_well(answe
 @pytest.mark.parametrize(
     "url", ["notaurl", "ftp://h/v1", "http:///v1", "http://h:99999/v1", "http://[::1:80/v1", "http://h:x/v1"]
 )
-def test_an_address_that_is_none_is_refused_at_once_and_not_repeated(url: str) -> None:
+def test_an_invalid_address_is_refused_at_once_and_not_repeated(url: str) -> None:
     for written in (url, f"{url}?sig=canary"):
         with pytest.raises(ConfigError, match="invalid server address") as refused:
             load_model("openai", {"model": "m", "base_url": written})
@@ -257,16 +259,16 @@ def test_a_query_stays_at_the_end_of_the_address() -> None:
 def test_a_message_that_was_cut_off_within_a_secret_does_not_show_its_beginning() -> None:
     key = "abcdefghijklmnop"
     with loopback(lambda _: f"{'x' * 70}{key}{'y' * 400}".encode()) as (url, _):
-        with pytest.raises(Exception, match="not JSON") as told:
+        with pytest.raises(Exception, match="not JSON") as error:
             ask("openai", url, Generate("x", PLAIN), api_key=key)
-        assert "abcdef" not in str(told.value)
+        assert "abcdef" not in str(error.value)
     long = {"choices": [{"message": {"content": None, "refusal": "x" * 275 + key}, "finish_reason": "stop"}]}
     with loopback(lambda _: long) as (url, _):
         assert "abcdef" not in ask("openai-chat", url, Generate("x", PLAIN), api_key=key).reason
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         {"header": "X-Goog: canary"},
         {"header": ["X-Goog: canary"]},
@@ -279,9 +281,9 @@ def test_a_message_that_was_cut_off_within_a_secret_does_not_show_its_beginning(
         {"api_key": ["canary"]},
     ],
 )
-def test_a_key_that_cannot_be_sent_is_refused_without_repeating_it(told: dict[str, Any]) -> None:
+def test_a_key_that_cannot_be_sent_is_refused_without_repeating_it(reported: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as refused:
-        load_model("openai", {"model": "m", "base_url": "http://127.0.0.1:9/v1", **told})
+        load_model("openai", {"model": "m", "base_url": "http://127.0.0.1:9/v1", **reported})
     assert "canary" not in str(refused.value) and "2024" not in str(refused.value)
 
 
@@ -289,15 +291,15 @@ def test_headers_among_the_parameters_of_a_generation_are_written_nowhere(tmp_pa
     """The way to give LiteLLM headers."""
     write_task(tmp_path, [{"q": "a", "gold": "x"}], TASK)
     with loopback(silent) as (url, arrived):
-        found = assay.simple_evaluate(
+        results = assay.simple_evaluate(
             "litellm", {"model": "openai/m", "base_url": url, "api_key": "k"}, tasks=["t"], include_path=str(tmp_path),
             include_defaults=False, output_path=str(tmp_path / "run"), log_samples=True,
             gen_kwargs={"extra_headers": {"X-Tenant": "canary-tenant"}, "top_p": 0.5},
         )  # fmt: skip
     assert arrived[-1].headers["x-tenant"] == "canary-tenant"
-    assert found["results"]["t"]["exact_match,none"] == 1.0
-    assert "canary" not in str(found)
-    assert "0.5" in str(found["samples"])
+    assert results["results"]["t"]["exact_match,none"] == 1.0
+    assert "canary" not in str(results)
+    assert "0.5" in str(results["samples"])
     held = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
     assert [path for path in held if b"canary" in path.read_bytes() + unpacked(path)] == []
 
@@ -306,9 +308,9 @@ def test_headers_among_the_parameters_of_a_generation_are_written_nowhere(tmp_pa
 def test_a_key_with_signs_in_it_is_in_no_file_of_its_run(key: str, tmp_path: Path) -> None:
     write_task(tmp_path / "given", [{"q": "a", "gold": "x"}], TASK)
     with loopback(silent) as (url, arrived):
-        told = f"model=m,base_url={url},api_key={key}"
+        model_args = f"model=m,base_url={url},api_key={key}"
         options = ["-t", "t", "--include_path", tmp_path / "given", "--no_defaults", "-o", tmp_path / "run"]
-        ended = command("run", "--model", "openai", "--model_args", told, *options, cwd=tmp_path)
+        ended = command("run", "--model", "openai", "--model_args", model_args, *options, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert "CANARY" in arrived[-1].headers["Authorization"]
     ended = command("pack", tmp_path / "run", "-o", tmp_path / "packed.zip", cwd=tmp_path)

@@ -46,14 +46,14 @@ def here(*requests: Request) -> list[Response]:
     async def work() -> dict[int, Response]:
         return {number: response async for answered in Embedded().answer(requests) for number, response in answered}
 
-    found = asyncio.run(work())
-    return [found[number] for number in range(len(requests))]
+    result = asyncio.run(work())
+    return [result[number] for number in range(len(requests))]
 
 
 @pytest.mark.parametrize("way", ["sglang", "echo"])
 def test_log_likelihoods_are_the_models_own(way: str, sglang: str) -> None:
-    found = ask(sglang, *REQUESTS, tokenizer=str(BUNDLED), likelihoods=way)
-    for request, ours, theirs in zip(REQUESTS, here(*REQUESTS), found, strict=True):
+    responses = ask(sglang, *REQUESTS, tokenizer=str(BUNDLED), likelihoods=way)
+    for request, ours, theirs in zip(REQUESTS, here(*REQUESTS), responses, strict=True):
         assert isinstance(theirs, Likelihood)
         assert isinstance(ours, Likelihood)
         assert theirs.value == pytest.approx(ours.value, abs=2e-3)
@@ -61,14 +61,14 @@ def test_log_likelihoods_are_the_models_own(way: str, sglang: str) -> None:
 
 
 def test_only_the_continuation_is_asked_about_so_that_the_rest_can_come_from_the_cache(sglang: str) -> None:
-    [found] = ask(sglang, REQUESTS[0], tokenizer=str(BUNDLED), likelihoods="sglang")
-    assert isinstance(found, Likelihood)
-    assert found.usage is not None
-    assert found.usage.stored == len(Embedded()._encode("Which is larger, 3 or 9? Answer:")) - 1
+    [response] = ask(sglang, REQUESTS[0], tokenizer=str(BUNDLED), likelihoods="sglang")
+    assert isinstance(response, Likelihood)
+    assert response.usage is not None
+    assert response.usage.stored == len(Embedded()._encode("Which is larger, 3 or 9? Answer:")) - 1
 
 
 def test_missing_text_offsets_fail_the_request_with_a_hint_to_pass_a_tokenizer(sglang: str) -> None:
-    """Every token would seem to lie within the text, the generated one too."""
+    """Every token would seem to be within the text, the generated one too."""
     assert ask(sglang, REQUESTS[0], REQUESTS[3]) == [Failed(NO_OFFSETS), Failed(NO_OFFSETS)]
 
 
@@ -77,28 +77,31 @@ def test_its_own_way_needs_a_tokenizer() -> None:
         load_model("openai", {"model": "m", "base_url": "http://127.0.0.1:1/v1", "likelihoods": "sglang"})
 
 
-def test_a_server_with_another_tokenizer_is_found_out(sglang: str) -> None:
+def test_a_server_with_another_tokenizer_is_detected(sglang: str) -> None:
     model: Any = load_model(
         "openai", {"model": "m", "base_url": sglang, "tokenizer": str(BUNDLED), "likelihoods": "sglang"}
     )
-    told = {"input_token_logprobs": [[None, 5, None], [-1.0, 9, None]], "input_top_logprobs": [None, [[-1.0, 9, None]]]}
+    reported = {
+        "input_token_logprobs": [[None, 5, None], [-1.0, 9, None]],
+        "input_top_logprobs": [None, [[-1.0, 9, None]]],
+    }
 
     async def other(body: object) -> Any:
-        return {"meta_info": told}
+        return {"meta_info": reported}
 
     model._likelihoods.post_generate = other
 
     async def work() -> Response:
-        found: Response = await model._likelihoods.of("a", " b")
-        return found
+        response: Response = await model._likelihoods.of("a", " b")
+        return response
 
-    found = asyncio.run(work())
-    assert isinstance(found, Failed)
-    assert "other tokens than were sent" in found.reason
+    response = asyncio.run(work())
+    assert isinstance(response, Failed)
+    assert "other tokens than were sent" in response.reason
 
 
 def test_a_run_through_it_is_the_same_as_on_the_embedded_model(sglang: str) -> None:
     server = f"openai,model=embedded,base_url={sglang},tokenizer={BUNDLED},max_length=1024,likelihoods=sglang"
     config = run_config({"tasks": ["first_steps_facts", "first_steps_stories", "first_steps_sums"], "limit": 4})
-    found = verification(verify("embedded", server, config), PRECISIONS["float32"])
-    assert found.verdict == "same", verification_text(found)
+    verification_result = verification(verify("embedded", server, config), PRECISIONS["float32"])
+    assert verification_result.verdict == "same", verification_text(verification_result)

@@ -19,8 +19,8 @@ from assay.models import Scripted
 from assay.runs.results import total_usage
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.settings import Settings, Shard
-from run_world import ACC, EXACT_MATCH, Asked, differing, manifest, outcome, results, run
-from small_runs import SEVERAL, write_task
+from run_world import ACC, EXACT_MATCH, RecordingModel, differing, manifest, outcome, results, run
+from small_runs import SAMPLED, write_task
 from small_runs import run as run_small
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -50,18 +50,24 @@ def sharded(output: Path, of: int, **options: Any) -> list[Path]:
     """The folders of shards of run_world's tasks."""
     folders = [output.with_name(f"shard{number}") for number in range(1, of + 1)]
     for number, folder in enumerate(folders, 1):
-        run(Asked(**options.get("asked", {})), options["tasks"], folder, shard=f"{number}/{of}", log_samples=True)
+        run(
+            RecordingModel(**options.get("asked", {})),
+            options["tasks"],
+            folder,
+            shard=f"{number}/{of}",
+            log_samples=True,
+        )
     return folders
 
 
 @pytest.mark.parametrize("of", [1, 2, 4, 7])
 def test_merged_shards_are_the_run_that_was_not_sharded(of: int, tasks: Path, output: Path) -> None:
     """Seven shards of five and four documents: some have none of a task."""
-    run(Asked(), tasks, output, log_samples=True)
+    run(RecordingModel(), tasks, output, log_samples=True)
     merged = output.with_name("merged")
-    found = merge(merged, sharded(output, of, tasks=tasks)[::-1])
-    assert found["results"]["sums"]["exact_match,none"] == EXACT_MATCH
-    assert found["results"]["colours"]["acc,none"] == ACC
+    result = merge(merged, sharded(output, of, tasks=tasks)[::-1])
+    assert result["results"]["sums"]["exact_match,none"] == EXACT_MATCH
+    assert result["results"]["colours"]["acc,none"] == ACC
     assert differing(merged, outcome(output)) == []
     assert manifest(merged)["spec"] == manifest(output)["spec"]
 
@@ -100,7 +106,7 @@ def talking(asked: list[str]) -> Scripted:
 
 def test_examples_repeats_failures_and_filters_over_all_documents_come_out_the_same(tmp_path: Path) -> None:
     folder = tmp_path / "tasks"
-    write_task(folder, ROWS, SHOTS.replace("\n    ", "\n").lstrip("\n") + SEVERAL)
+    write_task(folder, ROWS, SHOTS.replace("\n    ", "\n").lstrip("\n") + SAMPLED)
     (folder / "helper.py").write_text(HELPER)
     whole: list[str] = []
     run_small(folder, talking(whole), output_path=str(tmp_path / "whole"), log_samples=True)
@@ -113,8 +119,8 @@ def test_examples_repeats_failures_and_filters_over_all_documents_come_out_the_s
         assert part["n-samples"]["t"]["original"] == 11
     assert sorted(asked) == sorted(whole)
     assert len({prompt for prompt in whole if "q" in prompt}) == 11
-    found = merge(tmp_path / "merged", folders)
-    assert found["assay"]["tasks"]["t"]["failed"] == 1
+    result = merge(tmp_path / "merged", folders)
+    assert result["assay"]["tasks"]["t"]["failed"] == 1
     assert differing(tmp_path / "merged", outcome(tmp_path / "whole")) == []
 
 
@@ -126,37 +132,37 @@ def test_chosen_documents_keep_their_numbers_in_lm_evals_samples(tasks: Path, ou
         "compat": "lm-eval",
         "log_samples": True,
     }
-    run(Asked(), tasks, output, **options)
+    run(RecordingModel(), tasks, output, **options)
     folders = [output.with_name(f"s{number}") for number in (1, 2)]
     for number, folder in enumerate(folders, 1):
-        run(Asked(), tasks, folder, shard=f"{number}/2", **options)
+        run(RecordingModel(), tasks, folder, shard=f"{number}/2", **options)
     lines = (folders[1] / "samples_sums.jsonl").read_text().splitlines()
     assert [json.loads(line)["doc_id"] for line in lines] == [0]
     merge(output.with_name("merged"), folders)
     assert differing(output.with_name("merged"), outcome(output)) == []
 
 
-def test_the_command_without_a_shard_goes_on_in_the_merged_folder_and_asks_nothing(tasks: Path, output: Path) -> None:
+def test_the_command_without_a_shard_resumes_in_the_merged_folder_and_asks_nothing(tasks: Path, output: Path) -> None:
     merged = output.with_name("merged")
     merge(merged, sharded(output, 2, tasks=tasks))
-    asked = Asked()
+    asked = RecordingModel()
     run(asked, tasks, merged, log_samples=True)
     assert asked.calls == []
 
 
-def test_a_shard_goes_on_where_it_stopped_and_its_folder_takes_no_other(tasks: Path, output: Path) -> None:
-    run(Asked(), tasks, output, shard="1/2")
-    asked = Asked()
+def test_a_shard_resumes_where_it_stopped_and_its_folder_takes_no_other(tasks: Path, output: Path) -> None:
+    run(RecordingModel(), tasks, output, shard="1/2")
+    asked = RecordingModel()
     run(asked, tasks, output, shard="1/2")
     assert asked.calls == []
     with pytest.raises(AssayError, match=r'another run \(shard: "1/2" there, "2/2" here\)'):
-        run(Asked(), tasks, output, shard="2/2")
+        run(RecordingModel(), tasks, output, shard="2/2")
 
 
 @pytest.mark.parametrize("written", ["0/4", "5/4", "1", "a/b", "1/0", "-1/4", "1/4/2", "²/4"])
-def test_what_is_no_shard_is_refused(written: str, tasks: Path) -> None:
+def test_an_invalid_shard_is_refused(written: str, tasks: Path) -> None:
     with pytest.raises(AssayError, match=r"must be a part such as 2/4"):
-        run(Asked(), tasks, shard=written)
+        run(RecordingModel(), tasks, shard=written)
 
 
 def test_shards_that_are_not_one_run_are_refused_with_the_reason(tasks: Path, output: Path) -> None:
@@ -166,12 +172,12 @@ def test_shards_that_are_not_one_run_are_refused_with_the_reason(tasks: Path, ou
         merge(into, [first])
     with pytest.raises(AssayError, match=r"shard 1/3 is there twice: here and in .*shard1"):
         merge(into, [first, second, third, first])
-    run(Asked(), tasks, output)
+    run(RecordingModel(), tasks, output)
     with pytest.raises(AssayError, match="is a whole run, not a shard"):
         merge(into, [first, output])
     other, few = output.with_name("other"), output.with_name("few")
-    run(Asked(), tasks, other, shard="2/2")
-    run(Asked(), tasks, few, shard="2/3", num_fewshot=0)
+    run(RecordingModel(), tasks, other, shard="2/2")
+    run(RecordingModel(), tasks, few, shard="2/3", num_fewshot=0)
     with pytest.raises(AssayError, match=r"is one of 2 shards, and .* one of 3"):
         merge(into, [first, other])
     with pytest.raises(AssayError, match=r"is a shard of another run than .*num_fewshot: null there, 0 here"):
@@ -186,7 +192,7 @@ def test_shards_that_are_not_one_run_are_refused_with_the_reason(tasks: Path, ou
     assert not into.exists()
 
 
-def test_what_changed_since_the_shards_were_run_is_refused(tasks: Path, output: Path) -> None:
+def test_changes_since_the_shards_were_run_are_refused(tasks: Path, output: Path) -> None:
     folders, into = sharded(output, 2, tasks=tasks), output.with_name("merged")
     with pytest.raises(AssayError, match="is one of the shards"):
         merge(folders[0], folders)
@@ -210,15 +216,15 @@ def test_a_shard_can_be_scored_alone_and_stays_a_part(tasks: Path, output: Path)
     assert scored.results["assay"]["shard"] == {"part": "2/2", "status": "complete"}
 
 
-def test_shards_may_ask_servers_of_their_own_if_the_model_is_the_same(tasks: Path, output: Path) -> None:
+def test_shards_may_ask_different_servers_of_the_same_model(tasks: Path, output: Path) -> None:
     folders = sharded(output, 2, tasks=tasks)
     for number, folder in enumerate(folders):
-        made = manifest(folder)
-        made["spec"]["model"] = f"openai http://node{number}:8000/v1/completions llama 0f3a"
-        (folder / "manifest.json").write_text(json.dumps(made))
+        run_manifest = manifest(folder)
+        run_manifest["spec"]["model"] = f"openai http://node{number}:8000/v1/completions llama 0f3a"
+        (folder / "manifest.json").write_text(json.dumps(run_manifest))
     assert merge(output.with_name("merged"), folders)["results"]["sums"]["exact_match,none"] == EXACT_MATCH
-    made["spec"]["model"] = "openai http://node1:8000/v1/completions llama 77aa"
-    (folders[1] / "manifest.json").write_text(json.dumps(made))
+    run_manifest["spec"]["model"] = "openai http://node1:8000/v1/completions llama 77aa"
+    (folders[1] / "manifest.json").write_text(json.dumps(run_manifest))
     with pytest.raises(AssayError, match="is a shard of another run"):
         merge(output.with_name("again"), folders)
 

@@ -42,8 +42,8 @@ def test_many_rows_that_a_function_made_are_evaluated_as_it_made_them(tmp_path: 
     rows = [{"q": f"{number} ", "gold": "a"} for number in range(SPILL_FROM + 5)]
     yaml = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nprocess_docs: !function utils.double\n"
     write_task(tmp_path, rows, yaml)
-    found = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "a"))
-    assert [sample["arguments"][0][0] for sample in found["samples"]["t"]] == [row["q"] * 2 for row in rows]
+    results = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "a"))
+    assert [sample["arguments"][0][0] for sample in results["samples"]["t"]] == [row["q"] * 2 for row in rows]
 
 
 def test_a_task_is_scored_and_written_when_its_last_document_has_ended(tmp_path: Path) -> None:

@@ -62,10 +62,10 @@ IGNORED = {
     "a GitHub workflow": "name: ci\non: [push]\njobs:\n  test: {runs-on: x, steps: [{uses: a/b@v4}, {run: make}]}\n",
     "a Kubernetes manifest": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec: {replicas: 2}\n",
     "a model's settings": "model: gpt\nlayers: 12\noptimizer: {name: adam, betas: [0.9, 0.99]}\n",
-    "keys that are no texts": "true: 1\n2: [3]\nnull: {4.5: x}\n",
+    "keys that are not strings": "true: 1\n2: [3]\nnull: {4.5: x}\n",
     "pre-commit": "repos: [{repo: local, hooks: [{id: a}]}]\n",
 }
-"""What plainly is no task: a file that others may include."""
+"""Files that are clearly not tasks, which others may include."""
 
 
 def listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, Any]]:
@@ -102,7 +102,7 @@ def test_a_file_that_cannot_be_used_is_listed_as_broken_and_the_others_work(
 
 
 @pytest.mark.parametrize("name", IGNORED)
-def test_a_file_that_plainly_is_no_task_is_not_listed_and_the_others_work(
+def test_a_file_that_is_clearly_not_a_task_is_not_listed_and_the_others_work(
     name: str, write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write({"fine.yaml": FINE, "fine.jsonl": ROWS, "stray.yaml": IGNORED[name]})
@@ -123,7 +123,7 @@ def test_a_binary_file_is_listed_as_broken_and_the_others_work(
     all_commands_work(folder, capsys)
 
 
-def test_a_class_without_a_name_is_told_what_it_lacks(write: Write) -> None:
+def test_a_class_without_a_name_is_reported_with_the_missing_field(write: Write) -> None:
     folder = write({"fine.yaml": FINE, "fine.jsonl": ROWS, "stray.yaml": "class: x.Y\n"})
     manager = TaskManager(include_path=folder, include_defaults=False)
     assert any("stray.yaml" in str(each) and "key 'task' is missing" in str(each) for each in validate(manager))
@@ -156,7 +156,7 @@ ODD_TASKS: dict[str, tuple[str, str]] = {
     "a mapping for a file": (TASK.replace("{test: fine.jsonl}", "{test: {1: 2}}"), "data_files"),
     "a list of lists": (TASK.replace("{test: fine.jsonl}", "[[fine.jsonl]]"), "data_files"),
     "a number": (TASK.replace("{test: fine.jsonl}", "3"), "data_files"),
-    "a regular expression that is none": (
+    "an invalid regular expression": (
         "task: t\ndataset_path: json\ndataset_kwargs: {data_files: {test: fine.jsonl}}\ntest_split: test\ndoc_to_text: q\n"
         "doc_to_target: a\nmetric_list: [{metric: exact_match, regexes_to_ignore: ['(']}]\n",
         "regexes_to_ignore: '(' is not a regular expression",
@@ -175,10 +175,10 @@ def test_validate_says_what_is_wrong_with_odd_values_and_checks_the_others(name:
     text, said = ODD_TASKS[name]
     slip = FINE.replace("task: fine", "task: z").replace("fine.jsonl", "gone.jsonl")
     folder = write({"t.yaml": dedent(text), "fine.jsonl": ROWS, "z.yaml": slip})
-    found = [str(each) for each in validate(TaskManager(include_path=folder, include_defaults=False))]
-    assert any("t.yaml:" in each and said in each for each in found), found
-    assert any("z.yaml" in each and "gone.jsonl" in each for each in found)
-    assert not any("cannot be checked" in each for each in found)
+    result = [str(each) for each in validate(TaskManager(include_path=folder, include_defaults=False))]
+    assert any("t.yaml:" in each and said in each for each in result), result
+    assert any("z.yaml" in each and "gone.jsonl" in each for each in result)
+    assert not any("cannot be checked" in each for each in result)
 
 
 GRAPH = """
@@ -268,8 +268,8 @@ def real_files(lm_eval_folder: Path) -> list[Any]:
     docs = Path(__file__).parent.parent / "docs"
     for page in ("groups.md", "tasks.md", "graphs.md", "scorers.md"):
         texts += re.findall(r"```yaml\n(.*?)```", (docs / page).read_text(), re.DOTALL)
-    found = [yaml.load(text, _Loader) for text in [*texts, dedent(GRAPH)]]  # a safe loader
-    return [each for each in found if isinstance(each, dict)]
+    result = [yaml.load(text, _Loader) for text in [*texts, dedent(GRAPH)]]  # a safe loader
+    return [each for each in result if isinstance(each, dict)]
 
 
 def ways(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -307,7 +307,7 @@ def _put(value: Any, around: dict[Any, Any], draw: Callable[[Any], Any], odd: An
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_whatever_task_files_say_listing_and_checking_raise_nothing(data: st.DataObject, real_files: list[Any]) -> None:
+def test_no_content_of_task_files_makes_listing_or_checking_raise(data: st.DataObject, real_files: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(5):
             value = copy.deepcopy(data.draw(st.sampled_from(real_files)))

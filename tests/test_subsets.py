@@ -63,8 +63,8 @@ def prompts(folder: Path, **options: Any) -> dict[int, Any]:
     """What is asked, by the number of the document."""
     model = Scripted(generate=lambda *_: "x", loglikelihood=lambda *_: (-1.0, False))
     fixed: dict[str, Any] = {"include_path": str(folder), "include_defaults": False, "bootstrap_iters": 0}
-    found = assay.simple_evaluate(model, tasks=["t"], **fixed, **options)["samples"]["t"]
-    return {sample["doc_id"]: [arguments[:1] for arguments in sample["arguments"]] for sample in found}
+    result = assay.simple_evaluate(model, tasks=["t"], **fixed, **options)["samples"]["t"]
+    return {sample["doc_id"]: [arguments[:1] for arguments in sample["arguments"]] for sample in result}
 
 
 def is_part(part: dict[int, Any], whole: dict[int, Any]) -> bool:

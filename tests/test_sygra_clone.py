@@ -36,14 +36,14 @@ def talking() -> Iterator[str]:
 @pytest.fixture
 def run(run_assay: Run, talking: str) -> Run:
     def with_model(top: Path, *arguments: object) -> Any:
-        told = f"model=m,base_url={talking},max_retries=1"
-        return run_assay(*arguments, "--model", "openai-chat", "--model_args", told, cwd=top)
+        model_args = f"model=m,base_url={talking},max_retries=1"
+        return run_assay(*arguments, "--model", "openai-chat", "--model_args", model_args, cwd=top)
 
     return with_model
 
 
-def record(number: int, topic: str, **wish: object) -> dict[str, Any]:
-    said = wish or {"say": json.dumps({"predicted_topic": "Music"})}
+def record(number: int, topic: str, **options: object) -> dict[str, Any]:
+    said = options or {"say": json.dumps({"predicted_topic": "Music"})}
     return {"task_id": number, "problem": json.dumps(said), "topic": topic}
 
 
@@ -123,7 +123,7 @@ def test_numbers_are_those_without_sygras_files(layout: str, flags: tuple[str, .
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """SyGra's repository, with records of ours for its two evaluation graphs."""
+    """SyGra's repository, with our records for its two evaluation graphs."""
     if not REFERENCE.is_file():
         pytest.skip(f"{REFERENCE} is not here")
     with tarfile.open(REFERENCE) as packed:
@@ -151,9 +151,9 @@ def test_in_sygras_own_repository_the_numbers_are_those_without_it(
     (bare / FOLDER).mkdir(parents=True)
     for file in (clone / FOLDER).iterdir():
         (bare / FOLDER / file.name).write_bytes(file.read_bytes())
-    found, [report] = numbers(clone, run, *flags)
+    result, [report] = numbers(clone, run, *flags)
     expected = numbers(bare, run, *flags)
-    assert (found, [report]) == expected
+    assert (result, [report]) == expected
     assert report["results"]["precision"]["average_precision"] == pytest.approx(0.2 if flags else 0.04)
     ended = run(clone, "run", "--task", name, "--output_dir", "again", *flags)
     assert ended.returncode == 0, ended.stderr
@@ -194,8 +194,8 @@ def test_records_that_fail_are_counted_in_a_clone(clone: Path, run: Run) -> None
     ended = run(clone, "run", "--task", TASK, "--output_dir", "out")
     assert ended.returncode == 1
     [report] = the_file(clone / "out", "MetricCollatorPostProcessor_*.json")
-    told = report["evaluation_summary"]
-    assert (told["status"], told["requested"], told["ok"], told["failed"]) == ("incomplete", 10, 9, 1)
+    reported = report["evaluation_summary"]
+    assert (reported["status"], reported["requested"], reported["ok"], reported["failed"]) == ("incomplete", 10, 9, 1)
 
 
 OWN_CODE = """
@@ -266,7 +266,7 @@ def test_other_modules_of_a_sygra_on_disk_are_taken_from_there(tmp_path: Path, r
         assert rows["exact_match,none"] == 0.2
 
 
-def test_what_only_the_file_on_disk_has_of_a_module_comes_from_there(tmp_path: Path, run: Run) -> None:
+def test_names_that_only_the_users_module_has_come_from_its_file(tmp_path: Path, run: Run) -> None:
     more = (
         "from sygra.processors.data_transform import DataTransform\nclass Shout:\n    @staticmethod\n"
         "    def apply(node, state):\n        return {**state, 'loud': 1}\n"

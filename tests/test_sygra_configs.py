@@ -1,7 +1,7 @@
 """SyGra's two evaluation graphs, run unchanged over HTTP: its numbers with `--compat sygra`, and without it just the listed
 fields otherwise.
 
-Where the files of the reference lie beside the repository they are run; configurations of our own with the same keys are run
+Where the files of the reference are beside the repository they are run; our configurations with the same keys are run
 always. Expected values follow by hand from SyGra's definitions.
 """
 
@@ -48,7 +48,7 @@ def talking() -> Iterator[str]:
 
 
 def asked(field: str, answer: str | None) -> str:
-    """A question that the server answers so; None is an answer that is no JSON."""
+    """A question that the server answers so; None is an answer that is not JSON."""
     return json.dumps({"say": "no idea" if answer is None else json.dumps({field: answer})})
 
 
@@ -61,8 +61,8 @@ TOPICS = [("Music", "Music"), ("Music", "music"), ("Art", "Music"), ("Sports", N
 def records(kind: str, pairs: list[tuple[str, str | None]]) -> list[dict[str, Any]]:
     golden, field = ("answer", "predicted_answer") if kind == "question_answering" else ("topic", "predicted_topic")
     return [
-        {"task_id": 100 + number, "problem": asked(field, given), golden: right}
-        for number, (right, given) in enumerate(pairs)
+        {"task_id": 100 + number, "problem": asked(field, arguments), golden: right}
+        for number, (right, arguments) in enumerate(pairs)
     ]
 
 
@@ -78,8 +78,8 @@ def outcome(top: Path, graph: str, kind: str, pairs: list[tuple[str, str | None]
 @pytest.fixture
 def run(run_assay: Run, talking: str) -> Run:
     def with_model(*arguments: object) -> Any:
-        told = f"model=m,base_url={talking},max_retries=1"
-        return run_assay(*arguments, "--model", "openai-chat", "--model_args", told)
+        model_args = f"model=m,base_url={talking},max_retries=1"
+        return run_assay(*arguments, "--model", "openai-chat", "--model_args", model_args)
 
     return with_model
 
@@ -114,20 +114,20 @@ def test_the_classification_graph_gives_what_sygra_gives(tmp_path: Path, run: Ru
     output, [report] = outcome(tmp_path, graph, "classification", TOPICS, run, *LIKE_SYGRA)
     assert [record["exact_match_result"]["correct"] for record in output] == [True, True, False, False, False]
     assert report["evaluation_summary"] == {"total_records": 5, "status": "success"}
-    found = report["results"]
-    assert list(found) == ["accuracy", "precision", "recall", "f1_score"]
-    assert found["accuracy"] == {"accuracy": 0.4}
+    result = report["results"]
+    assert list(result) == ["accuracy", "precision", "recall", "f1_score"]
+    assert result["accuracy"] == {"accuracy": 0.4}
     # predicted: Music twice and right once, music once and right, "" and Opera once each and wrong; mean over the four
-    assert found["precision"]["precision_per_class"] == {"Music": 0.5, "music": 1.0, "": 0.0, "Opera": 0.0}
-    assert found["precision"]["average_precision"] == pytest.approx(1.5 / 4)
+    assert result["precision"]["precision_per_class"] == {"Music": 0.5, "music": 1.0, "": 0.0, "Opera": 0.0}
+    assert result["precision"]["average_precision"] == pytest.approx(1.5 / 4)
     # golden: Music twice and right twice, the others wrong; mean over the four
-    assert found["recall"]["recall_per_class"] == {"Music": 1.0, "Art": 0.0, "Sports": 0.0, "History": 0.0}
-    assert found["recall"]["average_recall"] == pytest.approx(1 / 4)
+    assert result["recall"]["recall_per_class"] == {"Music": 1.0, "Art": 0.0, "Sports": 0.0, "History": 0.0}
+    assert result["recall"]["average_recall"] == pytest.approx(1 / 4)
     # harmonic means: of 0.5 and 1 for Music, of 1 and nothing for music, and of the two averages
-    several = found["f1_score"]["f1_score_per_class"]
-    assert {label: value for label, value in several.items() if value} == {"Music": pytest.approx(2 / 3)}
-    assert set(several) == {"Music", "music", "", "Opera", "Art", "Sports", "History"}
-    assert found["f1_score"]["average_f1_score"] == pytest.approx(2 * 0.375 * 0.25 / 0.625)
+    items = result["f1_score"]["f1_score_per_class"]
+    assert {label: value for label, value in items.items() if value} == {"Music": pytest.approx(2 / 3)}
+    assert set(items) == {"Music", "music", "", "Opera", "Art", "Sports", "History"}
+    assert result["f1_score"]["average_f1_score"] == pytest.approx(2 * 0.375 * 0.25 / 0.625)
 
 
 @pytest.mark.parametrize("origin", ORIGINS)
@@ -144,9 +144,9 @@ def test_a_constant_answer_over_five_classes_is_a_fifth_to_sygra_and_a_fifteenth
     assert {name: like_sygra["results"][name][key] for name, key in averages.items()} == {
         name: pytest.approx(0.20) for name in averages
     }
-    golden, given = zip(*pairs, strict=True)
+    golden, arguments = zip(*pairs, strict=True)
     for name, oracle in (("precision", precision_score), ("recall", recall_score), ("f1_score", f1_score)):
-        expected = oracle(golden, given, average="macro", zero_division=0)
+        expected = oracle(golden, arguments, average="macro", zero_division=0)
         assert ours["results"][name][averages[name]] == pytest.approx(expected)
     assert ours["results"]["f1_score"]["average_f1_score"] == pytest.approx(0.0667, abs=1e-4)
 

@@ -74,7 +74,7 @@ def test_infinities_never_reach_json() -> None:
 
 
 @pytest.mark.parametrize("score", [math.inf, -math.inf, math.nan])
-def test_a_score_that_is_no_finite_number_is_refused(score: float) -> None:
+def test_a_score_that_is_not_finite_is_refused(score: float) -> None:
     with pytest.raises(ValueError, match="finite"):
         UnitMetricResult(True, {}, {}, {}, score)
 
@@ -105,7 +105,7 @@ def test_exact_match(golden: Any, predicted: Any, params: dict[str, Any], correc
     assert (result.correct, result.score) == (correct, float(correct))
 
 
-def test_exact_match_tells_what_it_compared() -> None:
+def test_exact_match_reports_what_it_compared() -> None:
     assert scored("exact_match", {"text": " A b"}, {"text": "a  B"}, key="text").metadata == {
         "validator": "exact_match", "golden_text": "a b", "predicted_text": "a b", "case_sensitive": False, "normalize_whitespace": True,
     }  # fmt: skip
@@ -126,12 +126,12 @@ def test_an_action_is_within_a_box_with_its_edges(x: Any, y: Any, correct: bool)
     assert scored("action_within_bbox", golden, {"x": x, "y": y}).correct is correct
 
 
-def test_an_action_may_be_so_far_beside_the_box_as_the_tolerance_says() -> None:
+def test_an_action_may_be_outside_the_box_by_the_tolerance() -> None:
     golden = {"bbox": {"x": 10, "y": 20, "width": 100, "height": 50}}
     assert scored("action_within_bbox", golden, {"x": 113, "y": 72}, tolerance=3).correct
 
 
-def test_a_typed_value_matches_where_it_is_much_alike() -> None:
+def test_a_typed_value_matches_where_it_is_similar() -> None:
     # 'hello word' and 'hello world': 10 letters in common of 10 and 11, so 20 / 21
     result = scored("typed_value_match", {"text": "Hello  World"}, {"text": "hello word"})
     assert result.correct
@@ -148,9 +148,9 @@ def test_two_typed_values_that_are_missing_do_not_match() -> None:
     assert not scored("typed_value_match", {"text": ""}, {}).correct
 
 
-@pytest.mark.parametrize(("given_", "correct"), [("up", True), ("down", False), ("Up", False), (None, False)])
-def test_scroll_direction(given_: Any, correct: bool) -> None:
-    assert scored("scroll_direction", {"direction": "up"}, {"direction": given_}).correct is correct
+@pytest.mark.parametrize(("predicted", "correct"), [("up", True), ("down", False), ("Up", False), (None, False)])
+def test_scroll_direction(predicted: Any, correct: bool) -> None:
+    assert scored("scroll_direction", {"direction": "up"}, {"direction": predicted}).correct is correct
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_a_function_is_a_unit_metric_and_its_keywords_are_the_parameters() -> No
         UnitMetricRegistry.get_metric("shorter", by="two")
 
 
-def test_what_comes_along_cannot_be_replaced_and_only_unit_metrics_are_taken() -> None:
+def test_built_in_unit_metrics_cannot_be_replaced_and_only_unit_metrics_are_accepted() -> None:
     with pytest.raises(ConfigError, match="the name 'exact_match' is that of a built-in unit metric"):
         unit_metric("exact_match")(lambda golden, predicted: True)
     with pytest.raises(TypeError, match="must be a class derived from UnitMetric"):
@@ -269,7 +269,7 @@ def test_what_comes_along_cannot_be_replaced_and_only_unit_metrics_are_taken() -
 
 
 @pytest.mark.parametrize(
-    ("name", "params", "told"),
+    ("name", "params", "reported"),
     [
         ("exact_mach", {}, "no unit metric named 'exact_mach' — did you mean 'exact_match'?"),
         ("exact_match", {"case_sensitve": True}, "no parameter 'case_sensitve' — did you mean 'case_sensitive'?"),
@@ -279,10 +279,10 @@ def test_what_comes_along_cannot_be_replaced_and_only_unit_metrics_are_taken() -
         ("scroll_amount", {"tolerance_percent": True}, "'tolerance_percent' cannot be True"),
     ],
 )
-def test_wrong_names_and_parameters_are_refused_with_a_remedy(name: str, params: dict[str, Any], told: str) -> None:
+def test_wrong_names_and_parameters_are_refused_with_a_remedy(name: str, params: dict[str, Any], reported: str) -> None:
     with pytest.raises(ConfigError) as refused:
         UnitMetricRegistry.get_metric(name, **params)
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
 
 
 # --- the lambda ---------------------------------------------------------------------------------------------------------------
@@ -312,21 +312,21 @@ def test_a_mapping_is_compared_as_it_is_so_that_boxes_can_be_used() -> None:
     assert UnitMetrics.apply({**node, "compat": "sygra"}, state)["action_within_bbox_result"]["correct"] is False
 
 
-def test_what_cannot_be_compared_fails_the_record_and_is_wrong_only_as_sygra_has_it() -> None:
+def test_incomparable_values_fail_the_record_and_are_wrong_only_with_compat_sygra() -> None:
     node = {**NODE, "unit_metrics_map": [{"name": "scroll_amount"}]}
     state = {"answer": "far", "predicted_answer": "3"}
     with pytest.raises(ValueError, match="golden value has no 'amount'"):
         UnitMetrics.apply(node, state)
-    told = UnitMetrics.apply({**node, "compat": "sygra"}, state)["scroll_amount_result"]
-    assert (told["correct"], told["metadata"]["validator"]) == (False, "scroll_amount")
-    assert "error" in told["metadata"]
+    reported = UnitMetrics.apply({**node, "compat": "sygra"}, state)["scroll_amount_result"]
+    assert (reported["correct"], reported["metadata"]["validator"]) == (False, "scroll_amount")
+    assert "error" in reported["metadata"]
 
 
 @pytest.mark.parametrize(
     ("metric", "params", "golden", "predicted"),
     [("typed_value_match", {"golden_text_key": "a", "predicted_text_key": "b"}, "x", "y"), ("exact_match", {"key": "answer"}, "x", "y"), ("exact_match", {"key": "text"}, "None", None)],
 )  # fmt: skip
-def test_what_is_missing_on_both_sides_is_equal_only_as_sygra_has_it(metric: str, params: dict[str, Any], golden: Any, predicted: Any) -> None:  # fmt: skip
+def test_values_missing_on_both_sides_are_equal_only_with_compat_sygra(metric: str, params: dict[str, Any], golden: Any, predicted: Any) -> None:  # fmt: skip
     node = {**NODE, "unit_metrics_map": [{"name": metric, "params": params, "as": "found"}], "compat": "sygra"}
     state = {"answer": golden, "predicted_answer": predicted}
     assert UnitMetrics.apply(node, state)["found"]["correct"] is True
@@ -353,7 +353,7 @@ def test_a_state_without_the_predicted_value_is_an_error_that_lists_what_there_i
         UnitMetrics.apply(NODE, {"answer": "a"})
 
 
-def told(problems: list[Any]) -> str:
+def messages_of(problems: list[Any]) -> str:
     assert all(problem.place == HERE and problem.fix for problem in problems)
     return "\n".join(map(str, problems))
 
@@ -373,9 +373,9 @@ def told(problems: list[Any]) -> str:
         ({"output_keys": ["exact_match_results", "exact_match_result"]}, "no unit metric writes the output key 'exact_match_results'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_the_node_is_found_before_the_run(change: dict[str, Any], expected: str) -> None:
+def test_problems_of_the_node_are_reported_before_the_run(change: dict[str, Any], expected: str) -> None:
     assert check_unit_metrics(NODE, HERE) == []
-    assert expected in told(check_unit_metrics({**NODE, **change}, HERE))
+    assert expected in messages_of(check_unit_metrics({**NODE, **change}, HERE))
 
 
 def test_a_metric_that_runs_code_is_known_before_the_run() -> None:
@@ -430,7 +430,7 @@ def test_helper_code_written_for_sygra_is_loaded_without_sygra(tmp_path: Path) -
     assert resolve_dotted("tasks.eval.utils.UnitMetrics", str(tmp_path), helper) is UnitMetrics
 
 
-def test_a_tasks_package_of_the_user_goes_before_what_assay_supplies(tmp_path: Path) -> None:
+def test_a_users_tasks_package_takes_precedence_over_assays(tmp_path: Path) -> None:
     folder = tmp_path / "tasks" / "eval" / "mine"
     folder.mkdir(parents=True)
     (folder / "task_executor.py").write_text("from tasks.eval.utils import OWN\nfrom tasks.eval import utils\nimport tasks.eval.mine.other\nSUM = OWN + utils.OWN + tasks.eval.mine.other.MORE\n")  # fmt: skip
@@ -482,8 +482,8 @@ def test_the_first_object_in_a_reply_is_found(text: Any, expected: Any) -> None:
 
 def test_fields_are_renamed_and_a_taken_name_is_kept_unless_it_may_be_overwritten() -> None:
     params = {"mapping": {"task_id": "original_index", "b": "c"}, "overwrite": False}
-    made = RenameFieldsTransform().transform([{"task_id": 1, "b": 2, "c": 3}], params)
-    assert made == [{"original_index": 1, "b": 2, "c": 3}]
+    built = RenameFieldsTransform().transform([{"task_id": 1, "b": 2, "c": 3}], params)
+    assert built == [{"original_index": 1, "b": 2, "c": 3}]
     assert RenameFieldsTransform().transform([{"b": 2, "c": 3}], {"mapping": {"b": "c"}, "overwrite": True}) == [
         {"c": 2}
     ]

@@ -1,4 +1,4 @@
-"""Helper code that raises, ends the process or returns nonsense: its document fails, or its task; everything else goes on."""
+"""Helper code that raises, ends the process or returns nonsense: its document fails, or its task; everything else runs."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ ROWS = "".join(json.dumps({"q": f"q{n}", "a": "x", "c": ["x", "y"], "n": n}) + "
 RAISING = {
     "a missing key": "return doc['gold']",
     "an error": "raise RuntimeError('no luck')",
-    "an error of its own whose words raise": "raise Odd()",
+    "a user-defined error whose message raises": "raise Odd()",
     "the end of the process": "sys.exit(0)",
     "another end of the process": "raise SystemExit('enough')",
     "recursion": "return deep(doc)",
@@ -65,8 +65,8 @@ def both(folder: Path, **options: Any) -> dict[str, Any]:
     return assay.simple_evaluate(model, tasks=["t", "fine"], **(fixed | options))
 
 
-def is_fine(found: dict[str, Any]) -> bool:
-    return bool(found["results"]["fine"]["exact_match,none"] == 1.0)
+def is_fine(data: dict[str, Any]) -> bool:
+    return bool(data["results"]["fine"]["exact_match,none"] == 1.0)
 
 
 FIELDS = {
@@ -86,9 +86,9 @@ def test_a_field_that_raises_for_some_documents_fails_these_alone(
     folder = write(
         {"t.yaml": yaml(fields | {key: "!function h.some"}), "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS}
     )
-    found = both(folder, output_path=str(tmp_path / "run"))
-    assert is_fine(found)
-    account = found["assay"]["tasks"]["t"]
+    comparison = both(folder, output_path=str(tmp_path / "run"))
+    assert is_fine(comparison)
+    account = comparison["assay"]["tasks"]["t"]
     assert account["failed"] == 2
     assert all(reason.startswith(f"{key} (some, h.py:") for reason in account["reasons"])
 
@@ -101,9 +101,9 @@ def test_a_field_that_raises_for_every_document_breaks_its_task_alone(key: str, 
     folder = write(
         {"t.yaml": yaml(fields | {key: "!function h.bad"}), "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS}
     )
-    found = both(folder)
-    assert is_fine(found)
-    assert found["assay"]["broken"]["t"].startswith(f"{key} (bad, h.py:")
+    comparison = both(folder)
+    assert is_fine(comparison)
+    assert comparison["assay"]["broken"]["t"].startswith(f"{key} (bad, h.py:")
 
 
 @pytest.mark.parametrize("format", ["mcqa", "cloze", "generate"])
@@ -118,9 +118,11 @@ def test_a_field_that_raises_is_named_in_every_format(key: str, format: str, wri
         | ({} if key == "doc_to_target" else {"doc_to_target": "0"})
     )
     folder = write({"t.yaml": yaml(changed), "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS})
-    found = both(folder)
-    assert is_fine(found)
-    assert [*found["assay"]["tasks"]["t"]["reasons"]] == [f"{key} (some, h.py:13): RuntimeError: no luck (h.py:11)"]
+    comparison = both(folder)
+    assert is_fine(comparison)
+    assert [*comparison["assay"]["tasks"]["t"]["reasons"]] == [
+        f"{key} (some, h.py:13): RuntimeError: no luck (h.py:11)"
+    ]
 
 
 NONSENSE = {
@@ -143,10 +145,10 @@ def test_nonsense_from_a_field_fails_its_documents_and_nothing_else(
     folder = write(
         {"t.yaml": yaml(fields | {key: "!function h.some"}), "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS}
     )
-    found = both(folder, output_path=str(tmp_path / "run"))
-    assert is_fine(found)
+    comparison = both(folder, output_path=str(tmp_path / "run"))
+    assert is_fine(comparison)
     if key != "doc_to_target":  # of an answer, anything that has a text may be one
-        assert found["assay"]["tasks"]["t"]["failed"] == 2
+        assert comparison["assay"]["tasks"]["t"]["failed"] == 2
 
 
 WHOLE = {
@@ -180,15 +182,15 @@ class Sampler(ContextSampler):
 
 @pytest.mark.parametrize("way", WHOLE)
 @pytest.mark.parametrize("body", ["raise KeyError('gold')", "sys.exit(0)", "raise MemoryError", "return bad()"])
-def test_what_breaks_the_data_of_a_task_breaks_that_task_alone(way: str, body: str, write: Write) -> None:
+def test_an_error_in_the_data_of_a_task_breaks_only_that_task(way: str, body: str, write: Write) -> None:
     helper = WHOLE_HELPER.format(body=body)
     folder = write({"t.yaml": yaml(GENERATE) + WHOLE[way], "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS})
-    found = both(folder)
-    assert is_fine(found)
+    comparison = both(folder)
+    assert is_fine(comparison)
     named = {"examples": "nothing, h.py", "a sampler": "Sampler", "custom_dataset": "data, h.py"}.get(
         way, "whole, h.py"
     )
-    assert named in found["assay"]["broken"]["t"]
+    assert named in comparison["assay"]["broken"]["t"]
 
 
 @pytest.mark.parametrize("way", [way for way in WHOLE if way != "a sampler"])
@@ -199,9 +201,9 @@ def test_what_breaks_the_data_of_a_task_breaks_that_task_alone(way: str, body: s
 def test_nonsense_in_place_of_data_breaks_its_task_alone(way: str, value: str, write: Write) -> None:
     helper = WHOLE_HELPER.format(body=f"return {value}")
     folder = write({"t.yaml": yaml(GENERATE) + WHOLE[way], "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS})
-    found = both(folder)
-    assert is_fine(found)
-    assert found["assay"]["broken"]["t"] or found["assay"]["tasks"]["t"]["failed"] == 6
+    comparison = both(folder)
+    assert is_fine(comparison)
+    assert comparison["assay"]["broken"]["t"] or comparison["assay"]["tasks"]["t"]["failed"] == 6
 
 
 def test_a_sampler_that_raises_for_some_documents_fails_these_alone(write: Write) -> None:
@@ -213,9 +215,11 @@ def test_a_sampler_that_raises_for_some_documents_fails_these_alone(write: Write
         "        return self.df[:n]\n"
     )
     task = yaml(GENERATE) + "num_fewshot: 1\nfewshot_split: test\nfewshot_config: {sampler: !function h.Sampler}\n"
-    found = both(write({"t.yaml": task, "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS}))
-    assert is_fine(found)
-    assert [*found["assay"]["tasks"]["t"]["reasons"]] == ["fewshot_config.sampler (Sampler): KeyError: 'gold' (h.py:5)"]
+    comparison = both(write({"t.yaml": task, "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS}))
+    assert is_fine(comparison)
+    assert [*comparison["assay"]["tasks"]["t"]["reasons"]] == [
+        "fewshot_config.sampler (Sampler): KeyError: 'gold' (h.py:5)"
+    ]
 
 
 def test_a_class_that_ends_the_process_fails_its_documents_alone(write: Write) -> None:
@@ -225,8 +229,8 @@ def test_a_class_that_ends_the_process_fails_its_documents_alone(write: Write) -
         "        return doc['q'] if doc['n'] not in (0, 4) else sys.exit(0)\n"
     )
     task = yaml({"class": "!function h.Own", **GENERATE})
-    found = both(write({"t.yaml": task, "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS}))
-    assert is_fine(found)
+    comparison = both(write({"t.yaml": task, "fine.yaml": FINE, "h.py": helper, "d.jsonl": ROWS}))
+    assert is_fine(comparison)
 
 
 def test_a_helper_that_ends_the_process_gives_exit_code_1_and_results(
@@ -281,7 +285,7 @@ def test_an_interruption_in_helper_code_still_interrupts(write: Write) -> None:
 TEMPLATES = {
     "a macro that calls itself": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
     "too much memory": "{{ 'x' * 10 ** 17 }}",
-    "a pattern that is none": "{{ q | regex_replace('(', '') }}",
+    "an invalid pattern": "{{ q | regex_replace('(', '') }}",
 }
 
 
@@ -291,9 +295,9 @@ def test_a_template_that_cannot_be_filled_fails_its_documents_alone(what: str, w
     folder = write(
         {"t.yaml": yaml(GENERATE | {"doc_to_text": json.dumps(template)}), "fine.yaml": FINE, "d.jsonl": ROWS}
     )
-    found = both(folder)
-    assert is_fine(found)
-    assert found["assay"]["tasks"]["t"]["failed"] == 2
+    comparison = both(folder)
+    assert is_fine(comparison)
+    assert comparison["assay"]["tasks"]["t"]["failed"] == 2
 
 
 GRAPH = """
@@ -331,17 +335,17 @@ def graph_beside(tmp_path: Path, write: Write, *, change: str = "return data", s
 
 @pytest.mark.parametrize("body", ["raise KeyError('gold')", "sys.exit(0)", "return None", "return [1, 2]", "return {}"])
 def test_a_transform_that_fails_breaks_its_graph_alone(body: str, tmp_path: Path, write: Write) -> None:
-    found = graph_beside(tmp_path, write, change=body)
-    assert is_fine(found)
-    [reason] = found["assay"]["broken"].values()
+    result = graph_beside(tmp_path, write, change=body)
+    assert is_fine(result)
+    [reason] = result["assay"]["broken"].values()
     assert "transform" in reason
 
 
 @pytest.mark.parametrize("body", ["raise KeyError('gold')", "sys.exit(0)", "raise MemoryError"])
 def test_a_node_that_raises_or_ends_the_process_fails_its_record_alone(body: str, tmp_path: Path, write: Write) -> None:
-    found = graph_beside(tmp_path, write, step=body)
-    assert is_fine(found)
-    [account] = [each for name, each in found["assay"]["tasks"].items() if name != "fine"]
+    result = graph_beside(tmp_path, write, step=body)
+    assert is_fine(result)
+    [account] = [each for name, each in result["assay"]["tasks"].items() if name != "fine"]
     assert account["failed"] == 1
 
 
@@ -364,12 +368,12 @@ def test_half_a_character_that_a_field_returns_fails_its_document_alone(how: str
     folder = write({
         "t.yaml": yaml({**fields, key: "!function u.some"}), "fine.yaml": FINE, "d.jsonl": ROWS, "u.py": helper,
     })  # fmt: skip
-    found = both(folder, log_samples=True, output_path=str(tmp_path / "run"))
-    assert is_fine(found)
-    assert found["assay"]["tasks"]["t"]["failed"] == 2
+    comparison = both(folder, log_samples=True, output_path=str(tmp_path / "run"))
+    assert is_fine(comparison)
+    assert comparison["assay"]["tasks"]["t"]["failed"] == 2
     reasons = (tmp_path / "run").rglob("*.parquet")
-    told = str([row for path in reasons for row in pq.read_table(path).to_pylist()])
-    assert "half a character" in told or ": ValueError" in told
+    printed = str([row for path in reasons for row in pq.read_table(path).to_pylist()])
+    assert "half a character" in printed or ": ValueError" in printed
 
 
 def test_half_a_character_in_every_example_breaks_its_task_alone(tmp_path: Path, write: Write) -> None:
@@ -380,9 +384,9 @@ def test_half_a_character_in_every_example_breaks_its_task_alone(tmp_path: Path,
     }
     helper = HELPER % ("return 'x\\ud800'", "doc['q']")
     folder = write({"t.yaml": yaml({**GENERATE, **more}), "fine.yaml": FINE, "d.jsonl": ROWS, "u.py": helper})
-    found = both(folder, log_samples=True, output_path=str(tmp_path / "run"))
-    assert is_fine(found)
-    assert "half a character" in found["assay"]["broken"]["t"]
+    comparison = both(folder, log_samples=True, output_path=str(tmp_path / "run"))
+    assert is_fine(comparison)
+    assert "half a character" in comparison["assay"]["broken"]["t"]
 
 
 def half_answer(prompt: str, *_: Any) -> str:
@@ -400,12 +404,12 @@ def test_half_a_character_of_a_model_fails_its_document_alone(
     answer: Callable[..., str], tmp_path: Path, write: Write
 ) -> None:
     folder = write({"fine.yaml": FINE, "d.jsonl": ROWS.replace('"a": "x"', '"a": "é"')})
-    found = assay.simple_evaluate(
+    results = assay.simple_evaluate(
         Scripted(generate=answer), tasks=["fine"], include_path=str(folder), include_defaults=False, log_samples=True,
         output_path=str(tmp_path / "run"),
     )  # fmt: skip
-    assert found["assay"]["tasks"]["fine"]["failed"] == 1
-    assert found["results"]["fine"]["exact_match,none"] == 1.0
+    assert results["assay"]["tasks"]["fine"]["failed"] == 1
+    assert results["results"]["fine"]["exact_match,none"] == 1.0
 
 
 def test_half_a_character_in_a_prompt_of_a_graph_fails_its_record_alone(tmp_path: Path) -> None:
@@ -419,12 +423,12 @@ def test_half_a_character_in_a_prompt_of_a_graph_fails_its_record_alone(tmp_path
     """
     steps = "def odd(config, state):\n    return {**state, 'y': 'x\\ud800' if state['x'] == 1 else 'x'}\n"
     folder = write_graph(tmp_path, [{"x": n} for n in range(3)], graph, steps=steps)
-    found = assay.simple_evaluate(
+    results = assay.simple_evaluate(
         Scripted(generate=lambda *_: "x", chat_template=lambda messages, _: json.dumps(messages, ensure_ascii=False)),
         tasks=[str(folder)],
         output_path=str(tmp_path / "run"),
     )
-    [account] = found["assay"]["tasks"].values()
+    [account] = results["assay"]["tasks"].values()
     assert account["failed"] == 1
 
 
@@ -442,12 +446,12 @@ def test_half_a_character_in_a_report_is_written_as_its_number(tmp_path: Path) -
     """
     post = "graph_post_process: [{processor: steps.Half}, {processor: steps.Raises}]\n"
     folder = write_graph(tmp_path, [{"q": "a"}], GRAPH.format(transforms="") + post, steps=steps)
-    found = assay.simple_evaluate(
+    results = assay.simple_evaluate(
         Scripted(generate=lambda *_: "x", chat_template=lambda messages, _: json.dumps(messages, ensure_ascii=False)),
         tasks=[str(folder)],
         output_path=str(tmp_path / "run"),
     )
-    assert "Raises" in str(found["results"])
+    assert "Raises" in str(results["results"])
     [report] = (tmp_path / "run").rglob("Half_*.json")
     assert json.loads(report.read_bytes()) == [{"n": 1, "é": "x\ud800"}]
 
@@ -475,9 +479,9 @@ ELSEWHERE = {
 def test_half_a_character_from_elsewhere_harms_its_task_alone(how: str, tmp_path: Path, write: Write) -> None:
     fields, helper, outcome = ELSEWHERE[how]
     folder = write({"t.yaml": yaml(fields), "fine.yaml": FINE, "d.jsonl": ROWS, "u.py": helper})
-    found = both(folder, log_samples=True, output_path=str(tmp_path / "run"))
-    assert is_fine(found)
+    comparison = both(folder, log_samples=True, output_path=str(tmp_path / "run"))
+    assert is_fine(comparison)
     if outcome == "broken":
-        assert "half a character" in found["assay"]["broken"]["t"]
+        assert "half a character" in comparison["assay"]["broken"]["t"]
     else:
-        assert found["assay"]["tasks"]["t"]["failed"] == (1 if outcome == "failed" else 6)
+        assert comparison["assay"]["tasks"]["t"]["failed"] == (1 if outcome == "failed" else 6)

@@ -1,4 +1,4 @@
-"""What users' metrics, scorers and `process_results` return: numbers of every kind, one for each answer, one for each reference; and what is no number."""
+"""What users' metrics, scorers and `process_results` return: numbers of every kind, one for each answer, one for each reference; and invalid numbers."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -8,7 +8,7 @@ import pytest
 
 from assay.models import Scripted
 from run_world import sample_rows
-from small_runs import SEVERAL, generate, run, says, write_task
+from small_runs import SAMPLED, generate, run, says, write_task
 
 
 def code(folder: Path, text: str, name: str = "own") -> None:
@@ -71,11 +71,11 @@ def test_of_several_references_the_best_value_of_a_users_metric_counts(
 
 def test_of_a_distance_the_smallest_value_counts(references: Path) -> None:
     yaml = "metric_list: [{metric: !function own.distance, aggregation: mean, higher_is_better: false}]"
-    found = generate(references, ["abc"], [["abcd", "ab"]], yaml)
-    assert found["results"]["t"]["distance,none"] == 3.0
+    results = generate(references, ["abc"], [["abcd", "ab"]], yaml)
+    assert results["results"]["t"]["distance,none"] == 3.0
 
 
-def test_a_registered_metric_says_itself_that_less_is_better(tmp_path: Path) -> None:
+def test_a_registered_metric_declares_that_lower_is_better(tmp_path: Path) -> None:
     code(
         tmp_path,
         """
@@ -94,9 +94,9 @@ def test_a_registered_metric_says_itself_that_less_is_better(tmp_path: Path) -> 
 
 
 def test_of_several_values_by_name_each_has_its_own_best_reference(references: Path) -> None:
-    found = scored(references, "several", [["abcd", "ab"], ["x"]])["results"]["t"]
-    assert found["close,none"] == pytest.approx((0.6 + 0.0) / 2)
-    assert found["far,none"] == pytest.approx((0.7 + 1.0) / 2)
+    row = scored(references, "several", [["abcd", "ab"], ["x"]])["results"]["t"]
+    assert row["close,none"] == pytest.approx((0.6 + 0.0) / 2)
+    assert row["far,none"] == pytest.approx((0.7 + 1.0) / 2)
 
 
 def test_a_reference_without_a_number_is_not_the_best(references: Path) -> None:
@@ -108,24 +108,24 @@ def test_values_of_references_that_cannot_be_compared_fail_their_document(refere
         "metric_list: [{metric: exact_match}, {metric: !function own.pair_of_both, aggregation: !function own.count}]"
     )
     code(references, OF_REFERENCES + "\n    def count(values):\n        return float(len(values))\n")
-    found = generate(references, ["abcd", "ab"], [["abcd", "ab"], ["ab"]], yaml)
-    assert found["results"]["t"]["exact_match,none"] == 1.0
-    assert found["results"]["t"]["pair_of_both,none"] == 1.0
-    [reason] = found["assay"]["tasks"]["t"]["reasons"]
+    results = generate(references, ["abcd", "ab"], [["abcd", "ab"], ["ab"]], yaml)
+    assert results["results"]["t"]["exact_match,none"] == 1.0
+    assert results["results"]["t"]["pair_of_both,none"] == 1.0
+    [reason] = results["assay"]["tasks"]["t"]["reasons"]
     assert "'pair_of_both'" in reason and "several references" in reason
 
 
 def test_names_that_not_every_reference_has_fail_their_document(references: Path) -> None:
-    found = scored(references, "several_at_a_time", [["abcd", "ab"], ["ab"]])
-    assert found["results"]["t"]["one,none"] == 0.6
-    [reason] = found["assay"]["tasks"]["t"]["reasons"]
+    results = scored(references, "several_at_a_time", [["abcd", "ab"], ["ab"]])
+    assert results["results"]["t"]["one,none"] == 0.6
+    [reason] = results["assay"]["tasks"]["t"]["reasons"]
     assert "'several_at_a_time'" in reason
 
 
-def test_a_document_without_a_reference_fails_and_is_no_zero(references: Path) -> None:
-    found = scored(references, "by_name", [["abcd", "ab"], []])
-    assert found["results"]["t"]["by_name,none"] == 0.6
-    assert found["assay"]["tasks"]["t"]["failed"] == 1
+def test_a_document_without_a_reference_fails_instead_of_scoring_zero(references: Path) -> None:
+    results = scored(references, "by_name", [["abcd", "ab"], []])
+    assert results["results"]["t"]["by_name,none"] == 0.6
+    assert results["assay"]["tasks"]["t"]["failed"] == 1
 
 
 @pytest.mark.parametrize(("golds", "expected"), [([["abcd", "ab"]], 1.0), ([["x", "x"]], 0.0), ([["x", "ab"]], 1.0)])
@@ -135,15 +135,15 @@ def test_with_compat_any_reference_makes_it_one_as_in_lm_eval(
     assert scored(references, "by_name", golds, compat="lm-eval")["results"]["t"]["by_name,none"] == expected
 
 
-def test_with_compat_a_document_with_one_of_several_references_is_no_exception(references: Path) -> None:
+def test_with_compat_a_document_with_a_single_reference_is_scored_like_the_others(references: Path) -> None:
     """lm-eval decides by the first document whether there are several; then each is made 0 or 1."""
-    found = scored(references, "by_name", [["abcd", "ab"], ["ab"], "x"], compat="lm-eval")["results"]["t"]
-    assert found["by_name,none"] == pytest.approx((1 + 1 + 0) / 3)
+    row = scored(references, "by_name", [["abcd", "ab"], ["ab"], "x"], compat="lm-eval")["results"]["t"]
+    assert row["by_name,none"] == pytest.approx((1 + 1 + 0) / 3)
 
 
-# --- a list has a score for each answer, and what is no number fails in its row ----------------------------------------
+# --- a list has a score for each answer, and an invalid number fails its row ----------------------------------------
 
-THREE = SEVERAL + "repeats: 3\nfilter_list: [{name: none, filter: [{function: take_first_k, k: 3}]}]\n"
+THREE = SAMPLED + "repeats: 3\nfilter_list: [{name: none, filter: [{function: take_first_k, k: 3}]}]\n"
 
 SEED = '''
     from assay import GenResult, Instance, Scorer
@@ -239,13 +239,13 @@ def test_the_seeds_scorers_work_as_they_are_written_there(scorer: str, filters: 
         scorer, "{}"
     )
     yaml = f"{filters}scorer: {{type: !function own.{scorer}, kwargs: {kwargs}}}\nmetric_list: [{{metric: exact_match}}, {{metric: bleu}}]"
-    found = generate(tmp_path, ["the cat sat down", "b", "c"], ["the cat sat down", "b", "x"], yaml)["results"]["t"]
-    assert found["exact_match,none"] == pytest.approx(2 / 3)
-    assert 0 < found["bleu,none"] <= 100
+    row = generate(tmp_path, ["the cat sat down", "b", "c"], ["the cat sat down", "b", "x"], yaml)["results"]["t"]
+    assert row["exact_match,none"] == pytest.approx(2 / 3)
+    assert 0 < row["bleu,none"] <= 100
     if scorer == "LLMJudgeScorer":
-        assert found["llm_judge,none"] == pytest.approx((16 + 1 + 1) / 4 / 3)
+        assert row["llm_judge,none"] == pytest.approx((16 + 1 + 1) / 4 / 3)
     if scorer == "RewardModelScorer":
-        assert found["reward,none"] == pytest.approx((16 + 1 + 1) / 3)
+        assert row["reward,none"] == pytest.approx((16 + 1 + 1) / 3)
 
 
 @pytest.mark.parametrize("parent", ["own.GenerationScorer", "assay.GenerationScorer"])
@@ -266,11 +266,13 @@ def test_the_seeds_lists_are_the_scores_of_repeats(parent: str, tmp_path: Path) 
         "judging",
     )
     yaml = THREE + "scorer: !function judging.Judge\nmetric_list: [{metric: exact_match, reduction: [max, pass@2]}]\n"
-    made = generate(tmp_path, [["a", "aa", "b"], ["c", "c", "c"]], ["a", "c"], yaml, output_path=str(tmp_path / "run"))
-    found = made["results"]["t"]
-    assert found["llm_judge,none"] == pytest.approx(((0.1 + 0.2 + 0.1) / 3 + 0.1) / 2)
-    assert found["exact_match,none"] == 1.0  # the best of (1, 0, 0) and of (1, 1, 1)
-    assert found["pass@2,none"] == pytest.approx((2 / 3 + 1) / 2)
+    results = generate(
+        tmp_path, [["a", "aa", "b"], ["c", "c", "c"]], ["a", "c"], yaml, output_path=str(tmp_path / "run")
+    )
+    row = results["results"]["t"]
+    assert row["llm_judge,none"] == pytest.approx(((0.1 + 0.2 + 0.1) / 3 + 0.1) / 2)
+    assert row["exact_match,none"] == 1.0  # the best of (1, 0, 0) and of (1, 1, 1)
+    assert row["pass@2,none"] == pytest.approx((2 / 3 + 1) / 2)
     rows = sample_rows(tmp_path / "run/samples/t.parquet")
     scores = rows[0]["scores"]
     assert scores["llm_judge,none,repeats"] == pytest.approx([0.1, 0.2, 0.1])
@@ -324,7 +326,7 @@ GIVES = """
             given = value() if result.answer == "odd" else 0.5
             return {{**super()._compute_metrics(result, metrics), **(given if isinstance(given, dict) else {{"metric": given}})}}
 """
-DOORS = {
+ENTRY_POINTS = {
     "metric": "metric_list: [{metric: exact_match}, {metric: !function own.metric, aggregation: mean}]",
     "process_results": "process_results: !function own.process_results",
     "declared process_results": "process_results: !function own.process_results\nmetric_list: [{metric: metric, aggregation: median}]",
@@ -335,18 +337,18 @@ DOORS = {
 
 
 @pytest.mark.parametrize("value", RETURNED)
-@pytest.mark.parametrize("door", DOORS)
-def test_what_is_no_score_fails_its_document_in_that_row_alone(door: str, value: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_an_invalid_score_fails_its_document_in_that_row_alone(entry_point: str, value: str, tmp_path: Path) -> None:
     code(tmp_path, GIVES.format(value=RETURNED[value]))
     write_task(tmp_path, [{"q": "0", "gold": "fine"}], "doc_to_text: q\ndoc_to_target: gold\n", name="healthy")
     rows = [{"q": "0", "gold": "fine"}, {"q": "1", "gold": "odd"}, {"q": "2", "gold": "x"}]
-    write_task(tmp_path, rows, f"doc_to_text: q\ndoc_to_target: gold\n{DOORS[door]}\n")
-    made = run(tmp_path, says(["fine", "odd", "fine"]), ["t", "healthy"], output_path=str(tmp_path / "run"))
-    assert made["results"]["healthy"]["exact_match,none"] == 1.0
-    account = made["assay"]["tasks"]["t"]
-    assert made["results"]["t"]["exact_match,none"] == pytest.approx(2 / 3)
+    write_task(tmp_path, rows, f"doc_to_text: q\ndoc_to_target: gold\n{ENTRY_POINTS[entry_point]}\n")
+    results = run(tmp_path, says(["fine", "odd", "fine"]), ["t", "healthy"], output_path=str(tmp_path / "run"))
+    assert results["results"]["healthy"]["exact_match,none"] == 1.0
+    account = results["assay"]["tasks"]["t"]
+    assert results["results"]["t"]["exact_match,none"] == pytest.approx(2 / 3)
     assert account["rows"]["exact_match,none"]["n"] == 3
-    assert (made["results"]["t"]["metric,none"], account["rows"]["metric,none"]["n"]) == (0.5, 2)
+    assert (results["results"]["t"]["metric,none"], account["rows"]["metric,none"]["n"]) == (0.5, 2)
     assert (account["failed"], account["documents"]) == (1, 3)
     [reason] = account["reasons"]
     assert "'metric'" in reason or "'a'" in reason
@@ -368,15 +370,19 @@ FINE = {
 
 
 @pytest.mark.parametrize("value", FINE)
-@pytest.mark.parametrize("door", DOORS)
-def test_numbers_of_every_kind_are_scores(door: str, value: str, tmp_path: Path) -> None:
-    if value.startswith("{") and "process_results" in door:
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+def test_numbers_of_every_kind_are_scores(entry_point: str, value: str, tmp_path: Path) -> None:
+    if value.startswith("{") and "process_results" in entry_point:
         return  # there it would be a mapping within a mapping
     code(tmp_path, GIVES.format(value=value))
-    made = generate(tmp_path, ["odd", "odd"], ["odd", "x"], DOORS[door] + "\n", output_path=str(tmp_path / "run"))
-    assert made["assay"]["tasks"]["t"]["failed"] == 0
-    assert made["results"]["t"]["metric,none"] == FINE[value]
-    assert made["results"]["t"]["metric_stderr,none"] == ("N/A" if "median" in DOORS[door] and False else 0.0)
+    results = generate(
+        tmp_path, ["odd", "odd"], ["odd", "x"], ENTRY_POINTS[entry_point] + "\n", output_path=str(tmp_path / "run")
+    )
+    assert results["assay"]["tasks"]["t"]["failed"] == 0
+    assert results["results"]["t"]["metric,none"] == FINE[value]
+    assert results["results"]["t"]["metric_stderr,none"] == (
+        "N/A" if "median" in ENTRY_POINTS[entry_point] and False else 0.0
+    )
     rows = sample_rows(tmp_path / "run/samples/t.parquet")
     assert rows[0]["scores"]["metric,none"] == FINE[value]
 
@@ -393,11 +399,11 @@ def test_a_list_of_process_results_has_a_score_for_each_repeat(tmp_path: Path) -
         THREE
         + "process_results: !function own.process_results\nmetric_list: [{metric: right, aggregation: mean, reduction: [pass@2]}]\n"
     )
-    made = generate(tmp_path, [["a", "a", "b"], ["c", "d", "e"]], ["a", "x"], yaml)
-    assert made["results"]["t"]["right,none"] == pytest.approx((2 / 3 + 0) / 2)
-    assert made["results"]["t"]["pass@2,none"] == pytest.approx((1 + 0) / 2)
-    assert made["results"]["t"]["n,none"] == 3
-    assert made["samples"]["t"][0]["scores_per_repeat"] == {"right": [1.0, 1.0, 0.0]}
+    results = generate(tmp_path, [["a", "a", "b"], ["c", "d", "e"]], ["a", "x"], yaml)
+    assert results["results"]["t"]["right,none"] == pytest.approx((2 / 3 + 0) / 2)
+    assert results["results"]["t"]["pass@2,none"] == pytest.approx((1 + 0) / 2)
+    assert results["results"]["t"]["n,none"] == 3
+    assert results["samples"]["t"][0]["scores_per_repeat"] == {"right": [1.0, 1.0, 0.0]}
 
 
 def test_a_users_metric_may_give_a_score_for_each_repeat_and_each_reference(references: Path) -> None:
@@ -406,13 +412,13 @@ def test_a_users_metric_may_give_a_score_for_each_repeat_and_each_reference(refe
         OF_REFERENCES.replace("return [VALUES[references[0]], 0.5]", "return [VALUES[references[0]], 0.5, 0]"),
     )
     yaml = THREE + "metric_list: [{metric: !function own.by_answer, aggregation: mean}]\n"
-    made = generate(references, [["a", "b", "c"]], [["abcd", "ab"]], yaml)
-    assert made["results"]["t"]["by_answer,none"] == pytest.approx((0.6 + 0.5 + 0) / 3)
-    assert made["samples"]["t"][0]["scores_per_repeat"] == {"by_answer": [0.6, 0.5, 0]}
+    results = generate(references, [["a", "b", "c"]], [["abcd", "ab"]], yaml)
+    assert results["results"]["t"]["by_answer,none"] == pytest.approx((0.6 + 0.5 + 0) / 3)
+    assert results["samples"]["t"][0]["scores_per_repeat"] == {"by_answer": [0.6, 0.5, 0]}
 
 
-def test_what_an_aggregation_of_ones_own_is_given_is_not_touched(tmp_path: Path) -> None:
-    """lm-eval's tasks give pairs, lists, texts and arrays to aggregations of their own."""
+def test_a_user_defined_aggregation_receives_the_values_unchanged(tmp_path: Path) -> None:
+    """lm-eval's tasks give pairs, lists, texts and arrays to their own aggregations."""
     code(
         tmp_path,
         """
@@ -444,9 +450,9 @@ def test_what_an_aggregation_of_ones_own_is_given_is_not_touched(tmp_path: Path)
           - {metric: text, aggregation: !function own.length}
           - {metric: none, aggregation: !function own.count}
         """
-    found = generate(tmp_path, ["a", "b"], ["a", "x"], yaml)
-    assert found["assay"]["tasks"]["t"]["failed"] == 0
-    assert {name: found["results"]["t"][f"{name},none"] for name in ("pair", "several", "array", "text", "none")} == {
+    results = generate(tmp_path, ["a", "b"], ["a", "x"], yaml)
+    assert results["assay"]["tasks"]["t"]["failed"] == 0
+    assert {name: results["results"]["t"][f"{name},none"] for name in ("pair", "several", "array", "text", "none")} == {
         "pair": 0.5, "several": 4.0, "array": 2.0, "text": 2.0, "none": 2,
     }  # fmt: skip
 
@@ -460,12 +466,12 @@ def test_a_reduction_that_cannot_be_computed_fails_its_row_alone(tmp_path: Path)
         THREE
         + "metric_list: [{metric: exact_match, reduction: {worst: !function own.worst, best: max}}, {metric: !function own.part, aggregation: mean, reduction: [pass@2]}]\n"
     )
-    made = generate(tmp_path, [["a", "a", "b"]], ["a"], yaml)
-    assert made["results"]["t"]["exact_match,none"] == pytest.approx(2 / 3)
-    assert made["results"]["t"]["best,none"] == 1.0
-    assert made["results"]["t"]["part,none"] == 0.5
-    assert "worst,none" not in made["results"]["t"] and "pass@2,none" not in made["results"]["t"]
-    [reason] = made["assay"]["tasks"]["t"]["reasons"]
+    results = generate(tmp_path, [["a", "a", "b"]], ["a"], yaml)
+    assert results["results"]["t"]["exact_match,none"] == pytest.approx(2 / 3)
+    assert results["results"]["t"]["best,none"] == 1.0
+    assert results["results"]["t"]["part,none"] == 0.5
+    assert "worst,none" not in results["results"]["t"] and "pass@2,none" not in results["results"]["t"]
+    [reason] = results["assay"]["tasks"]["t"]["reasons"]
     assert "'worst'" in reason and "pass@2" in reason
 
 
@@ -485,8 +491,8 @@ def test_an_aggregation_that_takes_resamples_badly_costs_the_error_alone(tmp_pat
     yaml = (
         "process_results: !function own.process_results\nmetric_list: [{metric: own, aggregation: !function own.count}]"
     )
-    found = generate(tmp_path, ["a", "b", "c"], ["a", "b", "c"], yaml)["results"]["t"]
-    assert (found["own,none"], found["own_stderr,none"]) == (3.0, "N/A")
+    row = generate(tmp_path, ["a", "b", "c"], ["a", "b", "c"], yaml)["results"]["t"]
+    assert (row["own,none"], row["own_stderr,none"]) == (3.0, "N/A")
 
 
 # --- numpy's numbers and texts from helper code, wherever it returns any -------------------------------------------------
@@ -514,13 +520,13 @@ def chosen(folder: Path, helper: str, yaml: str, **options: Any) -> dict[str, An
 def test_a_target_that_is_a_number_of_numpys_is_a_number(index: str, compat: str | None, tmp_path: Path) -> None:
     """As in lm-eval's toxigen, whose targets are np.int32."""
     helper = f"def target(doc):\n    return {index.format('doc[' + repr('gold') + ']')}\n"
-    made = chosen(
+    built = chosen(
         tmp_path, helper, "doc_to_target: !function own.target\ndoc_to_choice: ['no', 'yes']\n", compat=compat
     )
-    assert (made["results"]["t"]["acc,none"], made["results"]["t"]["exact_match,none"]) == (0.5, 0.5)
-    assert made["assay"]["tasks"]["t"]["failed"] == 0
-    assert [sample["target"] for sample in made["samples"]["t"]] == [1, 0]
-    assert all(type(sample["target"]).__module__ == "builtins" for sample in made["samples"]["t"])
+    assert (built["results"]["t"]["acc,none"], built["results"]["t"]["exact_match,none"]) == (0.5, 0.5)
+    assert built["assay"]["tasks"]["t"]["failed"] == 0
+    assert [sample["target"] for sample in built["samples"]["t"]] == [1, 0]
+    assert all(type(sample["target"]).__module__ == "builtins" for sample in built["samples"]["t"])
 
 
 @pytest.mark.parametrize(
@@ -531,8 +537,8 @@ def test_a_target_that_is_a_number_of_numpys_is_a_number(index: str, compat: str
 )
 def test_choices_and_lists_of_targets_may_be_of_numpys(choices: str, target: str, tmp_path: Path) -> None:
     helper = f"def target(doc):\n    return {target}\n\n\ndef choices(doc):\n    return {choices}\n"
-    made = chosen(tmp_path, helper, "doc_to_target: !function own.target\ndoc_to_choice: !function own.choices\n")
-    assert made["results"]["t"]["acc,none"] == 0.5
+    built = chosen(tmp_path, helper, "doc_to_target: !function own.target\ndoc_to_choice: !function own.choices\n")
+    assert built["results"]["t"]["acc,none"] == 0.5
 
 
 @pytest.mark.parametrize(("value", "text"), [
@@ -545,18 +551,18 @@ def test_references_of_numpys_are_written_as_their_digits(value: str, text: str,
         f"import numpy\n\n\ndef target(doc):\n    return {value}\n\n\ndef text(doc):\n    return numpy.str_(doc['q'])\n",
     )
     write_task(tmp_path, [{"q": "0"}], "doc_to_text: !function own.text\ndoc_to_target: !function own.target\n")
-    made = run(tmp_path, says([text]), output_path=str(tmp_path / "run"))
-    assert made["results"]["t"]["exact_match,none"] == 1.0
-    assert type(made["samples"]["t"][0]["arguments"][0][0]) is str
+    results = run(tmp_path, says([text]), output_path=str(tmp_path / "run"))
+    assert results["results"]["t"]["exact_match,none"] == 1.0
+    assert type(results["samples"]["t"][0]["arguments"][0][0]) is str
 
 
-@pytest.mark.parametrize("door", [
+@pytest.mark.parametrize("entry_point", [
     "process_docs: !function own.rows\n",
     "process_docs: !function own.row_by_row\n",
     "process_docs: !function own.mapped\n",
     "custom_dataset: !function own.splits\n",
 ])  # fmt: skip
-def test_rows_that_helper_code_makes_have_plain_numbers(door: str, tmp_path: Path) -> None:
+def test_rows_that_helper_code_makes_have_plain_numbers(entry_point: str, tmp_path: Path) -> None:
     code(
         tmp_path,
         """
@@ -578,13 +584,13 @@ def test_rows_that_helper_code_makes_have_plain_numbers(door: str, tmp_path: Pat
     write_task(
         tmp_path,
         [{"q": "0", "gold": 1}, {"q": "1", "gold": 0}],
-        CHOOSING + "doc_to_target: gold\ndoc_to_choice: ['no', 'yes']\n" + door,
+        CHOOSING + "doc_to_target: gold\ndoc_to_choice: ['no', 'yes']\n" + entry_point,
     )
     model = Scripted(loglikelihood=lambda context, text: (-1.0 if text == " yes" else -2.0, False))
-    made = run(tmp_path, model)
-    assert made["results"]["t"]["acc,none"] == 0.5
+    results = run(tmp_path, model)
+    assert results["results"]["t"]["acc,none"] == 0.5
     assert all(
-        type(value).__module__ == "builtins" for sample in made["samples"]["t"] for value in sample["doc"].values()
+        type(value).__module__ == "builtins" for sample in results["samples"]["t"] for value in sample["doc"].values()
     )
 
 
@@ -609,21 +615,21 @@ def test_examples_that_helper_code_makes_have_plain_numbers(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "made",
+    "built",
     [
         "numpy.array([each[0] for each in resps])",
         "[numpy.array([numpy.str_(x) for x in each]) for each in resps]",
         "[[numpy.str_(x) for x in each] for each in resps]",
     ],
 )
-def test_answers_of_filters_may_be_of_numpys(made: str, tmp_path: Path) -> None:
-    code(tmp_path, f"import numpy\n\n\ndef own(resps, docs):\n    return {made}\n")
+def test_answers_of_filters_may_be_of_numpys(built: str, tmp_path: Path) -> None:
+    code(tmp_path, f"import numpy\n\n\ndef own(resps, docs):\n    return {built}\n")
     yaml = "filter_list: [{name: none, filter: [{function: !function own.own}, {function: take_first}]}]\n"
-    if made.startswith("numpy"):
+    if built.startswith("numpy"):
         yaml = yaml.replace(", {function: take_first}", "")
-    found = generate(tmp_path, ["abc", "d"], ["abc", "x"], yaml, output_path=str(tmp_path / "run"))
-    assert found["results"]["t"]["exact_match,none"] == 0.5
-    assert [type(sample["filtered_resps"][0]) for sample in found["samples"]["t"]] == [str, str]
+    results = generate(tmp_path, ["abc", "d"], ["abc", "x"], yaml, output_path=str(tmp_path / "run"))
+    assert results["results"]["t"]["exact_match,none"] == 0.5
+    assert [type(sample["filtered_resps"][0]) for sample in results["samples"]["t"]] == [str, str]
 
 
 def test_aggregations_and_reductions_may_return_numbers_of_numpys(tmp_path: Path) -> None:
@@ -650,9 +656,9 @@ metric_list:
   - {metric: token_f1, aggregation: !function own.several}
 """
     )
-    found = generate(tmp_path, [["a", "a", "b"], ["x", "x", "x"]], ["a", "c"], yaml)
-    assert found["results"]["t"]["exact_match,none"] == 0.5
-    assert found["results"]["t"]["token_f1,none"] == {"low": 0.0, "high": pytest.approx(2 / 3)}
+    results = generate(tmp_path, [["a", "a", "b"], ["x", "x", "x"]], ["a", "c"], yaml)
+    assert results["results"]["t"]["exact_match,none"] == 0.5
+    assert results["results"]["t"]["token_f1,none"] == {"low": 0.0, "high": pytest.approx(2 / 3)}
 
 
 def test_a_class_may_give_targets_of_numpys(tmp_path: Path) -> None:
@@ -673,6 +679,6 @@ def test_a_class_may_give_targets_of_numpys(tmp_path: Path) -> None:
     )
     write_task(tmp_path, [{"q": "0", "gold": 1}, {"q": "1", "gold": 0}], yaml)
     model = Scripted(loglikelihood=lambda context, text: (-1.0 if text == " yes" else -2.0, False))
-    made = run(tmp_path, model)
-    assert made["results"]["t"]["acc,none"] == 0.5
-    assert [sample["target"] for sample in made["samples"]["t"]] == [1, 0]
+    results = run(tmp_path, model)
+    assert results["results"]["t"]["acc,none"] == 0.5
+    assert [sample["target"] for sample in results["samples"]["t"]] == [1, 0]

@@ -31,7 +31,7 @@ from assay.evaluation.verify import verify
 from assay.models import Scripted
 from assay.models.local.embedded import BUNDLED
 from assay.report.comparison_text import verification_json, verification_text
-from run_world import COLOURS, REQUESTS, SUMS, Asked, journal
+from run_world import COLOURS, REQUESTS, SUMS, RecordingModel, journal
 from serving import TRUTH, Servers
 
 FLOAT32 = PRECISIONS["float32"]
@@ -46,20 +46,20 @@ def compared(
     tasks: tuple[str, ...] = ("sums", "colours"),
     **options: Any,
 ) -> Verification:
-    given = {"tasks": list(tasks), "include_path": str(folder), "include_defaults": False, **options}
-    return verification(verify(a, b, run_config(given)), tolerance)
+    arguments = {"tasks": list(tasks), "include_path": str(folder), "include_defaults": False, **options}
+    return verification(verify(a, b, run_config(arguments)), tolerance)
 
 
 def answering(**changes: str) -> Scripted:
     """The model of run_world, but for some answers."""
-    told = {**{question: said for question, (_, said) in SUMS.items()}, **changes}
+    answers_by_question = {**{question: said for question, (_, said) in SUMS.items()}, **changes}
     likely = {
         (thing, choice): value
         for thing, (_, *values) in COLOURS.items()
         for choice, value in zip(("green", "red"), values, strict=True)
     }
     return Scripted(
-        generate=lambda prompt, params, repeat: told[prompt],
+        generate=lambda prompt, params, repeat: answers_by_question[prompt],
         loglikelihood=lambda context, choice: (likely[context.removesuffix(" is"), choice.strip()], False),
         identity=f"scripted {changes}",
     )
@@ -72,16 +72,16 @@ def test_a_model_is_the_same_as_itself(tasks: Path, run_assay: Assay) -> None:
     ended = run_assay("verify-backend", "embedded", "embedded", "--tasks", "sums", "colours", "--include_path", tasks,
                       "--no_defaults", "--format", "json")  # fmt: skip
     assert ended.returncode == 0, ended.stderr
-    found = json.loads(ended.stdout)
-    assert found["verdict"] == "same"
-    assert found["requests"] == {
+    loaded = json.loads(ended.stdout)
+    assert loaded["verdict"] == "same"
+    assert loaded["requests"] == {
         "generate": {"asked": 5, "compared": 5, "not_comparable": 0},
         "loglikelihood": {"asked": 8, "compared": 8, "not_comparable": 0},
     }
-    assert found["texts"] == {"compared": 5, "equal": 5, "divergences": []}
-    assert (found["likelihoods"]["per_token"]["max"], found["choices"]) == (0.0, {"questions": 4, "flips": []})
-    assert [row["drift"] for row in found["scores"]] == [0.0, 0.0]
-    assert "the same model by their identity" in found["remarks"][0]
+    assert loaded["texts"] == {"compared": 5, "equal": 5, "divergences": []}
+    assert (loaded["likelihoods"]["per_token"]["max"], loaded["choices"]) == (0.0, {"questions": 4, "flips": []})
+    assert [row["drift"] for row in loaded["scores"]] == [0.0, 0.0]
+    assert "the same model by their identity" in loaded["remarks"][0]
 
 
 @pytest.fixture(scope="module")
@@ -91,16 +91,16 @@ def truth() -> Iterator[str]:
     servers.end()
 
 
-def test_the_embedded_model_is_the_same_as_transformers_behind_a_server(truth: str) -> None:
+def test_the_embedded_model_is_verified_as_the_same_as_transformers_on_a_server(truth: str) -> None:
     tasks = ["first_steps_facts", "first_steps_cloze", "first_steps_reversing", "first_steps_stories"]
     server = f"openai,model=embedded,base_url={truth},tokenizer={BUNDLED},max_length=1024"
-    found = verification(verify("embedded", server, run_config({"tasks": tasks, "limit": 6})), FLOAT32)
-    assert found.verdict == "same", verification_text(found)
-    told = verification_json(found)
-    assert {kind: row["compared"] for kind, row in told["requests"].items()} == {
-        "generate": 6, "loglikelihood": told["likelihoods"]["compared"] - 6, "rolling": 6,
+    verification_result = verification(verify("embedded", server, run_config({"tasks": tasks, "limit": 6})), FLOAT32)
+    assert verification_result.verdict == "same", verification_text(verification_result)
+    verified = verification_json(verification_result)
+    assert {kind: row["compared"] for kind, row in verified["requests"].items()} == {
+        "generate": 6, "loglikelihood": verified["likelihoods"]["compared"] - 6, "rolling": 6,
     }  # fmt: skip
-    assert 0 < told["likelihoods"]["per_token"]["max"] < 1e-4  # two implementations: not equal to the bit
+    assert 0 < verified["likelihoods"]["per_token"]["max"] < 1e-4  # two implementations: not equal to the bit
 
 
 # what differs
@@ -123,12 +123,12 @@ def test_noise_in_the_weights_is_found_and_its_drift_with_it(tmp_path: Path, run
     ended = run_assay("verify-backend", "embedded", f"embedded,path={other}", "--tasks", "first_steps_stories",
                       "first_steps_reversing", "first_steps_facts", "--limit", 20, "--format", "json")  # fmt: skip
     assert ended.returncode == 1, ended.stderr
-    found = json.loads(ended.stdout)
-    assert found["verdict"] == "differ"
-    off = {row["metric"]: row["drift"] for row in found["scores"] if row["off"]}
+    loaded = json.loads(ended.stdout)
+    assert loaded["verdict"] == "differ"
+    off = {row["metric"]: row["drift"] for row in loaded["scores"] if row["off"]}
     assert off["bits_per_byte"] > 0  # noise makes texts less likely
-    assert found["likelihoods"]["per_token"]["median"] > 1e-4
-    assert found["texts"]["divergences"][0]["tokens"] is not None
+    assert loaded["likelihoods"]["per_token"]["median"] > 1e-4
+    assert loaded["texts"]["divergences"][0]["tokens"] is not None
 
 
 def test_a_little_noise_drifts_without_a_score_that_shows_it(tmp_path: Path, run_assay: Assay) -> None:
@@ -140,13 +140,13 @@ def test_a_little_noise_drifts_without_a_score_that_shows_it(tmp_path: Path, run
     assert run_assay(*command, "--tolerance", "0.5").returncode == 0
 
 
-def test_the_first_token_that_differs_is_told(tasks: Path) -> None:
+def test_the_first_differing_token_is_reported(tasks: Path) -> None:
     a, b = answering(**{"2+3=": "five it is"}), answering(**{"2+3=": "five, yes"})
-    found = compared(tasks, a, b, tasks=("sums",))
-    [divergence] = found.answers.divergences
+    comparison = compared(tasks, a, b, tasks=("sums",))
+    [divergence] = comparison.answers.divergences
     assert (divergence.where, divergence.characters, divergence.tokens) == (Where("sums", 1, 0), 4, None)
-    assert found.verdict == "drifts"  # both are wrong: no score differs
-    text = verification_text(found)
+    assert comparison.verdict == "drifts"  # both are wrong: no score differs
+    text = verification_text(comparison)
     assert "4 of 5 are equal" in text
     assert "A 'five it is'" in text
     assert "B 'five, yes'" in text
@@ -162,18 +162,18 @@ class Counting(Scripted):
 def test_positions_are_counted_in_tokens_where_a_model_counts_them(tasks: Path) -> None:
     said = iter(["one two three four", "one two THREE four"])
     models = [Counting(generate=lambda p, k, r, text=text: text, identity=text) for text in said]
-    found = compared(tasks, *models, tasks=("sums",))
-    assert {(each.tokens, each.characters) for each in found.answers.divergences} == {(2, 8)}
+    comparison = compared(tasks, *models, tasks=("sums",))
+    assert {(each.tokens, each.characters) for each in comparison.answers.divergences} == {(2, 8)}
 
 
 def test_a_difference_is_divided_by_the_tokens_of_the_continuation_and_no_others(tasks: Path) -> None:
     models = [Counting(loglikelihood=lambda _, choice, by=by: (-1.0 - by, False)) for by in (0.0, 0.00018)]
-    found = compared(tasks, *models, tasks=("colours",))
-    assert {(each.tokens, round(each.per_token, 6)) for each in found.answers.likelihoods} == {(1, 0.00018)}
-    assert found.verdict == "drifts"  # half of it would have been within the tolerance
+    comparison = compared(tasks, *models, tasks=("colours",))
+    assert {(each.tokens, round(each.per_token, 6)) for each in comparison.answers.likelihoods} == {(1, 0.00018)}
+    assert comparison.verdict == "drifts"  # half of it would have been within the tolerance
 
 
-def test_a_whole_text_is_of_its_own_tokens(write: Callable[..., Path]) -> None:
+def test_a_whole_text_is_tokenized_by_itself(write: Callable[..., Path]) -> None:
     task = """
         task: story
         dataset_path: json
@@ -186,92 +186,98 @@ def test_a_whole_text_is_of_its_own_tokens(write: Callable[..., Path]) -> None:
     """
     folder = write({"story.yaml": task, "story.jsonl": json.dumps({"text": "one two three"}) + "\n"})
     models = [Counting(loglikelihood_rolling=lambda _, by=by: -1.0 - by) for by in (0.0, 0.3)]
-    [found] = compared(folder, *models, tasks=("story",)).answers.likelihoods
-    assert (found.tokens, found.per_token) == (3, pytest.approx(0.1))
+    [result] = compared(folder, *models, tasks=("story",)).answers.likelihoods
+    assert (result.tokens, result.per_token) == (3, pytest.approx(0.1))
 
 
 def test_score_drift_is_that_of_the_same_documents(tasks: Path) -> None:
     """A has 3 of 5 right; B misses one of them, and gets one that A misses: no drift, two documents that changed."""
-    found = compared(tasks, answering(), answering(**{"1+1=": "3", "8/2=": "4"}), tasks=("sums",))
-    [row] = found.rows
+    comparison = compared(tasks, answering(), answering(**{"1+1=": "3", "8/2=": "4"}), tasks=("sums",))
+    [row] = comparison.rows
     assert (row.metric, row.drift.before, row.drift.after, row.drift.n) == ("exact_match", 0.6, 0.6, 5)
     variance = (2 / 4) / 5  # differences -1, 0, 0, 0, 1
     half = 1.959964 * math.sqrt(variance + 1 / 5**2) * 5 / 6  # half a document is added on either side
     assert row.drift.interval == pytest.approx((-half, half), abs=1e-6)
-    assert found.verdict == "drifts"
+    assert comparison.verdict == "drifts"
 
 
-def test_choices_that_flip_are_told_and_log_likelihoods_counted_by_request(tasks: Path) -> None:
+def test_flipped_choices_are_reported_and_log_likelihoods_counted_by_request(tasks: Path) -> None:
     def otherwise(context: str, choice: str) -> tuple[float, bool]:
         return (-0.5 if choice.strip() == "red" else -1.0, False)  # always red
 
-    found = compared(tasks, answering(), Scripted(loglikelihood=otherwise), tasks=("colours",))
-    assert [flip.where.doc_id for flip in found.answers.flips] == [0, 2, 3]  # A chooses green, red, green, green
-    assert found.answers.questions == 4
+    comparison = compared(tasks, answering(), Scripted(loglikelihood=otherwise), tasks=("colours",))
+    assert [flip.where.doc_id for flip in comparison.answers.flips] == [0, 2, 3]  # A chooses green, red, green, green
+    assert comparison.answers.questions == 4
     expected = sorted(
         abs(value - other) for _, *values in COLOURS.values() for value, other in zip(values, (-1.0, -0.5), strict=True)
     )
-    assert sorted(each.difference for each in found.answers.likelihoods) == pytest.approx(expected)
-    assert "neither model counts tokens" in verification_text(found)
+    assert sorted(each.difference for each in comparison.answers.likelihoods) == pytest.approx(expected)
+    assert "neither model counts tokens" in verification_text(comparison)
 
 
 # what cannot be compared
 
 
-def test_requests_that_one_cannot_answer_are_told_as_not_comparable(tasks: Path) -> None:
+def test_requests_that_one_backend_cannot_answer_are_reported_as_not_comparable(tasks: Path) -> None:
     silent = Scripted(generate=lambda prompt, params, repeat: SUMS[prompt][1])
-    found = compared(tasks, silent, answering())
-    told = verification_json(found)
-    assert told["requests"]["loglikelihood"] == {"asked": 0, "compared": 0, "not_comparable": 8}
-    assert told["not_comparable"] == [
+    comparison = compared(tasks, silent, answering())
+    verification_result = verification_json(comparison)
+    assert verification_result["requests"]["loglikelihood"] == {"asked": 0, "compared": 0, "not_comparable": 8}
+    assert verification_result["not_comparable"] == [
         {"task": "colours", "reason": "A (scripted) cannot give log-likelihoods", "requests": {"loglikelihood": 8}}
     ]
-    assert found.verdict == "same"
-    assert "(of what can be compared)" in verification_text(found)
+    assert comparison.verdict == "same"
+    assert "(of what can be compared)" in verification_text(comparison)
 
 
 def test_where_nothing_can_be_compared_nothing_is_asked(tasks: Path) -> None:
-    asked = Asked()
+    asked = RecordingModel()
     with pytest.raises(ConfigError, match="cannot give log-likelihoods"):
         compared(tasks, asked.model, Scripted(generate=lambda prompt, params, repeat: ""), tasks=("colours",))
     assert asked.calls == []
 
 
 def test_a_request_that_one_of_the_two_fails_makes_them_differ(tasks: Path) -> None:
-    asked = Asked(failing={"2+3="})
-    found = compared(tasks, answering(), asked.model, tasks=("sums",))
-    assert found.verdict == "differ"
-    assert "B failed 1 requests:\n  1 × TimeoutError: no answer to 2+3=" in verification_text(found)
-    assert found.rows[0].drift.n == 4
+    asked = RecordingModel(failing={"2+3="})
+    comparison = compared(tasks, answering(), asked.model, tasks=("sums",))
+    assert comparison.verdict == "differ"
+    assert "B failed 1 requests:\n  1 × TimeoutError: no answer to 2+3=" in verification_text(comparison)
+    assert comparison.rows[0].drift.n == 4
 
 
-def test_what_both_fail_is_told_and_no_difference(tasks: Path) -> None:
-    found = compared(tasks, Asked(failing={"2+3="}).model, Asked(failing={"2+3="}).model, tasks=("sums",))
-    assert (found.verdict, len(found.answers.failures), found.answers.compared["generate"]) == ("same", 1, 4)
+def test_requests_that_both_fail_are_reported_and_not_a_difference(tasks: Path) -> None:
+    comparison = compared(
+        tasks, RecordingModel(failing={"2+3="}).model, RecordingModel(failing={"2+3="}).model, tasks=("sums",)
+    )
+    assert (comparison.verdict, len(comparison.answers.failures), comparison.answers.compared["generate"]) == (
+        "same",
+        1,
+        4,
+    )
 
 
 def test_sampled_generations_are_compared_by_their_scores_alone(tasks: Path) -> None:
-    found = compared(
+    comparison = compared(
         tasks,
         answering(),
         answering(**{"8/2=": "nothing"}),
         tasks=("sums",),
         gen_kwargs={"do_sample": True, "temperature": 1.0},
     )
-    assert verification_json(found)["requests"] == {"sampled": {"asked": 5, "compared": 0, "not_comparable": 0}}
-    assert found.verdict == "same"
-    assert len(found.rows) == 1
+    assert verification_json(comparison)["requests"] == {"sampled": {"asked": 5, "compared": 0, "not_comparable": 0}}
+    assert comparison.verdict == "same"
+    assert len(comparison.rows) == 1
 
 
 # runs
 
 
-def test_both_runs_are_kept_and_gone_on_with(tasks: Path, tmp_path: Path) -> None:
-    models = [Asked(), Asked()]
+def test_both_runs_are_kept_and_resumed(tasks: Path, tmp_path: Path) -> None:
+    models = [RecordingModel(), RecordingModel()]
     first = compared(tasks, models[0].model, models[1].model, output_path=str(tmp_path / "both"))
     assert [len(each.calls) for each in models] == [REQUESTS, REQUESTS]
     assert [len(journal(tmp_path / "both" / side)) for side in "ab"] == [REQUESTS, REQUESTS]
-    again = [Asked(), Asked()]
+    again = [RecordingModel(), RecordingModel()]
     second = compared(tasks, again[0].model, again[1].model, output_path=str(tmp_path / "both"))
     assert [each.calls for each in again] == [[], []]
     assert verification_json(second) == verification_json(first)
@@ -279,22 +285,22 @@ def test_both_runs_are_kept_and_gone_on_with(tasks: Path, tmp_path: Path) -> Non
 
 def test_the_second_model_is_asked_the_prompts_of_the_first(tasks: Path) -> None:
     asked: list[str] = []
-    made: list[str] = []
+    collected: list[str] = []
 
     def note(prompt: str, params: dict[str, object], repeat: int) -> str:
         asked.append(prompt)
         return "2"
 
     def shout(messages: list[dict[str, str]], opened: bool) -> str:
-        made.append(messages[-1]["content"])
-        return made[-1].upper() + "!"
+        collected.append(messages[-1]["content"])
+        return collected[-1].upper() + "!"
 
     a = Scripted(generate=lambda prompt, params, repeat: "2", chat_template=shout)
     b = Scripted(generate=note, chat_template=lambda messages, opened: "never used")
-    found = compared(tasks, a, b, tasks=("sums",), apply_chat_template=True)
+    comparison = compared(tasks, a, b, tasks=("sums",), apply_chat_template=True)
     assert asked == [f"{question}!" for question in SUMS]
-    assert made == list(SUMS)  # each once: what was made for A is sent to B
-    assert "prompts were made with A's chat template" in verification_text(found)
+    assert collected == list(SUMS)  # each once: what was made for A is sent to B
+    assert "prompts were made with A's chat template" in verification_text(comparison)
 
 
 def test_a_template_that_is_named_is_one_of_the_first_model_alone(tasks: Path) -> None:
@@ -305,11 +311,11 @@ def test_a_template_that_is_named_is_one_of_the_first_model_alone(tasks: Path) -
     used: list[str] = []
     a = Named(generate=lambda prompt, params, repeat: "2", chat_template=lambda messages, opened: "a prompt")
     a.can = replace(a.can, named_templates=True)
-    found = compared(tasks, a, "dummy", tasks=("sums",), apply_chat_template="tool_use")
-    assert (used, found.answers.compared["generate"]) == (["tool_use"], 5)
+    comparison = compared(tasks, a, "dummy", tasks=("sums",), apply_chat_template="tool_use")
+    assert (used, comparison.answers.compared["generate"]) == (["tool_use"], 5)
 
 
-def test_what_is_written_wrongly_is_refused(run_assay: Assay) -> None:
+def test_invalid_arguments_are_refused(run_assay: Assay) -> None:
     ended = run_assay("verify-backend", "embedded", "embeded", "--tasks", "first_steps_facts")
     assert (ended.returncode, "did you mean 'embedded'" in ended.stderr) == (2, True), ended.stderr
     ended = run_assay("verify-backend", "embedded", "embedded", "--tasks", "first_steps_facts", "--tolerance", "-1")
@@ -319,10 +325,12 @@ def test_what_is_written_wrongly_is_refused(run_assay: Assay) -> None:
 def test_drifts_are_those_of_a_comparison_of_the_two_runs(tasks: Path, tmp_path: Path) -> None:
     """`assay compare` reads what was stored: another way to the same numbers."""
     output = tmp_path / "both"
-    found = compared(tasks, answering(), answering(**{"1+1=": "3", "7-4=": "3", "8/2=": "4"}), output_path=str(output))
+    comparison = compared(
+        tasks, answering(), answering(**{"1+1=": "3", "7-4=": "3", "8/2=": "4"}), output_path=str(output)
+    )
     rows = {(row.name, row.metric): row for row in compare([output / "a", output / "b"]).rows}
-    assert len(found.rows) == 2
-    for row in found.rows:
+    assert len(comparison.rows) == 2
+    for row in comparison.rows:
         other = rows[row.task, row.metric]
         assert other.interval is not None
         assert (row.drift.value, row.drift.interval) == (pytest.approx(other.difference), pytest.approx(other.interval))

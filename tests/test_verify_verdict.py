@@ -47,8 +47,8 @@ WRONG = Scripted(generate=lambda *_: "banana", identity="wrong")
 
 
 def compared(folder: Path, a: Any, b: Any, precision: str = "bfloat16", **options: Any) -> Verification:
-    given = {"tasks": ["add"], "include_path": str(folder), "include_defaults": False, **options}
-    return verification(verify(a, b, run_config(given)), PRECISIONS[precision])
+    arguments = {"tasks": ["add"], "include_path": str(folder), "include_defaults": False, **options}
+    return verification(verify(a, b, run_config(arguments)), PRECISIONS[precision])
 
 
 def far(difference: float, tokens: int = 1, *, same_greedy: bool = True) -> LikelihoodDifferences:
@@ -84,34 +84,34 @@ def test_the_verdict_follows_from_the_tolerance_and_the_intervals(
 @pytest.mark.parametrize(
     ("likelihoods", "expected"),
     [
-        ([far(0.4), *[far(0.001)] * 99], "same"),  # 0.005 on average: no perplexity has gone anywhere
+        ([far(0.4), *[far(0.001)] * 99], "same"),  # 0.005 on average: perplexity is unchanged
         ([far(0.2)] * 100, "differ"),  # each within the tolerance, and a perplexity of e to the 0.2 times as much
         ([far(0.6), *[far(0.001)] * 99], "differ"),
         ([far(math.nan)], "differ"),
     ],
 )
-def test_a_number_that_moves_with_every_rounding_tells_where_the_rounding_is_more_than_a_tenth_of_the_tolerance(
+def test_a_continuous_metric_drifts_only_where_rounding_exceeds_a_tenth_of_the_tolerance(
     likelihoods: list[LikelihoodDifferences], expected: str
 ) -> None:
     assert judge(AnswerComparison(likelihoods=likelihoods), [row(0.01, 0.2, is_counted=False)], BFLOAT16)[0] == expected
 
 
-def test_a_drift_is_explained_by_the_answers_of_its_own_task_alone() -> None:
+def test_a_drift_is_explained_only_by_the_answers_of_its_task() -> None:
     elsewhere = Divergence(Where("u", 0, 0), 0, None, "a", "b")
     texts = Counter(generate=1)
-    found = AnswerComparison(compared=texts, likelihoods=[far(0.0)], divergences=[elsewhere], same_texts={"u": False})
-    assert judge(found, [row(0.01, 0.2)], BFLOAT16)[0] == "same"
-    assert judge(found, [row(0.01, 0.2)._replace(task="u")], BFLOAT16)[0] == "differ"
+    result = AnswerComparison(compared=texts, likelihoods=[far(0.0)], divergences=[elsewhere], same_texts={"u": False})
+    assert judge(result, [row(0.01, 0.2)], BFLOAT16)[0] == "same"
+    assert judge(result, [row(0.01, 0.2)._replace(task="u")], BFLOAT16)[0] == "differ"
 
 
 # texts
 
 
 @pytest.mark.parametrize("precision", list(PRECISIONS))
-def test_a_backend_that_says_banana_differs_in_every_precision(write: Write, precision: str) -> None:
-    found = compared(write({"add.yaml": ADD, "rows.jsonl": ROWS}), RIGHT, WRONG, precision)
-    assert found.verdict == "differ"
-    assert found.because[0] == "add exact_match drifts by -1, which chance does not explain"
+def test_a_backend_with_wrong_answers_differs_in_every_precision(write: Write, precision: str) -> None:
+    comparison = compared(write({"add.yaml": ADD, "rows.jsonl": ROWS}), RIGHT, WRONG, precision)
+    assert comparison.verdict == "differ"
+    assert comparison.because[0] == "add exact_match drifts by -1, which chance does not explain"
 
 
 def test_texts_that_differ_and_score_the_same_are_the_same_where_the_precision_lets_them(write: Write) -> None:
@@ -119,25 +119,25 @@ def test_texts_that_differ_and_score_the_same_are_the_same_where_the_precision_l
     assert compared(folder, WRONG, Scripted(generate=lambda *_: "apple")).verdict == "same"
 
 
-def test_sampled_texts_that_score_otherwise_differ(write: Write) -> None:
+def test_sampled_texts_with_different_scores_differ(write: Write) -> None:
     folder = write({"add.yaml": ADD, "rows.jsonl": ROWS})
-    found = compared(folder, RIGHT, WRONG, gen_kwargs={"do_sample": True, "temperature": 1.0})
-    assert (found.verdict, found.answers.requests["sampled"]) == ("differ", 100)
+    comparison = compared(folder, RIGHT, WRONG, gen_kwargs={"do_sample": True, "temperature": 1.0})
+    assert (comparison.verdict, comparison.answers.requests["sampled"]) == ("differ", 100)
 
 
 def test_a_score_whose_chance_is_not_known_drifts_and_is_not_the_same(write: Write) -> None:
     median = ADD.replace("{metric: exact_match}", "{metric: exact_match, aggregation: median}")
     folder = write({"add.yaml": median, "rows.jsonl": ROWS})
-    found = compared(folder, RIGHT, WRONG)
-    told = "add exact_match drifts by -1, and it cannot be tested against chance: none is known for median"
-    assert (found.verdict, found.because) == ("drifts", [told])
+    comparison = compared(folder, RIGHT, WRONG)
+    reported = "add exact_match drifts by -1, and it cannot be tested against chance: none is known for median"
+    assert (comparison.verdict, comparison.because) == ("drifts", [reported])
     assert compared(folder, WRONG, Scripted(generate=lambda *_: "apple")).verdict == "same"
 
 
 # choices
 
 
-def test_choices_within_the_tolerance_that_score_otherwise_differ(write: Write) -> None:
+def test_choices_within_the_tolerance_with_different_scores_differ(write: Write) -> None:
     chosen = ADD.replace(
         "    generation_kwargs", "    output_type: multiple_choice\n    doc_to_choice: [green, red]\n    #"
     )
@@ -146,10 +146,10 @@ def test_choices_within_the_tolerance_that_score_otherwise_differ(write: Write) 
     def leaning(likelier: str) -> Scripted:
         return Scripted(loglikelihood=lambda _, choice: (-1.0 if choice.strip() == likelier else -1.01, False))
 
-    found = compared(write({"add.yaml": chosen, "rows.jsonl": ROWS}), leaning("green"), leaning("red"))
-    assert [(each.drift.before, each.drift.after) for each in found.rows] == [(1.0, 0.0)]
-    assert max(each.difference for each in found.answers.likelihoods) == pytest.approx(0.01)
-    assert found.verdict == "differ"
+    comparison = compared(write({"add.yaml": chosen, "rows.jsonl": ROWS}), leaning("green"), leaning("red"))
+    assert [(each.drift.before, each.drift.after) for each in comparison.rows] == [(1.0, 0.0)]
+    assert max(each.difference for each in comparison.answers.likelihoods) == pytest.approx(0.01)
+    assert comparison.verdict == "differ"
 
 
 # failures
@@ -174,7 +174,7 @@ def test_the_exit_code_is_2_where_nothing_could_be_compared(write: Write, run_as
 def test_answers_that_can_be_scored_of_one_alone_differ(write: Write) -> None:
     task = ADD.replace("    metric_list", "    process_results: !function tools.number\n    metric_list")
     tools = "def number(doc, results):\n    return {'exact_match': int(results[0]) == int(doc['a'])}\n"
-    found = compared(write({"add.yaml": task, "rows.jsonl": ROWS, "tools.py": tools}), RIGHT, WRONG)
-    assert (found.answers.failures, found.answers.compared["generate"]) == ([], 100)
-    assert found.verdict == "differ"
-    assert "100 documents that both answered have a score of one of the two alone" in verification_text(found)
+    comparison = compared(write({"add.yaml": task, "rows.jsonl": ROWS, "tools.py": tools}), RIGHT, WRONG)
+    assert (comparison.answers.failures, comparison.answers.compared["generate"]) == ([], 100)
+    assert comparison.verdict == "differ"
+    assert "100 documents that both answered have a score of one of the two alone" in verification_text(comparison)

@@ -28,8 +28,7 @@ from assay import ScoreOptions, score, simple_evaluate
 from assay.comparison.comparison import Flip
 from assay.models import Scripted
 from assay.records import FilterScores, Generate, Sample
-from assay.report.document import ReportOptions as Asked
-from assay.report.document import build_report
+from assay.report.document import ReportOptions, build_report
 from assay.runs.folder import write_json
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
@@ -76,8 +75,8 @@ def the_samples(runs: Path, task: str, metric: str, run: str = "first") -> Sampl
     return Samples(database, database.samples(path), metric, True)
 
 
-def documents(samples: Samples, **wish: Any) -> list[int]:
-    return [row.doc_id for row in samples.page(SampleQuery(**wish)).rows]
+def documents(samples: Samples, **options: Any) -> list[int]:
+    return [row.doc_id for row in samples.page(SampleQuery(**options)).rows]
 
 
 def text_of(html: str) -> str:
@@ -122,7 +121,7 @@ def test_a_run_has_a_column_for_each_metric_where_asked(address: str) -> None:
     text = text_of(page)
     assert "Task exact_match strict" in text
     assert "acc_norm" in text
-    assert " 80 " not in text.partition("Task")[2]  # no number stands beside a count that is not its own
+    assert " 80 " not in text.partition("Task")[2]  # no number is shown beside the count of another row
 
 
 def test_the_worst_come_first_in_the_samples_of_a_task(sums: Samples) -> None:
@@ -131,10 +130,10 @@ def test_the_worst_come_first_in_the_samples_of_a_task(sums: Samples) -> None:
     assert documents(sums, show="right") == [a for a in range(SUMS) if a % 5][:50]
 
 
-def test_samples_are_found_by_text_whatever_its_case_and_wherever_it_stands(sums: Samples) -> None:
+def test_samples_are_found_by_text_in_any_case_and_any_field(sums: Samples) -> None:
     assert documents(sums, text="17 + 1 =") == [17]
     assert documents(sums, text=" 18") == [15, 17]  # wrong in 15, right in 17
-    assert documents(sums, text="nobody said this") == []
+    assert documents(sums, text="never said") == []
     assert documents(sums, text="%") == documents(sums, text="_") == []  # signs, no wildcards
 
 
@@ -157,8 +156,8 @@ def test_samples_are_found_by_text_whatever_its_case_and_wherever_it_stands(sums
     ids=str,
 )
 def test_samples_are_filtered_by_columns(sums: Samples, condition: Condition, expected: list[int]) -> None:
-    found = sums.page(SampleQuery(conditions=(condition,), sort="doc_id"))
-    assert (found.total, [row.doc_id for row in found.rows]) == (len(expected), expected[:50])
+    result = sums.page(SampleQuery(conditions=(condition,), sort="doc_id"))
+    assert (result.total, [row.doc_id for row in result.rows]) == (len(expected), expected[:50])
 
 
 def test_pages_follow_each_other_and_end(sums: Samples) -> None:
@@ -172,11 +171,13 @@ def test_many_row_groups_are_searched_as_a_loop_over_all_samples_would(tmp_path:
     every = list(big_samples(7000))
     database, path = Database(tmp_path), folder / "samples/big_sums.parquet"
     samples = Samples(database, database.samples(path), "exact_match,strict", True)
-    told = {"level": "3", "subject": "law"}
-    conditions = tuple(Condition(f"doc.{name}", "eq", value) for name, value in told.items())
-    expected = [k.sample.doc_id for k in every if all(str(k.sample.doc[name]) == value for name, value in told.items())]
-    found = samples.page(SampleQuery(conditions=conditions, sort="doc_id"))
-    assert (found.total, [row.doc_id for row in found.rows]) == (len(expected), expected[:50])
+    columns = {"level": "3", "subject": "law"}
+    conditions = tuple(Condition(f"doc.{name}", "eq", value) for name, value in columns.items())
+    expected = [
+        k.sample.doc_id for k in every if all(str(k.sample.doc[name]) == value for name, value in columns.items())
+    ]
+    result = samples.page(SampleQuery(conditions=conditions, sort="doc_id"))
+    assert (result.total, [row.doc_id for row in result.rows]) == (len(expected), expected[:50])
     wrong = [k.sample.doc_id for k in every if not k.failed and not k.scores[0].values["exact_match"]]
     page = samples.page(SampleQuery(show="wrong", page=20))
     assert (page.total, [row.doc_id for row in page.rows]) == (len(wrong), wrong[950:1000])
@@ -187,10 +188,10 @@ def test_many_row_groups_are_searched_as_a_loop_over_all_samples_would(tmp_path:
 
 
 def test_every_place_of_a_list_knows_its_neighbours(sums: Samples) -> None:
-    wish = SampleQuery(show="wrong")
-    assert sums.around(wish, 0) == [-1, 0, 5]
-    assert sums.around(wish, 3) == [10, 15, 20]
-    assert sums.around(wish, len(WRONG) - 1) == [50, 55, -1]
+    query = SampleQuery(show="wrong")
+    assert sums.around(query, 0) == [-1, 0, 5]
+    assert sums.around(query, 3) == [10, 15, 20]
+    assert sums.around(query, len(WRONG) - 1) == [50, 55, -1]
     assert sums.around(SampleQuery(text="17 + 1 ="), 0) == [-1, 17, -1]
 
 
@@ -224,14 +225,14 @@ def known(sums: Samples) -> None:
     st.text("abc .,=", min_size=1, max_size=9),
     st.text(max_size=9),
 )
-def test_an_address_says_all_that_is_wanted(text: str, show: str, page: int, column: str, value: str) -> None:
-    wish = SampleQuery(
+def test_a_url_contains_the_whole_query(text: str, show: str, page: int, column: str, value: str) -> None:
+    query = SampleQuery(
         text, show, "empty", (Condition(column, "has", value),), "doc_id", True, page, "level", "acc,none"
     )
-    assert read_query(QueryParams(wish.parameters)) == wish
+    assert read_query(QueryParams(query.parameters)) == query
 
 
-def test_an_address_that_means_nothing_is_taken_as_if_it_said_nothing() -> None:
+def test_invalid_parameters_of_a_url_are_ignored() -> None:
     assert read_query(QueryParams("show=x&page=-3&f=a&f=a~b~c&desc=yes&page=" + "9" * 40)) == SampleQuery()
 
 
@@ -261,14 +262,14 @@ def test_a_part_of_the_samples_has_one_interval_in_the_viewer_and_in_a_report(tm
     kinds = [{"kind": "many"}] * 3 + [{"kind": "few"}] + [{"kind": "single"}]
     tasks = compared_world.write_tasks(tmp_path / "tasks", dict.fromkeys(scores, kinds))
     compared_world.make_run(tasks, tmp_path / "run", scores)
-    reported = {each.task: {part.name: part for part in each.parts} for each in
-                build_report([tmp_path / "run"], Asked(columns=["kind"])).runs[0].slices}  # fmt: skip
+    slices = {each.task: {part.name: part for part in each.parts} for each in
+                build_report([tmp_path / "run"], ReportOptions(columns=["kind"])).runs[0].slices}  # fmt: skip
     for task in scores:
         shown = {part.name: part for part in slice_intervals(the_samples(tmp_path, task, "x,none", "run"), "kind")}
         assert shown.keys() == {"many", "few", "single"}
         for name, part in shown.items():
-            assert part.value == pytest.approx(reported[task][name].value)
-            assert (part.low, part.high) == pytest.approx((reported[task][name].low, reported[task][name].high))
+            assert part.value == pytest.approx(slices[task][name].value)
+            assert (part.low, part.high) == pytest.approx((slices[task][name].low, slices[task][name].high))
     assert (shown["many"].low, shown["many"].high) == pytest.approx(
         (4 - 4.303 * 2 / 3**0.5, 4 + 4.303 * 2 / 3**0.5), abs=2e-3
     )
@@ -296,7 +297,7 @@ def test_a_sample_shows_prompt_answer_filters_target_and_why_it_is_wrong(address
     assert "doc=10&amp;at=2" in page
 
 
-def test_a_sentence_says_what_is_wrong_and_what_only_in_part(sums: Samples) -> None:
+def test_a_sentence_explains_wrong_and_partly_wrong_answers(sums: Samples) -> None:
     row = sums.document(5)
     assert row is not None
 
@@ -360,8 +361,8 @@ def test_nodes_are_counted_by_the_ways_of_all_records(tmp_path: Path) -> None:
     ]
     for number, (trace, failed, seconds) in enumerate(ways):
         usage = {"usage": [1, 1, seconds, 1, 0, 0]}
-        told = [usage, usage, usage, {"trace": trace}]
-        writer.add(SampleRecord(Sample(number, {}, (), None, None), [["x"]] * 3, (), failed=failed, replies=told))
+        rows = [usage, usage, usage, {"trace": trace}]
+        writer.add(SampleRecord(Sample(number, {}, (), None, None), [["x"]] * 3, (), failed=failed, replies=rows))
     writer.end()
     writer.place()
     database = Database(tmp_path)
@@ -410,7 +411,7 @@ def test_values_that_json_has_no_word_for_are_shown_filtered_and_parted(tmp_path
         ("acc", math.nan, None),
     ],
 )
-def test_a_sample_has_a_number_of_its_own(metric: str, value: Any, number: float | None) -> None:
+def test_a_sample_has_its_own_score(metric: str, value: Any, number: float | None) -> None:
     assert sample_score(metric, value) == (None if number is None else pytest.approx(number))
 
 
@@ -437,14 +438,14 @@ def test_a_text_that_is_only_read_has_its_numbers_and_nothing_that_makes_no_sens
         assert "abc is not a number" in filtered
 
 
-def test_a_wrong_outcome_of_a_graph_is_told_with_what_is_right() -> None:
-    told = {"correct": False, "golden": {"text": "the old kitchen"}, "predicted": {"text": "the kitchen"}}
-    found = unit_results({"none": [{"answer": "x", "exact_match_result": told, "other": 3}, "no outcome"]})
-    assert found == [UnitMetricView("exact_match", False, "the old kitchen", "the kitchen")]
+def test_a_wrong_outcome_of_a_graph_is_shown_with_the_right_one() -> None:
+    unit_result = {"correct": False, "golden": {"text": "the old kitchen"}, "predicted": {"text": "the kitchen"}}
+    result = unit_results({"none": [{"answer": "x", "exact_match_result": unit_result, "other": 3}, "no outcome"]})
+    assert result == [UnitMetricView("exact_match", False, "the old kitchen", "the kitchen")]
     step = Step("verdict", (), None)
     scores = [("exact_match", "none", "0.0", True)]
     view = SampleView(
-        0, {}, (), "", "", (), (), scores, trace=[step], units=[*found, found[0]._replace(metric="fuzzy")]
+        0, {}, (), "", "", (), (), scores, trace=[step], units=[*result, result[0]._replace(metric="fuzzy")]
     )
     assert view.why == "Wrong: exact_match found 'the kitchen', expected 'the old kitchen'."
     [(metric, is_there, should)] = view.differences
@@ -508,7 +509,7 @@ def test_a_comparison_shows_some_flips_of_every_task_and_the_beginnings_of_their
     assert [name for _, name in more] == [f"q{n}" for n in range(LONG_ANSWERS)]
 
 
-def test_all_flips_of_a_task_and_one_with_its_whole_answers_have_pages_of_their_own(talkative: str) -> None:
+def test_all_flips_of_a_task_and_each_flip_with_its_answers_have_separate_pages(talkative: str) -> None:
     _, page, _ = fetched(talkative, "/flips?run=a&run=b&task=q3")
     assert page.count('<details class="flip">') == 30
     [whole, *_] = re.findall(r'<a href="(/flips[^"]*)">full answers side by side</a>', page)
@@ -525,20 +526,20 @@ def flip(run: int, task: str, doc_id: int) -> Flip:
 
 
 @given(st.lists(st.tuples(st.integers(1, 2), st.sampled_from("abc")), max_size=30), st.integers(0, 12))
-def test_flips_are_taken_from_all_tasks_in_turn(several: list[tuple[int, str]], most: int) -> None:
-    flips = [flip(run, task, number) for number, (run, task) in enumerate(several)]
+def test_flips_are_taken_from_all_tasks_in_turn(items: list[tuple[int, str]], most: int) -> None:
+    flips = [flip(run, task, number) for number, (run, task) in enumerate(items)]
     taken = round_robin(flips, most)
     assert len(taken) == min(most, len(flips))
     assert [each.doc_id for each in taken] == sorted(each.doc_id for each in taken)
-    for one in set(several):
+    for one in set(items):
         own = [each for each in flips if (each.run, each.task) == one]
         count = sum(each in taken for each in own)
         assert [each for each in own if each in taken] == own[:count]
-        others = [sum((each.run, each.task) == other for each in taken) for other in set(several)]
+        others = [sum((each.run, each.task) == other for each in taken) for other in set(items)]
         assert count == len(own) or count + 1 >= max(others)
 
 
-def test_other_prompts_are_told_in_a_line_with_the_box_to_tick(tmp_path: Path) -> None:
+def test_different_prompts_are_reported_in_a_line_with_the_box_to_tick(tmp_path: Path) -> None:
     for name, shots in (("none", 0), ("two", 2)):
         options = {"limit": 2, "num_fewshot": shots, "output_path": str(tmp_path / "runs" / name)}
         simple_evaluate("embedded", tasks=["first_steps_arithmetic"], **options)
@@ -591,7 +592,7 @@ def test_a_graphs_record_that_failed_shows_its_way_and_where_and_why_it_ended(tm
     assert SECRET not in pages[0]
 
 
-def test_the_same_document_is_looked_for_in_runs_of_the_same_data_only(tmp_path: Path) -> None:
+def test_the_same_document_is_searched_only_in_runs_of_the_same_data(tmp_path: Path) -> None:
     """Two runs and a scoring of the same data; one of other documents under the same names and numbers."""
     for run, data in (("a", "one"), ("b", "one"), ("c", "other")):
         tasks = compared_world.write_tasks(tmp_path / data, {"t": [{"k": data}] * 3})
@@ -603,14 +604,14 @@ def test_the_same_document_is_looked_for_in_runs_of_the_same_data_only(tmp_path:
         assert "The same document in" not in fetched(at, "/sample", run="c", task="t", doc="1")[1]
 
 
-def test_what_does_not_exist_is_told(address: str) -> None:
+def test_a_missing_page_is_reported(address: str) -> None:
     for page, query in (("/run", {"run": "x"}), ("/task", {"run": "first", "task": "x"}), ("/nothing", {}),
                         ("/sample", {"run": "first", "task": "sums", "doc": "99999"}), ("/sample", {"run": "first", "task": "sums", "doc": "x"})):  # fmt: skip
         status, text, _ = fetched(address, page, **query)
         assert (status, "This page cannot be shown" in text) == (404, True)
 
 
-def test_a_damaged_file_of_samples_is_told_and_the_server_goes_on(runs: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_of_samples_is_reported_and_the_server_keeps_running(runs: Path, tmp_path: Path) -> None:
     import shutil
 
     shutil.copytree(runs / "first", tmp_path / "runs/first")
@@ -664,7 +665,7 @@ def test_a_link_out_of_the_folder_is_not_followed(runs: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["results.json", "manifest.json", "samples", "samples/sums.parquet"])
-def test_a_run_of_which_something_lies_elsewhere_is_not_shown(name: str, runs: Path, tmp_path: Path) -> None:
+def test_a_run_with_files_outside_its_folder_is_not_shown(name: str, runs: Path, tmp_path: Path) -> None:
     for run in ("first", "second"):
         shutil.copytree(runs / run, tmp_path / "runs" / run)
     (tmp_path / "runs/first" / name).rename(tmp_path / "elsewhere")
@@ -769,7 +770,7 @@ def test_a_server_that_is_open_to_others_takes_addresses_and_its_own_name_only()
     assert not RequestGuard(None, allowed_hosts("127.0.0.1")).is_ours("192.168.7.7")  # type: ignore[arg-type]
 
 
-def test_other_machines_are_let_in_only_when_that_is_said(runs: Path, tmp_path: Path) -> None:
+def test_other_machines_are_allowed_only_with_allow_remote(runs: Path, tmp_path: Path) -> None:
     assert not is_loopback("0.0.0.0")
     command = [sys.executable, "-m", "assay", "view", str(runs), "--host", "0.0.0.0", "--port", "0"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -792,15 +793,15 @@ def test_keys_are_shown_nowhere(address: str, tmp_path: Path) -> None:
         assert SECRET not in text
     for other in ("one", "two"):
         write_hostile_run(tmp_path / other)
-        told = json.loads((tmp_path / other / "manifest.json").read_text())
-        write_json(tmp_path / other / "manifest.json", {**told, "spec": {"model": other}})
+        loaded = json.loads((tmp_path / other / "manifest.json").read_text())
+        write_json(tmp_path / other / "manifest.json", {**loaded, "spec": {"model": other}})
     with serving(tmp_path) as at:
         status, text, _ = fetched(at, "/compare?run=one&run=two")
     assert status == 200
     assert "api_key=***" in text and SECRET not in text
 
 
-def test_a_folder_that_is_not_there_and_a_port_that_is_taken_are_told(runs: Path, tmp_path: Path, address: str) -> None:
+def test_a_missing_folder_and_a_port_in_use_are_reported(runs: Path, tmp_path: Path, address: str) -> None:
     def ended(*arguments: str) -> str:
         command = [sys.executable, "-m", "assay", "view", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -823,8 +824,8 @@ def test_a_folder_whose_name_has_signs_of_patterns_is_read_as_it_is(runs: Path, 
 
 
 def palette() -> dict[str, tuple[str, str]]:
-    found = re.findall(r"--(\w+): light-dark\((#\w{6}), (#\w{6})\)", (STATIC / "view.css").read_text())
-    return {name: (light, dark) for name, light, dark in found}
+    matches = re.findall(r"--(\w+): light-dark\((#\w{6}), (#\w{6})\)", (STATIC / "view.css").read_text())
+    return {name: (light, dark) for name, light, dark in matches}
 
 
 def contrast(one: str, two: str) -> float:
@@ -882,7 +883,7 @@ def test_a_browser_that_is_named_is_taken(monkeypatch: pytest.MonkeyPatch) -> No
     assert find_browser() == "/somewhere/chromium"
 
 
-def test_values_that_are_no_json_are_shown_as_they_are(sums: Samples) -> None:
+def test_values_that_are_not_json_are_shown_as_they_are(sums: Samples) -> None:
     row = sums.document(3)
     assert row is not None
     view = sample_view(row._replace(doc="{", target="["), {}, {})

@@ -1,4 +1,4 @@
-"""The viewer in a real browser: every page, filters, folding, comparing, keys, a run that goes on, and texts that attack.
+"""The viewer in a real browser: every page, filters, folding, comparing, keys, a run in progress, and texts that attack.
 
 Every page is watched: an error in the console, a dialog, or a request to another machine fails the test.
 """
@@ -55,9 +55,9 @@ def address(runs: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[playwright.Browser]:
     with playwright.sync_playwright() as started:
-        made = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        yield made
-        made.close()
+        built = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield built
+        built.close()
 
 
 Open = Callable[..., playwright.Page]
@@ -168,7 +168,7 @@ def test_from_the_demo_to_a_wrong_sample_and_why_in_under_a_minute(open_page: Op
         page.close()
 
 
-def test_samples_are_filtered_in_the_page_and_the_address_says_so(open_page: Open) -> None:
+def test_samples_are_filtered_in_the_page_and_the_url_has_the_filter(open_page: Open) -> None:
     page = open_page(named("task", run="first", task="sums"))
     page.get_by_label("Search samples").fill("17 + 1")
     page.keyboard.press("Enter")
@@ -189,7 +189,7 @@ def test_samples_are_filtered_in_the_page_and_the_address_says_so(open_page: Ope
     has_rows(page, "samples", WRONG)
 
 
-def test_a_deep_link_shows_the_same_to_somebody_else(open_page: Open) -> None:
+def test_a_deep_link_shows_the_same_to_another_user(open_page: Open) -> None:
     path = named("task", run="first", task="sums", show="wrong", sort="doc_id", desc="1", q="5")
     rows = open_page(path).locator("#samples tbody tr td:first-child").all_inner_texts()
     assert rows == ["55", "50", "45", "35", "25", "15", "5"]
@@ -231,7 +231,7 @@ def test_keys_lead_through_rows_pages_and_samples(open_page: Open) -> None:
     page.keyboard.press("?")
     assert page.locator("#help").is_visible()
     page.keyboard.press("Escape")
-    page.locator("#help").wait_for(state="hidden")  # the browser closes it when it comes to it
+    page.locator("#help").wait_for(state="hidden")  # the browser closes it later
     for key in ("j", "j", "k", "Enter"):
         page.keyboard.press(key)
     page.wait_for_url("**/run?run=first")
@@ -279,7 +279,7 @@ def test_tables_are_copied_as_markdown_and_as_csv(open_page: Open) -> None:
     rows = list(csv.DictReader(page.evaluate("navigator.clipboard.readText()").splitlines()))
     assert {(row["Task"], row["depth"]) for row in rows} == {
         ("quiz", "0"),
-        ("sight", "1"),
+        ("seeing", "1"),
         ("colours", "2"),
         ("sums", "1"),
     }
@@ -293,8 +293,8 @@ def test_cells_that_a_spreadsheet_would_run_are_copied_as_text(open_page: Open) 
         "MAKERS.csv([['-2+3+cmd|x', '+1', '+0.25', '-1e-5', '-1,234.5', '+1 … +2', '--1', '+', '-.5', '-5 x']])"
     )
     assert odd == "'-2+3+cmd|x,+1,+0.25,-1e-5,\"-1,234.5\",'+1 … +2,'--1,'+,-.5,'-5 x\n"
-    made = page.evaluate("MAKERS.csv([['=1+1', '-0.5', '-cmd', '@x', 'a,\"b\"']])")
-    assert made == '\'=1+1,-0.5,\'-cmd,\'@x,"a,""b"""\n'
+    csv_text = page.evaluate("MAKERS.csv([['=1+1', '-0.5', '-cmd', '@x', 'a,\"b\"']])")
+    assert csv_text == '\'=1+1,-0.5,\'-cmd,\'@x,"a,""b"""\n'
 
 
 def test_dark_and_light_by_the_system_by_the_button_and_kept(open_page: Open) -> None:
@@ -319,7 +319,7 @@ def test_a_narrow_screen_scrolls_tables_and_not_the_page(open_page: Open) -> Non
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
-def test_what_matters_of_a_run_is_seen_without_scrolling(open_page: Open) -> None:
+def test_the_headline_of_a_run_is_visible_without_scrolling(open_page: Open) -> None:
     page = open_page(named("run", run="first"), viewport={"width": 400, "height": 700})
     row = page.locator("#results tbody tr", has_text="sums").first
     for column in range(4):  # task, metric, value, interval
@@ -359,7 +359,7 @@ def test_the_older_of_two_chosen_runs_is_the_baseline_also_the_other_way_round_w
     playwright.expect(page.get_by_label("compare even where prompts differ")).to_be_checked()
 
 
-def test_a_run_against_itself_is_told_to_be_that(open_page: Open) -> None:
+def test_a_run_compared_with_itself_is_reported_as_such(open_page: Open) -> None:
     page = open_page("/compare?run=first&run=first")
     playwright.expect(page.locator("main")).to_contain_text("A run cannot be compared with itself")
 
@@ -375,7 +375,7 @@ def test_pages_work_without_javascript(open_page: Open) -> None:
     playwright.expect(page.locator("h2", has_text="Samples")).to_have_text("Samples 20")
 
 
-def test_a_run_is_followed_while_it_goes_on(open_page: Open, tmp_path: Path) -> None:
+def test_a_run_in_progress_is_followed(open_page: Open, tmp_path: Path) -> None:
     tasks, out = write_tasks(tmp_path / "tasks"), tmp_path / "runs/slow"
     (tmp_path / "runs").mkdir()
     script = SLOW.format(tests=str(Path(__file__).parent), tasks=str(tasks), out=str(out))
@@ -399,7 +399,7 @@ def test_a_run_is_followed_while_it_goes_on(open_page: Open, tmp_path: Path) -> 
             playwright.expect(page.locator("#results")).to_contain_text("exact_match")
             assert page.evaluate("window.stillHere")
             for each in (page, task):
-                each.close()  # before the server is gone, which they would ask once more
+                each.close()  # before the server stops, which they would ask once more
         finally:
             working.wait(timeout=60)
     assert json.loads((out / "manifest.json").read_text())["status"] == "complete"

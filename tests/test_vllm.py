@@ -63,9 +63,9 @@ def ask(model: AnyModel, *requests: Request) -> list[Response]:
     async def collect() -> list[tuple[int, Response]]:
         return [each async for answered in model.answer(requests) for each in answered]  # type: ignore[union-attr]
 
-    found = asyncio.run(collect())
-    assert sorted(number for number, _ in found) == list(range(len(requests)))
-    return [response for _, response in sorted(found, key=lambda pair: pair[0])]
+    result = asyncio.run(collect())
+    assert sorted(number for number, _ in result) == list(range(len(requests)))
+    return [response for _, response in sorted(result, key=lambda pair: pair[0])]
 
 
 def agree(ours: list[Response], theirs: list[Response]) -> None:
@@ -99,9 +99,9 @@ def test_a_continuation_is_greedy_only_where_each_of_its_tokens_is(model: Any) -
     assert isinstance(said, Text)
     right = Loglikelihood(CONTEXT, said.text)
     first_wrong = Loglikelihood(CONTEXT, " zebra" + said.text)
-    found = ask(model, right, first_wrong)
-    assert [response.greedy for response in found] == [True, False]  # type: ignore[union-attr]
-    agree(found, ask(Embedded(), right, first_wrong))
+    responses = ask(model, right, first_wrong)
+    assert [response.greedy for response in responses] == [True, False]  # type: ignore[union-attr]
+    agree(responses, ask(Embedded(), right, first_wrong))
 
 
 def test_more_choices_than_can_be_asked_about_by_number_are_answered_all(model: Any) -> None:
@@ -111,12 +111,12 @@ def test_more_choices_than_can_be_asked_about_by_number_are_answered_all(model: 
 
 def test_a_text_longer_than_the_model_is_taken_in_windows_that_count_every_token_once(model: Any) -> None:
     words = "The little dog went to the market and saw a cat. " * 120
-    [found] = ask(model, Rolling(words))
-    assert isinstance(found, Likelihood)
+    [response] = ask(model, Rolling(words))
+    assert isinstance(response, Likelihood)
     assert len(Embedded()._encode(words)) > 1024
     [whole] = ask(Embedded(), Rolling(words))
     assert isinstance(whole, Likelihood)
-    assert found.value == pytest.approx(
+    assert response.value == pytest.approx(
         whole.value, rel=0.02
     )  # its windows are two tokens shorter: other contexts, same tokens
     assert ask(model, Rolling("")) == [Likelihood(0.0, True)]
@@ -183,8 +183,8 @@ def test_a_choice_that_is_not_among_the_likeliest_is_asked_for_and_never_invente
     for choice in [chr(65 + n) for n in range(26)]:
         if len(words._encode(CONTEXT + choice)) == len(words._encode(CONTEXT)) + 1:
             expected[choice] = ask(words, Loglikelihood(CONTEXT, choice))[0]
-    found = ask(model, *(Loglikelihood(CONTEXT, choice) for choice in expected))
-    agree(found, list(expected.values()))
+    responses = ask(model, *(Loglikelihood(CONTEXT, choice) for choice in expected))
+    agree(responses, list(expected.values()))
     asked = prompts_of(model)
     assert [params["logprobs"] for _, params in asked if params["prompt_logprobs"] is None] == [20]
     assert 0 < sum(params["prompt_logprobs"] == 1 for _, params in asked) <= len(expected)
@@ -214,12 +214,12 @@ def test_generations_of_a_window_are_one_call(model: Any) -> None:
 # sampling
 
 
-def test_repeats_are_drawn_apart_and_again_the_same_whatever_is_asked_beside_them(model: Any) -> None:
+def test_repeats_are_sampled_separately_and_reproducibly_in_any_batch(model: Any) -> None:
     drawn = {"do_sample": True, "temperature": 1.5, "until": [], "max_gen_toks": 12}
-    several = [Generate("Once", drawn, repeat) for repeat in range(4)]
-    first = ask(model, *several)
+    items = [Generate("Once", drawn, repeat) for repeat in range(4)]
+    first = ask(model, *items)
     assert len({response.text for response in first}) > 1  # type: ignore[union-attr]
-    again = ask(model, Generate("Another prompt", GREEDY), *reversed(several))
+    again = ask(model, Generate("Another prompt", GREEDY), *reversed(items))
     assert again[:0:-1] == first
 
 
@@ -243,10 +243,10 @@ def test_seeds_differ_by_prompt_repeat_and_the_models_seed(model: Any) -> None:
 def test_a_prompt_that_is_too_long_fails_with_the_numbers(model: Any) -> None:
     long = "word " * 1100
     tokens = len(Embedded()._encode(long))
-    found = ask(model, Generate(long, GREEDY), Loglikelihood(long, " end"), Generate("a", GREEDY))
-    assert found[0] == Failed(f"{tokens} tokens exceed the model's context length of 1024")
-    assert found[1] == Failed("its tokens plus one generated token exceed the model's context length of 1024")
-    assert isinstance(found[2], Text)  # what stands beside it is answered
+    responses = ask(model, Generate(long, GREEDY), Loglikelihood(long, " end"), Generate("a", GREEDY))
+    assert responses[0] == Failed(f"{tokens} tokens exceed the model's context length of 1024")
+    assert responses[1] == Failed("its tokens plus one generated token exceed the model's context length of 1024")
+    assert isinstance(responses[2], Text)  # the others of the batch are answered
 
 
 @only_standin
@@ -266,11 +266,11 @@ def test_with_truncate_the_beginning_is_cut_and_counted(engine: ModuleType) -> N
 
 
 @only_standin
-def test_what_is_to_be_written_becomes_shorter_where_the_model_ends(engine: ModuleType) -> None:
+def test_the_token_limit_is_reduced_to_the_models_context(engine: ModuleType) -> None:
     model = make(max_model_len=32)
     prompt = "a " * 10
-    [found] = ask(model, Generate(prompt, {"until": [], "do_sample": False, "max_gen_toks": 100}))
-    assert isinstance(found, Text)
+    [response] = ask(model, Generate(prompt, {"until": [], "do_sample": False, "max_gen_toks": 100}))
+    assert isinstance(response, Text)
     [(size, params)] = prompts_of(model)
     assert params["max_tokens"] == 32 - size
 
@@ -279,17 +279,17 @@ def test_what_is_to_be_written_becomes_shorter_where_the_model_ends(engine: Modu
 
 
 def test_a_parameter_that_the_engine_has_not_or_refuses_fails_its_request(model: Any) -> None:
-    found = ask(
+    responses = ask(
         model, Generate("a", {**GREEDY, "beams": 4}), Generate("a", {**GREEDY, "top_p": 3.0}), Generate("a", GREEDY)
     )
-    assert found[0] == Failed("unsupported generation parameter 'beams'")
-    assert isinstance(found[1], Failed)
-    assert "top_p must be in (0, 1]" in found[1].reason
-    assert isinstance(found[2], Text)
+    assert responses[0] == Failed("unsupported generation parameter 'beams'")
+    assert isinstance(responses[1], Failed)
+    assert "top_p must be in (0, 1]" in responses[1].reason
+    assert isinstance(responses[2], Text)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"data_parallel_size": 2}, "--shard"),
         ({"max_model_len": 64, "max_length": 128}, "must be equal"),
@@ -300,11 +300,11 @@ def test_a_parameter_that_the_engine_has_not_or_refuses_fails_its_request(model:
         ({"pretrained": "no/such/model"}, "'no/such/model'"),
     ],
 )
-def test_what_cannot_be_is_refused_before_the_engine_starts(
-    engine: ModuleType, arguments: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
+def test_invalid_arguments_are_refused_before_the_engine_starts(
+    engine: ModuleType, arguments: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         make(**arguments)
 
 
@@ -325,7 +325,7 @@ def test_without_vllm_the_error_names_the_install_command(monkeypatch: pytest.Mo
 def test_arguments_reach_the_engine_under_its_names(engine: ModuleType, tmp_path: Path) -> None:
     model = make(batch_size=8, tensor_parallel_size=2, lora_local_path=str(tmp_path), max_lora_rank=32,
                  engine_args={"kv_cache_dtype": "fp8"})  # fmt: skip
-    told = model._engine.others
+    reported = model._engine.others
     expected = {
         "max_num_seqs": 8,
         "tensor_parallel_size": 2,
@@ -333,8 +333,8 @@ def test_arguments_reach_the_engine_under_its_names(engine: ModuleType, tmp_path
         "max_lora_rank": 32,
         "kv_cache_dtype": "fp8",
     }
-    assert {key: told[key] for key in expected} == expected
-    assert not told["trust_remote_code"]
+    assert {key: reported[key] for key in expected} == expected
+    assert not reported["trust_remote_code"]
     ask(model, Generate("a", GREEDY))
     assert model._engine.lora.lora_path == str(tmp_path)
 
@@ -347,16 +347,16 @@ def test_thinking_is_kept_apart_and_stops_are_for_the_answer(engine: ModuleType)
     middle = said.text[10:14]
     model = make(think_end_token=middle)
     prompts_of(model)
-    [found] = ask(
+    [response] = ask(
         model, Generate("Once upon a time", {"until": [said.text[:3]], "do_sample": False, "max_gen_toks": 30})
     )
-    assert isinstance(found, Text)
-    assert found.reasoning is not None
-    assert found.reasoning.startswith(said.text[:3].strip())
+    assert isinstance(response, Text)
+    assert response.reasoning is not None
+    assert response.reasoning.startswith(said.text[:3].strip())
     assert prompts_of(model)[0][1]["stop"] == []
 
 
-# who it is
+# identity
 
 
 @only_standin
@@ -385,9 +385,9 @@ def test_a_template_is_taken_by_its_name_and_refused_where_there_is_none_of_it(
     engine: ModuleType, tmp_path: Path
 ) -> None:
     shutil.copy(BUNDLED / "tokenizer.json", tmp_path)
-    told = json.loads((BUNDLED / "tokenizer_config.json").read_text())
-    several = [{"name": "default", "template": "D"}, {"name": "tool_use", "template": "T{{ messages[0].content }}"}]
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**told, "chat_template": several}))
+    loaded = json.loads((BUNDLED / "tokenizer_config.json").read_text())
+    items = [{"name": "default", "template": "D"}, {"name": "tool_use", "template": "T{{ messages[0].content }}"}]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**loaded, "chat_template": items}))
     model, messages = make(tokenizer=str(tmp_path)), (Message("user", "Hello"),)
     assert model.chat_template(messages, True) == "D"
     use_template(model, "tool_use")

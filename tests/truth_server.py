@@ -25,14 +25,14 @@ class Truth:
         body = await request.json()
         prompt = body["prompt"]
         tokens = prompt if isinstance(prompt, list) else self.words.encode(prompt, add_special_tokens=False)
-        given, most = self.torch.tensor([tokens]), body["max_tokens"]
+        arguments, most = self.torch.tensor([tokens]), body["max_tokens"]
         with self.torch.no_grad():
-            whole = self.model.generate(given, max_new_tokens=most, do_sample=False, pad_token_id=0)[0].tolist()
-        made = whole[len(tokens) :]
-        text = self.words.decode([token for token in made if token not in (0, 4)])
+            whole = self.model.generate(arguments, max_new_tokens=most, do_sample=False, pad_token_id=0)[0].tolist()
+        built = whole[len(tokens) :]
+        text = self.words.decode([token for token in built if token not in (0, 4)])
         for stop in body.get("stop") or []:
             text = text.split(stop)[0]
-        ended = any(token in (0, 4) for token in made)
+        ended = any(token in (0, 4) for token in built)
         choice = {"index": 0, "text": text, "finish_reason": "stop" if ended else "length"}
         if body.get("echo"):
             choice["logprobs"] = self.logprobs(whole)
@@ -40,7 +40,7 @@ class Truth:
             choice["logprobs"] = {"top_logprobs": [self.likeliest(tokens, body["logprobs"])]}
         if body.get("prompt_logprobs"):
             choice["prompt_logprobs"] = self.prompt_logprobs(tokens)
-        used = {"prompt_tokens": len(tokens), "completion_tokens": len(made)}
+        used = {"prompt_tokens": len(tokens), "completion_tokens": len(built)}
         return web.json_response({"choices": [choice], "usage": used})
 
     def scores(self, tokens: list[int]) -> Any:
@@ -53,16 +53,16 @@ class Truth:
         return {self.words.decode([token]): float(value) for value, token in zip(values, which, strict=True)}
 
     def prompt_logprobs(self, tokens: list[int]) -> list[Any]:
-        """As vLLM has it: for every position the token that stands there and the likeliest, with their ranks."""
-        found: list[Any] = [None]
+        """As vLLM has it: for every position its token and the likeliest, with their ranks."""
+        collected: list[Any] = [None]
         for row, token in zip(self.scores(tokens[:-1]), tokens[1:], strict=True):
             rank = int((row > row[token]).sum()) + 1
             top = int(row.argmax())
-            found.append({
+            collected.append({
                 str(top): {"logprob": float(row[top]), "rank": 1},
                 str(token): {"logprob": float(row[token]), "rank": rank},
             })  # fmt: skip
-        return found
+        return collected
 
     async def tokenize(self, request: web.Request) -> web.Response:
         body = await request.json()
@@ -86,12 +86,12 @@ class Truth:
         body = await request.json()
         tokens, start = body["input_ids"], body["logprob_start_len"]
         rows = self.scores(tokens[:-1])[start:]
-        told: list[Any] = [[None, tokens[start], None]]
-        told += [[float(row[token]), token, None] for row, token in zip(rows, tokens[start + 1 :], strict=True)]
+        collected: list[Any] = [[None, tokens[start], None]]
+        collected += [[float(row[token]), token, None] for row, token in zip(rows, tokens[start + 1 :], strict=True)]
         tops = [None, *([[float(row.max()), int(row.argmax()), None]] for row in rows)]
         used = {"prompt_tokens": len(tokens), "completion_tokens": 1, "cached_tokens": start}
         return web.json_response(
-            {"text": "", "meta_info": {"input_token_logprobs": told, "input_top_logprobs": tops, **used}}
+            {"text": "", "meta_info": {"input_token_logprobs": collected, "input_top_logprobs": tops, **used}}
         )
 
 

@@ -73,7 +73,7 @@ metric_list: [{metric: acc}, {metric: acc_norm}]
 """,
     "quiz.yaml": """
 group: quiz
-task: [sums, {group: sight, task: [colours], aggregate_metric_list: [{metric: acc}]}]
+task: [sums, {group: seeing, task: [colours], aggregate_metric_list: [{metric: acc}]}]
 aggregate_metric_list: [{metric: exact_match, filter_list: strict, missing: skip}]
 """,
 }
@@ -93,7 +93,7 @@ def write_tasks(folder: Path) -> Path:
 
 
 def model(is_wrong: Callable[[int], bool]) -> Scripted:
-    """A model that gives the wrong sum where it is told to, and the wrong colour every 4th time."""
+    """A model that gives the wrong sum where the question asks for it, and the wrong colour every 4th time."""
 
     def generate(prompt: str, params: dict[str, object], repeat: int) -> str:
         a = int(prompt.rpartition("\n\n")[2].split(" + ")[0])
@@ -108,12 +108,12 @@ def model(is_wrong: Callable[[int], bool]) -> Scripted:
 
 
 def write_runs(folder: Path) -> Path:
-    """A folder of runs: first, second, hostile ones, and graphs in a folder of their own."""
+    """A folder of runs: first, second, hostile ones, and graphs in a separate folder."""
     tasks = write_tasks(folder / "tasks")
     runs = folder / "runs"
-    given = {"tasks": ["quiz"], "include_path": str(tasks), "include_defaults": False}
-    simple_evaluate(model(lambda a: a % 5 == 0), output_path=str(runs / "first"), **given)
-    simple_evaluate(model(lambda a: a % 5 in (0, 1)), output_path=str(runs / "second"), **given)
+    arguments = {"tasks": ["quiz"], "include_path": str(tasks), "include_defaults": False}
+    simple_evaluate(model(lambda a: a % 5 == 0), output_path=str(runs / "first"), **arguments)
+    simple_evaluate(model(lambda a: a % 5 in (0, 1)), output_path=str(runs / "second"), **arguments)
     graph = {"tasks": ["first_steps_graph_tries"], "limit": 6}
     simple_evaluate("embedded", output_path=str(runs / "more/graphs"), **graph)
     write_hostile_run(runs / "<img src=x onerror=alert(0)>")
@@ -121,7 +121,7 @@ def write_runs(folder: Path) -> Path:
 
 
 def write_hostile_run(folder: Path, names: Sequence[str] = HOSTILE[:3]) -> None:
-    """A run in which everything that somebody else writes attacks: documents, answers, names, reasons, settings."""
+    """A run in which every text from outside attacks: documents, answers, names, reasons, settings."""
     results = []
     for name in names:
         writer = SampleWriter(folder / "samples", name)
@@ -132,10 +132,12 @@ def write_hostile_run(folder: Path, names: Sequence[str] = HOSTILE[:3]) -> None:
                 FilterScores(text, [text], {"exact_match": 0.0}),
                 FilterScores("none", [text], {"exact_match": 0.0}),
             ]
-            told = [{"finish": text, "reasoning": text}, {"verdict": text}]
+            reported = [{"finish": text, "reasoning": text}, {"verdict": text}]
             failed = f"{text} api_key={SECRET}" if number == 5 else ""
             writer.add(
-                SampleRecord(sample, [[text]], () if failed else scores, failed=failed, replies=told, audit=("empty",))
+                SampleRecord(
+                    sample, [[text]], () if failed else scores, failed=failed, replies=reported, audit=("empty",)
+                )
             )
         writer.end()
         writer.place()
@@ -151,14 +153,14 @@ def write_hostile_run(folder: Path, names: Sequence[str] = HOSTILE[:3]) -> None:
             )
         )
     about = {"config": {"model": names[0], "model_args": {"model": names[1], "api_key": SECRET}}}
-    made = lm_eval_results(results, [])
-    for row in made["results"].values():
+    run_results = lm_eval_results(results, [])
+    for row in run_results["results"].values():
         row["alias"] = names[1]
     write_json(
         folder / "results.json",
-        {**made, **about, "assay": assay_section(results, [], {names[2]: names[2]}, 0.01, interval)},
+        {**run_results, **about, "assay": assay_section(results, [], {names[2]: names[2]}, 0.01, interval)},
     )
-    told = {
+    reported = {
         "command": ["assay", f"--model_args=api_key={SECRET}", names[0]],
         "environment": {"token": SECRET, names[0]: names[1]},
     }
@@ -167,14 +169,14 @@ def write_hostile_run(folder: Path, names: Sequence[str] = HOSTILE[:3]) -> None:
         "created": 1.0,
         "status": names[0],
         "tasks": {name: {"size": 14} for name in names},
-        **told,
+        **reported,
     }
     write_json(folder / "manifest.json", manifest)
 
 
 @contextmanager
 def serving(folder: Path, *options: str) -> Iterator[str]:
-    """The address of a viewer over a folder, as a process of its own."""
+    """The address of a viewer over a folder, as a separate process."""
     command = [sys.executable, "-m", "assay", "view", str(folder), "--port", "0", *options]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert server.stdout is not None

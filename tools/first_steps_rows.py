@@ -125,7 +125,7 @@ def sorting(rng: Rng, most: int = 18) -> Iterator[Row]:
 
 
 def counting(rng: Rng, most: int = 40) -> Iterator[Row]:
-    """How often a letter stands in a row of letters."""
+    """How often a letter occurs in a row of letters."""
     while True:
         letters = rng.choices("abc", k=rng.randrange(10, most + 1))
         yield {"question": f"count a: {' '.join(letters)} ->", "answer": str(letters.count("a"))}
@@ -150,7 +150,7 @@ def opposites(rng: Rng) -> Iterator[Row]:
 
 
 def plurals(rng: Rng) -> Iterator[Row]:
-    """More than one of a thing: of words that do not exist by the rules, and of some that do and know no rules."""
+    """More than one of a thing: of words that do not exist by the rules, and of some irregular ones that do."""
     while True:
         noun = rng.choice(list(IRREGULAR)) if rng.random() < 0.25 else _invented(rng)
         yield {"question": f"One {noun}, two", "answer": IRREGULAR.get(noun) or _plural(noun)}
@@ -172,7 +172,7 @@ def cloze(rng: Rng) -> Iterator[Row]:
 
 
 def reading(rng: Rng) -> Iterator[Row]:
-    """Who has what: the answer stands in the text."""
+    """Who has what: the answer is in the text."""
     while True:
         people, things, colours = rng.sample(NAMES, 6), rng.sample(THINGS, 6), rng.choices(COLOURS, k=6)
         have = [f"a {colour} {thing}" for colour, thing in zip(colours, things, strict=True)]
@@ -182,7 +182,7 @@ def reading(rng: Rng) -> Iterator[Row]:
 
 
 def finding(rng: Rng) -> Iterator[Row]:
-    """Where somebody is, to be said in a word."""
+    """Where a person is, in one word."""
     while True:
         people = rng.sample(NAMES, 3)
         where = {name: rng.choice(PLACES) for name in people}
@@ -214,7 +214,7 @@ TASKS: dict[str, Callable[[Rng], Iterator[Row]]] = {
 
 
 KNOWLEDGE = ("facts", "cloze", "word_classes", "opposites", "plurals")
-"""Tasks that nobody can answer who was not told: half of what their tests ask is in their training split as well."""
+"""Tasks that cannot be answered without training: half of what their tests ask is in their training split as well."""
 
 SIZES = {"facts": (48, 30), "cloze": (48, 30)}
 """Rows of the test and of the training split, where there are not 60 and 30."""
@@ -227,8 +227,8 @@ HARDER = {"reversing": 36, "sorting": 26, "counting": 80, "larger": 9, "sequence
 def test_rows(name: str) -> list[Row]:
     """The test split of a task."""
     rng = random.Random(f"first_steps {name} test")
-    made = TASKS[name](rng, HARDER[name]) if name in HARDER else TASKS[name](rng)  # type: ignore[call-arg]
-    return different(made, SIZES.get(name, (60, 30))[0])
+    built = TASKS[name](rng, HARDER[name]) if name in HARDER else TASKS[name](rng)  # type: ignore[call-arg]
+    return different(built, SIZES.get(name, (60, 30))[0])
 
 
 def withheld(name: str) -> frozenset[str]:
@@ -242,17 +242,17 @@ def rows(name: str, rng: Rng, number: int, without: frozenset[str] = frozenset()
     return different(TASKS[name](rng), number, without)
 
 
-def different(made: Iterator[Row], number: int, without: frozenset[str] = frozenset()) -> list[Row]:
+def different(built: Iterator[Row], number: int, without: frozenset[str] = frozenset()) -> list[Row]:
     """The first different ones of some rows; fewer where there are not so many."""
-    found: dict[str, Row] = {}
+    result: dict[str, Row] = {}
     for _ in range(number * 20):
-        row = next(made)
+        row = next(built)
         key = identity(row)
         if key not in without:
-            found.setdefault(key, row)
-        if len(found) == number:
+            result.setdefault(key, row)
+        if len(result) == number:
             break
-    return list(found.values())
+    return list(result.values())
 
 
 def identity(row: Row) -> str:

@@ -25,8 +25,8 @@ def find_browser() -> str | None:
     named = os.environ.get("ASSAY_BROWSER")
     if named:
         return named
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    return found or next((path for path in (*PLACES, str(_unpacked())) if Path(path).is_file()), None)
+    result = next((path for name in NAMES if (path := shutil.which(name))), None)
+    return result or next((path for path in (*PLACES, str(_unpacked())) if Path(path).is_file()), None)
 
 
 def _folder() -> Path:
@@ -39,16 +39,16 @@ def _unpacked() -> Path:
 
 
 def get_browser() -> str | None:
-    """The path of a Chromium, which is installed where there is none and somebody may."""
-    found = find_browser()
-    if found is None and shutil.which("apt-get") and hasattr(os, "geteuid") and os.geteuid() == 0:
+    """The path of a Chromium, which is installed where there is none and permissions allow it."""
+    browser = find_browser()
+    if browser is None and shutil.which("apt-get") and hasattr(os, "geteuid") and os.geteuid() == 0:
         if _run(["apt-get", "update", "-qq"], seconds=60):
             _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"], seconds=300)
-        found = find_browser()
-    if found is None and shutil.which("npm"):
+        browser = find_browser()
+    if browser is None and shutil.which("npm"):
         _from_npm()
-        found = find_browser()
-    return found
+        browser = find_browser()
+    return browser
 
 
 def _from_npm() -> None:
@@ -56,18 +56,18 @@ def _from_npm() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if _run(["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--silent", NPM]):
         asked = ["node", "--input-type=module", "-e", UNPACK]
-        told = subprocess.run(
+        printed = subprocess.run(
             asked, cwd=folder, capture_output=True, text=True, check=False, env={**os.environ, "TMPDIR": str(folder)}
         )
-        made = Path(told.stdout.strip() or "nowhere")
-        if made.is_file() and made != _unpacked():
-            shutil.copy(made, _unpacked())
+        path = Path(printed.stdout.strip() or "nowhere")
+        if path.is_file() and path != _unpacked():
+            shutil.copy(path, _unpacked())
         if _unpacked().is_file() and not _run([str(_unpacked()), "--version"]):  # it lacks what it needs of the system
             _unpacked().unlink()
 
 
 def _run(command: list[str], seconds: float = 120) -> bool:
-    """Whether a command ended well in time: without a network, nobody waits for it."""
+    """Whether a command ended well in time: without a network, it is not waited for."""
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     nowhere = subprocess.DEVNULL
     try:

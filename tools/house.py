@@ -62,7 +62,7 @@ def registries(every: list[Module]) -> Iterator[str]:
 
 
 def _keeps(node: ast.ClassDef) -> bool:
-    """Whether a class has a dict of its own to which things are added."""
+    """Whether a class has a dict to which things are added."""
     for each in ast.walk(node):
         target = (
             each.targets[0]
@@ -187,9 +187,9 @@ def counted(tree: Path) -> dict[str, list[str]]:
     return {name: sorted({*find(every)}) for name, find in COUNTS.items()}
 
 
-def number(name: str, found: list[str]) -> int:
+def number(name: str, collected: list[str]) -> int:
     """How many there are; of registries how many kinds: all dicts are one."""
-    return len({each.split(" (")[0] for each in found}) if name == "registry kinds" else len(found)
+    return len({each.split(" (")[0] for each in collected}) if name == "registry kinds" else len(collected)
 
 
 def pass_at_k(every: list[Module]) -> Iterator[str]:
@@ -204,8 +204,8 @@ def _is_pass_at_k(node: ast.AST) -> bool:
 
 def class_scores(every: list[Module]) -> Iterator[str]:
     """Modules that compute F1: twice something over a sum; as a quotient, or as numerator and denominator."""
-    found = _functions_with(every, _is_f1)
-    yield from dict.fromkeys(each.split(":")[0] for each in found)
+    result = _functions_with(every, _is_f1)
+    yield from dict.fromkeys(each.split(":")[0] for each in result)
 
 
 def _is_f1(node: ast.AST) -> bool:
@@ -260,9 +260,9 @@ def statistics(tree: Path) -> dict[str, list[str]]:
 def main() -> None:
     for tree in [Path(each) for each in sys.argv[1:]] or [ROOT]:
         every = counted(tree) | statistics(tree)
-        print(" / ".join(f"{name} {number(name, found)}" for name, found in every.items()))
-        for name, found in every.items():
-            print(f"  {name}: {', '.join(found)}")
+        print(" / ".join(f"{name} {number(name, result)}" for name, result in every.items()))
+        for name, result in every.items():
+            print(f"  {name}: {', '.join(result)}")
         trees = modules(tree)
         loose, functions = loose_signatures(trees)
         print(f"  signatures with Any or object: {len(loose)} of {functions}, {len(loose) / functions:.1%}")

@@ -38,7 +38,7 @@ def main() -> None:
 
     for name, options in RUNS.items():
         manager = TaskManager(include_path=str(FOLDER / "tasks"), include_defaults=False)
-        made = lm_eval.simple_evaluate(
+        results = lm_eval.simple_evaluate(
             Instant(False), task_manager=manager, bootstrap_iters=1000, log_samples=True, **options
         )
         asked = {
@@ -47,9 +47,9 @@ def main() -> None:
                 for sample in samples
                 if sample["filter"] == samples[0]["filter"]
             ]
-            for task, samples in made["samples"].items()
+            for task, samples in results["samples"].items()
         }
-        kept = {"options": options, "results": made["results"], "asked": asked}
+        kept = {"options": options, "results": results["results"], "asked": asked}
         (FOLDER / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
 
 

@@ -18,8 +18,8 @@ def main(folder: Path) -> None:
     for name in TASKS:
         number = SIZES.get(name, (60, 30))[1]
         train = rows(name, random.Random(f"first_steps {name} train"), number, without=withheld(name))
-        for split, several in (("train", train), ("test", test_rows(name))):
-            text = "".join(json.dumps(row) + "\n" for row in several)
+        for split, items in (("train", train), ("test", test_rows(name))):
+            text = "".join(json.dumps(row) + "\n" for row in items)
             (folder / f"{name}_{split}.jsonl").write_text(text, encoding="utf-8")
 
 

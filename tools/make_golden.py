@@ -1,4 +1,4 @@
-"""Have lm-eval run tasks of its own on the data in tests/golden, and keep what it asked and found (tests/golden/README.md).
+"""Have lm-eval run its tasks on the data in tests/golden, and keep what it asked and found (tests/golden/README.md).
 
 usage: PYTHON tools/make_golden.py NAME..., with a PYTHON of an environment with lm_eval==0.4.13 and what its tasks import.
 A NAME is a task, or TASK__VARIANT with one of VARIANTS.
@@ -25,7 +25,7 @@ def main(names: list[str]) -> None:
     datasets.load_dataset = load_here
     for name in names:
         task, _, variant = name.partition("__")
-        kept = made(task, VARIANTS.get(variant, {}))
+        kept = evaluated(task, VARIANTS.get(variant, {}))
         (GOLDEN / f"expected/{name}.json").write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -38,7 +38,7 @@ def load_here(path: str, name: str | None = None, **_: object) -> object:
     return datasets.DatasetDict({split: datasets.Dataset.from_list(each) for split, each in rows.items()})
 
 
-def made(task: str, options: dict) -> dict:
+def evaluated(task: str, options: dict) -> dict:
     import lm_eval
     from lm_eval.api.model import LM
     from lm_eval.tasks import TaskManager
@@ -61,12 +61,18 @@ def made(task: str, options: dict) -> dict:
                 seen[request.args[0]] += 1
             return answers
 
-    found = lm_eval.simple_evaluate(
+    results = lm_eval.simple_evaluate(
         Fake(), tasks=[task], task_manager=TaskManager(), bootstrap_iters=1000, log_samples=True, **options
     )
-    tasks = {leaf: {"requests": asked(samples)} for leaf, samples in found["samples"].items()}
+    tasks = {leaf: {"requests": asked(samples)} for leaf, samples in results["samples"].items()}
     kwargs = {"bootstrap_iters": 1000, **options}
-    return {"task": task, "kwargs": kwargs, "results": found["results"], "groups": found.get("groups"), "tasks": tasks}
+    return {
+        "task": task,
+        "kwargs": kwargs,
+        "results": results["results"],
+        "groups": results.get("groups"),
+        "tasks": tasks,
+    }
 
 
 def asked(samples: list[dict]) -> list[dict]:

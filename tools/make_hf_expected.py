@@ -37,13 +37,13 @@ def main() -> None:
     torch.set_num_threads(1)
     lm = HFLM(pretrained=str(MODEL), device="cpu", dtype="float32", batch_size=4, max_length=256)
 
-    def ask(kind, several):
-        instances = [Instance(kind, {}, each, number) for number, each in enumerate(several)]
+    def ask(kind, items):
+        instances = [Instance(kind, {}, each, number) for number, each in enumerate(items)]
         return getattr(lm, kind)(instances, disable_tqdm=True)
 
     pairs = [(context, continuation) for context in CONTEXTS for continuation in CONTINUATIONS]
     prompts = [(context, params) for context in CONTEXTS[:-1] for params in PARAMS]
-    found = {
+    result = {
         "loglikelihood": [[*pair, *answer] for pair, answer in zip(pairs, ask("loglikelihood", pairs), strict=True)],
         "loglikelihood_rolling": [
             [text, answer]
@@ -54,7 +54,7 @@ def main() -> None:
         ],
     }
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "tests/hf_expected.json"
-    out.write_text(json.dumps(found, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
+    out.write_text(json.dumps(result, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -101,8 +101,8 @@ def main() -> None:
         "colours": ["ANSWER: A", "ANSWER: A", "ANSWER: B"],
     }
     with tempfile.TemporaryDirectory() as folder:
-        for made in (sums(), colours(), talks()):
-            model = get_model("mockllm/model", custom_outputs=map(said, answers[made.name]))
+        for built in (sums(), colours(), talks()):
+            model = get_model("mockllm/model", custom_outputs=map(said, answers[built.name]))
             options = {
                 "max_connections": 1,
                 "max_samples": 1,
@@ -110,8 +110,8 @@ def main() -> None:
                 "display": "none",
                 "log_dir": folder,
             }
-            [log] = eval(made, model=model, **options)
-            path = out / f"{made.name}.eval"
+            [log] = eval(built, model=model, **options)
+            path = out / f"{built.name}.eval"
             _write(log.location, path)
             print(path, [(s.name, {k: m.value for k, m in s.metrics.items()}) for s in log.results.scores])
 

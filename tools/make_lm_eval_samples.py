@@ -27,7 +27,7 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     manager = TaskManager(include_path=f"{bench}/tasks", include_defaults=False)
     for task in TASKS:
-        found = evaluator.simple_evaluate(
+        results = evaluator.simple_evaluate(
             model=Instant(record=False),
             tasks=[task],
             task_manager=manager,
@@ -35,11 +35,11 @@ def main() -> None:
             bootstrap_iters=100,
             log_samples=True,
         )
-        samples = found.pop("samples")
+        samples = results.pop("samples")
         tracker = EvaluationTracker(output_path=f"{out}/{task}")
         tracker.general_config_tracker.model_name_sanitized = "instant"
-        names = list(found["configs"])
-        kept = {key: found[key] for key in KEPT if key in found}  # the rest names folders of this machine
+        names = list(results["configs"])
+        kept = {key: results[key] for key in KEPT if key in results}  # the rest names folders of this machine
         tracker.save_results_aggregated(results=kept, samples=samples)
         for name in names:
             tracker.save_results_samples(task_name=name, samples=samples[name])

@@ -44,7 +44,7 @@ def text(draw: random.Random, least: int, most: int) -> str:
     return " ".join(draw.choices(WORDS, k=draw.randint(least, most)))
 
 
-def process(output_type: str, names, doc: dict, results: list, *, kwargs=None, several: bool = False) -> dict:
+def process(output_type: str, names, doc: dict, results: list, *, kwargs=None, has_several: bool = False) -> dict:
     """What lm-eval's own task makes of the results of one document."""
     stand_in = SimpleNamespace(
         OUTPUT_TYPE=output_type,
@@ -54,7 +54,7 @@ def process(output_type: str, names, doc: dict, results: list, *, kwargs=None, s
         doc_to_choice=lambda doc: doc["choices"],
         doc_to_target=lambda doc: doc["gold"],
         multiple_input=False,
-        multiple_target=several,
+        multiple_target=has_several,
         count_words=task.ConfigurableTask.count_words,
         count_bytes=task.ConfigurableTask.count_bytes,
         _aggregation_list={},
@@ -63,15 +63,17 @@ def process(output_type: str, names, doc: dict, results: list, *, kwargs=None, s
     return task.ConfigurableTask.process_results(stand_in, doc, results)
 
 
-def choices(draw: random.Random, *, several: bool, mutual: bool) -> dict:
+def choices(draw: random.Random, *, has_several: bool, mutual: bool) -> dict:
     doc = {"choices": [f"{number} {text(draw, 1, 4)}" for number in range(draw.randint(2, 5))]}
     count = len(doc["choices"])
-    doc["gold"] = sorted(draw.sample(range(count), draw.randint(1, count))) if several else draw.randrange(count)
+    doc["gold"] = sorted(draw.sample(range(count), draw.randint(1, count))) if has_several else draw.randrange(count)
     length = 2 * count if mutual else count
     results = [(draw.choice([-1.0, -2.0, round(draw.uniform(-30, 0), 3)]), draw.random() < 0.5) for _ in range(length)]
-    names = ("acc", "acc_norm", "acc_bytes", "exact_match") if several else METRICS
-    found = process("multiple_choice", (*names, "acc_mutual_info") if mutual else names, doc, results, several=several)
-    return {"doc": doc, "results": results, "found": found}
+    names = ("acc", "acc_norm", "acc_bytes", "exact_match") if has_several else METRICS
+    result = process(
+        "multiple_choice", (*names, "acc_mutual_info") if mutual else names, doc, results, has_several=has_several
+    )
+    return {"doc": doc, "results": results, "found": result}
 
 
 def continuation(draw: random.Random) -> dict:
@@ -85,15 +87,15 @@ def whole_text(draw: random.Random) -> dict:
     return {"doc": doc, "results": results, "found": process("loglikelihood_rolling", names, doc, results)}
 
 
-def generation(draw: random.Random, *, several: bool) -> dict:
+def generation(draw: random.Random, *, has_several: bool) -> dict:
     kwargs = {name: True for name in OPTIONS if draw.random() < 0.5}
     if draw.random() < 0.3:
         kwargs["regexes_to_ignore"] = draw.choice([[","], ["a", r"\d"], ["(?i)THE "], []])
     pool = ["Room 1", "room 1", "room 2", "Room, 1", "the room", "THE ROOM!", "1", "", "été", "ÉTÉ"]
-    gold = draw.sample(pool, draw.randint(1, 3)) if several else draw.choice(pool)
+    gold = draw.sample(pool, draw.randint(1, 3)) if has_several else draw.choice(pool)
     doc, results = {"gold": gold}, [draw.choice(pool)]
-    found = process("generate_until", ("exact_match",), doc, results, kwargs=kwargs, several=several)
-    return {"doc": doc, "results": results, "kwargs": kwargs, "found": found}
+    result = process("generate_until", ("exact_match",), doc, results, kwargs=kwargs, has_several=has_several)
+    return {"doc": doc, "results": results, "kwargs": kwargs, "found": result}
 
 
 def likelihoods(draw: random.Random) -> list:
@@ -117,29 +119,29 @@ def many_labels(draw: random.Random) -> list:
 
 
 def probabilities(draw: random.Random) -> list:
-    count, made = draw.randint(2, 5), []
+    count, built = draw.randint(2, 5), []
     for _ in range(draw.randint(1, 20)):
         parts = [draw.randint(1, 99) for _ in range(count)]
-        made.append((draw.randrange(count), [round(part / sum(parts), 4) for part in parts]))
-    return made
+        built.append((draw.randrange(count), [round(part / sum(parts), 4) for part in parts]))
+    return built
 
 
 def translations(draw: random.Random) -> list:
-    streams, made = draw.randint(1, 3), []
+    streams, built = draw.randint(1, 3), []
     for _ in range(draw.randint(1, 3)):
         references = [text(draw, 1, 12) for _ in range(streams)]
         near = references[0].split()
         near[draw.randrange(len(near))] = draw.choice(WORDS)
-        made.append((references if streams > 1 else references[0], draw.choice([" ".join(near), text(draw, 0, 12)])))
-    return made
+        built.append((references if streams > 1 else references[0], draw.choice([" ".join(near), text(draw, 0, 12)])))
+    return built
 
 
 def judgements(draw: random.Random) -> list:
-    made = []
+    built = []
     for _ in range(draw.randint(1, 20)):
         idx = {"paragraph": draw.randrange(3), "question": draw.randrange(2)}
-        made.append((draw.randrange(2), {"idx": idx, "label": draw.randrange(2)}))
-    return made
+        built.append((draw.randrange(2), {"idx": idx, "label": draw.randrange(2)}))
+    return built
 
 
 AGGREGATIONS = {
@@ -230,8 +232,8 @@ def filtered(name: str) -> list:
         choices = draw.sample(["Red", "Red wine", "Blue", "Green", "7"], draw.randint(2, 4))
         doc = {"choices": choices} if name == "multi_choice_regex" else {}
         kwargs, responses = options(draw, name), [FILTERS[name](draw) for _ in range(draw.randint(2, 5))]
-        [found] = get_filter(name)(**kwargs).apply([list(responses)], [doc])
-        cases.append({"doc": doc, "kwargs": kwargs, "responses": responses, "found": found})
+        [result] = get_filter(name)(**kwargs).apply([list(responses)], [doc])
+        cases.append({"doc": doc, "kwargs": kwargs, "responses": responses, "found": result})
     return cases
 
 
@@ -244,13 +246,13 @@ def main(file: Path) -> None:
     warnings.simplefilter("ignore")
     draw = random.Random(413)
     documents = {
-        "multiple_choice": [choices(draw, several=False, mutual=False) for _ in range(CASES)],
-        "several right": [choices(draw, several=True, mutual=False) for _ in range(CASES)],
-        "mutual information": [choices(draw, several=False, mutual=True) for _ in range(CASES)],
+        "multiple_choice": [choices(draw, has_several=False, mutual=False) for _ in range(CASES)],
+        "several right": [choices(draw, has_several=True, mutual=False) for _ in range(CASES)],
+        "mutual information": [choices(draw, has_several=False, mutual=True) for _ in range(CASES)],
         "loglikelihood": [continuation(draw) for _ in range(CASES)],
         "loglikelihood_rolling": [whole_text(draw) for _ in range(CASES)],
-        "generate_until": [generation(draw, several=False) for _ in range(CASES)],
-        "several references": [generation(draw, several=True) for _ in range(CASES)],
+        "generate_until": [generation(draw, has_several=False) for _ in range(CASES)],
+        "several references": [generation(draw, has_several=True) for _ in range(CASES)],
     }
     kept = {
         "documents": documents,

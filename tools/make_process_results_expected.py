@@ -4,7 +4,7 @@ usage: python tools/make_process_results_expected.py FOLDER METRICS SQUAD [FUNCT
 with the Python of an environment that has lm_eval==0.4.13 and the libraries of its tasks. FOLDER holds documents.yaml and gets
 expected.json (tests/process_results in this repository). METRICS holds metrics of the `evaluate` repository, a folder each
 (rouge/rouge.py); SQUAD is squad_metrics.py of transformers 4, which transformers 5 has no more. FUNCTION: only those that
-match are made anew; acpbench needs an environment of its own.
+match are made anew; acpbench needs a separate environment.
 
 Tasks that share a function, an output type, filters and metrics are scored once: `tasks` names them all.
 """
@@ -43,31 +43,33 @@ BY_DATA_SET = "acpbench/"
 """Where a function scores documents of each data set in another way."""
 
 
-def main(folder: Path, metrics: Path, squad: Path, wanted: str = "*") -> None:
+def main(folder: Path, metrics: Path, squad: Path, expected: str = "*") -> None:
     lend(metrics, squad)
     cases = yaml.safe_load((folder / "documents.yaml").read_text(encoding="utf-8"))
     before = folder / "expected.json"
-    made = (
+    built = (
         []
-        if wanted == "*"
+        if expected == "*"
         else [
             entry
             for entry in json.loads(before.read_text(encoding="utf-8"))
-            if not matches(entry["function"], [wanted])
+            if not matches(entry["function"], [expected])
         ]
     )
     for (function, *_), members in sorted(same_scoring().items()):
-        if matches(function, [wanted]):
+        if matches(function, [expected]):
             entry = {"function": function, "task": members[0][0], "tasks": [name for name, _ in members]}
             case = next(
                 each
                 for each in cases
                 if matches(function, each["functions"]) and matches(members[0][0], each.get("tasks", ["*"]))
             )
-            made.append(entry | ({"left_out": case["left_out"]} if "left_out" in case else scored(members[0][1], case)))
-            print(function, len(members), failures(made[-1]))
+            built.append(
+                entry | ({"left_out": case["left_out"]} if "left_out" in case else scored(members[0][1], case))
+            )
+            print(function, len(members), failures(built[-1]))
     lines = ",\n".join(
-        json.dumps(entry, ensure_ascii=False, separators=(",", ":")) for entry in sorted(made, key=order)
+        json.dumps(entry, ensure_ascii=False, separators=(",", ":")) for entry in sorted(built, key=order)
     )
     before.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
@@ -82,10 +84,10 @@ def order(entry: dict) -> tuple[str, str]:
 
 def failures(entry: dict) -> str:
     """How many pairs of a document and an answer lm-eval cannot score, and which numbers it cannot compute."""
-    failed = [each["failed"] for several in entry.get("values", {}).values() for each in several if "failed" in each]
+    failed = [each["failed"] for items in entry.get("values", {}).values() for each in items if "failed" in each]
     lost = [key for key, value in entry.get("results", {}).items() if isinstance(value, dict) and "failed" in value]
-    told = [f"{len(failed)} pairs fail: {sorted(set(failed))}"] * bool(failed) + [f"no {lost}"] * bool(lost)
-    return entry.get("left_out") or "; ".join(told)
+    reported = [f"{len(failed)} pairs fail: {sorted(set(failed))}"] * bool(failed) + [f"no {lost}"] * bool(lost)
+    return entry.get("left_out") or "; ".join(reported)
 
 
 def lend(metrics: Path, squad: Path) -> None:
@@ -109,15 +111,15 @@ def lend(metrics: Path, squad: Path) -> None:
 
 def same_scoring() -> dict[tuple[str, ...], list[tuple[str, Path]]]:
     """The tasks with `process_results`, by all that decides how they score."""
-    found = defaultdict(list)
+    result = defaultdict(list)
     for name, entry in TaskIndex.build([TASKS]).items():
         config = load_yaml(entry.yaml_path, resolve_func=False) if entry.kind.name in ("TASK", "PY_TASK") else {}
         if "process_results" in config:
             folder, _, function = config["process_results"].removeprefix(f"{TASKS}/").rpartition("/")
             settings = [config.get(key) for key in ("output_type", "filter_list", "metric_list", "repeats")]
             settings += [config.get("dataset_name")] if folder.startswith(BY_DATA_SET) else []
-            found[f"{folder} {function}", *map(repr, settings)].append((name, entry.yaml_path))
-    return found
+            result[f"{folder} {function}", *map(repr, settings)].append((name, entry.yaml_path))
+    return result
 
 
 class GivenTask(ConfigurableTask):
@@ -148,12 +150,14 @@ def scored(path: Path, case: dict) -> dict:
     with contextlib.redirect_stdout(io.StringIO()):
         config = {"output_type": "generate_until"} | load_yaml(path, resolve_func=True)
         config |= {"process_docs": None} if "processed" in case else {}
-        given = type("Given", (GivenTask,), {"rows": documents})(config=config)
+        arguments = type("Given", (GivenTask,), {"rows": documents})(config=config)
         pairs = [
-            [number, answers] for number, doc in enumerate(given.eval_docs) for answers in answers_to(given, doc, case)
+            [number, answers]
+            for number, doc in enumerate(arguments.eval_docs)
+            for answers in answers_to(arguments, doc, case)
         ]
-        values = values_of(given, pairs)
-        results = numbers_of(given, values)
+        values = values_of(arguments, pairs)
+        results = numbers_of(arguments, values)
     kept = {key: case[key] for key in ("processed", "close", "needs") if key in case}
     return kept | {"documents": documents, "pairs": pairs, "values": plain(values), "results": plain(results)}
 
@@ -172,7 +176,7 @@ def answers_to(task: ConfigurableTask, doc: dict, case: dict) -> list[list[list]
     ]
     alike = [(-1.5, False)] * count
     rolling = task.OUTPUT_TYPE == "loglikelihood_rolling"
-    return [[[answer[0] if rolling else answer] for answer in several] for several in [*some, alike]]
+    return [[[answer[0] if rolling else answer] for answer in items] for items in [*some, alike]]
 
 
 def values_of(task: ConfigurableTask, pairs: list) -> dict[str, list[dict]]:
@@ -205,8 +209,8 @@ def value_of(task: ConfigurableTask, doc: dict, requests: list[Instance], name: 
 def numbers_of(task: ConfigurableTask, values: dict[str, list[dict]]) -> dict[str, object]:
     """The numbers of the task, each with its standard error, or why there is none."""
     raw = defaultdict(list)
-    for name, several in values.items():
-        for metric, value in ((m, v) for each in several if "failed" not in each for m, v in each.items()):
+    for name, group in values.items():
+        for metric, value in ((m, v) for each in group if "failed" not in each for m, v in each.items()):
             raw[metric, name].append(value)
     results = {}
     for key, items in raw.items():
@@ -218,7 +222,7 @@ def numbers_of(task: ConfigurableTask, values: dict[str, list[dict]]) -> dict[st
 
 
 def plain(value):
-    """A value in JSON: tuples as lists, numpy's numbers as Python's, what is no number as its name."""
+    """A value in JSON: tuples as lists, numpy's numbers as Python's, NaN and infinities as their names."""
     if isinstance(value, dict):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

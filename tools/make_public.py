@@ -28,7 +28,7 @@ LEADING = {
     ),
     "evaluate": ('lm: "AnyModel"', "task_dict: Mapping[str, Any]", "*", "model_args"),
 }  # fmt: skip
-"""Parameters that are no options of a run, and the options among them that come first."""
+"""Parameters that are not options of a run, and the options among them that come first."""
 DEFAULTS = {"simple_evaluate": {"log_samples": True}, "evaluate": {"log_samples": True, "fewshot_as_multiturn": False}}
 """Defaults that differ from those of the command line, as in lm-eval."""
 

@@ -1,8 +1,6 @@
 """Write the reference pages: every key of every file, every option of every command, from the code itself.
 
 usage: python tools/make_reference.py FOLDER
-
-The pages of backends, in `backends` beside that folder, are written by hand but for the tables of their arguments.
 """
 
 import argparse
@@ -52,7 +50,7 @@ from assay.graphs.spec import (
     SubgraphSpec,
     Transformation,
 )
-from assay.models.arguments import Argument, arguments_of
+from assay.models.arguments import Argument, arguments_of, distinct_backends
 
 PAGES = {
     "task": ("Keys of a task file", [TaskConfig, FewshotConfig, FilterConfig, FilterStep, MetricConfig, ScorerConfig]),
@@ -98,6 +96,7 @@ IDENTITY = (
     " and helper code are identified by their content instead. `assay run` has the options as flags"
     " ([commands](commands.md#assay-run)), `assay.simple_evaluate` as parameters."
 )
+MODELS = "`--model_args` of each backend, by the name that `--model` takes. How to use them: [models](../models.md)."
 
 
 def key_page(title: str, records: list[type]) -> str:
@@ -150,7 +149,7 @@ def readable(kind: str) -> str:
     ):  # fmt: skip
         kind = kind.replace(old, new)
     kind = re.sub(r"Optional\[(.*)\]", r"\1", kind)
-    kind = re.sub(r"Literal\[(.*?)\]", lambda found: found[1].replace(", ", " or "), kind)
+    kind = re.sub(r"Literal\[(.*?)\]", lambda match: match[1].replace(", ", " or "), kind)
     return kind.replace("|", "or")
 
 
@@ -169,14 +168,12 @@ def wide(prog: str) -> argparse.HelpFormatter:
     return argparse.HelpFormatter(prog, width=110, max_help_position=32)
 
 
-def filled(page: str) -> str:
-    """A page with the tables of arguments that it has a place for: between `<!-- arguments of NAME -->` and `<!-- end -->`."""
-    return re.sub(
-        r"(<!-- arguments of (\S+) -->\n).*?(<!-- end -->)",
-        lambda found: f"{found[1]}{argument_table(found[2])}\n{found[3]}",
-        page,
-        flags=re.DOTALL,
-    )
+def model_page() -> str:
+    """The page of the backends' arguments, with a section for each."""
+    parts = [NOTE, "# Arguments of models", "", MODELS]
+    for name in sorted(distinct_backends()):
+        parts += ["", f"## {name}", "", argument_table(name)]
+    return "\n".join(parts)
 
 
 def argument_table(name: str) -> str:
@@ -184,24 +181,22 @@ def argument_table(name: str) -> str:
     return "\n".join(rows) if len(rows) > 2 else "It takes no arguments."
 
 
-def argument_row(each: Argument) -> str:
-    kind = getattr(each.kind, "__name__", None) if isinstance(each.kind, type) else str(each.kind)
-    default = "required" if each.is_required else "" if each.default is None else f"`{each.default!r}`"
-    return f"| `{each.name}` | {readable(str(kind))} | {default} | {each.meaning} |".replace("\n", " ")
+def argument_row(argument: Argument) -> str:
+    kind = getattr(argument.kind, "__name__", None) if isinstance(argument.kind, type) else str(argument.kind)
+    default = "required" if argument.is_required else "" if argument.default is None else f"`{argument.default!r}`"
+    return f"| `{argument.name}` | {readable(str(kind))} | {default} | {argument.meaning} |".replace("\n", " ")
 
 
 def pages() -> dict[str, str]:
     """Every generated page, by file name."""
     keys = {f"{name}.md": key_page(title, records) for name, (title, records) in PAGES.items()}
-    return {**keys, "commands.md": command_page()}
+    return {**keys, "commands.md": command_page(), "models.md": model_page()}
 
 
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (folder / name).write_text(text.rstrip() + "\n", encoding="utf-8")
-    for page in sorted((folder.parent / "backends").glob("*.md")):
-        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write the run folders of a version that later versions must open, compare, export, score again and go on with.
+"""Write the run folders of a version that later versions must open, compare, export, score again and resume.
 
 usage:  make_run_folders.py OUT_DIR        (tests/runs_0_1, with version 0.1.1; a folder that is there is made anew)
 
-How each is made stands in tests/old_runs.py. Afterwards nothing in them names a folder of this machine. `expected.json` has the
-numbers of each, as they were when it was made; those of the killed one are of a run that nobody killed.
+tests/old_runs.py has the recipe of each. Afterwards nothing in them names a folder of this machine. `expected.json` has the
+numbers of each, as they were when it was made; those of the killed one are of an undisturbed run.
 """
 
 import json
@@ -22,7 +22,7 @@ from assay.evaluation.merge import merge
 from assay.evaluation.score import ScoreOptions, score
 from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
-from old_runs import EXPECTED, KILLED_AFTER, RECIPES, WORLD, Asked, numbers, write_world
+from old_runs import EXPECTED, KILLED_AFTER, RECIPES, WORLD, RequestCount, numbers, write_world
 
 TESTS = Path(__file__).parent.parent / "tests"
 
@@ -34,11 +34,11 @@ def main(out: Path) -> None:
         world = write_world(root / WORLD)
         for name, recipe in RECIPES.items():
             if recipe.evaluate is not None and name not in ("merged", "killed"):
-                recipe.evaluate(world, root / name, Asked())
+                recipe.evaluate(world, root / name, RequestCount())
         merge(root / "merged", [root / "shard_1", root / "shard_2"], include_path=[str(world)])
         score(root / "rescored", ScoreOptions(filters=["last=regex:(\\d)$"], include_path=[str(world)]))
         kill(world, root / "killed")
-        bring(root, Path(scratch))
+        import_folders(root, Path(scratch))
         expected = {
             name: numbers(json.loads((root / name / "results.json").read_text()))
             for name in RECIPES
@@ -46,7 +46,7 @@ def main(out: Path) -> None:
         }
         killed = RECIPES["killed"].evaluate
         assert killed is not None
-        expected["killed"] = numbers(killed(world, Path(scratch) / "whole", Asked()))
+        expected["killed"] = numbers(killed(world, Path(scratch) / "whole", RequestCount()))
         for name in RECIPES:
             tidy(root / name, root)
         written = json.dumps({"version": assay.__version__, "folders": expected}, indent=1, sort_keys=True)
@@ -58,7 +58,7 @@ def main(out: Path) -> None:
     )
 
 
-def bring(root: Path, scratch: Path) -> None:
+def import_folders(root: Path, scratch: Path) -> None:
     """The folders of what comes from other programs."""
     export(root / "text", "lm-eval", scratch / "lm_eval")
     import_runs([scratch / "lm_eval"], root / "imported_lm_eval")
@@ -76,13 +76,13 @@ def kill(world: Path, output: Path) -> None:
 def killed(world: Path, output: Path) -> None:
     """The process that is killed: it ends itself at a request."""
 
-    def first(asked: Asked) -> None:
+    def first(asked: RequestCount) -> None:
         if asked.count == KILLED_AFTER:
             os.kill(os.getpid(), signal.SIGKILL)
 
     evaluate = RECIPES["killed"].evaluate
     assert evaluate is not None
-    evaluate(world, output, Asked(first=first))
+    evaluate(world, output, RequestCount(first=first))
 
 
 def tidy(run: Path, root: Path) -> None:
@@ -93,10 +93,10 @@ def tidy(run: Path, root: Path) -> None:
         elif file.suffix == ".json" or file.name == "changes.jsonl":
             text = file.read_text().replace(f"{root}/", "").replace(str(root), ".").replace(str(TESTS), "tests")
             if file.name == "manifest.json":
-                told = json.loads(text)
-                told.pop("signature", None)
-                told["environment"] = {**told["environment"], "platform": "Linux", "git": None}
-                text = json.dumps(told, indent=2) + "\n"
+                loaded = json.loads(text)
+                loaded.pop("signature", None)
+                loaded["environment"] = {**loaded["environment"], "platform": "Linux", "git": None}
+                text = json.dumps(loaded, indent=2) + "\n"
             file.write_text(text)
 
 

@@ -35,14 +35,14 @@ def main(folder: Path) -> None:
         print(NONE.replace("the browser tests are skipped", "the screenshots stay as they are"))
         return
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as temporary:
         assay = [sys.executable, "-m", "assay"]
         for name, options in RUNS.items():
             command = [*assay, "run", *options, "--output_path", f"runs/{name}"]
-            subprocess.run(command, cwd=made, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            subprocess.run(command, cwd=temporary, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         served = subprocess.Popen(
             [*assay, "view", "runs", "--port", "0"],
-            cwd=made,
+            cwd=temporary,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,

@@ -16,19 +16,19 @@ TASKS = ("mmlu", "mmlu5", "hellaswag", "gsm8k", "gsm8k_r8", "lambada", "wiki", "
 
 
 def main(python: str, folder: Path) -> None:
-    with tempfile.TemporaryDirectory() as made:
-        subprocess.run([python, str(BENCH / "make_benchmark.py"), made], check=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        subprocess.run([python, str(BENCH / "make_benchmark.py"), temporary], check=True)
         for task in TASKS:
-            whole = Path(made, "expected.json")
-            run = [python, str(BENCH / "lm_eval_run.py"), made, f"synth_{task}", "--expected", str(whole)]
+            whole = Path(temporary, "expected.json")
+            run = [python, str(BENCH / "lm_eval_run.py"), temporary, f"synth_{task}", "--expected", str(whole)]
             subprocess.run([*run, "--bootstrap", "1000"], check=True)
             condense(whole, folder / f"synth_{task}.json")
 
 
 def condense(whole: Path, part: Path) -> None:
-    found = json.loads(whole.read_text())
-    asked = json.dumps(found["requests"], separators=(",", ":")).encode()
-    kept = {"results": found["results"], "groups": found["groups"], "requests": len(found["requests"])}
+    loaded = json.loads(whole.read_text())
+    asked = json.dumps(loaded["requests"], separators=(",", ":")).encode()
+    kept = {"results": loaded["results"], "groups": loaded["groups"], "requests": len(loaded["requests"])}
     part.write_text(json.dumps({**kept, "requests_sha256": sha256(asked).hexdigest()}, indent=1) + "\n")
 
 

@@ -68,24 +68,24 @@ def documents(seed: int, number: int) -> list[str]:
 
 
 def tokenizer(texts: list[str]) -> Tokenizer:
-    made = Tokenizer(models.BPE())
+    built_tokenizer = Tokenizer(models.BPE())
     digits = pre_tokenizers.Digits(individual_digits=True)
-    made.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
-    made.decoder = decoders.ByteLevel()
+    built_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    built_tokenizer.decoder = decoders.ByteLevel()
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(
         vocab_size=SHAPE["vocab_size"], special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
     )
-    made.train_from_iterator(texts, trainer)
-    return made
+    built_tokenizer.train_from_iterator(texts, trainer)
+    return built_tokenizer
 
 
-def token_stream(words: Tokenizer, processes: int, each: int, rounds: int) -> torch.Tensor:
+def token_stream(tokenizer: Tokenizer, processes: int, each: int, rounds: int) -> torch.Tensor:
     with multiprocessing.Pool(processes) as pool:
         parts = pool.starmap(documents, [(seed, each) for seed in range(1, rounds + 1)])
     ids: list[int] = []
     for texts in parts:
-        for encoded in words.encode_batch(texts, add_special_tokens=False):
+        for encoded in tokenizer.encode_batch(texts, add_special_tokens=False):
             ids += encoded.ids
     return torch.tensor(ids, dtype=torch.int16)
 
@@ -117,9 +117,9 @@ def train(stream: torch.Tensor, steps: int, device: str, watch: Watch | None = N
 
 
 @torch.no_grad()
-def accuracy(model: LlamaForCausalLM, words: Tokenizer, device: str) -> dict[str, float]:
+def accuracy(model: LlamaForCausalLM, tokenizer: Tokenizer, device: str) -> dict[str, float]:
     """How often the model writes the answer to a test question, without examples: a first impression."""
-    found = {}
+    result = {}
     for name in TASKS:
         if name == "stories":
             continue
@@ -127,15 +127,15 @@ def accuracy(model: LlamaForCausalLM, words: Tokenizer, device: str) -> dict[str
         asked = test_rows(name)
         for row in asked:
             question, answer = turn(name, row)
-            tokens = words.encode(END + question, add_special_tokens=False).ids
-            wanted = words.encode(f" {answer}", add_special_tokens=False).ids
-            logits = model(input_ids=torch.tensor([tokens + wanted], device=device)).logits[0, len(tokens) - 1 : -1]
-            right += bool((logits.argmax(-1).cpu() == torch.tensor(wanted)).all())
-        found[name] = round(right / len(asked), 2)
-    return found
+            tokens = tokenizer.encode(END + question, add_special_tokens=False).ids
+            expected = tokenizer.encode(f" {answer}", add_special_tokens=False).ids
+            logits = model(input_ids=torch.tensor([tokens + expected], device=device)).logits[0, len(tokens) - 1 : -1]
+            right += bool((logits.argmax(-1).cpu() == torch.tensor(expected)).all())
+        result[name] = round(right / len(asked), 2)
+    return result
 
 
-def save(model: LlamaForCausalLM, words: Tokenizer, folder: Path) -> None:
+def save(model: LlamaForCausalLM, tokenizer: Tokenizer, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     state = {
         k: v.detach().to("cpu", torch.float16).contiguous()
@@ -145,13 +145,13 @@ def save(model: LlamaForCausalLM, words: Tokenizer, folder: Path) -> None:
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "float16", **SHAPE}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    words.save(str(folder / "tokenizer.json"), pretty=False)
+    tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
     described = {
         "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": END, "eos_token": END, "pad_token": END,
         "model_max_length": SHAPE["max_position_embeddings"], "chat_template": CHAT_TEMPLATE, "clean_up_tokenization_spaces": False,
     }  # fmt: skip
     (folder / "tokenizer_config.json").write_text(json.dumps(described, indent=2) + "\n")
-    ends = [words.token_to_id(END), words.token_to_id("<|end|>")]
+    ends = [tokenizer.token_to_id(END), tokenizer.token_to_id("<|end|>")]
     generation = {"bos_token_id": ends[0], "eos_token_id": ends, "pad_token_id": ends[0]}
     (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
 

@@ -46,4 +46,4 @@ def counted(resps, docs):
 
 
 def numbers(resps, docs):
-    return [[int(each.rpartition(" ")[2]) for each in several] for several in resps]
+    return [[int(each.rpartition(" ")[2]) for each in repeats] for repeats in resps]

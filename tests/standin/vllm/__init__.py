@@ -100,23 +100,23 @@ class LLM:
         return SimpleNamespace(prompt_token_ids=tokens, prompt_logprobs=prompt, outputs=[self._write(tokens, params)])
 
     def _write(self, tokens: list[int], params: OldSamplingParams) -> Any:
-        random, made, logprobs, text = np.random.default_rng(params.seed), list[int](), list[Any](), ""
-        while len(made) < params.max_tokens and len(tokens) + len(made) < self._most:
-            row = self._scores([*tokens, *made])[-1]
+        random, built, logprobs, text = np.random.default_rng(params.seed), list[int](), list[Any](), ""
+        while len(built) < params.max_tokens and len(tokens) + len(built) < self._most:
+            row = self._scores([*tokens, *built])[-1]
             token = int(row.argmax()) if params.temperature == 0 else _drawn(row, params, random)
-            made.append(token)
+            built.append(token)
             named = getattr(params, "logprob_token_ids", None)
             if named is not None:
                 logprobs.append(_told(row, [*named, token], 0))
             elif params.logprobs is not None:
                 logprobs.append(_told(row, [token], params.logprobs))
             if token in ENDS:
-                return _output(text, made, logprobs, "stop")
-            text = self._words.tokenizer.decode(made, skip_special_tokens=False) if params.detokenize else ""
+                return _output(text, built, logprobs, "stop")
+            text = self._words.tokenizer.decode(built, skip_special_tokens=False) if params.detokenize else ""
             stops = [at for stop in params.stop if (at := text.find(stop)) >= 0]
             if stops:
-                return _output(text[: min(stops)], made, logprobs, "stop")
-        return _output(text, made, logprobs, "length")
+                return _output(text[: min(stops)], built, logprobs, "stop")
+        return _output(text, built, logprobs, "length")
 
     def _scores(self, tokens: list[int]) -> Any:
         count = len(tokens)
@@ -127,8 +127,8 @@ class LLM:
 
 def _told(row: Any, tokens: Sequence[int], top: int) -> dict[int, Logprob]:
     """Some tokens and the likeliest, each with its rank."""
-    wanted = dict.fromkeys([*tokens, *np.argsort(-row, kind="stable")[:top].tolist()])
-    return {token: Logprob(float(row[token]), int((row > row[token]).sum()) + 1) for token in wanted}
+    expected = dict.fromkeys([*tokens, *np.argsort(-row, kind="stable")[:top].tolist()])
+    return {token: Logprob(float(row[token]), int((row > row[token]).sum()) + 1) for token in expected}
 
 
 def _drawn(row: Any, params: OldSamplingParams, random: Any) -> int:

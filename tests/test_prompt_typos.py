@@ -35,18 +35,18 @@ def folder_with(write: Write, fields: dict[str, str]) -> Path:
 
 
 def asked(folder: Path, name: str = "t", **options: Any) -> list[str]:
-    """Every prompt that a run sends, or the continuations where choices are weighed."""
+    """Every prompt that a run sends, or the continuations of choices."""
     sent: list[str] = []
 
     def answer(prompt: str, params: Any, repeat: int) -> str:
         sent.append(prompt)
         return "x"
 
-    def weigh(context: str, continuation: str) -> tuple[float, bool]:
+    def loglikelihood(context: str, continuation: str) -> tuple[float, bool]:
         sent.append(context + continuation)
         return -1.0, False
 
-    model = Scripted(generate=answer, loglikelihood=weigh)
+    model = Scripted(generate=answer, loglikelihood=loglikelihood)
     fixed: dict[str, Any] = {"include_path": str(folder), "include_defaults": False, "bootstrap_iters": 0}
     assay.simple_evaluate(model, tasks=[name], **(fixed | options))
     return sent
@@ -106,7 +106,7 @@ CHOICE_SLIPS: dict[str, tuple[dict[str, str], str]] = {
     "a quoted function": ({"doc_to_choice": "'!function utils.text'"}, "not a function"),
     "a quoted function in a list": ({"doc_to_choice": "['!function utils.text', b]"}, "not a function"),
     "a misspelt target": ({"doc_to_target": "glod"}, "did you mean 'gold'"),
-    "a target that is no choice": ({"doc_to_target": "label", "doc_to_choice": "[u, v]"}, "doc_to_target: the right answer, 'x', is none of the 2 choices"),
+    "a target that is not a choice": ({"doc_to_target": "label", "doc_to_choice": "[u, v]"}, "doc_to_target: the right answer, 'x', is none of the 2 choices"),
     "an index beyond the choices": ({"doc_to_target": "7"}, "the right answer, 7, is none of the 2 choices"),
     "in the choices of examples": (
         {"num_fewshot": "1", "fewshot_split": "test", "fewshot_config": "{doc_to_choice: chioces}"}, "did you mean 'choices'",
@@ -126,20 +126,20 @@ def refused(write: Write, fields: dict[str, str], message: str) -> None:
 
 
 @pytest.mark.parametrize("name", SLIPS)
-def test_a_slip_in_a_question_or_answer_is_refused_before_any_request(name: str, write: Write) -> None:
+def test_a_typo_in_a_question_or_answer_is_refused_before_any_request(name: str, write: Write) -> None:
     changes, message = SLIPS[name]
     refused(write, GENERATE | changes, message)
 
 
 @pytest.mark.parametrize("name", CHOICE_SLIPS)
-def test_a_slip_in_choices_is_refused_before_any_request(name: str, write: Write) -> None:
+def test_a_typo_in_choices_is_refused_before_any_request(name: str, write: Write) -> None:
     changes, message = CHOICE_SLIPS[name]
     refused(write, CHOICE | changes, message)
 
 
 @pytest.mark.parametrize("format", ["mcqa", "cloze", "generate"])
 @pytest.mark.parametrize("changes", [{"doc_to_text": "questoin"}, {"doc_to_text": "'!function utils.text'"}])
-def test_slips_are_refused_in_every_format(format: str, changes: dict[str, str], write: Write) -> None:
+def test_typos_are_refused_in_every_format(format: str, changes: dict[str, str], write: Write) -> None:
     with pytest.raises(ConfigError, match=r"questoin|not a function"):
         asked(folder_with(write, CHOICE | changes), f"t@{format}")
 
@@ -231,15 +231,15 @@ BROKEN = [
 
 @pytest.mark.parametrize("compat", [None, "lm-eval"])
 @pytest.mark.parametrize("text", BROKEN)
-def test_a_slip_in_the_syntax_of_a_template_breaks_its_task_alone(text: str, compat: str | None, write: Write) -> None:
+def test_a_syntax_error_in_a_template_breaks_only_its_task(text: str, compat: str | None, write: Write) -> None:
     folder = folder_with(write, GENERATE | {"doc_to_text": json.dumps(text)})
     with pytest.raises(ConfigError, match=r"t\.yaml:5:14: doc_to_text is not a valid template: .*\(line 1 of"):
         asked(folder, compat=compat)
     (folder / "well.yaml").write_text(yaml(GENERATE | {"task": "well"}))
     fixed: dict[str, Any] = {"include_path": str(folder), "include_defaults": False, "compat": compat}
-    found = assay.simple_evaluate(Scripted(generate=lambda *_: "x"), tasks=["t", "well"], **fixed)
-    assert found["results"]["well"]["exact_match,none"] == 1.0
-    assert "t.yaml:5:14: doc_to_text is not a valid template" in found["assay"]["broken"]["t"]
+    results = assay.simple_evaluate(Scripted(generate=lambda *_: "x"), tasks=["t", "well"], **fixed)
+    assert results["results"]["well"]["exact_match,none"] == 1.0
+    assert "t.yaml:5:14: doc_to_text is not a valid template" in results["assay"]["broken"]["t"]
 
 
 SHOTS = {"num_fewshot": "1", "fewshot_split": "test"}
@@ -257,7 +257,7 @@ SHOTS = {"num_fewshot": "1", "fewshot_split": "test"}
         ({"formats": "{mine: {type: mcqa, answer_prompt: '{% if x %}'}}"}, "answer_prompt"),
     ],
 )
-def test_a_slip_in_the_syntax_of_any_template_is_told_at_its_place_by_run_and_validate(
+def test_a_syntax_error_in_any_template_is_reported_at_its_place_by_run_and_validate(
     changes: dict[str, str], place: str, write: Write, run_assay: Run
 ) -> None:
     folder = folder_with(write, CHOICE | changes)
@@ -282,7 +282,7 @@ def test_under_compat_such_texts_are_sent_as_lm_eval_sends_them(name: str, write
     assert asked(folder_with(write, fields), compat="lm-eval")[0] == first
 
 
-def test_a_class_that_does_as_its_file_says_is_refused_for_slips_of_the_file(write: Write) -> None:
+def test_a_class_that_follows_its_file_is_refused_for_typos_in_the_file(write: Write) -> None:
     folder = folder_with(write, {"class": "!function own.Own"} | GENERATE | {"doc_to_text": "questoin"})
     whole = "from lm_eval.api.task import ConfigurableTask\nclass Own(ConfigurableTask):\n"
     (folder / "own.py").write_text(whole + "    pass\n")
@@ -299,7 +299,7 @@ def test_a_class_that_does_as_its_file_says_is_refused_for_slips_of_the_file(wri
     assert asked(folder)[0] == "own q0"
 
 
-def test_a_slip_in_one_task_is_told_with_its_place_and_exit_code_2(write: Write, run_assay: Run) -> None:
+def test_a_typo_in_one_task_is_reported_with_its_place_and_exit_code_2(write: Write, run_assay: Run) -> None:
     folder = folder_with(write, GENERATE | {"doc_to_text": "questoin"})
     ended = run_assay("run", "--model", "dummy", "--tasks", "t", "--include_path", folder, "--no_defaults")
     assert ended.returncode == 2
@@ -312,7 +312,7 @@ def test_a_quoted_function_is_found_without_data(write: Write, run_assay: Run) -
     assert (checked.returncode, "t.yaml:5:14: doc_to_text is the text" in checked.stdout) == (1, True)
 
 
-def test_none_of_lm_evals_files_has_such_a_slip_that_needs_no_data_to_see(lm_eval_folder: Path) -> None:
+def test_none_of_lm_evals_files_has_a_typo_that_is_visible_without_data(lm_eval_folder: Path) -> None:
     manager = TaskManager(include_path=lm_eval_folder / "lm_eval/tasks", include_defaults=False)
     _, problems = manager.attempt(manager.all_subtasks)
     words = ("not a function", "templates inside a list", "delimiter is not filled in")

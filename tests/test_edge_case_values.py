@@ -17,8 +17,8 @@ def test_odd_numbers_are_written_and_read_back(tmp_path: Path) -> None:
         identity="odd",
     )  # type: ignore[func-returns-value]
     for _ in range(2):
-        found = run(tmp_path, model, output_path=str(tmp_path / "run"))
-        assert found["results"]["t"]["acc,none"] == 1.0
+        results = run(tmp_path, model, output_path=str(tmp_path / "run"))
+        assert results["results"]["t"]["acc,none"] == 1.0
     assert sorted(asked) == [" a", " b"]
 
 

@@ -1,4 +1,4 @@
-"""What somebody stumbles over who tries everything for the first time."""
+"""Mistakes of a new user who tries everything for the first time."""
 
 import json
 import math
@@ -34,7 +34,7 @@ from assay.statistics.estimates import estimate, with_draws
 from assay.statistics.intervals import interval
 from conftest import Write
 from graph_world import QUESTION_ANSWERING, RECORDS, write_graph
-from run_world import ACC, COLOURS, FILES, Asked
+from run_world import ACC, COLOURS, FILES, RecordingModel
 
 RunAssay = Callable[..., "CompletedProcess[str]"]
 
@@ -50,39 +50,39 @@ TREE = {
 }
 
 
-@pytest.mark.parametrize("counts_are_told", [True, False])
+@pytest.mark.parametrize("has_counts", [True, False])
 def test_a_group_that_is_exported_and_imported_is_of_as_many_documents(
-    counts_are_told: bool, write: Write, output: Path, tmp_path: Path
+    has_counts: bool, write: Write, output: Path, tmp_path: Path
 ) -> None:
-    run_world.run(Asked(), write(TREE), output, tasks=["all"])
+    run_world.run(RecordingModel(), write(TREE), output, tasks=["all"])
     [results, *_] = export(output, "lm-eval", tmp_path / "files")
-    told = json.loads(Path(results).read_text())
-    if not counts_are_told:
-        del told["groups"]["all"]["sample_count"]
-    Path(results).write_text(json.dumps(told))
-    found = import_runs([tmp_path / "files"], tmp_path / "back")
-    row = found["assay"]["groups"]["all"]["rows"]["acc,none"]
+    loaded = json.loads(Path(results).read_text())
+    if not has_counts:
+        del loaded["groups"]["all"]["sample_count"]
+    Path(results).write_text(json.dumps(loaded))
+    imported = import_runs([tmp_path / "files"], tmp_path / "back")
+    row = imported["assay"]["groups"]["all"]["rows"]["acc,none"]
     assert (row["value"], row["n"]) == (ACC, 2 * len(COLOURS))
     assert row["interval"] == pytest.approx(
         run_world.results(output)["assay"]["groups"]["all"]["rows"]["acc,none"]["interval"]
     )
-    assert found["group_subtasks"]["plain"] == ["colours"]
+    assert imported["group_subtasks"]["plain"] == ["colours"]
 
 
-def test_a_told_number_that_is_no_mean_of_its_members_is_of_no_known_number_of_documents(
+def test_an_imported_group_number_that_is_not_the_mean_of_its_members_has_no_document_count(
     write: Write, output: Path, tmp_path: Path
 ) -> None:
-    run_world.run(Asked(), write(TREE), output, tasks=["all"])
+    run_world.run(RecordingModel(), write(TREE), output, tasks=["all"])
     [results, *_] = export(output, "lm-eval", tmp_path / "files")
-    told = json.loads(Path(results).read_text())
-    told["groups"]["all"] = {"alias": "all", "acc,none": 0.9, "acc_stderr,none": 0.1}
-    Path(results).write_text(json.dumps(told))
-    found = import_runs([tmp_path / "files"], tmp_path / "back")
-    row = found["assay"]["groups"]["all"]["rows"]["acc,none"]
+    loaded = json.loads(Path(results).read_text())
+    loaded["groups"]["all"] = {"alias": "all", "acc,none": 0.9, "acc_stderr,none": 0.1}
+    Path(results).write_text(json.dumps(loaded))
+    imported = import_runs([tmp_path / "files"], tmp_path / "back")
+    row = imported["assay"]["groups"]["all"]["rows"]["acc,none"]
     assert (row["value"], row["stderr"], row["n"], row["interval"]) == (0.9, 0.1, 0, None)
 
 
-def test_a_slip_in_a_parameter_of_generation_is_refused_before_anything_is_loaded(run_assay: RunAssay) -> None:
+def test_a_typo_in_a_generation_parameter_is_refused_before_anything_is_loaded(run_assay: RunAssay) -> None:
     for model in ("embedded", "hf"):
         ended = run_assay("run", "--model", model, "--tasks", "first_steps_sums", "--gen_kwargs", "temprature=0")
         assert ended.returncode == 2
@@ -91,7 +91,7 @@ def test_a_slip_in_a_parameter_of_generation_is_refused_before_anything_is_loade
         check_generation("embedded", {"top_k": 5})  # it would have no effect there
 
 
-def test_a_server_may_know_any_parameter_and_a_likely_slip_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_any_server_parameter_is_accepted_and_a_likely_typo_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     check_generation("openai-chat", {"temprature": 0, "some_other_thing": 1, "seed": 3})
     assert [record.getMessage() for record in caplog.records] == [
         "gen_kwargs: 'temprature' is passed to the server unchanged; did you mean 'temperature'?"
@@ -100,29 +100,31 @@ def test_a_server_may_know_any_parameter_and_a_likely_slip_is_told(caplog: pytes
 
 def drawn(aggregation: str, values: Sequence[Any]) -> Estimate:
     known = AGGREGATIONS[aggregation]
-    made = estimate(known, values, bootstrap_iters=100, like_lm_eval=False)
-    return with_draws(made, known, values, range(len(values)), "here")
+    estimated = estimate(known, values, bootstrap_iters=100, like_lm_eval=False)
+    return with_draws(estimated, known, values, range(len(values)), "here")
 
 
 @given(st.lists(st.floats(-30, 0), min_size=2, max_size=8))
 def test_an_interval_of_a_perplexity_never_falls_below_1(logs: list[float]) -> None:
-    made = drawn("perplexity", logs)
-    ends = interval(made)
-    assert ends is None or 1 <= ends[0] <= made <= ends[1]
+    estimated = drawn("perplexity", logs)
+    ends = interval(estimated)
+    assert ends is None or 1 <= ends[0] <= estimated <= ends[1]
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.floats(0, 1)), min_size=2, max_size=6))
-def test_an_interval_of_a_brier_score_lies_between_0_and_2(pairs: list[tuple[int, float]]) -> None:
+def test_an_interval_of_a_brier_score_is_between_0_and_2(pairs: list[tuple[int, float]]) -> None:
     ends = interval(drawn("brier_score", [(gold, (p, 1 - p)) for gold, p in pairs]))
     assert ends is None or 0 <= ends[0] <= ends[1] <= 2
 
 
 def test_only_the_end_that_is_impossible_is_moved() -> None:
-    made = drawn("perplexity", [0.0, 0.0, -3.0])  # e¹, standard error of the power 1, Student's 4.303 with two degrees
-    assert interval(made) == pytest.approx((1.0, math.exp(1 + 4.303)), rel=1e-3)
+    estimated = drawn(
+        "perplexity", [0.0, 0.0, -3.0]
+    )  # e¹, standard error of the power 1, Student's 4.303 with two degrees
+    assert interval(estimated) == pytest.approx((1.0, math.exp(1 + 4.303)), rel=1e-3)
 
 
-def test_a_rolling_task_has_no_examples_whatever_the_run_says(write: Write, output: Path) -> None:
+def test_a_rolling_task_has_no_examples_for_any_num_fewshot(write: Write, output: Path) -> None:
     folder = write({
         "texts.yaml": """
             task: texts
@@ -138,8 +140,8 @@ def test_a_rolling_task_has_no_examples_whatever_the_run_says(write: Write, outp
         "texts.jsonl": '{"text": "one two"}\n{"text": "three"}\n',
     })  # fmt: skip
     model = Scripted(loglikelihood_rolling=lambda text: -float(len(text)))
-    found = simple_evaluate(model, tasks=["texts"], include_path=str(folder), include_defaults=False, num_fewshot=1)
-    assert found["n-shot"] == {"texts": 0}
+    results = simple_evaluate(model, tasks=["texts"], include_path=str(folder), include_defaults=False, num_fewshot=1)
+    assert results["n-shot"] == {"texts": 0}
 
 
 def test_a_difference_without_a_unit_is_not_taken_for_a_hundred_points(run_assay: RunAssay) -> None:
@@ -157,10 +159,10 @@ def test_a_perplexity_is_planned_for_in_its_own_unit() -> None:
     assert _cells(replace(planned, metric="acc"))[5] == "0.47pp"
 
 
-def test_a_file_is_what_its_ending_says_or_is_not_written(
+def test_the_file_extension_decides_the_format_or_nothing_is_written(
     run_assay: RunAssay, tasks: Path, output: Path, tmp_path: Path
 ) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     for command, name, fix in (("pack", "x.tar.gz", ".zip"), ("report", "x.pdf", ".html, .md, .json, .csv")):
         ended = run_assay(command, output, "-o", tmp_path / name)
         assert (ended.returncode, (tmp_path / name).exists()) == (2, False)
@@ -168,11 +170,11 @@ def test_a_file_is_what_its_ending_says_or_is_not_written(
 
 
 def test_a_packed_run_is_unpacked_by_import(run_assay: RunAssay, tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     packed = run_assay("pack", output, "-o", tmp_path / "x.zip")
     assert "then assay view FOLDER" in packed.stdout
-    brought = run_assay("import", tmp_path / "x.zip", "-o", tmp_path / "there")
-    assert brought.returncode == 0
+    imported = run_assay("import", tmp_path / "x.zip", "-o", tmp_path / "there")
+    assert imported.returncode == 0
     assert run_world.results(tmp_path / "there")["results"] == run_world.results(output)["results"]
     assert run_world.samples(tmp_path / "there", "sums") == run_world.samples(output, "sums")
     again = run_assay("import", tmp_path / "x.zip", "-o", tmp_path / "there")
@@ -192,7 +194,7 @@ def test_an_archive_with_a_name_that_leads_elsewhere_is_refused_and_nothing_is_l
 
 
 def test_an_archive_that_was_changed_is_refused(tasks: Path, output: Path, tmp_path: Path) -> None:
-    run_world.run(Asked(), tasks, output)
+    run_world.run(RecordingModel(), tasks, output)
     packed = pack(output, tmp_path / "x.zip").path
     with zipfile.ZipFile(packed) as file:
         members = {name: file.read(name) for name in file.namelist()}
@@ -203,12 +205,12 @@ def test_an_archive_that_was_changed_is_refused(tasks: Path, output: Path, tmp_p
         unpack(packed, tmp_path / "there")
 
 
-@pytest.mark.parametrize(("origin", "told"), [
+@pytest.mark.parametrize(("origin", "reported"), [
     (None, "pip install 'assay[view]'"),
     ('{"url": "file:///somewhere/assay", "dir_info": {"editable": true}}', "pip install '.[view]' in the folder of assay's"),
 ])  # fmt: skip
-def test_what_is_missing_is_installed_from_where_assay_came_from(
-    origin: str | None, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_missing_extras_are_installed_from_the_source_of_assay(
+    origin: str | None, reported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "assay-9.dist-info"
     folder.mkdir()
@@ -216,7 +218,7 @@ def test_what_is_missing_is_installed_from_where_assay_came_from(
     if origin is not None:
         (folder / "direct_url.json").write_text(origin)
     monkeypatch.syspath_prepend(tmp_path)
-    assert installing("view").startswith(told)
+    assert installing("view").startswith(reported)
 
 
 def test_a_comparison_of_backends_names_what_each_computes_in() -> None:
@@ -265,12 +267,12 @@ def test_validate_finds_in_a_graph_what_a_run_would_refuse(
     assert re.match(r".*graph_config\.yaml:\d+:\d+: ", line)
 
 
-def test_several_slips_in_a_graph_are_told_at_once(run_assay: RunAssay, tmp_path: Path) -> None:
+def test_all_typos_in_a_graph_are_reported_at_once(run_assay: RunAssay, tmp_path: Path) -> None:
     ended = validated(run_assay, tmp_path, ("{problem}", "{proble}"), ("      aggregator_metrics_map:", "      map:"))
     assert "2 problems" in ended.stdout
 
 
-def test_a_run_says_where_a_graph_names_a_file_that_is_not_there(run_assay: RunAssay, tmp_path: Path) -> None:
+def test_a_missing_file_of_a_graph_is_reported_at_its_place(run_assay: RunAssay, tmp_path: Path) -> None:
     graph = QUESTION_ANSWERING.replace("file_path: records.jsonl", "file_path: record.jsonl")
     folder = write_graph(tmp_path, RECORDS, graph)
     ended = run_assay("run", "--model", "dummy", "--tasks", folder / "graph_config.yaml", cwd=tmp_path)
@@ -296,15 +298,15 @@ graph_config:
 
 def test_a_graph_that_measures_nothing_says_so(run_assay: RunAssay, tmp_path: Path) -> None:
     file = write_graph(tmp_path, RECORDS, UNMEASURED) / "graph_config.yaml"
-    told = "no metric: nothing is measured"
+    warning = "no metric: nothing is measured"
     ended = run_assay("run", "--model", "dummy", "--tasks", file, cwd=tmp_path)
-    assert told in ended.stderr
+    assert warning in ended.stderr
     assert "add a UnitMetrics node or a post-processor" in ended.stderr
-    assert told in run_assay("validate", file, cwd=tmp_path).stdout
-    assert told not in run_assay("run", "--model", "dummy", "--tasks", file, "--predict_only", cwd=tmp_path).stderr
+    assert warning in run_assay("validate", file, cwd=tmp_path).stdout
+    assert warning not in run_assay("run", "--model", "dummy", "--tasks", file, "--predict_only", cwd=tmp_path).stderr
 
 
-def test_a_path_names_its_file_whatever_else_has_its_name(tasks: Path, run_assay: RunAssay) -> None:
+def test_a_path_selects_its_file_even_if_other_tasks_have_the_name(tasks: Path, run_assay: RunAssay) -> None:
     (tasks / "copy.yaml").write_text((tasks / "sums.yaml").read_text().replace("{{q}}=", "Copied: {{q}}="))
     for more in ((), ("--include_path", tasks)):
         ended = run_assay("run", "--tasks", tasks / "copy.yaml", "--limit", "1", "--dry_run", *more)
@@ -313,7 +315,7 @@ def test_a_path_names_its_file_whatever_else_has_its_name(tasks: Path, run_assay
     assert run_assay("run", "--tasks", "sums", "--include_path", tasks, "--dry_run").returncode == 2
 
 
-def test_a_name_that_two_files_have_is_told_once(tasks: Path, run_assay: RunAssay) -> None:
+def test_a_name_that_two_files_have_is_reported_once(tasks: Path, run_assay: RunAssay) -> None:
     (tasks / "twin.yaml").write_text((tasks / "sums.yaml").read_text())
     ended = run_assay("validate", tasks)
     assert ended.stdout.count("is also defined in") == 1
@@ -333,7 +335,7 @@ def test_assay_alone_lists_its_commands(run_assay: RunAssay) -> None:
     (["compare", "a", "b", "--gat", "x"], "unknown argument --gat; did you mean --gate?"),
     (["verify-backend", "a", "b", "--tasks", "x", "--model_args", "k=v"], "unknown argument --model_args"),
 ])  # fmt: skip
-def test_what_was_mistyped_is_told_with_what_was_meant(arguments: list[str], said: str, run_assay: RunAssay) -> None:
+def test_a_typo_is_reported_with_a_suggestion(arguments: list[str], said: str, run_assay: RunAssay) -> None:
     ended = run_assay(*arguments)
     assert (ended.returncode, said in ended.stderr) == (2, True), ended.stderr
 
@@ -344,7 +346,7 @@ def test_a_pattern_that_matches_nothing_says_so(run_assay: RunAssay) -> None:
     assert "no name matches 'nothing*'" in ended.stderr
 
 
-def test_a_folder_that_is_not_there_is_not_looked_for_at_the_hub() -> None:
+def test_a_missing_folder_is_not_looked_up_at_the_hub() -> None:
     pytest.importorskip("transformers")
     for name in ("/no/such/dir", "./no_such", "models/of/mine"):
         with pytest.raises(ConfigError, match="no folder named"):
@@ -357,9 +359,7 @@ def test_a_folder_that_is_not_there_is_not_looked_for_at_the_hub() -> None:
     (["--batch_size", "0"], "0"),
     (["--device", "bogus"], "bogus"),
 ])  # fmt: skip
-def test_a_setting_of_a_local_model_that_cannot_be_is_refused(
-    arguments: list[str], said: str, run_assay: RunAssay
-) -> None:
+def test_an_invalid_setting_of_a_local_model_is_refused(arguments: list[str], said: str, run_assay: RunAssay) -> None:
     pytest.importorskip("transformers")
     ended = run_assay("run", "--model", "hf", "--model_args", f"pretrained={BUNDLED}", "--tasks", "first_steps_sums",
                       "--limit", "1", *arguments)  # fmt: skip

@@ -61,7 +61,7 @@ graph_config:
   nodes:
     spread: {node_type: lambda, lambda: code.spread, output_keys: [first, second, right]}
     pick: {node_type: multiple_choice, prompt: "Q: {q}\\nA:", choices: options, choose_by: BY, output_keys: picked, model: {name: m}}
-    weigh: {node_type: loglikelihood, prompt: "{q}", continuation: " {first}", output_keys: ll, model: {name: m}}
+    likelihood: {node_type: loglikelihood, prompt: "{q}", continuation: " {first}", output_keys: ll, model: {name: m}}
     roll: {node_type: loglikelihood_rolling, text: "{q} {second}", output_keys: whole, model: {name: m}}
     unit:
       node_type: lambda
@@ -73,10 +73,10 @@ graph_config:
   edges:
     - {from: START, to: spread}
     - {from: spread, to: pick}
-    - {from: spread, to: weigh}
+    - {from: spread, to: likelihood}
     - {from: spread, to: roll}
     - {from: pick, to: unit}
-    - {from: weigh, to: unit}
+    - {from: likelihood, to: unit}
     - {from: roll, to: unit}
     - {from: unit, to: END}
 """
@@ -99,27 +99,27 @@ def graph_of(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("metric", FORMS)
-def test_a_graph_chooses_as_a_choice_task_does_and_weighs_what_tasks_weigh(tmp_path: Path, metric: str) -> None:
+def test_a_graph_chooses_as_a_choice_task_does_with_the_same_loglikelihoods(tmp_path: Path, metric: str) -> None:
     folder = world(tmp_path, GRAPH.replace("BY", FORMS[metric]))
     tasks = [str(folder / f"{name}.yaml") for name in ("choice", "likelihood", "rolling")]
-    found = assay.simple_evaluate("embedded", tasks=tasks, log_samples=True)
+    results = assay.simple_evaluate("embedded", tasks=tasks, log_samples=True)
     graph = assay.simple_evaluate("embedded", tasks=graph_of(folder), output_path=str(tmp_path / "out"))
     [row] = graph["results"].values()
-    assert row["exact_match,none"] == found["results"]["choice"][f"{metric},none"]
+    assert row["exact_match,none"] == results["results"]["choice"][f"{metric},none"]
     output = the_file(tmp_path / "out", "output_*.json")
-    samples = found["samples"]
+    samples = results["samples"]
     for record, choice, one, whole in zip(
         output, *(samples[n] for n in ("choice", "likelihood", "rolling")), strict=True
     ):
         asked = [each[0] for each in choice["resps"]]
-        weighed = record["picked_choices"]
-        assert [each["loglikelihood"] for each in weighed] == pytest.approx([value for value, _ in asked], abs=1e-4)
-        assert [each["is_greedy"] for each in weighed] == [greedy for _, greedy in asked]
-        for each in weighed:
+        choices = record["picked_choices"]
+        assert [each["loglikelihood"] for each in choices] == pytest.approx([value for value, _ in asked], abs=1e-4)
+        assert [each["is_greedy"] for each in choices] == [greedy for _, greedy in asked]
+        for each in choices:
             assert each["per_character"] == pytest.approx(each["loglikelihood"] / len(each["choice"]))
             assert each["per_byte"] == pytest.approx(each["loglikelihood"] / len(each["choice"].encode()))
-        assert sum(each["probability"] for each in weighed) == pytest.approx(1)
-        assert record["picked"] == max(weighed, key=lambda each: each[FORMS[metric]])["choice"]
+        assert sum(each["probability"] for each in choices) == pytest.approx(1)
+        assert record["picked"] == max(choices, key=lambda each: each[FORMS[metric]])["choice"]
         [[value, greedy]] = one["resps"][0]
         assert (record["ll"], record["ll_is_greedy"]) == (pytest.approx(value, abs=1e-4), greedy)
         [[rolled]] = whole["resps"]
@@ -141,11 +141,13 @@ graph_config:
 def test_choices_are_texts_with_keys_and_prompts_may_be_conversations(tmp_path: Path) -> None:
     asked: list[tuple[str, str]] = []
 
-    def weigh(context: str, continuation: str) -> tuple[float, bool]:
+    def loglikelihood(context: str, continuation: str) -> tuple[float, bool]:
         asked.append((context, continuation))
         return -float(len(continuation)), False
 
-    model = Scripted(loglikelihood=weigh, chat_template=lambda messages, opened: f"{json.dumps(messages)}{opened}")
+    model = Scripted(
+        loglikelihood=loglikelihood, chat_template=lambda messages, opened: f"{json.dumps(messages)}{opened}"
+    )
     folder = write_graph(tmp_path, [{"q": "so"}], PLAIN)
     assay.simple_evaluate(model, tasks=[str(folder)], output_path=str(tmp_path / "out"))
     context = '[{"role": "user", "content": "so?"}]True'
@@ -172,7 +174,7 @@ def test_a_second_run_asks_no_log_likelihood_again_and_shards_keep_every_kind_of
     assert tables[0] == tables[1]
 
 
-SLIPS = {
+TYPOS = {
     "choices: options": ("choices: option", "nothing produces 'option'", "did you mean 'options'?"),
     "choose_by: BY": ("choose_by: likelyhood", "choose_by", "'loglikelihood'"),
     'continuation: " {first}"': ('continuation: " {frist}"', "nothing produces 'frist'", "did you mean 'first'?"),
@@ -187,16 +189,16 @@ SLIPS = {
 }
 
 
-@pytest.mark.parametrize("written", SLIPS)
-def test_a_slip_in_a_node_that_weighs_is_refused_with_place_and_remedy(tmp_path: Path, written: str) -> None:
-    slip, what, fix = SLIPS[written]
-    folder = world(tmp_path, GRAPH.replace(written, slip).replace("BY", "loglikelihood"))
+@pytest.mark.parametrize("written", TYPOS)
+def test_a_typo_in_a_loglikelihood_node_is_refused_with_place_and_remedy(tmp_path: Path, written: str) -> None:
+    typo, what, fix = TYPOS[written]
+    folder = world(tmp_path, GRAPH.replace(written, typo).replace("BY", "loglikelihood"))
     with pytest.raises(ConfigError) as refused:
         assay.simple_evaluate(Scripted(), tasks=[str(folder)])
-    told = str(refused.value)
-    assert what in told
-    assert fix in told
-    assert "graph_config.yaml:" in told
+    printed = str(refused.value)
+    assert what in printed
+    assert fix in printed
+    assert "graph_config.yaml:" in printed
 
 
 def test_a_model_without_log_likelihoods_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
@@ -205,12 +207,12 @@ def test_a_model_without_log_likelihoods_is_refused_before_anything_is_asked(tmp
         assay.simple_evaluate(Scripted(lambda *_: "x"), tasks=[str(folder)])
 
 
-def test_choices_of_a_record_that_are_no_list_fail_that_record(tmp_path: Path) -> None:
+def test_choices_of_a_record_that_are_not_a_list_fail_that_record(tmp_path: Path) -> None:
     graph = PLAIN.replace('[a, "{q}!"]', "options").replace("[{user:", "[{user:")
     model = Scripted(loglikelihood=lambda *_: (-1.0, False), chat_template=lambda messages, _: str(messages))
     folder = write_graph(tmp_path, [{"q": "x", "options": ["a", 2]}, {"q": "y", "options": "a"}], graph)
-    found = assay.simple_evaluate(model, tasks=[str(folder)], output_path=str(tmp_path / "out"))
-    [account] = found["assay"]["tasks"].values()
+    results = assay.simple_evaluate(model, tasks=[str(folder)], output_path=str(tmp_path / "out"))
+    [account] = results["assay"]["tasks"].values()
     assert account["reasons"] == {"'options' must be a list of two choices or more, got 'a'": 1}
     [record] = the_file(tmp_path / "out", "output_*.json")
     assert [each["choice"] for each in record["p_choices"]] == ["a", "2"]

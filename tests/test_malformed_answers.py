@@ -39,9 +39,9 @@ CLAUDE = {
 }  # fmt: skip
 
 
-def run(folder: Path, url: str, backend: str = "openai", **told: Any) -> dict[str, Any]:
+def run(folder: Path, url: str, backend: str = "openai", **options: Any) -> dict[str, Any]:
     return assay.simple_evaluate(
-        backend, {"model": "m", "base_url": url, "max_retries": 1, **told}, tasks=["t"], include_path=str(folder),
+        backend, {"model": "m", "base_url": url, "max_retries": 1, **options}, tasks=["t"], include_path=str(folder),
         include_defaults=False, output_path=str(folder / "run"),
     )  # fmt: skip
 
@@ -65,8 +65,8 @@ def test_counts_of_tokens_are_numbers_or_nothing(usage: Callable[[Any], Any], va
     with loopback(lambda _: {**WHOLE, "usage": usage(value)}) as (url, _):
         said = ask("openai", url, Generate("q", PLAIN))
     assert said.text == "x"
-    told = usage(value) if isinstance(usage(value), dict) else {}
-    read, written = (7 if told.get("prompt_tokens") == 7 else 0, 2 if told.get("completion_tokens") == 2 else 0)
+    reported = usage(value) if isinstance(usage(value), dict) else {}
+    read, written = (7 if reported.get("prompt_tokens") == 7 else 0, 2 if reported.get("completion_tokens") == 2 else 0)
     assert said.usage[:2] + said.usage[5:] == (read, written, 0)
     assert all(type(count) is int for count in said.usage[:2] + said.usage[5:])
 
@@ -99,20 +99,20 @@ def test_a_run_with_odd_counts_ends_and_asks_nothing_again(tmp_path: Path) -> No
         return {**WHOLE, "usage": {"prompt_tokens": odd, "completion_tokens": 5}}
 
     with loopback(answer) as (url, arrived):
-        found = run(tmp_path, url, price_in=1.0, price_out=1.0)
-        assert found["results"]["t"]["exact_match,none"] == 1.0
-        assert found["assay"]["account"]["tokens"] == {"in": 0, "out": 5 * len(ODD)}
+        results = run(tmp_path, url, price_in=1.0, price_out=1.0)
+        assert results["results"]["t"]["exact_match,none"] == 1.0
+        assert results["assay"]["account"]["tokens"] == {"in": 0, "out": 5 * len(ODD)}
         before = len(arrived)
         again = run(tmp_path, url, price_in=1.0, price_out=1.0)
         assert sum(b"quick brown" not in each.body for each in arrived[before:] if each.method == "POST") == 0
-    assert again["assay"]["account"]["tokens"] == found["assay"]["account"]["tokens"]
+    assert again["assay"]["account"]["tokens"] == results["assay"]["account"]["tokens"]
 
 
 def test_a_backend_of_ones_own_that_hands_odd_counts_on_does_no_harm() -> None:
     class Careless(ServerModel):
         async def generate(self, request: Generate) -> Text:
-            told = (await self.http.post("/x", {}))["usage"]
-            return Text("x", usage=Usage(told["a"], told["b"], cut=told["c"]))
+            reported = (await self.http.post("/x", {}))["usage"]
+            return Text("x", usage=Usage(reported["a"], reported["b"], cut=reported["c"]))
 
     async def work() -> Any:
         async with Careless("m", Connection(base_url=(url,))) as model:
@@ -155,8 +155,8 @@ def test_a_text_of_the_wrong_type_is_not_an_empty_answer(value: Any) -> None:
 
 
 def test_calls_and_reasons_as_they_should_be_are_kept() -> None:
-    told = {"choices": [{"message": {"content": None, "tool_calls": [CALL]}, "finish_reason": "tool_calls"}]}
-    with loopback(lambda _: told) as (url, _):
+    body = {"choices": [{"message": {"content": None, "tool_calls": [CALL]}, "finish_reason": "tool_calls"}]}
+    with loopback(lambda _: body) as (url, _):
         said = ask("openai-chat", url, Generate("q", PLAIN))
     assert (said.text, said.finish, said.calls) == ("", "tool_calls", [CALL])
 
@@ -221,12 +221,12 @@ def test_a_damaged_line_of_a_journal_is_asked_again_and_reported(
 def test_a_journal_without_damage_is_not_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / NAME
     journal = Journal(path)
-    told = [Text("x", "stop", "hm", Usage(5, 2, 0.5), [CALL]), Likelihood(-math.inf, True), Failed("no"), Text("")]
-    journal.add([(bytes([n]) * 16, response) for n, response in enumerate(told)])
+    responses = [Text("x", "stop", "hm", Usage(5, 2, 0.5), [CALL]), Likelihood(-math.inf, True), Failed("no"), Text("")]
+    journal.add([(bytes([n]) * 16, response) for n, response in enumerate(responses)])
     journal.close()
     path.write_bytes(path.read_bytes() + b'{"k":"05","r":{"te')  # torn: of a process that was killed
     again = Journal(path)
-    assert [again.get(bytes([n]) * 16) for n in range(4)] == [told[0], told[1], None, told[3]]
+    assert [again.get(bytes([n]) * 16) for n in range(4)] == [responses[0], responses[1], None, responses[3]]
     again.close()
     assert caplog.text == ""
 
@@ -309,12 +309,12 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_whatever_a_server_answers_is_a_response_or_a_failure(way: str) -> None:
-    name, request, template, told = WAYS[way]
+def test_any_answer_of_a_server_is_a_response_or_a_failure(way: str) -> None:
+    name, request, template, reported = WAYS[way]
     now: list[Any] = [template]
 
     def answer(_: Arrived) -> Any:
-        if not told.get("stream"):
+        if not reported.get("stream"):
             return now[0]
         events = now[0] if isinstance(now[0], list) else [now[0]]
         data = b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
@@ -329,7 +329,7 @@ def test_whatever_a_server_answers_is_a_response_or_a_failure(way: str) -> None:
         def hold(path: tuple[Any, ...], odd: Any) -> None:
             now[0] = put(template, path, odd)
             try:
-                said = ask(name, url, request, **told)
+                said = ask(name, url, request, **reported)
             except RetryableError:
                 return
             assert isinstance(said, (Text if isinstance(request, Generate) else Likelihood, Failed))
@@ -353,7 +353,7 @@ def greets(way: str, url: str) -> Any:
 @pytest.mark.parametrize(
     "odd", [5, [], {}, None, {"choices": [[]]}, {"data": [1, 2]}, {"tokens": ["a"]}, {"content": 5}], ids=repr
 )
-def test_any_invalid_answer_to_the_greeting_is_a_retryable_error(way: str, odd: Any) -> None:
+def test_any_invalid_answer_to_the_probe_is_a_retryable_error(way: str, odd: Any) -> None:
     with loopback(lambda _: odd) as (url, _), pytest.raises(RetryableError):
         greets(way, url)
 
@@ -376,7 +376,7 @@ LINE = {
 )
 @example([], b',"c":"00000000"}')
 @example([], b'{,"c":"15d54739"}')
-def test_whatever_stands_in_a_journal_is_a_response_or_nothing(changes: list[Any], junk: bytes) -> None:
+def test_any_line_of_a_journal_is_read_as_a_response_or_ignored(changes: list[Any], junk: bytes) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -389,11 +389,11 @@ def test_whatever_stands_in_a_journal_is_a_response_or_nothing(changes: list[Any
         path.write_bytes(b"\n".join([*lines, junk, orjson.dumps(LINE)]) + b"\n")
         journal = Journal(path)
         for line in read_lines(path):
-            found = journal.get(bytes.fromhex(line.entry["k"])) if line.entry is not None else None
-            if found is None:
+            result = journal.get(bytes.fromhex(line.entry["k"])) if line.entry is not None else None
+            if result is None:
                 continue
-            assert isinstance(found, Text | Likelihood)
-            assert isinstance(found, Likelihood) or found.finish is None or isinstance(found.finish, str)
+            assert isinstance(result, Text | Likelihood)
+            assert isinstance(result, Likelihood) or result.finish is None or isinstance(result.finish, str)
         usage = RunUsage()
         for role, response in journal.paid():
             usage.add("t", role, response, None)
@@ -414,7 +414,7 @@ CALLS = b'{"choices": [{"message": {"content": null, "tool_calls": [{"function":
 
 @pytest.mark.parametrize("data", [b'{"error": %s}' % deep(1000), CALLS % deep(400)], ids=["error", "calls"])
 @pytest.mark.parametrize("stream", [True, False])
-def test_an_answer_that_is_nested_too_deeply_is_a_trouble(data: bytes, stream: bool) -> None:
+def test_an_answer_that_is_nested_too_deeply_is_an_error(data: bytes, stream: bool) -> None:
     kind = {"Content-Type": "text/event-stream"} if stream else {}
     with (
         loopback(lambda _: (200, kind, b"data: %s\n\n" % data if stream else data)) as (url, _),
@@ -484,7 +484,7 @@ def test_a_chunk_of_anthropic_without_text_is_not_an_empty_chunk(delta: Any) -> 
         ask("anthropic", url, Generate("q", PLAIN), stream=True)
 
 
-def test_pieces_of_anthropic_without_text_of_their_own_are_passed_over() -> None:
+def test_anthropic_events_without_text_are_skipped() -> None:
     pieces = [
         {"type": "thinking_delta", "thinking": "hm"}, {"type": "signature_delta", "signature": "s"},
         {"type": "text_delta", "text": ""}, {"type": "text_delta", "text": "x"},
@@ -529,6 +529,6 @@ def test_a_malformed_answer_fails_its_document(tmp_path: Path) -> None:
         return {**CLAUDE, "content": ""} if b'"odd"' in arrived.body else CLAUDE
 
     with loopback(answer) as (url, _):
-        found = run(tmp_path, url, "anthropic")
-    assert found["assay"]["tasks"]["t"]["failed"] == 1
-    assert found["results"]["t"]["exact_match,none"] == 1.0
+        results = run(tmp_path, url, "anthropic")
+    assert results["assay"]["tasks"]["t"]["failed"] == 1
+    assert results["results"]["t"]["exact_match,none"] == 1.0

@@ -50,8 +50,8 @@ class Together(Slow):
 def write(folder: Path, *, cached: bool = False, parallel: bool = False, kind: str = "Slow", **kwargs: object) -> Path:
     rows = [{"q": f"{number}", "gold": "aa"} for number in range(6)]
     log = folder / "log"
-    told = {"log": str(log), **kwargs}
-    write_task(folder, rows, f"{START}scorer: {{type: !function own.{kind}, kwargs: {json.dumps(told)}}}\n")
+    scorer_options = {"log": str(log), **kwargs}
+    write_task(folder, rows, f"{START}scorer: {{type: !function own.{kind}, kwargs: {json.dumps(scorer_options)}}}\n")
     (folder / "own.py").write_text(OWN.replace("CACHED", str(cached)).replace("PARALLEL", str(parallel)))
     return log
 
@@ -118,7 +118,7 @@ def is_alive(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not can_fork() or len(os.sched_getaffinity(0)) < 2, reason="needs Linux and two processors")
-def test_a_run_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> None:
+def test_a_killed_run_leaves_no_process_running(tmp_path: Path) -> None:
     log = write(tmp_path / "tasks", parallel=True, wait=60)
     process = start(
         "-m", "assay", "run", "--model=dummy", "--tasks=t", f"--include_path={tmp_path / 'tasks'}", cwd=tmp_path
@@ -155,7 +155,7 @@ def test_a_cached_score_is_computed_once(kind: str, parallel: bool, tmp_path: Pa
     assert [sample[kind.lower()] for sample in again["samples"]["t"]] == SCORES
 
 
-def test_without_a_folder_or_the_wish_nothing_is_kept(tmp_path: Path) -> None:
+def test_without_a_folder_or_the_option_nothing_is_kept(tmp_path: Path) -> None:
     log = write(tmp_path / "tasks", cached=True)
     run(tmp_path / "tasks", ANSWERS)
     run(tmp_path / "tasks", ANSWERS)
@@ -213,7 +213,7 @@ PLAIN = st.recursive(
 
 
 @given(st.lists(PLAIN, min_size=1, max_size=5, unique_by=repr), PLAIN)
-def test_what_is_remembered_is_what_was_computed(tmp_path_factory: Any, asked: list[Any], value: Any) -> None:
+def test_cached_scores_equal_computed_ones(tmp_path_factory: Any, asked: list[Any], value: Any) -> None:
     file = ScoreCache(tmp_path_factory.mktemp("scores"))
     memory, other = ScorerMemo("a", file), ScorerMemo("b", file)
     first = memory.filled(asked, lambda numbers: [value] * len(numbers))
@@ -225,7 +225,7 @@ def test_what_is_remembered_is_what_was_computed(tmp_path_factory: Any, asked: l
     file.close()
 
 
-def test_what_cannot_be_written_is_computed_every_time(tmp_path: Path) -> None:
+def test_scores_that_cannot_be_cached_are_computed_every_time(tmp_path: Path) -> None:
     file = ScoreCache(tmp_path)
     memory, calls = ScorerMemo("a", file), list[int]()
 

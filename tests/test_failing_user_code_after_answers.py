@@ -67,19 +67,19 @@ def run(folder: Path, code: str, more: str, target: str = '"{{a}}"', extra: str 
 def test_code_that_ends_the_process_or_cannot_be_worded_costs_its_own_numbers(
     more: str, end: str, tmp_path: Path
 ) -> None:
-    found = run(tmp_path, f"def f(*a, **k): {end}", more.replace("\n", "\n    "))
-    assert found["results"]["good"]["exact_match,none"] == 1.0
-    numbers = [value for key, value in found["results"]["bad"].items() if "," in key and "stderr" not in key]
+    results = run(tmp_path, f"def f(*a, **k): {end}", more.replace("\n", "\n    "))
+    assert results["results"]["good"]["exact_match,none"] == 1.0
+    numbers = [value for key, value in results["results"]["bad"].items() if "," in key and "stderr" not in key]
     assert all(value is None or math.isnan(value) for value in numbers)
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_an_aggregator_of_a_group_that_ends_the_process_costs_the_groups_number_alone(end: str, tmp_path: Path) -> None:
     group = "group: g\ntask: [good]\naggregate_metric_list: [{metric: exact_match, aggregation: !function h.f}]\n"
-    found = run(tmp_path, f"def f(*a, **k): {end}", MEAN, extra=group, tasks=["g", "good"])
-    assert found["results"]["good"]["exact_match,none"] == 1.0
+    results = run(tmp_path, f"def f(*a, **k): {end}", MEAN, extra=group, tasks=["g", "good"])
+    assert results["results"]["good"]["exact_match,none"] == 1.0
     assert not any(
-        isinstance(value, float) and value == value for key, value in found["results"]["g"].items() if "," in key
+        isinstance(value, float) and value == value for key, value in results["results"]["g"].items() if "," in key
     )
 
 
@@ -89,22 +89,22 @@ def test_ctrl_c_within_user_code_ends_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "made", ["[]", "''", "b'x'", "{1}", "(each for each in [1])", "{'a': 1}", "None", "5", "[['x']] * 99"]
+    "built", ["[]", "''", "b'x'", "{1}", "(each for each in [1])", "{'a': 1}", "None", "5", "[['x']] * 99"]
 )
-def test_a_filter_that_returns_too_few_or_too_many_answers_fails_its_task_alone(made: str, tmp_path: Path) -> None:
+def test_a_filter_that_returns_too_few_or_too_many_answers_fails_its_task_alone(built: str, tmp_path: Path) -> None:
     more = f"filter_list: [{{name: c, filter: [{{function: custom, filter_fn: !function h.f}}]}}]\n    {MEAN}"
-    found = run(tmp_path, f"def f(*a, **k): return {made}", more)
-    assert found["results"]["good"]["exact_match,none"] == 1.0
-    assert found["assay"]["tasks"]["bad"]["failed"] == 3
-    assert "filter 'c' returned" in next(iter(found["assay"]["tasks"]["bad"]["reasons"]))
+    results = run(tmp_path, f"def f(*a, **k): return {built}", more)
+    assert results["results"]["good"]["exact_match,none"] == 1.0
+    assert results["assay"]["tasks"]["bad"]["failed"] == 3
+    assert "filter 'c' returned" in next(iter(results["assay"]["tasks"]["bad"]["reasons"]))
 
 
-@pytest.mark.parametrize("made", ["10**400", "object()", "[1]", "None", "Odd()"])
-def test_an_aggregation_that_returns_no_number_costs_its_own_row(made: str, tmp_path: Path) -> None:
-    code = f"class Odd:\n    def __repr__(self): raise ValueError\ndef f(values): return {made}"
-    found = run(tmp_path, code, MEAN.replace("mean", "!function h.f"))
-    assert found["results"]["good"]["exact_match,none"] == 1.0
-    reason = found["assay"]["tasks"]["bad"]["rows"]["exact_match,none"]["reason"]
+@pytest.mark.parametrize("built", ["10**400", "object()", "[1]", "None", "Odd()"])
+def test_an_aggregation_that_returns_no_number_costs_its_own_row(built: str, tmp_path: Path) -> None:
+    code = f"class Odd:\n    def __repr__(self): raise ValueError\ndef f(values): return {built}"
+    results = run(tmp_path, code, MEAN.replace("mean", "!function h.f"))
+    assert results["results"]["good"]["exact_match,none"] == 1.0
+    reason = results["assay"]["tasks"]["bad"]["rows"]["exact_match,none"]["reason"]
     assert "which is not a number" in reason
 
 
@@ -117,24 +117,24 @@ def test_a_key_of_a_mapping_that_is_another_metrics_name_is_never_the_last_that_
         "{metric: exact_match, aggregation: mean, ignore_case: true}",
     ]
     listed = ", ".join(entries if order == 0 else entries[::-1])
-    found = run(tmp_path, "def m(references, predictions): return {'exact_match': 0.25}", f"metric_list: [{listed}]")
-    assert "exact_match,none" not in {key for key, value in found["results"]["bad"].items() if value in (1.0, 0.25)}
+    results = run(tmp_path, "def m(references, predictions): return {'exact_match': 0.25}", f"metric_list: [{listed}]")
+    assert "exact_match,none" not in {key for key, value in results["results"]["bad"].items() if value in (1.0, 0.25)}
 
 
-@pytest.mark.parametrize("made", ["{n: 0.5 for n in range(len(results))}", "'abc'"])
-def test_a_batch_of_scores_must_be_a_list(made: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("built", ["{n: 0.5 for n in range(len(results))}", "'abc'"])
+def test_a_batch_of_scores_must_be_a_list(built: str, tmp_path: Path) -> None:
     code = f"""
     from assay import GenerationScorer
     class S(GenerationScorer):
-        def score_batch(self, results): return {made}
+        def score_batch(self, results): return {built}
     """
-    found = run(tmp_path, code, "scorer: !function h.S")
-    assert found["assay"]["tasks"]["bad"]["failed"] == 3
-    assert "must return a list" in next(iter(found["assay"]["tasks"]["bad"]["reasons"]))
+    results = run(tmp_path, code, "scorer: !function h.S")
+    assert results["assay"]["tasks"]["bad"]["failed"] == 3
+    assert "must return a list" in next(iter(results["assay"]["tasks"]["bad"]["reasons"]))
 
 
 @pytest.mark.parametrize("kind", ["[v]", "(v,)", "np.array([v])"])
-def test_of_several_references_the_best_counts_whatever_holds_the_scores_of_answers(kind: str, tmp_path: Path) -> None:
+def test_the_best_of_multiple_references_counts_for_any_container_of_scores(kind: str, tmp_path: Path) -> None:
     code = f"""
     import numpy as np
     def m(references, predictions):
@@ -142,8 +142,8 @@ def test_of_several_references_the_best_counts_whatever_holds_the_scores_of_answ
         return {kind}
     """
     more = "metric_list: [{metric: !function h.m, aggregation: mean, higher_is_better: true}]"
-    found = run(tmp_path, code, more, target="[a, b]")
-    assert found["results"]["bad"]["m,none"] == 0.75
+    results = run(tmp_path, code, more, target="[a, b]")
+    assert results["results"]["bad"]["m,none"] == 0.75
 
 
 @pytest.mark.parametrize("target", ["[1]", "[1, 2]"])
@@ -167,10 +167,10 @@ def test_metrics_of_one_right_choice_fail_their_own_row_where_there_are_several(
     (tmp_path / "c.yaml").write_text(dedent(task))
     (tmp_path / "rows.jsonl").write_text('{"q": "x"}\n{"q": "y"}\n')
     model = Scripted(loglikelihood=lambda context, continuation: (-1.0 if "b" in continuation else -2.0, False))
-    found = simple_evaluate(model, tasks=["choices"], include_path=str(tmp_path), include_defaults=False)
-    assert found["results"]["choices"]["acc_norm,none"] == 1.0
+    results = simple_evaluate(model, tasks=["choices"], include_path=str(tmp_path), include_defaults=False)
+    assert results["results"]["choices"]["acc_norm,none"] == 1.0
     assert not any(key.startswith(("choice_logprob,", "bpb,")) and value == value and value is not None
-                   for key, value in found["results"]["choices"].items())  # fmt: skip
+                   for key, value in results["results"]["choices"].items())  # fmt: skip
 
 
 GRAPH = """
@@ -194,20 +194,20 @@ GRAPH = """
         "{'correct': 2}",
     ],
 )
-def test_a_unit_result_of_user_code_that_is_no_number_fails_its_record_in_that_row(odd: str, tmp_path: Path) -> None:
+def test_a_unit_result_of_user_code_that_is_not_a_number_fails_its_record_in_that_row(odd: str, tmp_path: Path) -> None:
     (tmp_path / "d.jsonl").write_text('{"q": "q0"}\n{"q": "q1"}\n')
     (tmp_path / "graph_config.yaml").write_text(dedent(GRAPH))
     code = f"def measured(config, state):\n    state['m_result'] = {odd} if state['q'] == 'q0' else {{'correct': True, 'score': 1.0}}\n    return state\n"
     (tmp_path / "gh.py").write_text(code)
-    found = simple_evaluate(
+    results = simple_evaluate(
         Scripted(generate=lambda *_: "x", chat_template=lambda messages, _: str(messages)),
         tasks=[str(tmp_path / "graph_config.yaml")],
         include_defaults=False,
     )
-    row = found["assay"]["tasks"]["gg"]["rows"]["m,none"]
-    assert (found["results"]["gg"]["m,none"], row["n"]) == (1.0, 1)
-    assert found["assay"]["tasks"]["gg"]["failed"] == 1
-    assert "'m_result' has no score that is a number" in str(found["assay"]["tasks"]["gg"]["reasons"])
+    row = results["assay"]["tasks"]["gg"]["rows"]["m,none"]
+    assert (results["results"]["gg"]["m,none"], row["n"]) == (1.0, 1)
+    assert results["assay"]["tasks"]["gg"]["failed"] == 1
+    assert "'m_result' has no score that is a number" in str(results["assay"]["tasks"]["gg"]["reasons"])
 
 
 @pytest.mark.parametrize("missing", ["", ", missing: skip"])
@@ -215,8 +215,8 @@ def test_a_group_with_a_member_whose_number_has_no_value_has_none_either(missing
     group = f"group: g\ntask: [good, bad]\naggregate_metric_list: [{{metric: exact_match{missing}}}]\n"
     more = "metric_list: [{metric: !function h.exact_match, aggregation: mean, higher_is_better: true}]"
     code = "def exact_match(references, predictions): return float('nan')"
-    found = run(tmp_path, code, more, extra=group, tasks=["g"])
+    results = run(tmp_path, code, more, extra=group, tasks=["g"])
     assert not any(
-        isinstance(value, float) and value == value for key, value in found["results"]["g"].items() if "," in key
+        isinstance(value, float) and value == value for key, value in results["results"]["g"].items() if "," in key
     )
-    assert found["results"]["good"]["exact_match,none"] == 1.0
+    assert results["results"]["good"]["exact_match,none"] == 1.0
