@@ -73,11 +73,11 @@ def test_a_scorer_that_raises_marks_the_sample_failed_and_it_is_no_zero(tmp_path
 
 
 def test_results_name_twenty_and_count_all() -> None:
-    told = Audit()
+    audit = Audit()
     for number in range(50):
-        told.note(number, ["empty"] if number % 2 else [])
-    assert told.told()["empty"] == {"count": 25, "ids": list(range(1, 41, 2))}
-    assert told.told()["failed"] == {"count": 0}
+        audit.note(number, ["empty"] if number % 2 else [])
+    assert audit.as_json()["empty"] == {"count": 25, "ids": list(range(1, 41, 2))}
+    assert audit.as_json()["failed"] == {"count": 0}
 
 
 def test_where_less_is_better_nothing_is_wrong() -> None:

@@ -113,7 +113,7 @@ def test_show_runs_no_helper_code_unless_asked_to(write: Write, run_assay: Run) 
 def test_show_tells_how_a_format_changes_the_task(write: Write, run_assay: Run) -> None:
     shown = run_assay("show", "alpha@generate", "--include_path", write(FILES)).stdout
     assert "rewritten by the format" in shown
-    assert "note: metric_list of 'alpha' is made for multiple_choice" in shown
+    assert "note: metric_list of 'alpha' is ignored: it is for multiple_choice" in shown
 
 
 def test_a_name_that_is_not_there_ends_with_suggestions_and_code_2(write: Write, run_assay: Run) -> None:

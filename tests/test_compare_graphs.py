@@ -108,5 +108,5 @@ def test_a_number_of_all_records_together_is_shown_with_why_it_has_no_interval(t
     found = compare([made(tmp_path, "a", {1, 2}), made(tmp_path, "b", {1})], gates=["accuracy > -1pp"])
     told = row(found, "accuracy")
     assert (told.a, told.b, told.interval, told.p) == (0.2, 0.1, None, None)
-    assert "made of all documents together" in told.reason
+    assert "computed over all documents together" in told.reason
     assert found.decision == "inconclusive"

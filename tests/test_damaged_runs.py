@@ -319,7 +319,7 @@ def test_a_page_that_cannot_be_made_is_a_page_that_says_so(good: Path) -> None:
     answer = viewer.broken(Request(scope), KeyError("<b>n</b>"))
     text = bytes(answer.body).decode()
     assert answer.status_code == 500
-    assert "That cannot be shown" in text and "KeyError" in text and "<b>n</b>" not in text
+    assert "This page cannot be shown" in text and "KeyError" in text and "<b>n</b>" not in text
 
 
 def test_a_lock_that_says_nonsense_holds_nothing(tmp_path: Path) -> None:

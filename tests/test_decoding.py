@@ -55,7 +55,7 @@ GROUP_TYPOS = [
     ("a member's override's type", "group: g\ntask:\n  - task: anatomy\n    num_fewshot: many\n", "4:18", "must be a whole number", ""),
     ("a member without a name", "group: g\ntask:\n  - tsak: anatomy\n", "3:5", "a member needs `task` or `group`", "tsak"),
     ("an inline group's key", "group: g\ntask:\n  - group: h\n    task: [anatomy]\n    group_alais: H\n", "5:5", "group_alais", "group_alias"),
-    ("a tag on a group", "group: g\ntask: [anatomy]\ntag: x\n", "3:1", "no effect on tags", "on the tasks"),
+    ("a tag on a group", "group: g\ntask: [anatomy]\ntag: x\n", "3:1", "a group cannot have a tag", "put the tag on the tasks"),
     ("the old way to join a group", "task: t\ngroup: g\ndataset_path: json\n", "2:1", "cannot have `group`", "tag: g"),
 ]  # fmt: skip
 

@@ -245,7 +245,7 @@ def test_an_explicit_metric_list_is_never_set_aside_silently(manage: Manage) -> 
     assert kept.notes == ()
     changed = asked(manager, "t@generate")
     assert changed.config.metric_list is None
-    assert "metric_list of 't' is made for multiple_choice" in changed.notes[0]
+    assert "metric_list of 't' is ignored: it is for multiple_choice" in changed.notes[0]
 
 
 def test_examples_with_fields_of_their_own_are_in_the_format_too(manage: Manage) -> None:
@@ -261,8 +261,8 @@ def test_examples_with_fields_of_their_own_are_in_the_format_too(manage: Manage)
         ("mcaq", "10:10", "no format named 'mcaq'", "did you mean 'mcqa'?"),
         ("{type: mcaq}", "10:17", "no format named 'mcaq'", "did you mean 'mcqa'?"),
         ("{type: mcqa, question_prefx: x}", "10:23", "unknown key 'question_prefx'", "did you mean 'question_prefix'?"),
-        ("{mine: {question_prefix: x}}", "10:17", "no format named 'mine'", "say with `type`"),
-        ("{type: mcqa, output_type: chat}", "10:36", "output_type cannot be 'chat'", ""),
+        ("{mine: {question_prefix: x}}", "10:17", "no format named 'mine'", "name its base format with `type`"),
+        ("{type: mcqa, output_type: chat}", "10:36", "output_type must be", "got 'chat'"),
         ("5", "10:10", "formats must be text or a mapping", ""),
     ],
 )

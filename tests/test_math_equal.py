@@ -283,6 +283,7 @@ def test_a_comparison_without_end_is_ended_and_the_clock_goes_on(target: str, an
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
+@pytest.mark.slow
 def test_long_answers_take_no_longer_than_they_must() -> None:
     answers = [
         "5" + " " * 100_000 + "x",

@@ -138,6 +138,7 @@ def test_the_key_of_a_text_is_that_of_version_0_1_whatever_it_looks_like(text: s
     assert keys.key(Loglikelihood(text, continuation)) == asked
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.builds(

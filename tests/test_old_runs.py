@@ -101,6 +101,7 @@ def test_a_run_compares_with_itself(name: str, tmp_path: Path) -> None:
     assert [each.first for each in found.attributions] in ([None], [""], [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENDED)
 def test_a_run_is_exported_and_packed(name: str, tmp_path: Path) -> None:
     _, run = copied(name, tmp_path)
@@ -133,6 +134,7 @@ def test_a_run_is_scored_again_to_equal_numbers(name: str, tmp_path: Path) -> No
     assert found.results["assay"]["scored"]["changed"] == {}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", [name for name in NAMES if RECIPES[name].evaluate is not None])
 def test_a_run_goes_on_and_asks_only_what_is_missing(name: str, tmp_path: Path) -> None:
     world, run = copied(name, tmp_path)

@@ -278,6 +278,7 @@ def test_the_detectable_difference_is_found_as_often_as_it_says() -> None:
 # --- simulation (the whole grid: python -m bench paired) -------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cells",
     [

@@ -397,7 +397,7 @@ def test_dropping_examples_needs_a_model_that_counts(talking: str) -> None:
         ("openai", {"num_concurrent": "many"}, "num_concurrent must be a whole number"),
         ("openai", {"header": "x"}, "header must be a mapping"),
         ("anthropic", {"seed": 5}, "no argument 'seed'"),
-        ("openai", {"base_url": ["http://a:b@x", "http://c:d@y"]}, "different users"),
+        ("openai", {"base_url": ["http://a:b@x", "http://c:d@y"]}, "different credentials"),
     ],
 )
 def test_values_of_arguments_are_looked_at(name: str, told: dict[str, Any], said: str) -> None:

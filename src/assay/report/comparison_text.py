@@ -189,7 +189,7 @@ def _task_counts(comparison: Comparison) -> str:
     worse = sorted((r for r in rows if r.verdict == "worse"), key=lambda row: (row.p_holm, -abs(row.difference or 0)))
     names = list(dict.fromkeys(f"{row.name} {row.metric} {format_signed(row.difference)}" for row in worse))
     differ = f", {counts['differs']} different" if counts["differs"] else ""
-    summary = f"{counts['better']} better, {counts['worse']} worse{differ}, {counts['unclear']} not summary apart"
+    summary = f"{counts['better']} better, {counts['worse']} worse{differ}, {counts['unclear']} unclear"
     return f"task metrics (Holm): {summary}" + (f"; worst: {some(names)}" if names else "")
 
 

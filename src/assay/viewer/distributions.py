@@ -6,6 +6,7 @@ from typing import Any
 
 from assay.report.document import slice_interval
 from assay.report.plots import Bin, CalibrationPoint, Interval
+from assay.statistics.softmax import softmax
 from assay.viewer.sample_page import parse_json
 from assay.viewer.samples import SOURCE, Samples, quoted
 
@@ -93,5 +94,4 @@ def confidence(likelihoods: Sequence[float | None], choices: int, gold: Any) -> 
     values = [value for value in likelihoods[:choices] if value is not None and math.isfinite(value)]
     if len(values) != choices or not values or not isinstance(gold, int):
         return None
-    best = max(values)
-    return 1 / sum(math.exp(value - best) for value in values), values.index(best) == gold
+    return max(softmax(values)), values.index(max(values)) == gold
