@@ -1,5 +1,6 @@
 """The world of a test: files written on the spot, a separate cache, lm-eval's task files where they are wanted."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -42,6 +43,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_by_needs(items)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # a million objects of tests and libraries live to the end: no collection need visit them again
 
 
 @pytest.fixture(autouse=True)

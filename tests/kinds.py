@@ -133,10 +133,8 @@ class Guard:
 
     def _watch(self, event: str, arguments: tuple[object, ...]) -> None:
         if event in WATCHED:
-            if arguments[:1] not in (
-                ("git",),
-                ("uname",),
-            ):  # every run asks git for its commit, Python the system's name
+            # every run asks git for its commit, Python the system for its name; a fork has no arguments
+            if arguments[:1] not in (("git",), ("uname",)):
                 self.seen.add(WATCHED[event])
         elif event == "import" and arguments[0] in ("torch", "transformers"):
             self.seen.add("torch")

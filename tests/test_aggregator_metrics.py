@@ -62,6 +62,7 @@ def test_accuracy_is_the_share_of_correct_records() -> None:
     assert aggregated("accuracy", results("aabb", "abbb"), key="text") == {"accuracy": 0.75}
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcde")), min_size=1, max_size=60))
 def test_precision_recall_and_f1_are_those_of_scikit_learn(pairs: list[tuple[str, str]]) -> None:
     golds, answers = zip(*pairs, strict=True)

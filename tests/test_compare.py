@@ -360,6 +360,7 @@ def test_flips_of_choices_name_the_likeliest_one(tmp_path: Path) -> None:
     assert (flip.doc_id, flip.answer_a, flip.answer_b, flip.target, flip.is_loss) == (0, "yes", "no", "yes", True)
 
 
+@pytest.mark.slow
 def test_a_real_model_with_fewer_examples_is_asked_in_other_words(tmp_path: Path) -> None:
     runs = [tmp_path / "three", tmp_path / "none"]
     for output, shots in zip(runs, (3, 0), strict=True):

@@ -112,6 +112,7 @@ CELLS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(CELLS, min_size=1, max_size=5))
 @settings(max_examples=300, deadline=None)
 def test_under_compat_every_csv_column_is_read_as_pandas_reads_it(cells: list[str]) -> None:
@@ -121,6 +122,7 @@ def test_under_compat_every_csv_column_is_read_as_pandas_reads_it(cells: list[st
     assert list(map(type, csv_values_as_pandas(cells))) == list(map(type, expected))
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(CELLS, st.text(max_size=5)), min_size=1, max_size=5))
 def test_every_number_of_a_csv_column_prints_as_what_is_written(cells: list[str]) -> None:
     for cell, value in zip(cells, csv_values(cells), strict=True):

@@ -35,6 +35,7 @@ def test_the_mean_standard_error_is_the_spread_of_the_number(aggregator: str, ce
     assert measurements(cell)[aggregator].coverage > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clustering", ["repeats", "shared", "nested"])
 def test_the_error_of_pass_at_k_counts_problems(clustering: str) -> None:
     assert measurements(Cell(clustering, 30, 0.5, True))["pass@k"].ratio == pytest.approx(1, abs=0.08)
@@ -61,6 +62,7 @@ def rates(source: str, scores: "np.ndarray[tuple[int], np.dtype[np.float64]]") -
     return MemberEstimate(source, estimate_of_mean(scores, like), len(scores))
 
 
+@pytest.mark.slow
 def test_thirty_problems_with_64_repeats_are_not_1920_draws() -> None:
     """Where every problem is always or never solved, repeats add no information: √(0.25/29) for 15 of 30, and not √(0.25/1919)."""
     member = rates("problems", np.repeat([0.0, 1.0], 15))

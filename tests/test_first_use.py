@@ -346,6 +346,7 @@ def test_a_pattern_that_matches_nothing_says_so(run_assay: RunAssay) -> None:
     assert "no name matches 'nothing*'" in ended.stderr
 
 
+@pytest.mark.torch
 def test_a_missing_folder_is_not_looked_up_at_the_hub() -> None:
     pytest.importorskip("transformers")
     for name in ("/no/such/dir", "./no_such", "models/of/mine"):

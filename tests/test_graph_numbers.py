@@ -31,6 +31,7 @@ def result(golden: str, arguments: str) -> UnitMetricResult:
     return UnitMetricResult(golden == arguments, {"text": golden}, {"text": arguments})
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcde")), min_size=2, max_size=10))
 def test_the_influence_of_a_record_is_the_effect_of_slightly_more_weight(pairs: list[tuple[str, str]]) -> None:
@@ -91,6 +92,7 @@ def scripted() -> Scripted:
     )
 
 
+@pytest.mark.slow
 def test_aggregator_rows_have_the_errors_of_what_they_are_made_of(tmp_path: Path) -> None:
     folder = world(tmp_path, "        - {name: pass_at_k, params: {k: 1}, unit_metrics_results: exact_match_result}\n")
     results = assay.simple_evaluate(scripted(), tasks=[str(folder)])

@@ -97,6 +97,7 @@ def test_a_second_run_asks_nothing_and_leaves_the_same_files(tmp_path: Path, tal
     assert len(before) == 2
 
 
+@pytest.mark.slow
 def test_the_bundled_graphs_run_on_the_embedded_model(tmp_path: Path) -> None:
     results = assay.simple_evaluate("embedded", tasks=["tag:first_steps_graphs"], output_path=str(tmp_path / "run"))
     assert results["assay"]["status"] == "complete"

@@ -31,6 +31,7 @@ def test_a_mean_by_size_is_the_mean_of_all_documents(documents: list[list[float]
     assert one(results_of(documents)) == pytest.approx(sum(every) / len(every), rel=1e-12)
 
 
+@pytest.mark.slow
 @given(tasks, st.randoms(use_true_random=False))
 def test_the_order_of_members_does_not_matter(documents: list[list[float]], random: object) -> None:
     results = results_of(documents)

@@ -7,6 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 from tools import house, words
 
 ROOT = Path(__file__).parent.parent
@@ -122,6 +123,7 @@ def test_every_public_name_can_be_imported() -> None:
 MOST_HITS = {"docs": 0, "messages": 149, "viewer": 37, "docstrings": 478, "elsewhere": 2160, "tests": 19}
 
 
+@pytest.mark.slow
 def test_banned_words_are_not_used() -> None:
     """`python tools/words.py` lists the places; tests/house_words.txt is the list."""
     every = list(words.hits(ROOT))

@@ -340,6 +340,7 @@ def whole_log(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return text
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_content_of_a_log_is_imported_or_refused(

@@ -75,6 +75,7 @@ def test_a_chain_of_200_includes_works(manage: Callable[..., TaskManager]) -> No
     assert (config.repeats, config.metadata) == (7, {"level": 0})
 
 
+@pytest.mark.slow
 def test_a_chain_without_end_is_refused(manage: Callable[..., TaskManager]) -> None:
     files = {f"i{n}.yaml": f"include: i{n + 1}.yaml\n" for n in range(400)}
     manager = manage(

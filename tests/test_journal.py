@@ -66,6 +66,7 @@ def test_every_line_ends_in_the_crc32_of_its_content(tmp_path: Path) -> None:
         assert seal == b'"%08x"}' % zlib.crc32(inside)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compressed", [False, True])
 def test_a_flipped_bit_anywhere_is_noticed_and_never_another_answer(
     compressed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -199,6 +199,7 @@ def test_a_prompt_that_is_too_long_fails_by_default(tmp_path: Path) -> None:
     assert "exceed the model's context length of 1024" in next(iter(own["reasons"]))
 
 
+@pytest.mark.slow
 def test_examples_are_dropped_until_it_fits(tmp_path: Path) -> None:
     from assay.models.tokenizer import FolderTokenizer
 
@@ -216,6 +217,7 @@ def test_examples_are_dropped_until_it_fits(tmp_path: Path) -> None:
         assert one_more > 1024  # no more were dropped than had to be
 
 
+@pytest.mark.slow
 def test_truncation_is_lm_evals_and_counted(tmp_path: Path) -> None:
     own = long_run(tmp_path, over_length="truncate")["assay"]["tasks"]["t"]
     assert own["failed"] == 0

@@ -12,6 +12,9 @@ from assay.compat.evaluate_names import find_metric
 from assay.records import Function
 from assay.tasks.validate import validate
 
+pytestmark = pytest.mark.xdist_group(
+    "lm_eval_catalog"
+)  # reading the folder, here and by lm-eval, takes long: once is enough
 Reference = dict[str, dict[str, object]]
 
 CORRECTED = {
@@ -32,7 +35,7 @@ def reference(lm_eval_folder: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return loaded
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def manager(lm_eval_folder: Path) -> TaskManager:
     return TaskManager(include_path=lm_eval_folder / "lm_eval/tasks", include_defaults=False)
 

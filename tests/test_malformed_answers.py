@@ -366,6 +366,7 @@ LINE = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None, database=None, derandomize=True)
 @given(
     st.lists(

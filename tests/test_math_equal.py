@@ -283,6 +283,7 @@ def test_an_endless_comparison_is_stopped_and_a_running_timer_continues(target: 
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
+@pytest.mark.slow
 def test_long_answers_take_no_longer_than_they_must() -> None:
     answers = [
         "5" + " " * 100_000 + "x",

@@ -140,6 +140,7 @@ def test_the_request_key_of_a_text_is_that_of_version_0_1_even_if_it_looks_like_
     assert keys.key(Loglikelihood(text, continuation)) == asked
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.builds(

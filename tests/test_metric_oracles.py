@@ -37,6 +37,7 @@ from assay.statistics.estimates import estimate
 from assay.tasks.metrics import MetricBinder
 from assay.tasks.settings import Helpers
 
+pytestmark = pytest.mark.slow  # hundreds of cases each, and other libraries' implementations of them
 CASES = 200
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden/metrics.json").read_text(encoding="utf-8"))
 

@@ -90,6 +90,7 @@ def test_mathematics_from_the_whole_answer_to_the_score(tmp_path: Path) -> None:
     assert results["assay"]["tasks"]["t"]["noticed"] == {"no match by filter none": 1}
 
 
+@pytest.mark.slow
 def test_a_comparison_without_end_is_a_failure_and_no_wrong_answer(tmp_path: Path) -> None:
     pytest.importorskip("math_verify")
     results = generate(tmp_path, ["9^{9^{9^{9}}}", "1"], ["1", "1"], metric("metric: math_equal"))

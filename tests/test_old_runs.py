@@ -112,6 +112,7 @@ def test_a_run_compares_with_itself(name: str, tmp_path: Path) -> None:
     assert [each.first for each in comparison.attributions] in ([None], [""], [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENDED)
 def test_a_run_is_exported_and_packed(name: str, tmp_path: Path) -> None:
     _, run = copied(name, tmp_path)
@@ -144,6 +145,7 @@ def test_a_run_is_scored_again_to_equal_numbers(name: str, tmp_path: Path) -> No
     assert scores.results["assay"]["scored"]["changed"] == {}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", [name for name in NAMES if RECIPES[name].evaluate is not None])
 def test_a_run_is_resumed_and_asks_only_missing_requests(name: str, tmp_path: Path) -> None:
     world, run = copied(name, tmp_path)

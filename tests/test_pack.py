@@ -296,6 +296,7 @@ def test_the_command_lists_what_it_removed(run_assay: Any, tasks: Path, output: 
     assert "answers and scores remain" in ended.stderr
 
 
+@pytest.mark.slow
 def test_an_archive_that_would_fill_the_disk_is_refused(tmp_path: Path) -> None:
     bomb = tmp_path / "bomb.zip"
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as file, file.open("run/results.json", "w") as member:

@@ -280,6 +280,7 @@ def test_the_detectable_difference_is_found_with_the_stated_power() -> None:
 # --- simulation (the whole grid: python -m bench paired) -------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cells",
     [

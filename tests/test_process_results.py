@@ -34,7 +34,10 @@ COMPARED = {f"{entry['function']} of {entry['task']}": entry for entry in EXPECT
 LIKE_LM_EVAL = Settings(RunConfig(compat="lm-eval"))
 
 
-@pytest.fixture(scope="module", params=["with lm_eval", "without lm_eval"])
+@pytest.fixture(
+    scope="module",  # and one process for each, so that helper code is imported once
+    params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ("with lm_eval", "without lm_eval")],
+)
 def manager(
     request: pytest.FixtureRequest, lm_eval_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[TaskManager]:

@@ -258,6 +258,7 @@ def test_lm_eval_shows_a_document_its_own_answer_and_compat_does_so_too(name: st
         assert f"E{number}" not in prompt
 
 
+@pytest.mark.slow
 @given(
     count=st.integers(2, 7), shots=st.integers(1, 6), seed=st.integers(0, 2**32), sampler=st.sampled_from(["default", "first_n"]),
     where=st.sampled_from(["fewshot_split: test", "validation_split: test", "training_split: test", "fewshot_config: {split: test}"]),

@@ -58,7 +58,7 @@ def test_the_tree_is_read_as_rows_with_their_way(tmp_path: Path) -> None:
     assert (number.value, number.stderr, number.low, number.high, number.n) == (0.25, None, 0.1, 0.5, 4)
     assert (run.lines[1].documents, run.lines[1].failed, run.lines[1].incomplete, run.lines[1].shots) == (6, 2, True, 3)
     assert run.audit["failed"] == 2
-    assert run.troubles == ["incomplete: a: 2 of 6 documents failed (2× timeout)"]
+    assert run.remarks == ["incomplete: a: 2 of 6 documents failed (2× timeout)"]
 
 
 def test_the_head_has_what_a_list_of_runs_shows(tmp_path: Path) -> None:

@@ -389,6 +389,7 @@ def answered(draw: st.DrawFn) -> tuple[Sample, list[Response], int]:
     return sample, predicted, repeats
 
 
+@pytest.mark.slow
 @given(answered(), st.booleans())
 def test_samples_are_read_back_as_they_were_written(
     tmp_path_factory: pytest.TempPathFactory, built: tuple[Sample, list[Response], int], fails: bool

@@ -68,6 +68,7 @@ def test_only_what_is_not_journaled_is_asked(known: int, tasks: Path, output: Pa
     assert differing(output, uninterrupted) == []
 
 
+@pytest.mark.slow
 def test_the_last_line_may_be_torn_at_any_byte(tasks: Path, output: Path) -> None:
     run(RecordingModel(), tasks, output, tasks=["sums"])
     uninterrupted, whole = outcome(output), (output / "responses.jsonl").read_bytes()
@@ -178,6 +179,7 @@ def test_a_run_of_a_newer_format_is_refused_by_name(tasks: Path, output: Path) -
         run(RecordingModel(), tasks, output)
 
 
+@pytest.mark.slow
 def test_a_long_journal_is_compressed_and_appended_to(write: Write, output: Path) -> None:
     """40 responses of a megabyte each, the last of which fails at first."""
     numbers = "".join(json.dumps({"q": str(n), "a": "x"}) + "\n" for n in range(40))

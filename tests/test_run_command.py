@@ -59,6 +59,7 @@ def test_no_text_is_a_failure(tmp_path: Path) -> None:
     assert "exact_match,none" not in results["results"]["t"]
 
 
+@pytest.mark.slow
 def test_an_answer_of_ten_megabytes_is_an_answer(tmp_path: Path) -> None:
     long = "x" * 10_000_000
     results = generate(tmp_path, [long], [long], output_path=str(tmp_path / "run"))

@@ -265,6 +265,7 @@ READERS = ("runs/run.py", "runs/folder.py")
 """The reader, and the writer, which looks at what a folder holds before it adds to it."""
 
 
+@pytest.mark.slow
 def test_only_the_reader_opens_the_files_of_a_run() -> None:
     """Whoever wants something of a run folder opens the run."""
     values = set()

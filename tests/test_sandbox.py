@@ -75,6 +75,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("case", PROGRAMS)
 def test_a_program_passes_when_it_reaches_its_end(case: str, launcher: Launcher) -> None:
     program, expected = PROGRAMS[case]
@@ -106,6 +107,7 @@ def test_there_is_no_network(launcher: Launcher, server: tuple[str, int]) -> Non
     assert ran(launcher, "import socket\nassert [name for _, name in socket.if_nameindex()] in (['lo'], [])")
 
 
+@pytest.mark.process
 def test_there_is_no_home_and_nothing_of_this_machine_but_python(launcher: Launcher, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s")
@@ -116,11 +118,13 @@ def test_there_is_no_home_and_nothing_of_this_machine_but_python(launcher: Launc
     assert ran(launcher, with_home + f"assert not os.path.exists(home) or set(os.listdir(home)) <= {shown!r}")
 
 
+@pytest.mark.process
 def test_the_environment_is_empty(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_KEY", "s")
     assert ran(launcher, "import os\nassert dict(os.environ) == {}")
 
 
+@pytest.mark.process
 def test_nothing_can_be_written_but_a_little_in_its_own_folder(launcher: Launcher) -> None:
     for path in ("/x", "/usr/lib/x", "/dev/x", "/lib/x"):
         assert fails(launcher, f"open({path!r}, 'w')", "OSError"), path
@@ -131,6 +135,7 @@ def test_nothing_can_be_written_but_a_little_in_its_own_folder(launcher: Launche
     assert fails(launcher, many, "OSError", file_size=2)
 
 
+@pytest.mark.process
 def test_it_runs_as_an_unprivileged_user_and_cannot_become_another(launcher: Launcher) -> None:
     assert ran(launcher, "import os\nassert os.getuid() == os.getgid() == 65534")
     for line in ("os.setuid(0)", "os.chroot('/tmp')", "os.setgroups([])"):
@@ -141,6 +146,7 @@ def test_it_runs_as_an_unprivileged_user_and_cannot_become_another(launcher: Lau
     assert ran(launcher, call + "assert libc.mount(b'x', b'/tmp', b'tmpfs', 0, None) == -1")
 
 
+@pytest.mark.process
 def test_memory_is_limited(launcher: Launcher) -> None:
     assert fails(launcher, "x = bytearray(300 << 20)", "MemoryError", memory=200)
     assert ran(launcher, "x = bytearray(300 << 20)", memory=500)
@@ -148,6 +154,7 @@ def test_memory_is_limited(launcher: Launcher) -> None:
     assert ran(launcher, shared), "memory that no limit of the process counts"
 
 
+@pytest.mark.process
 def test_no_process_can_be_started(launcher: Launcher) -> None:
     for line in ("import os\nos.fork()", "import subprocess, sys\nsubprocess.run([sys.executable])"):
         assert fails(launcher, line, "PermissionError"), line
@@ -187,6 +194,7 @@ def children() -> list[str]:
     return [row[2] for row in rows if row[0] in mine and "Runs inside the sandbox" in row[2]]
 
 
+@pytest.mark.process
 def test_a_sandbox_that_does_not_start_is_not_a_failed_program() -> None:
     with pytest.raises(SandboxError, match="did not start"):
         sandbox._run(lambda limits, folder: ["/bin/sh", "-c", "echo no room >&2; exit 1"], "", SandboxLimits())
@@ -287,12 +295,14 @@ def test_a_program_whose_signals_reach_no_process_is_judged_by_its_tests(launche
     assert evaluated(launcher, wrong, 20.0) == {"passed": False, "again": True, "left": [], "other": "S"}
 
 
+@pytest.mark.process
 def test_a_program_may_send_signals_to_itself(launcher: Launcher) -> None:
     handled = "seen = []\nsignal.signal(10, lambda *_: seen.append(1))\n"
     for line in ("os.kill(os.getpid(), 10)", "signal.raise_signal(10)", "signal.setitimer(0, 0.1)\nsignal.signal(14, lambda *_: seen.append(1))\ntime.sleep(1)"):  # fmt: skip
         assert ran(launcher, SIGNALS + handled + line + "\nassert seen == [1]"), line
 
 
+@pytest.mark.process
 def test_a_program_that_is_stopped_costs_its_time_and_no_more(launcher: Launcher) -> None:
     start = time.monotonic()
     assert ran(launcher, SIGNALS + "os.kill(os.getpid(), signal.SIGSTOP)", seconds=1.0) is False
@@ -305,6 +315,7 @@ TESTS = "assert add(2, 3) == 5\nassert add(-1, 1) == 0"
 METRIC = "metric_list: [{metric: code_exec, timeout: 2}]\n"
 
 
+@pytest.mark.process
 @ANY
 def test_answers_are_run_with_their_tests(tmp_path: Path) -> None:
     answers = [ADD, "def add(a, b):\n    return 5", "while True: pass", "not Python"]
@@ -313,6 +324,7 @@ def test_answers_are_run_with_their_tests(tmp_path: Path) -> None:
     assert results["assay"]["failed"] == 0
 
 
+@pytest.mark.process
 @ANY
 def test_every_one_of_several_tests_must_hold(tmp_path: Path) -> None:
     golds = [TESTS.splitlines(), ["assert add(2, 3) == 5", "assert add(2, 3) == 6"]]
@@ -320,6 +332,7 @@ def test_every_one_of_several_tests_must_hold(tmp_path: Path) -> None:
     assert results["results"]["t"]["code_exec,none"] == 0.5
 
 
+@pytest.mark.process
 @ANY
 def test_a_document_whose_sandbox_does_not_start_is_failed_and_not_wrong(tmp_path: Path) -> None:
     """A limit that the kernel cannot count to stops our own part before the program."""
@@ -329,6 +342,7 @@ def test_a_document_whose_sandbox_does_not_start_is_failed_and_not_wrong(tmp_pat
     assert "the sandbox did not start" in str(results["assay"]["tasks"]["t"]["reasons"])
 
 
+@pytest.mark.process
 @ANY
 def test_time_in_the_sandbox_is_not_taken_from_the_document(tmp_path: Path) -> None:
     """A document may be scored for ten seconds; a program that is given longer is waited for."""
@@ -428,6 +442,7 @@ def test_pass_at_k_is_the_share_of_draws_with_a_right_program(case: tuple[int, i
     assert pass_at_k(n, right, k) == pytest.approx(sum(map(any, draws)) / len(draws))
 
 
+@pytest.mark.process
 @ANY
 def test_programs_run_from_other_threads_too() -> None:
     collected: list[bool] = []

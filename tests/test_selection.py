@@ -322,6 +322,7 @@ def test_groups_nested_too_deep_are_refused(manage: Manage) -> None:
         manage({**files, "t.yaml": a_task("g200")}).load("g0")
 
 
+@pytest.mark.slow
 def test_a_group_of_ten_thousand_members_loads(manage: Manage) -> None:
     text = "group: g\ntask:\n" + "".join(
         f"  - {{task: t{n}, dataset_path: json, doc_to_text: q}}\n" for n in range(10_000)

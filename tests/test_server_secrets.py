@@ -91,13 +91,13 @@ def test_the_servers_tokenizer_and_list_of_models_are_requested_only_from_its_ho
     [
         (
             "https://me:pw@other.example:8443/v1/completions?sig=abc#part",
-            "to https://other.example:8443/v1/completions,",
+            "to https://other.example:8443/v1/completions;",
         ),
         ("//other.example/v1", "other.example/v1"),
-        ("/v1/completions/", "to /v1/completions/,"),
-        (None, "does not name"),
-        ("", "does not name"),
-        ("http://[::1:80/v1", "does not name"),
+        ("/v1/completions/", "to /v1/completions/;"),
+        (None, "an unknown address"),
+        ("", "an unknown address"),
+        ("http://[::1:80/v1", "an unknown address"),
         ("http://other.example/\x1b[31m", "other.example/?[31m"),
     ],
 )

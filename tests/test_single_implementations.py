@@ -15,6 +15,7 @@ def counted() -> dict[str, list[str]]:
     return house.statistics(house.ROOT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistic", HOMES)
 def test_a_statistic_has_one_implementation(counted: dict[str, list[str]], statistic: str) -> None:
     assert counted[statistic] == [HOMES[statistic]]

@@ -65,6 +65,7 @@ ANSWERS = ["a", "aa", "aaa", "b", "bb", "bbb"]
 SCORES = [1, 3, 3, 1, 2, 3]
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not can_fork(), reason="needs Linux")
 def test_scores_of_a_parallel_scorer_are_computed_in_other_processes(tmp_path: Path) -> None:
     log = write(tmp_path, parallel=True)
@@ -75,6 +76,7 @@ def test_scores_of_a_parallel_scorer_are_computed_in_other_processes(tmp_path: P
     assert (os.getpid() in pids) == (len(os.sched_getaffinity(0)) == 1)
 
 
+@pytest.mark.process
 def test_eight_processes_score_eight_documents_at_once(tmp_path: Path) -> None:
     forked = get_context("fork")
     at_work, eight = forked.Value("i", 0), forked.Event()
@@ -101,6 +103,7 @@ def test_eight_processes_score_eight_documents_at_once(tmp_path: Path) -> None:
             workers.close()
 
 
+@pytest.mark.process
 def test_a_document_that_cannot_be_scored_fails_alone(tmp_path: Path) -> None:
     write(tmp_path, parallel=True)
     results = run(tmp_path, ["a", "bad", "aaa", "b", "bb", "bbb"])
@@ -143,6 +146,7 @@ def test_a_killed_run_leaves_no_process_running(tmp_path: Path) -> None:
 # --- scores that were computed before -----------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("kind", "parallel"), [("Slow", False), ("Slow", True), ("Together", False)])
 def test_a_cached_score_is_computed_once(kind: str, parallel: bool, tmp_path: Path) -> None:
     log = write(tmp_path / "tasks", cached=True, parallel=parallel, kind=kind)

@@ -87,6 +87,7 @@ def test_a_part_of_the_documents_is_asked_what_all_of_them_are(way: str, folder:
         assert is_part(part, whole), name
 
 
+@pytest.mark.slow
 @given(numbers=st.sets(st.integers(0, COUNT - 1), min_size=1), way=st.sampled_from(sorted(WAYS)))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_part_of_the_documents_gives_a_part_of_the_prompts(numbers: set[int], way: str, folder: Path) -> None:

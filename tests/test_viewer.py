@@ -195,6 +195,7 @@ def test_every_place_of_a_list_knows_its_neighbours(sums: Samples) -> None:
     assert sums.around(SampleQuery(text="17 + 1 ="), 0) == [-1, 17, -1]
 
 
+@pytest.mark.slow
 @given(st.text(max_size=20), st.sampled_from(sorted(OPERATORS)), st.text(max_size=20))
 def test_no_text_in_a_filter_breaks_a_query(text: str, operator: str, value: str) -> None:
     text = text.encode("utf-8", "replace").decode()

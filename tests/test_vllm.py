@@ -86,6 +86,7 @@ def prompts_of(model: Any) -> list[tuple[int, dict[str, Any]]]:
 # against the embedded model, which is another implementation of the same
 
 
+@pytest.mark.slow
 def test_log_likelihoods_are_those_of_the_embedded_model(model: Any) -> None:
     requests: list[Request] = [Loglikelihood(CONTEXT, choice) for choice in CHOICES]
     requests += [Loglikelihood("The cat sat on the", " mat and slept"), Loglikelihood("", "Once upon a time")]
@@ -109,6 +110,7 @@ def test_more_choices_than_can_be_asked_about_by_number_are_answered_all(model: 
     agree(ask(model, *requests), ask(Embedded(), *requests))
 
 
+@pytest.mark.slow
 def test_a_text_longer_than_the_model_is_taken_in_windows_that_count_every_token_once(model: Any) -> None:
     words = "The little dog went to the market and saw a cat. " * 120
     [response] = ask(model, Rolling(words))
@@ -149,7 +151,9 @@ def test_a_nan_fails_and_minus_infinity_does_not(value: float, model: Any, monke
     )
     bad = [Loglikelihood("Spoilt", " 5"), Loglikelihood("Spoilt", " five apples"), Rolling("Spoilt milk")]
     *failed, good = ask(model, *bad, Loglikelihood(CONTEXT, " 5"))
-    assert all(isinstance(each, Failed) and f"({value})".lower() in each.reason.lower() for each in failed), failed
+    assert all(
+        isinstance(each, Failed) and ("infinite" if math.isinf(value) else "NaN") in each.reason for each in failed
+    ), failed
     agree([good], ask(Embedded(), Loglikelihood(CONTEXT, " 5")))
     monkeypatch.setattr(model._engine, "_scores", lambda tokens: scores(tokens) - math.inf)
     assert [each.value for each in ask(model, *bad)] == [-math.inf] * 3  # type: ignore[union-attr]
@@ -223,6 +227,7 @@ def test_repeats_are_sampled_separately_and_reproducibly_in_any_batch(model: Any
     assert again[:0:-1] == first
 
 
+@pytest.mark.slow
 @only_standin
 def test_seeds_differ_by_prompt_repeat_and_the_models_seed(model: Any) -> None:
     drawn = {"do_sample": True, "temperature": 1.0}

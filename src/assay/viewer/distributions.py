@@ -94,5 +94,4 @@ def confidence(likelihoods: Sequence[float | None], choices: int, gold: AnyJSON)
     values = [value for value in likelihoods[:choices] if value is not None and math.isfinite(value)]
     if len(values) != choices or not values or not isinstance(gold, int):
         return None
-    best = max(values)
-    return max(softmax(values)), values.index(best) == gold
+    return max(softmax(values)), values.index(max(values)) == gold
