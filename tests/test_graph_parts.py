@@ -22,7 +22,7 @@ from assay.graphs.sources import Numbered, joined
 from assay.graphs.spec import SourceConfig
 from assay.graphs.walk import ConditionalEdge, Graph, OutgoingEdges
 from assay.models import Scripted
-from assay.records import Asking, Call, Failed, Message, Outcome, Returned
+from assay.records import Call, Failed, Message, Outcome, Plan, Returned
 from assay.runs.journal import Journal
 from assay.samples.rows import DataError
 from graph_world import the_file, write_graph
@@ -232,7 +232,7 @@ def test_a_record_is_not_changed_by_its_walk() -> None:
     assert (outcome.record["x"], record) == (2, {"x": 1})
 
 
-def drive(plans: list[Asking], most: int | None = None) -> list[Any]:
+def drive(plans: list[Plan], most: int | None = None) -> list[Any]:
     ended: dict[int, Any] = {}
 
     def end(each: Ended) -> None:
@@ -247,7 +247,7 @@ def drive(plans: list[Asking], most: int | None = None) -> list[Any]:
     return [ended[number] for number in range(len(plans))]
 
 
-def calling(function: Any, *arguments: Any) -> Asking:
+def calling(function: Any, *arguments: Any) -> Plan:
     return (yield [Call(function, arguments), Call(function, arguments)])
 
 
@@ -275,7 +275,7 @@ def test_calls_wait_beside_each_other_and_what_they_raise_is_a_failure_of_their_
 def test_no_more_plans_are_at_work_than_were_asked_for(most: int | None) -> None:
     at_work = highest = 0
 
-    def counting() -> Asking:
+    def counting() -> Plan:
         nonlocal at_work, highest
         at_work += 1
         highest = max(highest, at_work)

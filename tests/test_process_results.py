@@ -151,7 +151,7 @@ def shown(key: str, estimate: Estimate) -> Iterator[tuple[str, Any]]:
     if "failed" in estimate.reason:
         yield key.format(""), {"failed": estimate.reason}
         return
-    yield key.format(""), float(estimate) if estimate.several is None else estimate.several
+    yield key.format(""), float(estimate) if estimate.named_values is None else estimate.named_values
     yield key.format("_stderr"), "N/A" if estimate.stderr is None else estimate.stderr
 
 

@@ -74,9 +74,9 @@ def test_a_server_is_asked_for_rewards(way: str, path: str, talking: str, tmp_pa
 
 def test_a_server_that_returns_more_than_one_number_is_not_a_reward_model(talking: str, tmp_path: Path) -> None:
     role = {"reward": f"reward-http,model=r,base_url={talking}"}
-    results = rewarded(tmp_path, ["abc", "several"], model_role=role)
+    results = rewarded(tmp_path, ["abc", "named_values"], model_role=role)
     assert results["results"]["t"]["reward,none"] == 2.0
-    assert "not one number" in json.dumps(results["assay"])
+    assert "must return one number" in json.dumps(results["assay"])
 
 
 # --- of a folder ----------------------------------------------------------------------------------------------------
@@ -168,14 +168,14 @@ def test_a_tokenizer_that_cannot_fill_up_is_asked_one_by_one(tmp_path: Path) -> 
 def test_input_that_is_too_long_or_without_an_answer_is_a_failure(folder: Path) -> None:
     model = load_model("reward-hf", {"path": str(folder)})
     long, text, short = answers(model, [Loglikelihood("q" * 40, "a" * 40), Generate("q", {}), Loglikelihood("q", "a")])
-    assert long == Failed("80 tokens are more than the model's 48")
+    assert long == Failed("80 tokens exceed the model's context length of 48")
     assert isinstance(text, Failed)
     assert isinstance(short, Likelihood)
 
 
 def test_of_several_labels_one_must_be_named(tmp_path: Path) -> None:
     path = tiny(tmp_path, 3)
-    with pytest.raises(ConfigError, match="add label="):
+    with pytest.raises(ConfigError, match="select one with label="):
         load_model("reward-hf", {"path": str(path)})
     with pytest.raises(ConfigError, match="and no 'LABEL_9'"):
         load_model("reward-hf", {"path": str(path), "label": "LABEL_9"})

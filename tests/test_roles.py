@@ -13,7 +13,7 @@ from assay.engine import Ended, Engine, Started
 from assay.errors import ConfigError
 from assay.models import Scripted
 from assay.models.load import load_model
-from assay.records import Asking, Generate, Text
+from assay.records import Generate, Plan, Text
 from assay.runs.journal import Journal
 from serving import TALKING, Servers, fetched
 from small_runs import write_task
@@ -28,7 +28,7 @@ def talking() -> Iterator[str]:
     servers.end()
 
 
-def judged(question: str) -> Asking:
+def judged(question: str) -> Plan:
     """A plan that asks the model, and then a judge about what it said."""
     [answer] = yield [Generate(question, PLAIN)]
     assert isinstance(answer, Text)

@@ -260,8 +260,8 @@ ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # what is left behind becomes a child o
 other = subprocess.Popen(["sleep", "100"])
 launcher, program, seconds = getattr(sandbox, sys.argv[1]), sys.argv[2], float(sys.argv[3])
 try:
-    passed = sandbox._run(launcher, program, sandbox.Limits(seconds))
-    again = sandbox._run(launcher, "assert 1 + 1 == 2", sandbox.Limits(20.0))
+    passed = sandbox._run(launcher, program, sandbox.SandboxLimits(seconds))
+    again = sandbox._run(launcher, "assert 1 + 1 == 2", sandbox.SandboxLimits(20.0))
     end = time.monotonic() + 10
     while (left := below({str(os.getpid())}) - {str(os.getpid()), str(other.pid)}) and time.monotonic() < end:
         time.sleep(0.05)

@@ -809,7 +809,7 @@ def test_a_missing_folder_and_a_port_in_use_are_reported(runs: Path, tmp_path: P
         assert done.returncode == 2
         return done.stderr
 
-    assert "there is no such folder" in ended(str(tmp_path / "nowhere"))
+    assert "no such folder" in ended(str(tmp_path / "nowhere"))
     assert "cannot listen" in ended(str(runs), "--port", address.rpartition(":")[2])
 
 

@@ -459,7 +459,7 @@ class Outcome(NamedTuple):
 Response = Text | Likelihood | Failed | Returned | Outcome
 
 
-Asking = Generator[Sequence[Request | Call], Sequence[Response], Sequence[Response]]
+Plan = Generator[Sequence[Request | Call], Sequence[Response], Sequence[Response]]
 """A running plan: it yields requests, is sent their responses, and returns those that form its answer."""
 
 
@@ -512,44 +512,44 @@ class ScoreKey(NamedTuple):
     filter: str
 
 
-class Draws:
+class Influence:
     """Influence of every document on a number: the sum of the squared values is the number's variance.
 
     Documents of one `source` with the same number are one draw, wherever they occur; with `clusters`, so are the documents
     of a cluster, and their sums are squared. If only the variance is known, there are no values.
     """
 
-    __slots__ = ("clusters", "documents", "moves", "source", "variance")
+    __slots__ = ("clusters", "contributions", "documents", "source", "variance")
 
     def __init__(
-        self, source: str, documents: Sequence[int], moves: "Floats | None", variance: float | None = None,
+        self, source: str, documents: Sequence[int], contributions: "Floats | None", variance: float | None = None,
         clusters: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
-        self.source, self.documents, self.moves, self.clusters = source, documents, moves, clusters
-        self.variance: float = float((self.summed() ** 2).sum()) if variance is None else variance
+        self.source, self.documents, self.contributions, self.clusters = source, documents, contributions, clusters
+        self.variance: float = float((self.by_draw() ** 2).sum()) if variance is None else variance
 
     @classmethod
     def of_mean(
         cls, source: str, documents: Sequence[int], values: Floats, clusters: Sequence[int] | None = None
-    ) -> "Draws":
+    ) -> "Influence":
         """Influence on the mean of one value per document, with the small-sample factor √(g/(g−1)) of CR1."""
         count = len(values) if clusters is None else len(set(clusters))
-        moves = (values - values.mean()) / (len(values) * math.sqrt((count - 1) / count))
-        return cls(source, documents, moves, clusters=clusters)
+        contributions = (values - values.mean()) / (len(values) * math.sqrt((count - 1) / count))
+        return cls(source, documents, contributions, clusters=clusters)
 
     @property
     def count(self) -> int:
         """Number of independent draws."""
         return len(self.documents if self.clusters is None else set(self.clusters))
 
-    def summed(self) -> Floats:
+    def by_draw(self) -> Floats:
         """Influence of every draw: of a document, or summed over a cluster."""
-        assert self.moves is not None, "only the variance is known"
+        assert self.contributions is not None, "only the variance is known"
         if self.clusters is None:
-            return self.moves
+            return self.contributions
         import numpy as np
 
-        return np.bincount(np.unique(self.clusters, return_inverse=True)[1], weights=self.moves)  # type: ignore[return-value]  # floats
+        return np.bincount(np.unique(self.clusters, return_inverse=True)[1], weights=self.contributions)  # type: ignore[return-value]  # floats
 
 
 class Estimate(float):
@@ -558,12 +558,23 @@ class Estimate(float):
     `parts` has the influence of the documents, with a weight each; `repeats` the scores of every answer by document. A
     group's estimate also has its number of `tasks` and the members `missing` a value. If the standard error is 0, `members`
     are the estimates it is computed from, with their weights. `draws` is the number of independent draws: documents or
-    clusters. An aggregation that returns named numbers has them in `several`, and NaN as value. `bounds` limit the value.
+    clusters. An aggregation that returns named numbers has them in `named_values`, and NaN as value. `bounds` limit the value.
     """
 
     __slots__ = (
-        "bounds", "draws", "is_power", "is_rate", "members", "missing", "n", "parts", "reason", "repeats", "several",
-        "stderr", "tasks",
+        "bounds",
+        "draws",
+        "is_power",
+        "is_rate",
+        "members",
+        "missing",
+        "n",
+        "named_values",
+        "parts",
+        "reason",
+        "repeats",
+        "stderr",
+        "tasks",
     )  # fmt: skip
 
     def __new__(cls, value: float, *_: Any, **__: Any) -> "Estimate":
@@ -571,15 +582,15 @@ class Estimate(float):
 
     def __init__(  # noqa: PLR0913  # all that is stored about a number
         self, value: float, stderr: float | None = None, n: int = 0, reason: str = "", *,
-        parts: Mapping[Draws, float] | None = None, repeats: Sequence[Sequence[float]] | None = None,
+        parts: Mapping[Influence, float] | None = None, repeats: Sequence[Sequence[float]] | None = None,
         is_rate: bool = False, is_power: bool = False, tasks: int = 1, missing: Sequence[str] = (),
         members: "Sequence[tuple[float, Estimate]]" = (), draws: int | None = None,
-        several: Mapping[str, float] | None = None, bounds: tuple[float, float] | None = None,
+        named_values: Mapping[str, float] | None = None, bounds: tuple[float, float] | None = None,
     ) -> None:  # fmt: skip
         del value  # the float itself
         self.stderr, self.n, self.reason = stderr, n, reason
-        self.parts: Mapping[Draws, float] = parts if parts is not None else {}
-        self.is_power, self.several, self.bounds = is_power, several, bounds
+        self.parts: Mapping[Influence, float] = parts if parts is not None else {}
+        self.is_power, self.named_values, self.bounds = is_power, named_values, bounds
         self.draws = n if draws is None else draws
         self.repeats, self.is_rate, self.tasks, self.missing, self.members = repeats, is_rate, tasks, missing, members
 

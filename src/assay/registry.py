@@ -102,12 +102,12 @@ def _line_to_add(key: str) -> str:
     return f"add `{key}:`"
 
 
-Words = tuple[str, str, Callable[[str], str]]
+Subject = tuple[str, str, Callable[[str], str]]
 """The subject of a message, its word for a parameter, and the fix for a missing one."""
 
 
-def _problems(takes: Accepted, params: Params, words: Words, where: Where) -> Iterator[Problem]:
-    what, word, add = words
+def _problems(takes: Accepted, params: Params, subject: Subject, where: Where) -> Iterator[Problem]:
+    what, word, add = subject
     at = partial(_at, where)
     for key, value in params.items():
         known = takes.named.get(key)

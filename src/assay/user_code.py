@@ -182,7 +182,7 @@ def timed(seconds: float, place: str, function: Callable[P, T], *args: P.args, *
     global _running
     if _running or not in_main_thread():
         return call_user_code(place, function, *args, **kwargs)
-    if getsignal(signal.SIGALRM) is not _stop:  # user code may set alarms of its own, and leave its handler behind
+    if getsignal(signal.SIGALRM) is not _stop:  # user code may set alarms, and leave its handler behind
         signal.signal(signal.SIGALRM, _stop)
     _running = True
     signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
@@ -202,7 +202,7 @@ _running = False
 
 @contextmanager
 def clock_stopped() -> Iterator[None]:
-    """What is done within does not count towards the seconds that a document may take, and may set alarms of its own."""
+    """Suspend the time limit of a document; code inside may set alarms."""
     if not in_main_thread():
         yield
         return

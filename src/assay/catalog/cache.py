@@ -1,4 +1,4 @@
-"""Files that can be rebuilt, cached with a header that tells whether they are still valid. No pickle, no locks."""
+"""Files that can be rebuilt, cached with a header that shows whether they are still valid. No pickle, no locks."""
 
 import contextlib
 import os

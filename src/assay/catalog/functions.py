@@ -62,11 +62,11 @@ def check_function(function: Function) -> Problem | None:
 
 @cache
 def _names_in(path: str, _changed_at: int) -> frozenset[str] | str | None:
-    """The names that a module defines; None where only executing it can tell, an error text where it cannot be
+    """The names that a module defines; None where only executing it would show them, an error text where it cannot be
     parsed.
     """
     try:
-        with warnings.catch_warnings(action="ignore"):  # of somebody else's code: none of our business
+        with warnings.catch_warnings(action="ignore"):  # warnings of users' code are not ours
             tree = ast.parse(Path(path).read_bytes())
     except (SyntaxError, ValueError) as error:
         return str(error)
@@ -173,5 +173,5 @@ def _plain_type(node: ast.expr) -> Any:
     if isinstance(node, ast.Constant) and node.value is None:
         return None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return Union[_plain_type(node.left), _plain_type(node.right)]  # noqa: UP007  # of values: None | None is no type
+        return Union[_plain_type(node.left), _plain_type(node.right)]  # noqa: UP007  # of values: None | None is not a type
     return PLAIN_TYPES.get(node.id, Any) if isinstance(node, ast.Name) else Any

@@ -75,7 +75,7 @@ def _read_folder(folder: str, files: dict[str, Stamp]) -> tuple[list[str], list[
         # By its handle, not its path: the path of every file would be walked again from the root of the disk.
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
-        return inner, linked  # a folder that is not readable has no tasks for this user; the rest goes on
+        return inner, linked  # a folder that is not readable has no tasks for this user; the rest is indexed
     try:
         with os.scandir(handle) as entries:
             for entry in entries:

@@ -182,8 +182,8 @@ def _flips_of_row(task: PairedTask, line: PairedRow, member: ComparedTask, run: 
     ]
     rows_a = task.places_a[member.places]
     rows_b = task.places_b[member.places]
-    told_a = {row["place"]: row for row in task.scores_a.some([int(rows_a[p]) for p in places], COLUMNS)}
-    told_b = {row["place"]: row for row in task.scores_b.some([int(rows_b[p]) for p in places], COLUMNS)}
+    stored_a = {row["place"]: row for row in task.scores_a.some([int(rows_a[p]) for p in places], COLUMNS)}
+    stored_b = {row["place"]: row for row in task.scores_b.some([int(rows_b[p]) for p in places], COLUMNS)}
     return [
         Flip(
             task=task.name,
@@ -193,10 +193,10 @@ def _flips_of_row(task: PairedTask, line: PairedRow, member: ComparedTask, run: 
             run=run,
             score_a=float(member.scores_a[place]),
             score_b=float(member.scores_b[place]),
-            answer_a=answer(told_a[int(rows_a[place])], line.key.filter),
-            answer_b=answer(told_b[int(rows_b[place])], line.key.filter),
-            target=target(told_a[int(rows_a[place])]),
-            question=str(told_a[int(rows_a[place])]["prompt"]),
+            answer_a=answer(stored_a[int(rows_a[place])], line.key.filter),
+            answer_b=answer(stored_b[int(rows_b[place])], line.key.filter),
+            target=target(stored_a[int(rows_a[place])]),
+            question=str(stored_a[int(rows_a[place])]["prompt"]),
             is_loss=bool(worse[place] > 0),
             doc_id_b=int(task.scores_b.documents[rows_b[place]]),
         )

@@ -79,7 +79,7 @@ class ComparedRow:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A document that two runs score differently, with what was answered; `change` is b's score less a's."""
+    """A document that two runs score differently, with what was answered; `change` is b's score minus a's."""
 
     task: str
     doc_id: int

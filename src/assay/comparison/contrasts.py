@@ -12,7 +12,7 @@ from assay.comparison.pairing import Array, PairedTask
 from assay.comparison.pairing import values as values_of
 from assay.errors import ConfigError
 from assay.groups.spread import draw_numbers, variance
-from assay.records import Draws, Floats, ScoreKey
+from assay.records import Floats, Influence, ScoreKey
 from assay.registry import Table
 from assay.runs.run import Run
 from assay.scoring.metrics.table import METRICS
@@ -188,14 +188,14 @@ def _one_number(aggregation: Aggregation, values: Values) -> "Floats | None":
 
 
 def contrast(parts: Sequence[Part], a: float, b: float, scale: float = 1.0) -> Contrast | None:
-    """b less `scale` times a, with what each document contributes to it; None where a member's documents are not known."""
+    """Return b minus `scale` times a, with each document's contribution; None where a member's documents are unknown."""
     if any(part.member.influence_a is None for part in parts):
         return _without_documents(parts, a, b, scale)
     drawn, owned = [], []
     for part in parts:
         member, slope = part.member, (part.slope_a + part.slope_b) / 2
         moved = _moved(part, scale)
-        drawn.append(Draws.of_mean(member.source, member.documents, moved, member.clusters))
+        drawn.append(Influence.of_mean(member.source, member.documents, moved, member.clusters))
         owned.append((moved - moved.mean() + slope * (member.b - scale * member.a)) / member.n)
     influences = _by_draw(drawn, owned)
     difference = b - scale * a
@@ -221,7 +221,7 @@ def _moved(part: Part, scale: float = 1.0) -> Floats:
     return np.zeros_like(moved) if is_noise else moved
 
 
-def _unit(parts: Sequence[Part], drawn: Sequence[Draws]) -> float:
+def _unit(parts: Sequence[Part], drawn: Sequence[Influence]) -> float:
     """How far one draw moves a rate; 0 for other numbers."""
     if not all(part.member.is_rate for part in parts):
         return 0.0
@@ -230,9 +230,9 @@ def _unit(parts: Sequence[Part], drawn: Sequence[Draws]) -> float:
     return reach(_by_draw(drawn, can), _by_draw(drawn, does), sum(part.member.n for part in parts))
 
 
-def _by_draw(drawn: Sequence[Draws], owned: Sequence[Floats]) -> Floats:
+def _by_draw(drawn: Sequence[Influence], owned: Sequence[Floats]) -> Floats:
     """Sum the contributions of each document, or each cluster, of one source over all tasks that contain it."""
-    by_source: dict[str, list[tuple[Draws, Any]]] = defaultdict(list)
+    by_source: dict[str, list[tuple[Influence, Any]]] = defaultdict(list)
     for draws, own in zip(drawn, owned, strict=True):
         by_source[draws.source].append((draws, own))
     sums = []
@@ -250,15 +250,15 @@ def _without_documents(parts: Sequence[Part], a: float, b: float, scale: float) 
     """A difference of which only the variance is known: that of its members, at most as large as their documents allow."""
     if scale != 1.0 or any(part.member.influence_a is None and part.member.computed is None for part in parts):
         return None
-    drawn: dict[Draws, float] = {}
+    drawn: dict[Influence, float] = {}
     for member, slope_a, slope_b in parts:
         if member.computed is not None:
-            known = Draws(member.source, member.documents, None, member.computed[0].variance, member.clusters)
+            known = Influence(member.source, member.documents, None, member.computed[0].variance, member.clusters)
             drawn[known] = (slope_a + slope_b) / 2
         else:
             moved = _moved(Part(member, slope_a, slope_b))
-            drawn[Draws.of_mean(member.source, member.documents, moved, member.clusters)] = 1.0
-    by_source: dict[str, list[Draws]] = defaultdict(list)
+            drawn[Influence.of_mean(member.source, member.documents, moved, member.clusters)] = 1.0
+    by_source: dict[str, list[Influence]] = defaultdict(list)
     for each in drawn:
         by_source[each.source].append(each)
     draws = sum(len(np.unique(np.concatenate(draw_numbers(parts_of_source)))) for parts_of_source in by_source.values())

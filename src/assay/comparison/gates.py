@@ -185,8 +185,8 @@ def _measured(
     if ends is None:
         reason = "all documents differ alike"
     elif missed:
-        less, more = moved(row.parts, scale)
-        ends = ends[0] + less, ends[1] + more
+        lower, upper = moved(row.parts, scale)
+        ends = ends[0] + lower, ends[1] + upper
         reason = f"with the {missed} documents not scored in both runs at their worst"
     if not gate.relative:
         return contrast.difference, ends, reason

@@ -297,14 +297,14 @@ def refuse_other_prompts(tasks: Sequence[PairedTask], a: Run, b: Run) -> None:
 
 
 DRAWN = ("name", "parameters", "url", "auth_token")
-"""Of a node's model: who it is, and how answers are drawn."""
+"""Of a node's model: its identity, and how answers are drawn."""
 
 
 def values(run: Run, name: str) -> dict[ScoreKey, float | None]:
     """The numbers of a task or group that can be compared; None where there is none."""
     rows = run.rows(name).items()
     return {key: row.value if row.value is not None and math.isfinite(row.value) else None
-            for key, row in rows if row.several is None}  # fmt: skip
+            for key, row in rows if row.named_values is None}  # fmt: skip
 
 
 def model_of(run: Run) -> str:

@@ -1,7 +1,7 @@
 """How many documents or repeats it takes to see a difference of a given size between two models on the same documents.
 
 A document's score is its own mean plus chance from answer to answer. The difference of two models on one document then has the
-variance of the difference of its means, and that of the answers over the number of repeats: more repeats mend the latter alone.
+variance of the difference of its means, and that of the answers over the number of repeats: more repeats reduce the latter only.
 """
 
 import math
@@ -17,7 +17,7 @@ from assay.config.row_names import repeats_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.group import Group, TaskT
 from assay.groups.results import bottom_up, group_numbers
-from assay.records import Draws, Estimate, ScoreKey
+from assay.records import Estimate, Influence, ScoreKey
 from assay.runs.run import Run
 from assay.statistics.paired import documents_needed, effect_found, smoothed
 
@@ -99,7 +99,7 @@ class Unknown:
     def of(cls, keys: Iterable[ScoreKey], size: int, source: str, aim: Aim) -> "Unknown":
         variance = assumed(aim).documents / size
         rows = {
-            key: Estimate(0.5, math.sqrt(variance), size, parts={Draws(source, range(size), None, variance): 1.0})
+            key: Estimate(0.5, math.sqrt(variance), size, parts={Influence(source, range(size), None, variance): 1.0})
             for key in keys
         }
         return cls(rows, size)

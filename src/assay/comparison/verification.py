@@ -36,7 +36,7 @@ on choices: 0.002 and 0.02 of it in float16, 0.003 and 0.03 in bfloat16, 0.002 a
 
 
 class Where(NamedTuple):
-    """A request: of which document of which task, and the how manieth."""
+    """A request: its task, its document, and its index."""
 
     task: str
     doc_id: int

@@ -15,12 +15,12 @@ from assay.engine.lanes import Budget, CallLane, KeyedRequest, Lane, RemoteLane,
 from assay.engine.usage import RunUsage
 from assay.models.protocol import AnyModel, Remote, Samples
 from assay.records import (
-    Asking,
     Call,
     Failed,
     Generate,
     Likelihood,
     Loglikelihood,
+    Plan,
     Prompt,
     Request,
     Response,
@@ -57,7 +57,7 @@ class Started(NamedTuple):
 
     what: Any
     sample: bytes
-    asking: Asking
+    plan: Plan
     task: str = ""
 
 
@@ -81,10 +81,10 @@ class RequestCounts:
 class _Plan:
     """A running plan and the responses it waits for."""
 
-    __slots__ = ("asking", "drawn", "missing", "responses", "sample", "task", "what")
+    __slots__ = ("drawn", "missing", "plan", "responses", "sample", "task", "what")
 
     def __init__(self, started: Started) -> None:
-        self.what, self.sample, self.asking, self.task = started
+        self.what, self.sample, self.plan, self.task = started
         self.responses: list[Response | None] = []
         self.missing = 0
         self.drawn: dict[bytes, int] | None = None
@@ -203,7 +203,7 @@ class Engine:
             for queue in self._remote():
                 queue.retrier.window.on_tick()
                 queue.put(())
-                self._wake.set()  # the window may have room for further plans
+                self._wake.set()  # the window may accept further plans
                 if over > GRACE_SECONDS or (over and queue.retrier.unreachable_since is not None):
                     queue.cancel()
 
@@ -211,7 +211,7 @@ class Engine:
         """Resume a plan until it waits or ends."""
         while True:
             try:
-                requests = next(plan.asking) if responses is None else plan.asking.send(responses)
+                requests = next(plan.plan) if responses is None else plan.plan.send(responses)
             except StopIteration as stop:
                 self._open -= 1
                 self._end(Ended(plan.what, stop.value))

@@ -42,7 +42,7 @@ class RetryLimits:
 class ConcurrencyWindow:
     """Additive-increase, multiplicative-decrease limit on requests in flight.
 
-    It starts small and doubles, with every round of answers and every second, until answers slow down or `limit` is
+    It starts small and doubles, with every round of answers and every second, until answers get slower or `limit` is
     reached; after a rate limit it grows by one a round.
     """
 

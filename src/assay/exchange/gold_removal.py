@@ -35,7 +35,7 @@ class GoldRemoval:
         """List the removed parts, a line for each kind, with its tasks."""
         return [f"{what} ({some(list(tasks))})" for what, tasks in self._removed.items()]
 
-    def _tell(self, task: str, what: str) -> None:
+    def _record(self, task: str, what: str) -> None:
         self._removed.setdefault(what, {})[task] = None
 
     def without(self, value: JSONObject, *, is_manifest: bool) -> JSONObject:
@@ -49,7 +49,7 @@ class GoldRemoval:
         fewshot = config.get("fewshot_config")
         if not isinstance(fewshot, Mapping) or not fewshot.get("samples"):
             return config
-        self._tell(task, "the examples in the configuration")
+        self._record(task, "the examples in the configuration")
         return {**config, "fewshot_config": {**fewshot, "samples": REMOVED}}
 
     def rewritten(self, run: Run, task: str, inner: str) -> Path:
@@ -65,7 +65,7 @@ class GoldRemoval:
             writer.write(*row_arrays([removal.row(row) for row in rows_of(table)]))
         writer.end()
         for what in removal.summary():
-            self._tell(task, what)
+            self._record(task, what)
         return target
 
 
@@ -119,13 +119,13 @@ class TaskRemoval:
             self._whole = self._whole or bool(doc)
             return "{}"
         said = [re.compile(rf"(?<!\w){re.escape(text.strip())}(?!\w)", re.IGNORECASE) for text in texts]
-        found = [
+        removed = [
             key
             for key, value in doc.items()
             if key in sure or sounds_like_gold(key, value) or _contains_gold(value, said)
         ]
-        self._columns.update(dict.fromkeys(found))
-        return orjson.dumps({key: value for key, value in doc.items() if key not in found}).decode()
+        self._columns.update(dict.fromkeys(removed))
+        return orjson.dumps({key: value for key, value in doc.items() if key not in removed}).decode()
 
     def _shared(self, prefix: str) -> str:
         if not prefix or not self._shots:

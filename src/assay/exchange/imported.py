@@ -24,7 +24,7 @@ from assay.evaluation.manifest import RUN_KEYS
 from assay.groups.group import Group
 from assay.groups.manager import GroupManager
 from assay.groups.results import bottom_up, group_numbers
-from assay.records import AnyJSON, Draws, Estimate, Function, JSONDict, JSONObject, ScoreKey
+from assay.records import AnyJSON, Estimate, Function, Influence, JSONDict, JSONObject, ScoreKey
 from assay.runs.folder import RunFolder, environment, open_run
 from assay.runs.redaction import redacted
 from assay.runs.results import GroupResult, TaskResult, assay_section, lm_eval_results
@@ -87,7 +87,7 @@ class ImportedGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedRun:
-    """A run of another program or of ours: tasks, groups, facts under lm-eval's names, and the files they come from."""
+    """A run of another program or of assay: tasks, groups, facts under lm-eval's names, and the files they come from."""
 
     format: str
     tasks: Sequence[ImportedTask]
@@ -315,7 +315,7 @@ def _with_reported(
 
 def _reported_estimate(reported: ReportedValue, n: int, source: str) -> Estimate:
     reason = "" if reported.stderr is not None else "not reported by the source"
-    parts = {Draws(source, (), None, reported.stderr**2): 1.0} if reported.stderr is not None else {}
+    parts = {Influence(source, (), None, reported.stderr**2): 1.0} if reported.stderr is not None else {}
     return Estimate(reported.value, reported.stderr, n, reason, parts=parts)
 
 

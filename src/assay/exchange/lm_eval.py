@@ -48,11 +48,11 @@ def export_lm_eval(run: Run, target: Path) -> list[Path]:
         hashes[task] = _write_samples(samples, path)
         files.append(path)
     packages = run.manifest.get("environment", {}).get("packages", {})
-    told = {key: value for key, value in run.results.items() if key not in OURS}
-    unknown = {key: told.get(key) for key in UNKNOWN}
+    reported = {key: value for key, value in run.results.items() if key not in OURS}
+    unknown = {key: reported.get(key) for key in UNKNOWN}
     versions = {"transformers_version": packages.get("transformers", "N/A"), "task_hashes": hashes}
     results = folder / f"results_{date}.json"
-    write_json(results, {**told, **unknown, **versions})
+    write_json(results, {**reported, **unknown, **versions})
     return [results, *files]
 
 
@@ -162,10 +162,10 @@ def _record(logged: LoggedSample, repeats: int) -> SampleRecord:
     gold = int(logged.target) if is_number else logged.target
     sample = Sample(logged.doc_id, logged.doc, requests, logged.target, gold, choices)
     responses = [
-        [_seen(request, each) for each in several]
-        for request, several in zip(requests[::repeats], logged.responses, strict=True)
+        [_seen(request, each) for each in repeats_of]
+        for request, repeats_of in zip(requests[::repeats], logged.responses, strict=True)
     ]
-    answers = {name: [_left(each) for each in several] for name, several in logged.answers.items()}
+    answers = {name: [_left(each) for each in repeats_of] for name, repeats_of in logged.answers.items()}
     return SampleRecord(sample, responses, filter_scores(answers, logged.scores), repeats)
 
 

@@ -21,7 +21,7 @@ from assay.graphs.scores import (
 from assay.graphs.sources import GraphSources
 from assay.graphs.spec import LambdaSpec
 from assay.graphs.walk import Graph
-from assay.records import Asking, Estimate, Sample, ScoreKey, UserValue
+from assay.records import Estimate, Plan, Sample, ScoreKey, UserValue
 from assay.samples.data import Split, columns_of
 from assay.samples.rows import DataError
 from assay.scoring.results import ModelRoles
@@ -146,7 +146,7 @@ class GraphTask(GraphScores):
             target = doc.get(self._golden) if self._golden is not None else None
             yield Sample(doc_id, doc, (), target, target)
 
-    def plan(self, sample: Sample) -> Asking:
+    def plan(self, sample: Sample) -> Plan:
         return self.graph.plan(sample.doc, f"{self.task.name}\0{sample.doc_id}", sample.doc_id)
 
     def models(self) -> ModelRoles:
@@ -191,7 +191,7 @@ class RescoredGraph(GraphScores):
     def samples(self) -> Iterator[Sample]:
         return iter(())
 
-    def plan(self, sample: Sample) -> Asking:
+    def plan(self, sample: Sample) -> Plan:
         raise NotImplementedError("nothing is asked about records that are there")
 
     def models(self) -> ModelRoles:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from assay.errors import SelfExplanatory
 from assay.graphs.spec import END, MAX_STEPS, Record, Value
-from assay.records import Asking, Call, Failed, Generate, Outcome, Params, Prompt, Request, Response, plain
+from assay.records import Call, Failed, Generate, Outcome, Params, Plan, Prompt, Request, Response, plain
 from assay.user_code import user_code
 
 State = dict[str, Any]
@@ -118,7 +118,7 @@ class Graph:
     max_steps: int = MAX_STEPS
     finish: Callable[[State], Record] = dict
 
-    def plan(self, record: Record, name: str, number: int = 0) -> Asking:
+    def plan(self, record: Record, name: str, number: int = 0) -> Plan:
         """Yield the requests about a record; return the responses and the Outcome, or the failure, at the end."""
         walk, state = Walk(name, number), dict(record)
         try:

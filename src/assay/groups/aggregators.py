@@ -14,7 +14,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups.group import Group, TaskT
 from assay.groups.rows import NONE, GroupRow, MemberSelection, Results, rows, written_rows
 from assay.groups.spread import MemberEstimate, curved, resampled, smooth, unknown
-from assay.records import Draws, Estimate, Failed, Floats, ScoreKey, UserFunction, UserValue
+from assay.records import Estimate, Failed, Floats, Influence, ScoreKey, UserFunction, UserValue
 from assay.registry import Table, accepted, parameter_problems, subclass_of
 from assay.statistics.pass_at_k import pass_at_k
 from assay.user_code import call_user_code
@@ -341,8 +341,8 @@ def estimate_of_mean(scores: Floats, like: Estimate) -> Estimate:
     n, value = len(scores), float(scores.mean())
     if n < 2 or like.draws == 1:
         return Estimate(value, None, n, like.reason or "one document has no spread", draws=1)
-    known = next(iter(like.parts), None) or Draws(f"documents {id(like)}", range(n), None, 0.0)
-    draws = Draws.of_mean(known.source, known.documents, scores, known.clusters)
+    known = next(iter(like.parts), None) or Influence(f"documents {id(like)}", range(n), None, 0.0)
+    draws = Influence.of_mean(known.source, known.documents, scores, known.clusters)
     return Estimate(value, math.sqrt(draws.variance), n, parts={draws: 1.0}, is_rate=True, draws=draws.count)
 
 

@@ -12,7 +12,7 @@ from assay.groups.aggregators import guarded
 from assay.groups.group import Group, TaskT
 from assay.groups.rows import NONE, SAMPLES, MemberSelection, member_names, written_rows
 from assay.groups.spread import unknown
-from assay.records import Draws, Estimate, ScoreKey, UserValue, number
+from assay.records import Estimate, Influence, ScoreKey, UserValue, number
 
 
 class MemberResult(Protocol):
@@ -180,7 +180,7 @@ def like_lm_evals(group: Group[TaskT], tasks: Mapping[str, MemberResult]) -> dic
     return rows
 
 
-def _parts(rows: Mapping[str, Estimate], scores: Mapping[str, TaskScore], *, by_size: bool) -> dict[Draws, float]:
+def _parts(rows: Mapping[str, Estimate], scores: Mapping[str, TaskScore], *, by_size: bool) -> dict[Influence, float]:
     """The draws that a mean of tasks depends on; none where that is not known of all."""
     weights = {name: score.size if by_size else 1 for name, score in scores.items()}
     whole = sum(weights.values())

@@ -1,7 +1,7 @@
 """How a group's number varies: documents are the draws, tasks are given.
 
-A number of a group is a function of its members' numbers, and those vary with their documents. `Draws` says how far each document
-moves a member's number; a smooth function of several members passes these moves on (`smooth`), any other one is
+A number of a group is a function of its members' numbers, and those vary with their documents. `Influence` says how far
+each document moves a member's number; a smooth function of several members passes these moves on (`smooth`), any other one is
 computed again on resampled documents (`resampled`). A document that several members share moves them all at once.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from assay.errors import some
-from assay.records import Draws, Estimate, Floats
+from assay.records import Estimate, Floats, Influence
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +35,7 @@ class MemberEstimate(NamedTuple):
 
 def smooth(value: float, members: Sequence[MemberEstimate], slopes: Sequence[float]) -> Estimate:
     """A number with its error; `slopes` are its derivatives by the members' numbers."""
-    parts: dict[Draws, float] = {}
+    parts: dict[Influence, float] = {}
     for member, slope in zip(members, slopes, strict=True):
         for draws, share in member.estimate.parts.items():
             parts[draws] = parts.get(draws, 0.0) + slope * share
@@ -54,10 +54,10 @@ def unknown(value: float, members: Sequence[MemberEstimate], reason: str) -> Est
     return Estimate(value, None, sum(member.size for member in members), reason, tasks=len(members))
 
 
-def variance(parts: Mapping[Draws, float]) -> float:
+def variance(parts: Mapping[Influence, float]) -> float:
     """The variance of a sum of moves: by document where members share a source, else member by member. Never too small: see
     `_shared_variance` where the moves of documents that are shared are not known."""
-    by_source: dict[str, list[tuple[Draws, float]]] = {}
+    by_source: dict[str, list[tuple[Influence, float]]] = {}
     for draws, share in parts.items():
         by_source.setdefault(draws.source, []).append((draws, share))
     return sum(
@@ -66,14 +66,14 @@ def variance(parts: Mapping[Draws, float]) -> float:
     )
 
 
-def _shared_variance(parts: Sequence[tuple[Draws, float]]) -> float:
+def _shared_variance(parts: Sequence[tuple[Influence, float]]) -> float:
     """Of parts of one source. How a part without moves varies with others that have its documents is not known: their errors
     are added, which is the most that it can be."""
     import numpy as np
 
     numbers = draw_numbers([draws for draws, _ in parts])
-    known = [(own, share * np.asarray(draws.moves)) for own, (draws, share) in zip(numbers, parts, strict=True)
-             if draws.moves is not None]  # fmt: skip
+    known = [(own, share * np.asarray(draws.contributions)) for own, (draws, share) in zip(numbers, parts, strict=True)
+             if draws.contributions is not None]  # fmt: skip
     together = alone = 0.0
     if known:
         _, place = np.unique(np.concatenate([own for own, _ in known]), return_inverse=True)
@@ -82,14 +82,14 @@ def _shared_variance(parts: Sequence[tuple[Draws, float]]) -> float:
         )
     met, counts = np.unique(np.concatenate([np.unique(own) for own in numbers]), return_counts=True)
     for own, (draws, share) in zip(numbers, parts, strict=True):
-        if draws.moves is None and len(own) and not np.isin(own, met[counts > 1]).any():
+        if draws.contributions is None and len(own) and not np.isin(own, met[counts > 1]).any():
             alone += share**2 * draws.variance
-        elif draws.moves is None:
+        elif draws.contributions is None:
             together += abs(share) * math.sqrt(draws.variance)
     return together**2 + alone
 
 
-def draw_numbers(parts: Sequence[Draws]) -> list["Integers"]:
+def draw_numbers(parts: Sequence[Influence]) -> list["Integers"]:
     """For each part, of each document the number of its draw. Documents that one of them puts together are so for all."""
     import numpy as np
 
@@ -148,7 +148,7 @@ def resampled(
 
 
 def _without_influence(members: Sequence[MemberEstimate]) -> list[str]:
-    return [m.name for m in members if not m.estimate.parts or any(d.moves is None for d in m.estimate.parts)]
+    return [m.name for m in members if not m.estimate.parts or any(d.contributions is None for d in m.estimate.parts)]
 
 
 def _deviations(members: Sequence[MemberEstimate], draws: int, seed: int) -> Floats:
@@ -156,7 +156,7 @@ def _deviations(members: Sequence[MemberEstimate], draws: int, seed: int) -> Flo
     import numpy as np
 
     off = np.zeros((draws, len(members)))
-    sums: dict[Draws, Floats] = {}
+    sums: dict[Influence, Floats] = {}
     random = np.random.Generator(np.random.SFC64(seed))
     _draw_sums([part for member in members for part in member.estimate.parts], draws, random, sums)
     for column, member in enumerate(members):
@@ -185,14 +185,16 @@ def _centres(members: Sequence[MemberEstimate], deviations: Floats) -> Floats:
     return centres
 
 
-def _draw_sums(parts: Sequence[Draws], draws: int, random: "np.random.Generator", sums: dict[Draws, Floats]) -> None:
+def _draw_sums(
+    parts: Sequence[Influence], draws: int, random: "np.random.Generator", sums: dict[Influence, Floats]
+) -> None:
     """For each part the sum of its moves over every draw of documents; parts of one source are drawn together."""
-    by_source: dict[str, list[Draws]] = {}
+    by_source: dict[str, list[Influence]] = {}
     for part in dict.fromkeys(parts):
         by_source.setdefault(part.source, []).append(part)
     for same_source in by_source.values():
         if len(same_source) == 1:
-            sums[same_source[0]] = _sums(same_source[0].summed(), draws, random)
+            sums[same_source[0]] = _sums(same_source[0].by_draw(), draws, random)
         else:
             _draw_together(same_source, draws, random, sums)
 
@@ -226,7 +228,7 @@ def _sums(contributions: Floats, draws: int, random: "np.random.Generator") -> F
 
 
 def _draw_together(
-    parts: Sequence[Draws], draws: int, random: "np.random.Generator", sums: dict[Draws, Floats]
+    parts: Sequence[Influence], draws: int, random: "np.random.Generator", sums: dict[Influence, Floats]
 ) -> None:
     """Members that share documents: a document is drawn for all of them. One that has not all of the documents is given
     what it would have if as many of its documents had been drawn as it has."""
@@ -237,7 +239,7 @@ def _draw_together(
     table = np.zeros((len(every), 2 * len(parts)))
     for column, (part, own) in enumerate(zip(parts, numbers, strict=True)):
         places = np.searchsorted(every, own)
-        table[:, column] = np.bincount(places, weights=part.moves, minlength=len(every))
+        table[:, column] = np.bincount(places, weights=part.contributions, minlength=len(every))
         table[:, len(parts) + column] = np.bincount(places, minlength=len(every))
     drawn = _drawn_rows(table, draws, random)
     for column, part in enumerate(parts):

@@ -378,10 +378,10 @@ def _score_or_dash(value: float) -> str:
 
 def verification_json(of: Verification) -> JSONDict:
     """The verification as a JSON object."""
-    found = of.answers
+    answers = of.answers
     by_request, by_token = (
-        [each.difference for each in found.likelihoods],
-        [each.per_token for each in found.likelihoods],
+        [each.difference for each in answers.likelihoods],
+        [each.per_token for each in answers.likelihoods],
     )
     return {
         "verdict": of.verdict,
@@ -397,23 +397,23 @@ def verification_json(of: Verification) -> JSONDict:
             {"task": each.task, "reason": each.reason, "requests": dict(each.requests)} for each in of.of.left_out
         ],
         "texts": {
-            "compared": found.compared["generate"],
-            "equal": found.compared["generate"] - len(found.divergences),
-            "divergences": [{**each._asdict(), "where": each.where._asdict()} for each in found.divergences],
+            "compared": answers.compared["generate"],
+            "equal": answers.compared["generate"] - len(answers.divergences),
+            "divergences": [{**each._asdict(), "where": each.where._asdict()} for each in answers.divergences],
         },
         "likelihoods": {
-            "compared": len(found.likelihoods),
+            "compared": len(answers.likelihoods),
             "counted_tokens": of.of.count_tokens is not None,
-            "greedy_changed": found.greedy_changed,
+            "greedy_changed": answers.greedy_changed,
             "per_request": {**spread(by_request), "histogram": _histogram_json(by_request)},
             "per_token": {**spread(by_token), "histogram": _histogram_json(by_token)},
         },
         "choices": {
-            "questions": found.questions,
-            "flips": [{**each._asdict(), "where": each.where._asdict()} for each in found.flips],
+            "questions": answers.questions,
+            "flips": [{**each._asdict(), "where": each.where._asdict()} for each in answers.flips],
         },
         "scores": [_score_json(row) for row in of.rows],
-        "failures": [{**each._asdict(), "where": each.where._asdict()} for each in found.failures],
+        "failures": [{**each._asdict(), "where": each.where._asdict()} for each in answers.failures],
         "broken": dict(of.of.broken),
         "remarks": list(of.of.remarks),
     }

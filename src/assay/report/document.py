@@ -106,7 +106,7 @@ def _open_run(folder: Path) -> RunSummary:
     if folder.is_file():
         raise ConfigError([no_run(folder)])
     reading = RunSummary(folder)
-    if reading.problem:  # a damaged file is told with the place in it
+    if reading.problem:  # a damaged file is reported with the place in it
         Run.open(folder).results  # noqa: B018
     if reading.status in (UNREADABLE, RUNNING) or not reading.results:
         what = "the run is still running" if reading.status == RUNNING else "the folder holds no finished run"
@@ -133,7 +133,7 @@ def _run_part(reading: RunSummary, options: ReportOptions) -> RunPart:
         for row in reading.samples(line.name):
             values.add(row)
             samples.add(row)
-        worst += samples.found()
+        worst += samples.samples()
         by_column = slices_of(values, number.value, options.columns)
         slices += [Slices(line.name, column, number.name, parts) for column, parts in by_column.items()]
     order = {line.name: place for place, line in enumerate(lowest)}
@@ -165,7 +165,7 @@ class _LowestSamples:
             if len(self._held) > self._count:
                 heapq.heappop(self._held)
 
-    def found(self) -> list[WorstSample]:
+    def samples(self) -> list[WorstSample]:
         ordered: Iterable[tuple[float, int, int, StoredSample]] = sorted(
             self._held, key=lambda each: each[:3], reverse=True
         )

@@ -252,7 +252,7 @@ def _open(path: Path, follow_links: bool) -> tuple[Run, str]:
     """Open a run and read its results; returns it with its problem, which concerns this run only."""
     try:
         run = Run.open(path, follow_links=follow_links)
-        run.results  # noqa: B018  # read here, where a damaged file is told
+        run.results  # noqa: B018  # read here, where a damaged file is reported
     except RunError as error:
         return Run(path, {}, {}), "; ".join(_problem_text(path, each) for each in error.problems)
     return run, ""

@@ -348,7 +348,7 @@ def _run_json(part: RunPart) -> JSONObject:
 
 
 NUMBER_FIELDS = (
-    "metric", "filter", "value", "stderr", "low", "high", "n", "higher_is_better", "reason", "several", "bounds",
+    "metric", "filter", "value", "stderr", "low", "high", "n", "higher_is_better", "reason", "named_values", "bounds",
 )  # fmt: skip
 
 

@@ -97,9 +97,11 @@ class Cache:
         """Delete responses of a model, or unused for some days; all of them where neither is given."""
         before = time.time() - unused_days * DAY if unused_days is not None else None
         condition = "(? is null or model = ?) and (? is null or used < ?)"
-        gone = self._file.execute(f"delete from responses where {condition}", (model, model, before, before)).rowcount
+        deleted = self._file.execute(
+            f"delete from responses where {condition}", (model, model, before, before)
+        ).rowcount
         self._file.execute("vacuum")
-        return gone
+        return deleted
 
     def close(self) -> None:
         try:

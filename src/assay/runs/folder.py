@@ -231,7 +231,7 @@ def as_written(spec: JSONObject) -> JSONDict:
 
 
 def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) -> RunFolder:
-    """The folder of a run: new, or the same run to be gone on with. Another run's folder is refused, or moved aside."""
+    """The folder of a run: new, or of the same run, which is resumed. Another run's folder is refused, or moved aside."""
     spec = as_written(spec)
     try:
         path.mkdir(parents=True, exist_ok=True)

@@ -123,7 +123,7 @@ class JournaledResponse(NamedTuple):
 
 
 class Journal:
-    """Responses by key, in a file. Without a path it is a file without a name, gone with the process.
+    """Responses by key, in a file. Without a path it is a file without a name, deleted with the process.
 
     Failures are journaled, too, and requested again the next time: only answers are found by their key. `manifest` is
     written to the header of a new journal. `damaged` counts the lines that could not be read.

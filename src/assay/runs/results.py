@@ -45,7 +45,7 @@ class TaskResult:
         """Whether it lacks an expected score of this metric because documents failed or were not asked, or because
         its number has no value; None: no score at all."""
         own = [value for key, value in self.rows.items() if key.metric == metric]
-        if own and all(math.isnan(value) and value.several is None for value in own):
+        if own and all(math.isnan(value) and value.named_values is None for value in own):
             return True
         if not self.failed and self.documents >= self.expected:
             return False
@@ -116,7 +116,7 @@ def plain(value: AnyJSON) -> AnyJSON:
 def _written(rows: Mapping[ScoreKey, Estimate]) -> JSONDict:
     row: dict[str, Any] = {}
     for key, estimate in rows.items():
-        row[row_name(key)] = float(estimate) if estimate.several is None else dict(estimate.several)
+        row[row_name(key)] = float(estimate) if estimate.named_values is None else dict(estimate.named_values)
         row[stderr_name(key)] = "N/A" if estimate.stderr is None else estimate.stderr
     return row
 
@@ -248,7 +248,7 @@ def _with_failures(described: JSONDict, task: TaskResult, max_failed: float) -> 
 
 
 def _is_lost(row: Estimate) -> bool:
-    return math.isnan(row) and row.several is None
+    return math.isnan(row) and row.named_values is None
 
 
 def _group_account(group: GroupResult, ends: Ends) -> JSONDict:
@@ -268,7 +268,7 @@ def _described(rows: Mapping[ScoreKey, Estimate], ends: Ends) -> JSONDict:
     return {
         row_name(key): {
             "value": None if math.isnan(row) else float(row),
-            **({"values": dict(row.several)} if row.several is not None else {}),
+            **({"values": dict(row.named_values)} if row.named_values is not None else {}),
             "stderr": row.stderr,
             "interval": ends(row),
             "method": None,  # reserved: how the interval was computed

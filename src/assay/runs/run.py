@@ -58,7 +58,7 @@ class ResultRow:
     n: int
     higher_is_better: bool | None
     reason: str = ""
-    several: Mapping[str, Any] | None = None
+    named_values: Mapping[str, Any] | None = None
     """Values by name, where an aggregation gives more than one."""
     failed: int = 0
     """How many documents failed in this row; of runs before 0.2, in its task."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from assay.records import Draws, Estimate, Failed, Floats, exact, number
+from assay.records import Estimate, Failed, Floats, Influence, exact, number
 from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, Aggregation, Values, mean, total
 from assay.user_code import call_user_code
 
@@ -40,7 +40,9 @@ def estimate(
     value = exact(returned)
     if isinstance(value, Mapping) and value and all(number(each) is not None for each in value.values()):
         numbers = {str(exact(name)): float(exact(each)) for name, each in value.items()}
-        return Estimate(math.nan, None, n, f"the aggregation {known.name!r} gives several numbers", several=numbers)
+        return Estimate(
+            math.nan, None, n, f"the aggregation {known.name!r} gives several numbers", named_values=numbers
+        )
     try:
         value = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -81,9 +83,9 @@ def with_draws(
         aggregation.influence(values) if isinstance(aggregation, Aggregation) and aggregation.influence else None
     )
     if influence is None or len(influence) != len(values):
-        known = Draws(source, documents, None, number.stderr**2, clusters)
+        known = Influence(source, documents, None, number.stderr**2, clusters)
         return number.but(parts={known: 1.0})
-    return number.but(parts={Draws.of_mean(source, documents, influence, clusters): 1.0})
+    return number.but(parts={Influence.of_mean(source, documents, influence, clusters): 1.0})
 
 
 def mean_stderr(values: Values) -> float:
@@ -106,7 +108,7 @@ def _stderr(aggregation: Aggregation, values: Values, iterations: int, clusters:
         if clusters is None:
             return mean_stderr(influence) if len(influence) > 1 else None  # type: ignore[arg-type]  # read once, as a sequence
         if len(influence) == len(values):
-            return math.sqrt(Draws.of_mean("", (), influence, clusters).variance)
+            return math.sqrt(Influence.of_mean("", (), influence, clusters).variance)
     n, limit = len(values if clusters is None else set(clusters)), aggregation.bootstrap_limit or 1000
     spread = call_user_code("bootstrap", bootstrap, aggregation, values, min(iterations, limit), clusters)
     return None if isinstance(spread, Failed) else spread * math.sqrt(n / (n - 1))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from assay.records import Draws, Floats
+from assay.records import Floats, Influence
 from assay.statistics.aggregations import Aggregation, Values
 from assay.statistics.estimates import estimate, resamples, whole_clusters
 from assay.statistics.intervals import LEVEL, student
@@ -295,10 +295,10 @@ def drift(
     usable = len(influence[0]) == len(influence[1]) and (clusters is None or len(influence[0]) == len(clusters))
     if not usable or len(influence[0] if clusters is None else set(clusters)) < 2:
         return plain._replace(reason="too few documents can be compared in pairs")
-    draws = Draws.of_mean("", range(len(influence[0])), influence[1] - influence[0], clusters)
+    draws = Influence.of_mean("", range(len(influence[0])), influence[1] - influence[0], clusters)
     is_rate = known.name == "mean" and {*before, *after} <= {0, 1}
     can, does = np.full(len(before), 1 / len(before)), (influence[1] - influence[0]) / len(before)
-    drawn = [Draws("", range(len(before)), each, clusters=clusters).summed() for each in (can, does)]
+    drawn = [Influence("", range(len(before)), each, clusters=clusters).by_draw() for each in (can, does)]
     unit = reach(drawn[0], drawn[1], len(before)) if is_rate else 0.0
     contrast = Contrast(plain.value, None, draws.variance, len(before), draws.count, unit=unit)
     return plain._replace(interval=interval(contrast, level) or (plain.value, plain.value))

@@ -127,14 +127,19 @@ def is_in(shard: Shard | None, number: int) -> bool:
     return shard is None or number % shard.of == shard.number - 1
 
 
+def _named_documents(task: str, settings: Settings) -> Sequence[int] | None:
+    """Return the documents of a task that the run names by number, if it names any."""
+    return (settings.run.samples or {}).get(task)  # type: ignore[return-value]  # checked by check_samples
+
+
 def _is_restricted(task: str, settings: Settings) -> bool:
     run = settings.run
-    is_picked = settings.numbers(task) is not None
+    is_picked = _named_documents(task, settings) is not None
     return is_picked or run.limit is not None or run.sample is not None or run.start_index > 0
 
 
 def _numbers(n: int, task: str, settings: Settings) -> Sequence[int]:
-    run, picked = settings.run, settings.numbers(task)
+    run, picked = settings.run, _named_documents(task, settings)
     if picked is not None:
         numbers = sorted(set(picked))
         if numbers and not 0 <= numbers[0] <= numbers[-1] < n:

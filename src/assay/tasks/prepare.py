@@ -16,13 +16,13 @@ from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem, did_you_mean
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
-    Asking,
     Document,
     Estimate,
     Failed,
     FilterScores,
     Generate,
     Loglikelihood,
+    Plan,
     Prompt,
     Request,
     Response,
@@ -227,7 +227,7 @@ class PreparedTask:
     def samples(self) -> Iterator[Sample]:
         """Examples are drawn for all documents, also for those of other shards, and for those that are not asked
         about: a part of the documents is asked the same as all of them are. lm-eval draws for the chosen ones alone."""
-        return self._samples(whole=self.draws and not self.settings.like_lm_eval)
+        return self._samples(whole=self.draws and self.prompter.strict)
 
     def _samples(self, *, whole: bool) -> Iterator[Sample]:
         self.prompter.restart()
@@ -303,7 +303,7 @@ class PreparedTask:
     def _unconditional(self) -> bool:
         return any(metric.name == "acc_mutual_info" for metric in self._metrics())
 
-    def plan(self, sample: Sample) -> Asking:
+    def plan(self, sample: Sample) -> Plan:
         if not self.scoring.asks:
             return ask(sample.requests)
         return ask_about(sample.requests, lambda responses: self.scoring.verdict_plan(self.document(sample, responses)))
@@ -449,12 +449,12 @@ Further = Generator[Sequence[Request], Sequence[Response], object]
 """Requests that follow the responses, round by round."""
 
 
-def ask(requests: Sequence[Request]) -> Asking:
+def ask(requests: Sequence[Request]) -> Plan:
     """Ask everything at once; the responses are the answer."""
     return (yield requests)
 
 
-def ask_about(requests: Sequence[Request], more: Callable[[Sequence[Response]], Further]) -> Asking:
+def ask_about(requests: Sequence[Request], more: Callable[[Sequence[Response]], Further]) -> Plan:
     """Ask everything at once, and then what follows from the responses; all responses together are the answer."""
     responses = yield requests
     if any(isinstance(response, Failed) for response in responses):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from assay.config.option import YAMLMapping, YAMLValue
-from assay.records import Asking, Estimate, Failed, FilterScores, Response, Sample, ScoreKey
+from assay.records import Estimate, Failed, FilterScores, Plan, Response, Sample, ScoreKey
 from assay.runs.folder import SampleSink
 from assay.scoring.results import ModelRoles
 from assay.scoring.scorer import AnsweredSample, Scorer
@@ -71,7 +71,7 @@ class Runnable(Protocol):
         """The evaluated documents with what is asked about each, one at a time."""
         ...
 
-    def plan(self, sample: Sample) -> Asking:
+    def plan(self, sample: Sample) -> Plan:
         """Return the plan of a sample, which yields its requests step by step."""
         ...
 

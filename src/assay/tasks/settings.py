@@ -96,10 +96,6 @@ class Settings:
     def like_sygra(self) -> bool:
         return self.run.compat == "sygra"
 
-    def numbers(self, task: str) -> Sequence[int] | None:
-        """The documents of a task that the run names by their numbers; None where it names none."""
-        return (self.run.samples or {}).get(task)  # type: ignore[return-value]  # checked by check_samples
-
 
 T = TypeVar("T")
 

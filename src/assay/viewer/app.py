@@ -152,7 +152,7 @@ class Viewer:
 
 
 def static_file(request: Request) -> Response:
-    """Serve one of our own files by name; no other file can be requested."""
+    """Serve one of the viewer's files by name; no other file can be requested."""
     name = request.path_params["name"]
     if name not in STATIC_FILES:
         raise PageNotFound(f"no file named {name!r:.40}")

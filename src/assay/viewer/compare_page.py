@@ -42,16 +42,16 @@ class ComparisonCache:
 
     def of(self, paths: tuple[Path, ...], *, different_prompts: bool) -> Comparison:
         """Return the comparison of these runs in their current state."""
-        return self._made(paths, different_prompts, "")
+        return self._compare(paths, different_prompts, "")
 
     def of_task(self, paths: tuple[Path, ...], task: str, *, different_prompts: bool) -> Sequence[Flip]:
         """Return the flipped samples of one task; empty where the runs cannot be compared."""
         try:
-            return self._made(paths, different_prompts, task).flips
+            return self._compare(paths, different_prompts, task).flips
         except AssayError:
             return ()
 
-    def _made(self, paths: tuple[Path, ...], different_prompts: bool, task: str) -> Comparison:
+    def _compare(self, paths: tuple[Path, ...], different_prompts: bool, task: str) -> Comparison:
         key = (paths, tuple(map(run_stamp, paths)), different_prompts, task)
         with self._lock:
             known = self._known.pop(key, None)

@@ -1,4 +1,4 @@
-"""The content of each page, gathered from runs and samples; the templates only lay it out."""
+"""The content of each page, gathered from runs and samples; the templates only format it."""
 
 import shlex
 from collections.abc import Mapping, Sequence

@@ -341,7 +341,7 @@ def _trace(
         asked = [(_prompt_of(number, requests, row), texts[number] if number < len(texts) else "") for number in stored]
         reason = next((str(reply["failed"]) for reply in node_replies if "failed" in reply), "")
         steps.append(Step(name, asked, sum(took) if took else None, len(numbers), redacted_text(reason)))
-    if row.failed and steps and not any(step.failed for step in steps):  # no request did: the last node it came to
+    if row.failed and steps and not any(step.failed for step in steps):  # no request did: the last node it reached
         steps[-1] = steps[-1]._replace(failed=redacted_text(row.failed))
     return steps
 

@@ -39,8 +39,8 @@ class Database:
     def __init__(self, folder: Path) -> None:
         import duckdb
 
-        self._made = Path(tempfile.mkdtemp(prefix="assay-view-"))
-        weakref.finalize(self, shutil.rmtree, self._made, ignore_errors=True)
+        self._folder = Path(tempfile.mkdtemp(prefix="assay-view-"))
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._remembered: dict[Hashable, Any] = {}
         self._lock = threading.Lock()
         self._connection = duckdb.connect(":memory:", config={"threads": "2", "memory_limit": MEMORY})
@@ -78,12 +78,12 @@ class Database:
         return value
 
     def _allowed(self, folder: Path) -> list[str]:
-        return [str(folder.resolve()), _escaped(folder), str(self._made.resolve()), _escaped(self._made)]
+        return [str(folder.resolve()), _escaped(folder), str(self._folder.resolve()), _escaped(self._folder)]
 
     def samples(self, path: Path) -> SampleFile:
         """Open a file of samples for queries. A file of format 1 is converted to format 2 first."""
         name = f"{digest(f'{path}{path.stat().st_mtime_ns}'.encode())}.parquet"
-        converted = self._made / name
+        converted = self._folder / name
         return SampleFile(converted if converted.is_file() else SampleFile(path).as_format_2(converted))
 
 
@@ -102,7 +102,7 @@ class SamplesPage(NamedTuple):
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples of a task. `metric` is the column that tells wrong from right, `is_more_better` its direction."""
+    """The samples of a task. `metric` is the column that distinguishes wrong from right, `is_more_better` its direction."""
 
     database: Database
     stored: SampleFile
@@ -263,7 +263,7 @@ SOURCE = "read_parquet(?, file_row_number = true)"
 
 
 def score_columns(columns: Sequence[str], main: Mapping[str, bool | None]) -> tuple[str, bool]:
-    """The column that tells wrong from right, and whether higher is better: the first main metric that is stored."""
+    """The column that distinguishes wrong from right, and whether higher is better: the first main metric that is stored."""
     for name, better in main.items():
         if name in columns:
             return name, better is not False

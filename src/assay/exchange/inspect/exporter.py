@@ -209,7 +209,7 @@ def epochs(record: SampleRecord, spec: JSONObject) -> Iterator[JSONDict]:
     table = _table(record)
     for epoch in range(record.repeats):
         said = _output_text(record, epoch, table)
-        made: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "id": sample.doc_id,
             "epoch": epoch + 1,
             "input": prompt,
@@ -223,8 +223,8 @@ def epochs(record: SampleRecord, spec: JSONObject) -> Iterator[JSONDict]:
             "uuid": digest(f"{spec['eval_id']} {sample.doc_id} {epoch}".encode())[:22],
         }
         if record.failed:
-            made["error"] = {"message": record.failed, "traceback": "", "traceback_ansi": ""}
-        yield made
+            entry["error"] = {"message": record.failed, "traceback": "", "traceback_ansi": ""}
+        yield entry
 
 
 def summary(sample: JSONObject) -> JSONDict:

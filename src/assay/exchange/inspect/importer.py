@@ -58,7 +58,7 @@ def _expected(about: JSONObject) -> int:
 
 
 def _ended(header: JSONObject) -> str:
-    """How an evaluation ended that was no success: `cancelled`, `error: …`."""
+    """How an unsuccessful evaluation ended: `cancelled`, `error: …`."""
     status = header.get("status") or "success"
     error = _error(header) if header.get("error") else ""
     return "" if status == "success" else ": ".join(filter(None, (str(status), error)))

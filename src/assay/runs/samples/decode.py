@@ -190,11 +190,11 @@ def _messages(structs: Array) -> list[JSONDict]:
     calls = _field(structs, "tool_calls")
     called = _lists(calls, _tool_calls) if calls is not None else [None] * len(structs)
     messages = []
-    for *values, told in zip(*columns, called, strict=True):
+    for *values, tool_calls in zip(*columns, called, strict=True):
         message = {
             name: value for name, value in zip(names, values, strict=True) if value is not None or name == "content"
         }
-        messages.append(ordered({**message, "tool_calls": told} if told else message))
+        messages.append(ordered({**message, "tool_calls": tool_calls} if tool_calls else message))
     return messages
 
 

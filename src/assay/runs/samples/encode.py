@@ -355,14 +355,14 @@ def _answer_structs(flat: Sequence[AnyJSON]) -> Array:
         kinds = [_kind_of_answer(each) for each in flat]
         pairs = [each if kind == "pair" else (each, None) for each, kind in zip(flat, kinds, strict=True)]
         has_value = [kind in ("pair", "value") for kind in kinds]
-        told = [*zip(flat, kinds, strict=True)]
+        answers_by_kind = [*zip(flat, kinds, strict=True)]
         arrays = {
-            "text": _texts([each if kind == "text" else None for each, kind in told]),
+            "text": _texts([each if kind == "text" else None for each, kind in answers_by_kind]),
             "value": pa.array(
                 [as_float(*each) if has else None for each, has in zip(pairs, has_value, strict=True)], pa.float64()
             ),
             "greedy": pa.array([flag for _, flag in pairs], pa.bool_()),
-            "json": _texts([as_json(each) if kind == "json" else None for each, kind in told]),
+            "json": _texts([as_json(each) if kind == "json" else None for each, kind in answers_by_kind]),
         }
     return _struct(ANSWER, arrays)
 

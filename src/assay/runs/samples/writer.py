@@ -231,13 +231,13 @@ def score_columns(record: SampleRecord) -> ScoreColumns:
     scores: dict[str, Any] = {}
     repeats: dict[str, Any] = {}
     has_failed = bool(record.failed)
-    for name, left, values, several, failed in record.scores:
+    for name, left, values, repeated, failed in record.scores:
         answers[name] = left
         if failed:
             has_failed = True
         for metric, value in values.items():
             scores[row_name(ScoreKey(metric, name))] = value
-        for metric, each in several.items() if several else ():
+        for metric, each in repeated.items() if repeated else ():
             repeats[repeats_name(ScoreKey(metric, name))] = each
     failures = row_failures(record) if has_failed else NO_FAILURES
     return ScoreColumns(
@@ -289,18 +289,18 @@ def _with_requests(columns: RequestColumns, described: Sequence[StoredRequest]) 
 
 def _request_arrays(rows: Sequence[RequestColumns], requests: Sequence[Sequence[Request]]) -> dict[str, Array]:
     """Build the request columns; log-likelihoods, the most frequent kind, without a record for each request."""
-    flat: Sequence[Any] = [request for several in requests for request in several]
+    flat: Sequence[Any] = [request for of_sample in requests for request in of_sample]
     if {*map(type, flat)} != {Loglikelihood} or {type(request[0]) for request in flat} != {str}:
         params = Params()
-        described = [request_rows(several, params) for several in requests]
+        described = [request_rows(of_sample, params) for of_sample in requests]
         if any(own[0].messages is not None for own in described if own):
             rows = [_with_requests(*each) for each in zip(rows, described, strict=True)]
         return request_arrays(rows, request_lists(described))
-    firsts = [_prompt(several[0]) if several else "" for several in requests]
+    firsts = [_prompt(of_sample[0]) if of_sample else "" for of_sample in requests]
     prompts: list[Any] = [
         None if request[0] is first or request[0] == first else request[0]
-        for several, first in zip(requests, firsts, strict=True)
-        for request in several
+        for of_sample, first in zip(requests, firsts, strict=True)
+        for request in of_sample
     ]
     continuations = [request.continuation for request in flat]
     return request_arrays(rows, likelihood_requests(map(len, requests), prompts, continuations, LOGLIKELIHOOD))
