@@ -120,7 +120,7 @@ def test_every_public_name_can_be_imported() -> None:
 
 
 # Wanted at the end of step 3: 0, 0, 0, 19, 49. Lower a number whenever there are fewer hits; never raise one.
-MOST_HITS = {"docs": 0, "messages": 149, "viewer": 37, "docstrings": 478, "elsewhere": 2160, "tests": 19}
+MOST_HITS = {"docs": 0, "messages": 0, "viewer": 0, "docstrings": 0, "elsewhere": 0, "tests": 19}
 
 
 @pytest.mark.slow
@@ -180,7 +180,7 @@ SAME_NAME = {
     "Instance": "lm-eval's request of a class task, and the seeds' instance",
     "Task": "lm-eval's base class of tasks, and the seeds' task",
 }
-MOST_REPEATED_CLASS_NAMES = 50  # wanted: 0. Lower it whenever there are fewer.
+MOST_REPEATED_CLASS_NAMES = 0
 
 
 def test_class_names_have_one_meaning() -> None:
@@ -189,7 +189,9 @@ def test_class_names_have_one_meaning() -> None:
     assert set(SAME_NAME) <= set(repeated), "an exemption that is no longer needed"
 
 
-LARGEST_SHARE_OF_LOOSE_SIGNATURES = 0.135  # wanted: 0.15. Lower it whenever there are fewer.
+LARGEST_SHARE_OF_LOOSE_SIGNATURES = (
+    0.05  # by the text of annotations; aliases that are plainly Any are named for what they hold
+)
 
 
 def test_few_signatures_mention_any_or_object() -> None:

@@ -177,7 +177,7 @@ def test_of_several_labels_one_must_be_named(tmp_path: Path) -> None:
     path = tiny(tmp_path, 3)
     with pytest.raises(ConfigError, match="select one with label="):
         load_model("reward-hf", {"path": str(path)})
-    with pytest.raises(ConfigError, match="and no 'LABEL_9'"):
+    with pytest.raises(ConfigError, match="no label 'LABEL_9'"):
         load_model("reward-hf", {"path": str(path), "label": "LABEL_9"})
     for label, number in (("LABEL_2", 2), (1, 1)):
         [response] = answers(load_model("reward-hf", {"path": str(path), "label": label}), [Loglikelihood("q", "a")])

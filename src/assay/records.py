@@ -65,9 +65,8 @@ _PLAIN = frozenset((str, int, float, bool, type(None)))
 def plain(value: Any) -> Any:
     """Convert numpy values that user code returned to Python's numbers and texts, also inside lists and mappings.
 
-    A value without numpy is returned unchanged, as the same object. An array becomes a list, a zero-dimensional one a
-    number. Numbers below double precision keep their digits, because most are written into texts: 0.1 stays 0.1, as in
-    lm-eval.
+    A value without numpy is returned as the same object. An array becomes a list, a zero-dimensional one a number. Numbers
+    below double precision keep their digits, because most are written into texts: 0.1 stays 0.1, as in lm-eval.
 
     >>> plain({"a": [1, ("b", 2.5)]})
     {'a': [1, ('b', 2.5)]}
@@ -169,10 +168,8 @@ Part = TextPart | ImagePart | AudioPart | ProtocolPart
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call that a model requests. `arguments` is the text the model wrote, usually a JSON object.
-
-    `json` is the whole call as the server sent it, if it has other keys or another order: servers expect it back unchanged.
-    """
+    """A tool call that a model requests. `arguments` is the text the model wrote, usually a JSON object. `json` is the whole
+    call as the server sent it, if it has other keys or another order: servers expect it back unchanged."""
 
     id: str
     name: str
@@ -311,7 +308,7 @@ class Generate(NamedTuple):
     """Generate text after a prompt. `repeat` numbers the requests of a sample with repeats.
 
     `node` is the graph node that sends it, with the subgraphs around it and the label of its model. `draw` identifies one
-    of the sampled answers to the same prompt: the engine sets it for sampled requests, and random numbers depend on it.
+    sampled answer among those to the same prompt; random numbers depend on it.
     """
 
     prompt: Prompt
@@ -391,10 +388,8 @@ MOST_TOKENS = 10**12
 
 
 class Usage(NamedTuple):
-    """Tokens read and written, seconds, and number of tries of a response.
-
-    `cut` tokens of the prompt were truncated; `stored` of the tokens read came from the model's cache.
-    """
+    """Tokens read and written, seconds, and number of tries of a response. `cut` tokens of the prompt were truncated;
+    `stored` of the tokens read came from the model's cache."""
 
     read: int = 0
     written: int = 0

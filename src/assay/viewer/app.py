@@ -28,8 +28,8 @@ from assay.viewer.graph_page import graph_view
 from assay.viewer.guard import RequestGuard, allowed_hosts
 from assay.viewer.library import RunLibrary
 from assay.viewer.pages import (
+    MissingPage,
     Page,
-    PageNotFound,
     find_run,
     find_task,
     open_samples,
@@ -64,7 +64,7 @@ def make_app(folder: Path, host: str = "127.0.0.1") -> RequestGuard:
     unreadable = partial(viewer.problem, 500, "the samples cannot be read: ")
     missing, failed = partial(viewer.problem, 404, ""), partial(viewer.problem, 500, "")
     handlers: dict[Any, Callable[..., Response]] = {
-        PageNotFound: missing, 404: missing, Error: unreadable, AssayError: failed, Exception: viewer.broken,
+        MissingPage: missing, 404: missing, Error: unreadable, AssayError: failed, Exception: viewer.broken,
     }  # fmt: skip
     return RequestGuard(
         Starlette(routes=routes, exception_handlers=handlers, lifespan=limit_threads), allowed_hosts(host)
@@ -155,7 +155,7 @@ def static_file(request: Request) -> Response:
     """Serve one of the viewer's files by name; no other file can be requested."""
     name = request.path_params["name"]
     if name not in STATIC_FILES:
-        raise PageNotFound(f"no file named {name!r:.40}")
+        raise MissingPage(f"no file named {name!r:.40}")
     return FileResponse(STATIC / name, media_type=STATIC_FILES[name])
 
 

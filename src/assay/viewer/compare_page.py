@@ -17,7 +17,7 @@ from assay.errors import AssayError
 from assay.report.plots import difference_intervals, forest
 from assay.runs.folder import SCORED, refuse_links_outside
 from assay.viewer.library import RunLibrary, run_stamp
-from assay.viewer.pages import Page, PageNotFound, find_run, find_task
+from assay.viewer.pages import MissingPage, Page, find_run, find_task
 from assay.viewer.query import url_for
 from assay.viewer.sample_page import DiffPart, diff_parts
 
@@ -177,14 +177,14 @@ def flips_page(library: RunLibrary, comparisons: ComparisonCache, query: QueryPa
     """The flipped samples of a task in two runs; with `doc`, that one with both answers side by side."""
     names = query.getlist("run")[:2]
     if len(names) < 2:
-        raise PageNotFound("flipped samples need two runs — name both in the URL")
+        raise MissingPage("flipped samples need two runs — name both in the URL")
     runs = [find_run(library, name) for name in names]
     task, different = find_task(runs[0], query.get("task", "")), query.get("different_prompts") == "1"
     task_flips = comparisons.of_task(tuple(run.path for run in runs), task, different_prompts=different)
     doc = query.get("doc")
     one = next((flip for flip in task_flips if str(flip.doc_id) == doc), None)
     if doc is not None and one is None:
-        raise PageNotFound(f"document {doc!r:.40} is not among the largest changes of {task}")
+        raise MissingPage(f"document {doc!r:.40} is not among the largest changes of {task}")
     pair = (names[0], names[1])
     return {
         "names": names, "task": task, "live": "", "one": one, "sides": diff_parts(one.answer_a, one.answer_b) if one else None,

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from assay.report.plots import draw_graph, graph_nodes_and_edges
 from assay.report.reading import RunSummary
-from assay.viewer.pages import PageNotFound
+from assay.viewer.pages import MissingPage
 from assay.viewer.samples import SOURCE, Database, Samples
 
 MAX_RECORDS = 20_000
@@ -31,7 +31,7 @@ def graph_view(
     """
     nodes, edges = graph_nodes_and_edges(run.graph(task))
     if len(nodes) == 2:
-        raise PageNotFound(f"task {task} is not a graph")
+        raise MissingPage(f"task {task} is not a graph")
     known, visited = _count_visits(samples, database) if samples is not None else (0, {})
     drawn_visits = [
         visited.get(node.name, NodeVisits(node.name, "", 0, 0, 0, 0, None))._replace(about=node.about)

@@ -23,7 +23,7 @@ Page = dict[str, Any]
 SORTS = ("name", "model", "score", "n", "failed", "cost", "seconds", "created")
 
 
-class PageNotFound(Exception):
+class MissingPage(Exception):
     """The URL names something that does not exist."""
 
 
@@ -230,7 +230,7 @@ def sample_page(library: RunLibrary, database: Database, query: QueryParams) -> 
     samples = open_samples(run, task, database, sample_query.metric)
     row = samples.document(int(doc)) if samples is not None and doc.lstrip("-").isdecimal() and len(doc) < 19 else None
     if samples is None or row is None:
-        raise PageNotFound(f"no document {doc!r:.40} in the samples of {task}")
+        raise MissingPage(f"no document {doc!r:.40} in the samples of {task}")
     better = run.run.higher_is_better(task)
     links = {"before": "", "behind": ""}
     if at.isdecimal() and len(at) < 12:
@@ -260,14 +260,14 @@ def find_run(library: RunLibrary, name: str) -> RunSummary:
     """Return the run of that name."""
     run = library.run(name)
     if run is None:
-        raise PageNotFound(f"no run named {name!r:.80} in this folder")
+        raise MissingPage(f"no run named {name!r:.80} in this folder")
     return run
 
 
 def find_task(run: RunSummary, name: str) -> str:
     """Return the name, checked to be a task of the run."""
     if name not in run.tasks:
-        raise PageNotFound(f"no task named {name!r:.80} in the run {run.name}")
+        raise MissingPage(f"no task named {name!r:.80} in the run {run.name}")
     return name
 
 
