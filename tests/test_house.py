@@ -62,6 +62,12 @@ def test_functions_fit_a_screen_and_files_stay_readable() -> None:
     assert [str(path) for path in MODULES if path.read_text().count("\n") > 600] == []
 
 
+def test_the_flow_is_on_one_page() -> None:
+    flow = (ROOT / "src/assay/evaluation/flow.py").read_text()
+    assert flow.count("\n") <= 120
+    assert not [node for node in ast.walk(ast.parse(flow)) if isinstance(node, ast.ClassDef)]
+
+
 def test_no_module_is_called_utils() -> None:
     assert [
         path for path in MODULES if path.stem in ("utils", "util", "helpers", "common", "misc", "base", "core")
