@@ -102,7 +102,7 @@ def test_a_gate_without_a_name_applies_to_the_top_level_rows(tmp_path: Path) -> 
         ("x > much", "invalid gate"),
         ("x > -1%", "does not say of what it is a percentage"),
         ("xx > -1pp", "no shared metric named 'xx' — did you mean 'x'?"),
-        ("tt/x > -1pp", "no shared task or group with 'x' named 'tt' — did you mean 't'?"),
+        ("tt/x > -1pp", "no shared task or group named 'tt' has 'x' — did you mean 't'?"),
         ("x,strict > -1pp", "no shared metric named 'x,strict'"),
     ],
 )

@@ -85,7 +85,7 @@ def test_documents_that_failed_are_counted_at_their_worst(tmp_path: Path, capsys
     comparison = compare(runs, gates=["u/x > -2pp"])
     assert decided(comparison) == {"u": "inconclusive"}
     assert comparison.verdicts[0].bound == pytest.approx(-0.5 - 1.644854 / 101, rel=1e-6)
-    assert comparison.verdicts[0].reason == "with the 100 documents not scored in both runs at their worst"
+    assert comparison.verdicts[0].reason == "assuming the worst for the 100 documents not scored in both runs"
     assert decided(compare(runs, gates=["u/x > -60pp"])) == {"u": "pass"}
     assert decided(compare(runs, gates=["u/x < 1pp"])) == {
         "u": "inconclusive"

@@ -407,7 +407,7 @@ def test_a_group_that_conditions_leave_without_a_member_is_refused_with_the_cond
     text = "group: e\ntask:\n  - {task: a, if: 'metadata.x > 1'}\n"
     files = {**WORLD, "e.yaml": text, "f.yaml": text.replace("e\n", "f\n", 1) + "  - b\n"}
     manager = manage(files, facts={"metadata": {"x": 1}})
-    with pytest.raises(ConfigError, match=r"e\.yaml:3:3: .*without a member: a: if metadata.x > 1 is false"):
+    with pytest.raises(ConfigError, match=r"e\.yaml:3:3: .*without a member: a: `if: metadata.x > 1` is false"):
         manager.load("e")
     assert keys(manager, "f") == ["b"]
     assert keys(manage(files, facts={"metadata": {"x": 2}}), "e") == ["a"]

@@ -202,7 +202,7 @@ class Expander:
             return ""
         try:
             condition = str(written["if"])
-            return "" if holds(condition, self.facts) else f"if {condition} is false"
+            return "" if holds(condition, self.facts) else f"`if: {condition}` is false"
         except ConditionError as error:
             self.problems.append(Problem(written.place("if"), f"invalid condition: {error}", "correct it"))
             return "its condition is invalid"
@@ -219,7 +219,7 @@ class Expander:
     ) -> Iterator[ListedMember]:
         key = "group" if "group" in written else "task"
         if not isinstance(written.get(key), str):
-            return  # said when the file was checked
+            return  # reported when the file was checked
         reference = MemberReference(str(written[key]), written.place(key), written)
         if key == "group" and "task" in written:
             name = f"{parent}::{reference.base}"

@@ -43,7 +43,7 @@ def check_function(function: Function) -> Problem | None:
     except OSError as error:
         return Problem(
             function.place,
-            f"module {function.module[:60]!r} cannot be searched: {error.strerror}",
+            f"module {function.module[:60]!r} cannot be found: {error.strerror}",
             "correct its name",
         )
     if not is_there:

@@ -248,7 +248,7 @@ def _changed(known: Snapshot, files: Mapping[str, Stamp]) -> set[str]:
 
 def _rebuild(root: Root, known: Snapshot | None, files_below: Mapping[str, Stamp], changed: set[str]) -> Snapshot:
     """Build the snapshot after a change: entries of changed files are built again, the rest is kept."""
-    # What judges files is not loaded where the cache answers.
+    # The modules that check files are not imported where the cache is valid.
     from assay.catalog.examine import examine
     from assay.catalog.include import IncludeReader
 

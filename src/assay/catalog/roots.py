@@ -140,6 +140,6 @@ def broken_plugins() -> list[Problem]:
 
 
 def _package_folders(package: str, *parts: str) -> Iterator[Path]:
-    spec = find_spec(package)  # of a top-level name: looks, and runs nothing
+    spec = find_spec(package)  # for a top-level name it only searches, and imports nothing
     for location in (spec.submodule_search_locations if spec else None) or []:
         yield Path(location, *parts)

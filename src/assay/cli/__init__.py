@@ -15,7 +15,7 @@ from assay.version import __version__
 COMMANDS = {
     "run": "evaluate a model on tasks",
     "score": "score the answers of a run again, with other filters or metrics, without a model",
-    "merge": "unite the shards of a run",
+    "merge": "combine the shards of a run into one run",
     "compare": "compare runs with the first of them, document by document: is B worse than A, and why",
     "plan": "compute how many documents or repeats are needed to detect a difference",
     "verify-backend": "compare the answers of two backends to identical requests",

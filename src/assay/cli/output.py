@@ -54,7 +54,7 @@ def write_lines(lines: Iterable[str]) -> None:
 
 
 def echo_err(text: str) -> None:
-    """Print a note to standard error."""
+    """Print to standard error."""
     sys.stderr.write(printable(text) + "\n")
 
 

@@ -45,7 +45,7 @@ def define_plan(parser: argparse.ArgumentParser) -> None:
     add("--metric", metavar="NAME", help="the metric (default: the first of each task)")
     add("--power", type=float, default=0.8, metavar="P", help="probability of detecting it (0.8)")
     add("--alpha", type=float, default=0.05, metavar="P", help="probability of a false detection (0.05)")
-    add("--repeats", type=int, default=1, metavar="N", help="requests per document (1)")
+    add("--repeats", type=int, default=1, metavar="N", help="how many times each request is sent (1)")
     add("--correlation", type=float, default=0.5, metavar="R", help="between two models' scores on the same documents, if there"
         " is no second run (0.5)")  # fmt: skip
     add("--format", choices=["table", "json"], default="table")
@@ -77,7 +77,7 @@ def _aim(options: argparse.Namespace) -> Aim:
         fix = f"write {size[1]}pp, or {float(size[1]) / 100:g}; for a metric that is not a share, add --metric"
         problems.append(Problem(Place("--mde"), what, fix))
     if not -1 <= options.correlation < 1:
-        problems.append(Problem(Place("--correlation"), f"must be between -1 and 1, got {options.correlation}"))
+        problems.append(Problem(Place("--correlation"), f"must be at least -1 and below 1, got {options.correlation}"))
     if options.repeats < 1:
         problems.append(Problem(Place("--repeats"), f"must be at least 1, got {options.repeats}"))
     if problems or size is None:
@@ -161,7 +161,7 @@ def _assumptions(options: argparse.Namespace, aim: Aim, rows: Sequence[Planned])
         rests = "uses the differences between the two runs"
     few = [each for each in rows if each.is_enough is False]
     worst = max(few, key=lambda each: each.mde or 0, default=None)
-    lines = [f"\n{how}, {aim.repeats} requests per document; {rests}"]
+    lines = [f"\n{how}, each request sent {aim.repeats}×; {rests}"]
     if worst is not None and worst.mde is not None:
         lines.append(
             f"too few documents in {len(few)} of {len(rows)}; {worst.name} detects {_size(worst.mde, worst.metric, 1)} at best"

@@ -40,9 +40,8 @@ def run_run(options: argparse.Namespace) -> int:
     checkpoints = checkpoint_runs(config)
     try:
         if checkpoints and not config.dry_run:
-            if (
-                not config.apply_chat_template
-            ):  # a template needs the model; any other problem is the same for all of them
+            # A chat template needs the model; any other problem is the same for all checkpoints.
+            if not config.apply_chat_template:
                 prepare_run(config, task_manager(config))
             return run_checkpoints(
                 checkpoints, lambda each: _evaluated(_prepared(each), command).results, config.output_path

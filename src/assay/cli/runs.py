@@ -44,9 +44,8 @@ def run_runs(options: argparse.Namespace) -> int:
         return _list(folder)
     if options.action == "show":
         return _show(_find_run(folder, options.name, holds_run))
-    for path in [
-        _find_run(folder, name, _has_manifest) for name in options.names
-    ]:  # all must exist before one is removed
+    paths = [_find_run(folder, name, _has_manifest) for name in options.names]  # all must exist before one is removed
+    for path in paths:
         _remove(path)
     return 0
 
@@ -136,9 +135,8 @@ def _list_cache(cache: Cache) -> int:
 def _prune(cache: Cache, options: argparse.Namespace) -> int:
     chosen = options.model is not None or options.unused_days is not None
     if chosen == options.all:
-        raise ConfigError(
-            [Problem(Place("prune"), "nothing selected to remove", "add --model NAME, --unused_days N, or --all")]
-        )
+        what = "--all excludes --model and --unused_days" if chosen else "nothing selected to remove"
+        raise ConfigError([Problem(Place("prune"), what, "give --model NAME, --unused_days N, or --all alone")])
     known = [shelf.model for shelf in cache.shelves()]
     if options.model is not None and options.model not in known:
         fix = did_you_mean(options.model, known)

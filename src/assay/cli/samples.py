@@ -19,7 +19,7 @@ from assay.runs.samples.records import StoredRequest, StoredSample
 from assay.tasks.audit import KINDS, is_wrong
 
 LONG = 2000
-"""Length of a prompt or answer without --full."""
+"""Characters of a prompt or answer that are printed without --full."""
 
 
 def define_samples(parser: argparse.ArgumentParser) -> None:

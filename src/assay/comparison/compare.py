@@ -65,7 +65,7 @@ def compare(  # noqa: PLR0913  # each is an option of the command
 
     `tasks` (names, globs, groups) and `metrics` choose rows. `level` is that of the intervals and, one-sided, of the gates.
     `flips` is how many documents of each task are listed that became worse, and that became better. Runs whose prompts differ are
-    refused unless that is allowed. Gates count documents not scored in both runs at their worst, unless `allow_incomplete`.
+    refused unless that is allowed. Gates assume the worst for documents not scored in both runs, unless `allow_incomplete`.
     """
     parsed_gates = [parse_gate(each) for each in gates]
     _check_shares(level, power)
@@ -173,28 +173,28 @@ def flips_of(tasks: Sequence[PairedTask], rows: Sequence[PairedRow], run: int, m
     return flips
 
 
-def _flips_of_row(task: PairedTask, line: PairedRow, member: ComparedTask, run: int, most: int) -> list[Flip]:
+def _flips_of_row(task: PairedTask, row: PairedRow, member: ComparedTask, run: int, most: int) -> list[Flip]:
     change = member.scores_b - member.scores_a
-    worse = change if line.better is False else -change
+    worse = change if row.better is False else -change
     order = np.lexsort((member.documents, -np.abs(change)))
     places = [place for place in order if worse[place] > 0][:most] + [place for place in order if worse[place] < 0][
         :most
     ]
     rows_a = task.places_a[member.places]
     rows_b = task.places_b[member.places]
-    stored_a = {row["place"]: row for row in task.scores_a.some([int(rows_a[p]) for p in places], COLUMNS)}
-    stored_b = {row["place"]: row for row in task.scores_b.some([int(rows_b[p]) for p in places], COLUMNS)}
+    stored_a = {each["place"]: each for each in task.scores_a.some([int(rows_a[p]) for p in places], COLUMNS)}
+    stored_b = {each["place"]: each for each in task.scores_b.some([int(rows_b[p]) for p in places], COLUMNS)}
     return [
         Flip(
             task=task.name,
             doc_id=int(member.documents[place]),
-            metric=line.key.metric,
-            filter=line.key.filter,
+            metric=row.key.metric,
+            filter=row.key.filter,
             run=run,
             score_a=float(member.scores_a[place]),
             score_b=float(member.scores_b[place]),
-            answer_a=answer(stored_a[int(rows_a[place])], line.key.filter),
-            answer_b=answer(stored_b[int(rows_b[place])], line.key.filter),
+            answer_a=answer(stored_a[int(rows_a[place])], row.key.filter),
+            answer_b=answer(stored_b[int(rows_b[place])], row.key.filter),
             target=target(stored_a[int(rows_a[place])]),
             question=str(stored_a[int(rows_a[place])]["prompt"]),
             is_loss=bool(worse[place] > 0),
@@ -291,7 +291,7 @@ def _spec(run: Run) -> JSONObject:
 
 
 def _keys(stage: str, a: Run, b: Run, tasks: Sequence[PairedTask]) -> list[Difference]:
-    """List the keys of this stage that differ between tasks; the same change in many tasks is listed once."""
+    """List the keys of this stage that differ between the runs; the same change in many tasks is listed once."""
     changed: dict[tuple[str, str, str], list[str]] = {}
     for task in tasks:
         mine, others = a.config(task.name), b.config(task.name_b)

@@ -86,7 +86,7 @@ def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: 
     if not len(chosen):
         return "no document has a score in both runs"
     a, b = column_a.at(task.places_a[chosen]), column_b.at(task.places_b[chosen])
-    task_difference = ComparedTask(
+    member = ComparedTask(
         task=task.name,
         key=key,
         source=task.source,
@@ -100,10 +100,10 @@ def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: 
         clusters=clusters[chosen] if clusters is not None else None,
         missed=len(column_a.present) + len(column_b.present) - len(task.places_a) - len(a),
     )
-    if task_difference.missed and task_difference.is_rate:
+    if member.missed and member.is_rate:
         sums = [float(np.sum(each)) for each in (column_a.present_values, a, column_b.present_values, b)]
-        task_difference = replace(task_difference, missed_a=sums[0] - sums[1], missed_b=sums[2] - sums[3])
-    return _with_spread(task_difference, aggregation, a, b)
+        member = replace(member, missed_a=sums[0] - sums[1], missed_b=sums[2] - sums[3])
+    return _with_spread(member, aggregation, a, b)
 
 
 def _shared_aggregation(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run]) -> Aggregation | str:

@@ -113,7 +113,7 @@ def _selected(gate: Gate, rows: Sequence[PairedRow], run: Run) -> list[PairedRow
     matching = [row for row in of_metric if row.name == gate.name or fnmatchcase(row.name, gate.name)]
     if not matching:
         names = {row.name for row in of_metric}
-        what = f"no shared task or group with {gate.metric!r} named {gate.name!r}"
+        what = f"no shared task or group named {gate.name!r} has {gate.metric!r}"
         raise ConfigError([Problem(Place("--gate"), what, did_you_mean(gate.name, names))])
     return matching
 
@@ -187,7 +187,7 @@ def _measured(
     elif missed:
         lower, upper = moved(row.parts, scale)
         ends = ends[0] + lower, ends[1] + upper
-        reason = f"with the {missed} documents not scored in both runs at their worst"
+        reason = f"assuming the worst for the {missed} documents not scored in both runs"
     if not gate.relative:
         return contrast.difference, ends, reason
     shift = gate.threshold

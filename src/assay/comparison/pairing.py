@@ -278,8 +278,8 @@ def refuse_other_prompts(tasks: Sequence[PairedTask], a: Run, b: Run) -> None:
     ids = differing[first.name]
     if len(differing) == 1:
         place = f"task {first.name!r}"
-        reason = ", ".join(map(str, ids[:3])) + (" …" if len(ids) > 3 else "")
-        what = f"the prompts of {len(ids)} of {len(first.places_a)} documents differ between the runs ({reason})"
+        listed = ", ".join(map(str, ids[:3])) + (" …" if len(ids) > 3 else "")
+        what = f"the prompts of {len(ids)} of {len(first.places_a)} documents differ between the runs ({listed})"
     else:
         place, what = (
             str(b.path),

@@ -156,9 +156,8 @@ def _spread(row: PairedRow, tasks: Mapping[str, PairedTask], runs: int, aim: Aim
     if contrast is None:
         return None
     if runs == 1:
-        contrast = replace(
-            contrast, unit=contrast.unit / 2
-        )  # right or wrong differ by half as much as one more and one less
+        # right or wrong differ by half as much as one more and one less
+        contrast = replace(contrast, unit=contrast.unit / 2)
     n, whole = contrast.documents, 2.0 if runs == 1 else 1.0
     answers = [_answers(part, tasks[part.member.task], runs) for part in row.parts]
     chance = sum(within / repeats for pairs in answers for within, repeats in pairs)

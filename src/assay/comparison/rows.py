@@ -94,9 +94,9 @@ def paired_rows(runs: Runs, known: Known, notes: list[str]) -> list[PairedRow]:
             continue
         seen.add(name)
         if name in tasks:
-            rows += _task_lines(name, depth, runs, known)
+            rows += _task_rows(name, depth, runs, known)
         elif name in runs[0].groups and name in runs[1].groups:
-            rows += _group_lines(name, depth, runs, known)
+            rows += _group_rows(name, depth, runs, known)
     groups = {*runs[0].groups, *runs[1].groups}
     alone = sorted(groups - ({*runs[0].groups} & {*runs[1].groups}))
     if alone:
@@ -117,7 +117,7 @@ def lone_rows(run: Run, shared: Sequence[PairedRow]) -> list[PairedRow]:
     return rows
 
 
-def _task_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[PairedRow]:
+def _task_rows(name: str, depth: int, runs: Runs, known: Known) -> Iterator[PairedRow]:
     """Where documents cannot be compared, the numbers are those that are stored."""
     other = shared_tasks(*runs)[name]
     for (task, key), member in known.items():
@@ -131,7 +131,7 @@ def _task_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[Pai
                 yield PairedRow("task", name, alias, key, depth, better, member.a, member.b, parts, member.reason)
 
 
-def _group_lines(name: str, depth: int, runs: Runs, known: Known) -> Iterator[PairedRow]:
+def _group_rows(name: str, depth: int, runs: Runs, known: Known) -> Iterator[PairedRow]:
     mine, others, better = values(runs[0], name), values(runs[1], name), runs[0].higher_is_better(name)
     for key in mine:
         if key not in others:
@@ -210,7 +210,7 @@ def _reason(run: Run, name: str, key: ScoreKey) -> str:
 
 
 def selected_rows(rows: Sequence[PairedRow], run: Run, tasks: Sequence[str], metrics: Sequence[str]) -> list[PairedRow]:
-    """The lines that are meant: of tasks and groups by name or glob, with all below them; of metrics by name."""
+    """Select rows: tasks and groups by name or glob, with all below them; metrics by name."""
     selected = rows
     if tasks:
         names = set().union(*(below(run, pattern, {row.name for row in rows}) for pattern in tasks))
@@ -243,7 +243,7 @@ def below(run: Run, pattern: str, names: set[str]) -> set[str]:
 
 
 def compared_row(row: PairedRow, run: int, level: float, power: float) -> ComparedRow:
-    """A line as a row of the comparison."""
+    """Compute the row of the comparison from a paired row."""
     members = [part.member for part in row.parts]
     difference = row.contrast()
     tested = _tested(row, difference)

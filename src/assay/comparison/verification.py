@@ -115,7 +115,7 @@ class VerificationRow(NamedTuple):
 
 @dataclass(slots=True)
 class AnswerComparison:
-    """The compared answers, by kind. `same_texts` is by generating task whether all texts of both are equal."""
+    """The compared answers, by kind. `same_texts` maps each generating task to whether all texts of both are equal."""
 
     requests: Counter[str] = field(default_factory=Counter)
     compared: Counter[str] = field(default_factory=Counter)
@@ -145,8 +145,8 @@ def verification(of: Verified, tolerance: Tolerance) -> Verification:
     """Two models compared: request by request, question by question, number by number."""
     answers = AnswerComparison()
     count = lru_cache(maxsize=64)(of.count_tokens) if of.count_tokens is not None else None  # choices share a context
-    for request_set in of.asked:
-        _compare(request_set, answers, count)
+    for answered in of.asked:
+        _compare(answered, answers, count)
     answers.scored_alone = _scored_alone(of.scores, answers)
     rows = score_rows(of.scores)
     verdict, because = judge(answers, rows, tolerance)
@@ -325,7 +325,7 @@ def _alone(answers: AnswerComparison) -> Iterator[str]:
 def _is_explained(row: VerificationRow, answers: AnswerComparison, tolerance: Tolerance) -> bool:
     """Whether a drift has a cause other than the models.
 
-    It has where all answers of the task are equal: then they were scored differently. A number that is not a count, such
+    It has one where all answers of the task are equal: then they were scored differently. A number that is not a count, such
     as a perplexity, moves with every log-likelihood, and with enough documents rounding becomes significant: it is explained
     where only log-likelihoods differ, each within the tolerance and all of them within a tenth of it on average.
     """

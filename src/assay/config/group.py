@@ -31,7 +31,7 @@ class AggMetricConfig:
         "Aggregate the tasks below, or the results of the members.", "leaves"
     )
     missing: Literal["error", "skip"] | None = option(
-        "Members without the metric: skip them, or refuse the run (default).", None
+        "Members without the metric: skip them, or give the group no value (default).", None
     )
 
     @property

@@ -159,7 +159,7 @@ class RunConfig:
         run=_work("JSON", "-E", syntax="samples"),
     )
     shard: str | None = option(
-        "One of N equal parts of the documents, 1/N to N/N; `assay merge` unites them.",
+        "One of N equal parts of the documents, 1/N to N/N; `assay merge` combines them.",
         None,
         check=_shard,
         run=_work("I/N"),

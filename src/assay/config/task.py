@@ -199,7 +199,7 @@ class TaskConfig:
     fewshot_config: FewshotConfig | None = option("How the examples are chosen and written.", None)
     num_fewshot: int | None = option("Number of examples before the question.", None, check=_at_least(0))
     use_prompt: str | None = option("A prompt of promptsource or of a file, as `source:name`.", None)
-    # asking
+    # requests
     output_type: OutputType = option("The kind of request.", "generate_until")
     generation_kwargs: Mapping[str, object] | None = option("Parameters of generation.", None, check=generation_slips)
     repeats: int = option("How many times each request is sent.", 1, check=_at_least(1))

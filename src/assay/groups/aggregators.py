@@ -153,8 +153,8 @@ class RowAggregator(Aggregator):
         number = self.combine(chosen, [member.size if by_size else 1.0 for member in chosen])
         if len(chosen) < len(present):
             number = unknown(float(number), chosen, BIASED)
-        nameless = [member.name for member in row.members if math.isnan(member.estimate)]
-        return number.but(missing=(*row.missing, *nameless))
+        without_value = [member.name for member in row.members if math.isnan(member.estimate)]
+        return number.but(missing=(*row.missing, *without_value))
 
 
 class FunctionOfScores(RowAggregator, CustomAggregator):

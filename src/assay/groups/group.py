@@ -48,7 +48,7 @@ class Group(ABC, Generic[TaskT]):
 
     @property
     def aggregator(self) -> "Aggregator":
-        """Computes its numbers: the aggregator of its configuration, or one that was set."""
+        """The aggregator that computes its numbers: that of its configuration, or one that was set."""
         if self._aggregator is None:
             from assay.groups.aggregators import AggregatorFactory  # aggregators know groups
 

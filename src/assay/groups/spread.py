@@ -1,8 +1,8 @@
 """How a group's number varies: documents are the draws, tasks are given.
 
-A number of a group is a function of its members' numbers, and those vary with their documents. `Influence` says how far
-each document moves a member's number; a smooth function of several members passes these moves on (`smooth`), any other one is
-computed again on resampled documents (`resampled`). A document that several members share moves them all at once.
+A number of a group is a function of its members' numbers, and those vary with their documents. `Influence` has each
+document's contribution to a member's number; a smooth function of several members passes the contributions on (`smooth`), any
+other one is computed again on resampled documents (`resampled`). A document that several members share moves them all at once.
 """
 
 import math
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from assay.statistics.estimates import Integers
 
 FEW = 64
-"""Up to so many different moves, how often each is drawn is drawn instead of the documents themselves."""
+"""Up to so many different contributions, how often each is drawn is drawn instead of the documents themselves."""
 PIECE = 65536
 """So many documents are drawn at a time: they stay in the processor's cache, which halves the time."""
 NEAR = 3.0
@@ -55,8 +55,8 @@ def unknown(value: float, members: Sequence[MemberEstimate], reason: str) -> Est
 
 
 def variance(parts: Mapping[Influence, float]) -> float:
-    """The variance of a sum of moves: by document where members share a source, else member by member. Never too small: see
-    `_shared_variance` where the moves of documents that are shared are not known."""
+    """The variance of a sum of contributions: by document where members share a source, else member by member. Never too small: see
+    `_shared_variance` where the contributions of shared documents are not known."""
     by_source: dict[str, list[tuple[Influence, float]]] = {}
     for draws, share in parts.items():
         by_source.setdefault(draws.source, []).append((draws, share))
@@ -67,8 +67,8 @@ def variance(parts: Mapping[Influence, float]) -> float:
 
 
 def _shared_variance(parts: Sequence[tuple[Influence, float]]) -> float:
-    """Of parts of one source. How a part without moves varies with others that have its documents is not known: their errors
-    are added, which is the most that it can be."""
+    """Of parts of one source. How a part without contributions varies with others that have its documents is not known: their
+    errors are added, which is the most that it can be."""
     import numpy as np
 
     numbers = draw_numbers([draws for draws, _ in parts])
@@ -136,7 +136,7 @@ def resampled(
 ) -> tuple[float, str] | tuple[None, str]:
     """The spread of a number over resampled documents. `compute` takes a row of members' numbers per draw.
 
-    Members without moves of their documents have no resamples: then there is no spread but a reason.
+    A member whose documents' influence is unknown cannot be resampled: then the result is None, and the reason.
     """
     import numpy as np
 
@@ -188,7 +188,7 @@ def _centres(members: Sequence[MemberEstimate], deviations: Floats) -> Floats:
 def _draw_sums(
     parts: Sequence[Influence], draws: int, random: "np.random.Generator", sums: dict[Influence, Floats]
 ) -> None:
-    """For each part the sum of its moves over every draw of documents; parts of one source are drawn together."""
+    """For each part the sum of its contributions over every draw of documents; parts of one source are drawn together."""
     by_source: dict[str, list[Influence]] = {}
     for part in dict.fromkeys(parts):
         by_source.setdefault(part.source, []).append(part)
@@ -200,7 +200,7 @@ def _draw_sums(
 
 
 def _sums(contributions: Floats, draws: int, random: "np.random.Generator") -> Floats:
-    """Sums of as many moves as there are, drawn with replacement, so many times."""
+    """Sums of as many contributions as there are, drawn with replacement, so many times."""
     import numpy as np
 
     contributions = np.asarray(contributions, dtype=np.float64)

@@ -41,7 +41,7 @@ KIND_NAMES = {"generate": "greedy generations", "sampled": "sampled generations"
            "rolling": "log-likelihoods of whole texts"}  # fmt: skip
 VERDICT_TEXTS = {
     SAME: "same: every answer is within the tolerance",
-    DRIFTS: "drifts: answers differ, but no score differs by more than chance explains",
+    DRIFTS: "drifts: answers differ, but no score is known to differ by more than chance explains",
     DIFFER: "differ",
     NOTHING: "nothing: there is nothing to compare",
 }
@@ -194,7 +194,7 @@ def _task_counts(comparison: Comparison) -> str:
 
 
 def _attribution_summary(comparison: Comparison) -> str:
-    firsts = {difference.first or "nothing" for difference in comparison.attributions}
+    firsts = {attribution.first or "nothing" for attribution in comparison.attributions}
     values = [
         f"{difference.what}: {difference.a} → {difference.b}"
         for difference in _first_differences(comparison.attributions)
@@ -229,7 +229,7 @@ def comparison_json(comparison: Comparison) -> JSONDict:
 
 def comparison_csv(comparison: Comparison) -> str:
     """The rows as CSV; an interval has two columns."""
-    names = [cell.name for cell in fields(ComparedRow) if cell.name not in ("interval", "verdict")]
+    names = [field.name for field in fields(ComparedRow) if field.name not in ("interval", "verdict")]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["run_a", "run_b", *names, "low", "high", "verdict"])

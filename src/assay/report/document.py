@@ -109,7 +109,7 @@ def _open_run(folder: Path) -> RunSummary:
     if reading.problem:  # a damaged file is reported with the place in it
         Run.open(folder).results  # noqa: B018
     if reading.status in (UNREADABLE, RUNNING) or not reading.results:
-        what = "the run is still running" if reading.status == RUNNING else "the folder holds no finished run"
+        what = "the run is still in progress" if reading.status == RUNNING else "the folder holds no finished run"
         fix = (
             "wait until it is finished"
             if reading.status == RUNNING
@@ -141,7 +141,7 @@ def _run_part(reading: RunSummary, options: ReportOptions) -> RunPart:
 
 
 def lowest_tasks(lines: Iterable[ResultLine], count: int) -> list[ResultLine]:
-    """The tasks with the lowest scores, among metrics between 0 and 1 of which higher is better."""
+    """The tasks with the lowest scores, among metrics between 0 and 1 that are not lower-is-better."""
     shares = [(line.main.value, line) for line in lines if line.main is not None and _is_share(line.main)]
     return [line for _, line in sorted(shares, key=lambda each: each[0] or 0.0)[:count]]
 

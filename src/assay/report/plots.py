@@ -394,7 +394,7 @@ def _node_name(name: AnyJSON) -> str:
 
 
 def difference_intervals(comparison: Comparison, run: int) -> list[Interval]:
-    """The differences of a run to the first, of rates of which higher is better, with their intervals."""
+    """The differences of a run to the first, of shares that are not lower-is-better, with their intervals."""
     return [_difference(row) for row in comparison.rows if row.run == run and _is_rate_difference(row)]
 
 

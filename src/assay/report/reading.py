@@ -266,7 +266,7 @@ def _problem_text(path: Path, problem: Problem) -> str:
 
 
 def worst_tasks(lines: Sequence[ResultLine], count: int = 5) -> list[ResultLine]:
-    """The tasks with the lowest shares, the lowest first; lower-is-better metrics are left out."""
+    """The tasks with the lowest shares, the lowest first; only higher-is-better metrics count."""
     by_name = {line.name: line for line in lines if not line.is_group and line.main is not None}
     shares = [line for line in by_name.values() if line.main and line.main.is_share and line.main.higher_is_better]
     return sorted(shares, key=lambda line: (line.main.value or 0.0) if line.main else 0.0)[:count]

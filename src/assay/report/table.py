@@ -52,11 +52,11 @@ def table_footing(results: ResultsJSON) -> list[str]:
 
 def _usage_lines(account: JSONObject) -> list[str]:
     """The usage of a run in a line; with several roles, one line for each."""
-    lines = [_server_usage("requests", account)] if account else []
-    return lines + [_server_usage(f"  as {role}", spent) for role, spent in account.get("roles", {}).items()]
+    lines = [_usage_line("requests", account)] if account else []
+    return lines + [_usage_line(f"  as {role}", spent) for role, spent in account.get("roles", {}).items()]
 
 
-def _server_usage(name: str, spent: JSONObject) -> str:
+def _usage_line(name: str, spent: JSONObject) -> str:
     if "device_seconds" in spent:
         return _local_usage(name, spent)
     tokens, seconds = spent["tokens"], spent.get("seconds", {})

@@ -108,7 +108,7 @@ def slices_plot(task_slices: Slices) -> Markup:
 
 
 def differences_plot(comparison: Comparison, run: int) -> Markup:
-    """The differences of all tasks and groups to the first run, on their first higher-is-better metric."""
+    """The differences of all tasks and groups to the first run, on their first metric that is not lower-is-better."""
     rows = [
         Interval(visible(row.alias or row.name), row.difference, row.interval[0], row.interval[1], f"n {row.n:,}")
         for row in first_metric_rows(comparison, run)
@@ -118,7 +118,7 @@ def differences_plot(comparison: Comparison, run: int) -> Markup:
 
 
 def first_metric_rows(comparison: Comparison, run: int) -> Sequence[ComparedRow]:
-    """One row per task and group: its first higher-is-better metric."""
+    """One row per task and group: its first metric that is not lower-is-better."""
     by_name: dict[str, ComparedRow] = {}
     for row in comparison.rows:
         if row.run == run and row.higher_is_better is not False:
@@ -348,12 +348,15 @@ def _run_json(part: RunPart) -> JSONObject:
 
 
 NUMBER_FIELDS = (
-    "metric", "filter", "value", "stderr", "low", "high", "n", "higher_is_better", "reason", "named_values", "bounds",
+    "metric", "filter", "value", "stderr", "low", "high", "n", "higher_is_better", "reason", "bounds",
 )  # fmt: skip
 
 
 def _line_json(line: ResultLine) -> JSONDict:
-    numbers = [{name: getattr(each, name) for name in NUMBER_FIELDS} for each in line.numbers]
+    # JSON reports call `named_values` "several": a name in files stays.
+    numbers = [
+        {**{name: getattr(each, name) for name in NUMBER_FIELDS}, "several": each.named_values} for each in line.numbers
+    ]
     return {**asdict(replace(line, numbers=())), "name": line.name, "numbers": numbers}
 
 

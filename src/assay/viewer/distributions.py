@@ -69,7 +69,7 @@ def calibration_points(samples: Samples) -> list[CalibrationPoint]:
     """
     if "responses.value" not in samples.stored.leaves:
         return []
-    columns = "list_transform(responses, lambda responses: responses[1].value), len(choices), coalesce(gold, target)"
+    columns = "list_transform(responses, lambda repeats: repeats[1].value), len(choices), coalesce(gold, target)"
     query = f"select {columns} from {SOURCE} where choices is not null and failed is null limit {MAX_SAMPLES}"
     bins: list[list[tuple[float, bool]]] = [[] for _ in range(10)]
     for values, choices, gold in samples.database.rows(query, [samples.file]):

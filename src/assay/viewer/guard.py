@@ -1,4 +1,4 @@
-"""The guard before the viewer: read-only, for this machine only, and pages that can load nothing from elsewhere."""
+"""The guard before the viewer: read-only, by default for this machine only, and pages that can load nothing from elsewhere."""
 
 import ipaddress
 import socket
@@ -38,7 +38,7 @@ def is_loopback(host: str) -> bool:
 
 
 def allowed_hosts(host: str) -> frozenset[str]:
-    """The host names that a request may use: any other is a DNS rebinding attack."""
+    """The host names that a request may use: any other may be a DNS rebinding attack."""
     if is_loopback(host):
         return LOOPBACK_NAMES | {host}
     return LOOPBACK_NAMES | {host, socket.gethostname().lower(), socket.getfqdn().lower()}

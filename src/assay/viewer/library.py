@@ -25,7 +25,7 @@ class RunLibrary:
         """Return all runs in their current state."""
         with self._lock:
             self._known = {name: self._read(name, path) for name, path in find_runs(self.folder).items()}
-            return [read_run for _, read_run in self._known.values()]
+            return [summary for _, summary in self._known.values()]
 
     def run(self, name: str) -> RunSummary | None:
         """Return a run in its current state; None where there is no such run."""

@@ -272,7 +272,7 @@ def find_task(run: RunSummary, name: str) -> str:
 
 
 def open_samples(run: RunSummary, task: str, database: Database, metric: str = "") -> Samples | None:
-    """Open the samples of a task, where they are complete; `metric` is the column to sort by, if not the main one."""
+    """Open the samples of a task, where they are complete; `metric`, if not the main one, decides right, wrong and the order."""
     path = run.sample_path(task)
     if path is None:
         return None

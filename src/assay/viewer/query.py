@@ -74,7 +74,7 @@ def read_query(query: QueryParams) -> SampleQuery:
         query.get("q", "")[:1000],
         show if show in SHOWS else "all",
         query.get("audit", "")[:100],
-        tuple(known for text in query.getlist("f")[:20] if (known := _condition(text)) is not None),
+        tuple(condition for text in query.getlist("f")[:20] if (condition := _condition(text)) is not None),
         query.get("sort", "")[:200],
         query.get("desc") == "1",
         min(max(int(page), 1), 10**9) if page.isdecimal() and len(page) < 12 else 1,

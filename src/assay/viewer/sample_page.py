@@ -370,7 +370,7 @@ def _stored_columns(row: StoredSample) -> dict[str, str]:
     }
 
 
-def _request_fields(request: StoredRequest) -> StoredReply:
+def _request_fields(request: StoredRequest) -> JSONObject:
     fields = request._replace(params=parse_json(request.params, None))._asdict()
     return {name: value for name, value in fields.items() if value is not None}
 
