@@ -129,7 +129,7 @@ def _find_problems(fields: Fields, path: str | None) -> list[Problem]:
 
 
 def _check_name(fields: Fields, key: str, problems: list[Problem]) -> None:
-    name = fields.get(key)  # without one, decoding has said so
+    name = fields.get(key)  # a missing one is reported by decoding
     wrong = name_problem(name)
     if not wrong and key != "task" and "@" in str(name):
         wrong = "contains '@', which is reserved for `name@format`"

@@ -156,7 +156,7 @@ def _signature(arguments: ast.arguments, *, skipped: int) -> inspect.Signature:
 
 def _parameter(argument: ast.arg, kind: Any, default: ast.expr | None) -> inspect.Parameter:
     hint = _plain_type(argument.annotation) if argument.annotation is not None else inspect.Parameter.empty
-    empty = inspect.Parameter.empty if default is None else None  # that there is a default is all that is asked
+    empty = inspect.Parameter.empty if default is None else None  # only whether there is a default counts
     return inspect.Parameter(argument.arg, kind, default=empty, annotation=hint)
 
 

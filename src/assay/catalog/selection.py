@@ -236,7 +236,7 @@ class Selector:
             chosen = [entry for entry in expander.index.entries() if entry.path == str(path)]
         for entry in chosen:
             if entry.kind in ("broken", "format"):
-                expander.read(entry)  # for what is wrong with it
+                expander.read(entry)  # collects its problems
         usable = [entry for entry in chosen if entry.kind in ("task", "group", "graph")]
         if not chosen or (not usable and path.is_file() and chosen[0].kind == "template"):
             what = "the file holds no task or group" if path.is_file() else "no task or group in this folder"

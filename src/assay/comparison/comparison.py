@@ -15,7 +15,7 @@ Says = Literal["better", "worse", "differs", "unclear", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """A run that is compared: its folder, what it is called here, whose answers it has, and how it ended."""
+    """A compared run: its folder, its label here, its model, its status, and when it was started."""
 
     folder: Path
     label: str

@@ -26,7 +26,7 @@ ITERATIONS = 1000
 """Resamples, and exchanges, of numbers that must be computed anew."""
 
 ROUNDING = 1e-12
-"""Differences between documents within this share of the scores count as equal."""
+"""Documents whose differences are within this share of the scores count as equally different."""
 
 
 @dataclass(frozen=True)

@@ -228,8 +228,8 @@ def _not_asked(run: Run, task: str) -> int:
 
 
 def moved(parts: Sequence[Part], scale: float = 1.0) -> tuple[float, float]:
-    """How far `b - scale · a` could be moved down and up by the documents that not both runs scored: of rates, if what is not
-    known were all wrong, or all right."""
+    """How far documents not scored in both runs could move `b - scale · a` down and up: for rates, if all unknown scores were
+    wrong, or all right."""
     low = high = 0.0
     for member, slope_a, slope_b in parts:
         if member.is_rate and member.missed:

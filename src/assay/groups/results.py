@@ -23,7 +23,7 @@ class MemberResult(Protocol):
     @property
     def scored(self) -> int: ...
     def has_lost(self, metric: str | None) -> bool:
-        """Whether documents that failed or were not asked explain a missing score of this metric (None: any score)."""
+        """Whether it lacks a score of this metric because documents failed or were not asked; None: has no score at all."""
         ...
 
 
@@ -232,7 +232,7 @@ def counted_tasks(group: Group[TaskT]) -> list[str]:
 
 
 def _rows(group: Group[TaskT], numbers: Mapping[ScoreKey, Estimate]) -> list[tuple[str, str | None, Sequence[str]]]:
-    """By row the metric it is made of and the tasks that count for it. What a function of the user's adds may use all tasks."""
+    """By row the metric it is made of and the tasks that count for it. Rows that a user's function adds may use all tasks."""
     entries = group.config.aggregate_metric_list or ()
     rows: dict[str, tuple[str | None, Sequence[str]]] = {
         entry.row_name: (_metric(entry), _tasks_of(group, entry)) for entry in entries
