@@ -102,7 +102,7 @@ async def reward(request: web.Request) -> web.Response:
     said = [each["content"] for each in body["messages"]] if "messages" in body else [body["text_1"], body["text_2"]]
     points = len(said[1]) - len(said[0])
     row = {"data": [points]} if request.path.endswith("pooling") else {"score": points}
-    if said[1] == "named_values":
+    if said[1] == "several":
         row = {"data": [1, 2]}
     return web.json_response({"data": [{"index": 0, **row}], "usage": {"prompt_tokens": 5}})
 

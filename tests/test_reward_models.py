@@ -74,7 +74,7 @@ def test_a_server_is_asked_for_rewards(way: str, path: str, talking: str, tmp_pa
 
 def test_a_server_that_returns_more_than_one_number_is_not_a_reward_model(talking: str, tmp_path: Path) -> None:
     role = {"reward": f"reward-http,model=r,base_url={talking}"}
-    results = rewarded(tmp_path, ["abc", "named_values"], model_role=role)
+    results = rewarded(tmp_path, ["abc", "several"], model_role=role)
     assert results["results"]["t"]["reward,none"] == 2.0
     assert "must return one number" in json.dumps(results["assay"])
 

@@ -94,7 +94,7 @@ def test_a_registered_metric_declares_that_lower_is_better(tmp_path: Path) -> No
 
 
 def test_of_several_values_by_name_each_has_its_own_best_reference(references: Path) -> None:
-    row = scored(references, "named_values", [["abcd", "ab"], ["x"]])["results"]["t"]
+    row = scored(references, "several", [["abcd", "ab"], ["x"]])["results"]["t"]
     assert row["close,none"] == pytest.approx((0.6 + 0.0) / 2)
     assert row["far,none"] == pytest.approx((0.7 + 1.0) / 2)
 
@@ -425,7 +425,7 @@ def test_a_user_defined_aggregation_receives_the_values_unchanged(tmp_path: Path
         import numpy
 
         def process_results(doc, results):
-            return {"pair": (doc["gold"], results[0]), "named_values": [1.0, 2.0], "array": numpy.array([1.0, 3.0]), "text": "a", "none": None}
+            return {"pair": (doc["gold"], results[0]), "several": [1.0, 2.0], "array": numpy.array([1.0, 3.0]), "text": "a", "none": None}
 
         def share(items):
             assert all(isinstance(each, tuple) for each in items)
@@ -452,8 +452,8 @@ def test_a_user_defined_aggregation_receives_the_values_unchanged(tmp_path: Path
         """
     results = generate(tmp_path, ["a", "b"], ["a", "x"], yaml)
     assert results["assay"]["tasks"]["t"]["failed"] == 0
-    assert {name: results["results"]["t"][f"{name},none"] for name in ("pair", "named_values", "array", "text", "none")} == {
-        "pair": 0.5, "named_values": 4.0, "array": 2.0, "text": 2.0, "none": 2,
+    assert {name: results["results"]["t"][f"{name},none"] for name in ("pair", "several", "array", "text", "none")} == {
+        "pair": 0.5, "several": 4.0, "array": 2.0, "text": 2.0, "none": 2,
     }  # fmt: skip
 
 
