@@ -71,7 +71,9 @@ def trace_run(folder: Path) -> Trace:
         from assay.cli import main
 
         with contextlib.suppress(SystemExit):
-            main(["run", "--tasks", "one", "--include_path", str(folder), "--model", "dummy"])
+            main(
+                ["run", "--tasks", "one", "--include_path", str(folder), "--model", "dummy", "-o", str(folder / "run")]
+            )
     return trace
 
 
