@@ -368,7 +368,7 @@ def checked_role(role: UserValue, model: ModelSpec | None = None) -> None:
     if not str(role).isidentifier() or role == "model":
         raise ValueError(f"invalid role {role!r}: use a name such as judge")
     if model is not None and _KEY.search(str(model)):
-        raise ValueError("a key does not belong into a task file: put it into the environment, or give --model_role")
+        raise ValueError("a key does not belong in a task file: put it in the environment, or give --model_role")
 
 
 REWARD_ROLE = "reward"

@@ -395,8 +395,10 @@ def usable(
         else:
             averaged = rules.is_averaged(name, filter_name)
             takes_nan = not averaged or rules.takes_nan(name, filter_name)
-            usable_value = _usable(value, count, averaged=averaged, by_answer=name in by_answer, takes_nan=takes_nan)
-            checked[name] = Failed(f"{where} {usable_value}") if isinstance(usable_value, _Unusable) else usable_value
+            value_or_reason = _usable(value, count, averaged=averaged, by_answer=name in by_answer, takes_nan=takes_nan)
+            checked[name] = (
+                Failed(f"{where} {value_or_reason}") if isinstance(value_or_reason, _Unusable) else value_or_reason
+            )
     return checked
 
 
