@@ -1,6 +1,6 @@
 """Judges and reward models: scorers that ask another model what an answer is worth, or which of two is better.
 
-What keeps a verdict the judge's: answers are between marks that they cannot hold, and verdicts must name the mark. A mark is
+A verdict is the judge's alone: answers are fenced by marks that they cannot contain, and verdicts must name the mark. A mark is
 a hash of the document and of everything between the two lines with it. An answer that held its own mark would have to be found
 by trying 2**128 of them; so no answer ends its fence early, and no text that an answer suggests is taken for a verdict on it.
 """
