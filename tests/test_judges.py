@@ -425,7 +425,7 @@ WRONG = {
     "has no key 'temprature'": "{gen_kwargs: {temprature: 1}}",
     "two judges or more": "{roles: [a]}",
     "invalid role": "{role: a-b}",
-    "a key does not belong into a task file": "{judge_model: 'openai-chat,model=x,api_key=sk-1'}",
+    "a key does not belong in a task file": "{judge_model: 'openai-chat,model=x,api_key=sk-1'}",
     "without role and judge_model": "{roles: [a, b], judge_model: dummy}",
 }
 

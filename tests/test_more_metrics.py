@@ -181,7 +181,7 @@ WRONG = {
     "unknown kind of ROUGE 'rougeX'": "{metric: rouge, rouge_types: [rougeX]}",
     "metric 'precision' needs the parameter 'label'": "{metric: precision}",
     "metric 'f1_by_class' needs the parameter 'labels'": "{metric: f1_by_class}",
-    "True must be a word or an integer: put it in quotes": "{metric: macro_f1, labels: [yes, no]}",
+    "a label must be a word or an integer, got True: put it in quotes": "{metric: macro_f1, labels: [yes, no]}",
     "'label' cannot be False — it must be of type str; put it in quotes": "{metric: recall, label: no}",
     "labels must be a list": "{metric: macro_f1, labels: a}",
     "metric 'macro_f1' has no parameter 'label'": "{metric: macro_f1, label: a}",

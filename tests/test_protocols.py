@@ -331,7 +331,7 @@ def test_a_prompt_that_is_too_long_fails_or_loses_its_beginning(truth: str) -> N
 
 
 def test_a_server_without_tokenize_is_an_error(talking: str) -> None:
-    with pytest.raises(ConfigError, match="has no /tokenize"):
+    with pytest.raises(ConfigError, match="/tokenize failed"):
         ask("openai", talking, Loglikelihood("a", "b"), tokenizer_backend="remote")
 
 
@@ -354,7 +354,7 @@ def test_tiktoken_cuts_texts_as_it_does(tmp_path: Path, monkeypatch: pytest.Monk
     sys.modules.pop("tiktoken_ext", None)
     model: Any = load_model("openai", {"model": "m", "tokenizer_backend": "tiktoken", "tokenizer": "bytewise"})
     assert model.count_tokens("abc é") == 6
-    with pytest.raises(ConfigError, match="no tiktoken encoding named"):
+    with pytest.raises(ConfigError, match="no tiktoken encoding for"):
         load_model("openai", {"model": "no-such-model", "tokenizer_backend": "tiktoken"})
 
 

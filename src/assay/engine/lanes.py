@@ -283,7 +283,7 @@ MAX_CALLS = 256
 
 
 class CallLane:
-    """CallLane of user code in progress. An exception in one fails its plan; an error behind it ends the run."""
+    """Calls of user code in progress. An exception in one fails its plan; an error after it, in the engine, ends the run."""
 
     def __init__(self, wake: asyncio.Event) -> None:
         self._wake = wake

@@ -72,7 +72,7 @@ IGNORED_BY_SERVERS = frozenset((
     "batch_size", "tokenized_requests", "add_bos_token", "trust_remote_code", "revision", "use_fast_tokenizer",
     "max_images", "eos_string", "tokenizer", "tokenizer_backend", "truncate",
 ))  # fmt: skip
-"""Arguments of lm-eval's server models that have no effect on ours."""
+"""Arguments of lm-eval's server models, which are ignored by a backend that has no argument of that name."""
 
 
 def backend(name: str) -> Callable[..., AnyModel]:

@@ -44,7 +44,7 @@ class Draft:
     def add(self, text: str | None, thought: str | None = None) -> bool:
         """Add a chunk; return whether the answer reached a stop string."""
         self.pieces += 1
-        if text is not None and not isinstance(text, str):  # servers send anything
+        if text is not None and not isinstance(text, str):  # a server may send any type
             raise TypeError(f"the text of an answer must be text, got {type(text).__name__}")
         if thought:
             self._thoughts += thought.encode("utf-8", "replace")

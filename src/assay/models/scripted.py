@@ -103,7 +103,8 @@ class Scripted:
 
 
 def _identity(*functions: Callable[..., object] | None) -> str:
-    """Digest of the functions' source. Code without source is identified by its memory address: no run resumes on it."""
+    """Digest of the functions' source, or of the bytecode of one without. A callable without either is identified by its
+    `repr`: where that has a memory address, no run resumes on it."""
     parts = []
     for function in functions:
         code = getattr(function, "__code__", None)

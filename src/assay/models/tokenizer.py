@@ -198,7 +198,7 @@ class TiktokenTokenizer:
             known = name in tiktoken.list_encoding_names()
             self._encoding: Any = tiktoken.get_encoding(name) if known else tiktoken.encoding_for_model(name)
         except (KeyError, ValueError):
-            what, fix = f"no tiktoken encoding named {name!r}", "name one: tokenizer=cl100k_base"
+            what, fix = f"no tiktoken encoding for {name!r}", "name one: tokenizer=cl100k_base"
             raise ConfigError([Problem(Place("model_args.tokenizer"), what, fix)]) from None
         self.identity = f"tiktoken {self._encoding.name}"
         self.prefix = int(self._encoding.eot_token)

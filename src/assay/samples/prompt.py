@@ -487,7 +487,7 @@ def _answer_text(answer: FieldValue, choices: Sequence[str] | None) -> str | Non
 
 
 def join_texts(before: str | None, after: str | None, delimiter: str) -> str:
-    """Both texts, with the delimiter between them unless there is white space or a side is missing.
+    """Both texts, with the delimiter between them unless there is white space at the joint or a side is missing.
 
     >>> join_texts("Be brief.", "Answer:", " "), join_texts("Be brief. ", "Answer:", " "), join_texts(None, "Answer:", " ")
     ('Be brief. Answer:', 'Be brief. Answer:', 'Answer:')

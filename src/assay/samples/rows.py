@@ -33,9 +33,9 @@ MISSING = frozenset((
 ))  # fmt: skip
 """Cells of a csv file that are missing values for pandas."""
 SIGNED, UNSIGNED = (-(2**63), 2**63 - 1), (0, 2**64 - 1)
-"""The integers that a table can hold, in one of two ways."""
+"""The integers that a column of a table can hold, signed or unsigned."""
 SPILL_FROM = 1000
-"""Fewer documents than these stay in memory."""
+"""Fewer documents than this stay in memory."""
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,20}", re.ASCII)
 _PANDAS_INTEGER = re.compile(r"[ \t\n\v\f\r]*[+-]?[0-9]+[ \t\n\v\f\r]*", re.ASCII)
 _PANDAS_FLOAT = re.compile(

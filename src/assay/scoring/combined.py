@@ -47,7 +47,7 @@ class EnsembleScorer(CombinedScorer):
         return next((filters for member in self.scorers if (filters := member.default_filters()) is not None), None)
 
     def default_metrics(self) -> tuple[MetricConfig, ...] | None:
-        """Those of the members that have no own score."""
+        """Those of the members that are scored by metrics alone."""
         defaults: list[MetricConfig] = []
         for member in self.scorers:
             metrics = () if _scores_itself(member) else member.default_metrics()
@@ -136,7 +136,7 @@ def _weights(weights_or_none: Sequence[float] | None, count: int) -> list[float]
     if len(weights) != count:
         raise ValueError(f"there are {count} scorers and {len(weights)} weights")
     if not all(isinstance(each, int | float) and 0 <= each < float("inf") for each in weights) or not any(weights):
-        raise ValueError(f"weights must be numbers of 0 or more, not all 0, and are {weights}")
+        raise ValueError(f"weights must be numbers of 0 or more, not all 0, got {weights}")
     return [each / sum(weights) for each in weights]
 
 
@@ -149,7 +149,9 @@ def _own_score(member: Scorer, scores: Scores) -> MetricValue:
     if member.name in scores:
         return scores[member.name]
     if len(scores) != 1:
-        raise ValueError(f"scorer {member.name!r} gives {sorted(scores)}, and which of them counts is not said")
+        raise ValueError(
+            f"scorer {member.name!r} must return one score, or one named {member.name!r}, got {sorted(scores)}"
+        )
     return next(iter(scores.values()))
 
 

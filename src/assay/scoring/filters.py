@@ -224,7 +224,7 @@ def format_span() -> Step:
     return each(spans)
 
 
-# --- behind the thinking --------------------------------------------------------------------------------------------
+# --- after the thinking ---------------------------------------------------------------------------------------------
 
 
 def think(*, start: str = "<think>", end: str = "</think>", begun: bool = False) -> Step:

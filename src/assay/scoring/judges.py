@@ -1,6 +1,6 @@
 """Judges and reward models: scorers that ask another model what an answer is worth, or which of two is better.
 
-What keeps a verdict the judge's: answers are between marks that they cannot hold, and verdicts must name the mark. A mark is
+A verdict is the judge's alone: answers are fenced by marks that they cannot contain, and verdicts must name the mark. A mark is
 a hash of the document and of everything between the two lines with it. An answer that held its own mark would have to be found
 by trying 2**128 of them; so no answer ends its fence early, and no text that an answer suggests is taken for a verdict on it.
 """
@@ -368,7 +368,7 @@ def checked_role(role: UserValue, model: ModelSpec | None = None) -> None:
     if not str(role).isidentifier() or role == "model":
         raise ValueError(f"invalid role {role!r}: use a name such as judge")
     if model is not None and _KEY.search(str(model)):
-        raise ValueError("a key does not belong into a task file: put it into the environment, or give --model_role")
+        raise ValueError("a key does not belong in a task file: put it in the environment, or give --model_role")
 
 
 REWARD_ROLE = "reward"

@@ -375,10 +375,10 @@ def _by_answer(value: MetricValue) -> list[MetricValue] | None:
 def usable(
     scores: Scores, answers: Answer, filter_name: str, rules: "ScoreRules", *, by_answer: Collection[str] = ()
 ) -> Scores:
-    """Scores in which everything that no aggregation can take is the reason for that; lists have a score for each answer.
+    """Scores with a failure in place of every value that its aggregation cannot take; a list has a score for each answer.
 
-    `answers` are those that were scored. What an aggregation takes that does not average may be anything, but for the rows of
-    `by_answer`: there a list may have such a value for each answer.
+    `answers` are those that were scored. For an aggregation that does not average, a value may be anything; in the rows of
+    `by_answer`, a list may have such a value for each answer.
     """
     if _are_plain(scores, rules):
         return scores
@@ -395,8 +395,10 @@ def usable(
         else:
             averaged = rules.is_averaged(name, filter_name)
             takes_nan = not averaged or rules.takes_nan(name, filter_name)
-            usable_value = _usable(value, count, averaged=averaged, by_answer=name in by_answer, takes_nan=takes_nan)
-            checked[name] = Failed(f"{where} {usable_value}") if isinstance(usable_value, _Unusable) else usable_value
+            value_or_reason = _usable(value, count, averaged=averaged, by_answer=name in by_answer, takes_nan=takes_nan)
+            checked[name] = (
+                Failed(f"{where} {value_or_reason}") if isinstance(value_or_reason, _Unusable) else value_or_reason
+            )
     return checked
 
 

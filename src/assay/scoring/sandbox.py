@@ -52,7 +52,7 @@ def code_exec(references: References, prediction: Answer, *, timeout: float = 5.
 
 
 def passes(program: str, limits: SandboxLimits) -> bool:
-    """Whether a Python program ends without an error and within its limits."""
+    """Whether a Python program runs to its end, without an error and within its limits."""
     launcher = _launcher()
     if launcher is None:
         raise SandboxError("this machine has no isolation")

@@ -1,7 +1,7 @@
 """Runs inside the sandbox: `sandbox` passes the text of this file to a bare Python there.
 
 It takes an order from its input, gives up what a program must not have (memory, time, files, processes, signals to others),
-says that it has started, runs the program, and says the word of the order only when the program has ended.
+says that it has started, runs the program, and says the word of the order only when the program has run to its end.
 """
 
 import ctypes

@@ -56,7 +56,7 @@ from assay.scoring.workers import ScoreInput, ScorerMemo, Workers, identity_of
 from assay.user_code import call_user_code
 
 ComputeMetric = Callable[[StepInput, Metric], MetricValue]
-"""Computes a metric of a result, in the way of a user's class."""
+"""Computes a metric of a result, as a user's class defines it."""
 ProcessResults = Callable[[Document, list[Answer]], Scores | None]
 """A task's function `process_results(doc, results)`."""
 
@@ -551,7 +551,7 @@ class ChoiceMatch(_Matching):
 
 
 def make_scorer(written: UserValue, config: TaskConfig | None, place: Place) -> Scorer:
-    """The scorer that a task names: an unknown name, another class, or a wrong parameter is refused."""
+    """The scorer that a task names: an unknown name, a class that does not extend Scorer, or a wrong parameter is refused."""
     kind: Any = written.type if isinstance(written, ScorerConfig) else written
     kwargs: Mapping[str, Any] = written.kwargs if isinstance(written, ScorerConfig) else {}
     if not isinstance(kind, str) and not (inspect.isclass(kind) and issubclass(kind, Scorer)):

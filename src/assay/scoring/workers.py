@@ -116,7 +116,7 @@ class ScorerMemo:
     def filled(
         self, asked: Sequence[ScoreInput], compute: Callable[[list[int]], Sequence[MetricValue]]
     ) -> list[MetricValue]:
-        """The scores of everything asked; `compute` is given the numbers of those that are unknown yet."""
+        """The scores of everything asked; `compute` is given the numbers of those that are not known yet."""
         keys = [self._key(each) for each in asked]
         stored = [self._store.get(key) if key is not None else None for key in keys]
         missing = [number for number, known in enumerate(stored) if known is None]

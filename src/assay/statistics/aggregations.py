@@ -140,7 +140,7 @@ def krippendorff_alpha(values: Values) -> float:
     observed = sum(_differences(unit) / (len(unit) - 1) for unit in paired) / count
     expected = _differences(np.concatenate(paired)) / (count * (count - 1))
     if expected == 0:
-        raise ValueError("all verdicts are the same, so that agreement and chance cannot be distinguished")
+        raise ValueError("all verdicts are the same, so that agreement cannot be distinguished from chance")
     return 1 - observed / expected
 
 
@@ -149,7 +149,7 @@ def _numbers(unit: Sequence[float | None]) -> Floats:
 
 
 def _differences(numbers: Floats) -> float:
-    """The sum of squared differences over all ordered pairs; from the centre, so that little is lost."""
+    """The sum of squared differences over all ordered pairs; from the center, so that little precision is lost."""
     return float(2 * len(numbers) * ((numbers - numbers.mean()) ** 2).sum())
 
 
@@ -267,7 +267,7 @@ AGGREGATIONS = _Aggregations(
 
 
 def known_aggregation(aggregation: AggregationOrFunction | None) -> AggregationOrFunction:
-    """The aggregation, the mean where none is given; our own function that helper code hands back is recognized."""
+    """The aggregation; the mean if none is given, and the table's entry if helper code passes back one of its functions."""
     if aggregation is None:
         return AGGREGATIONS["mean"]
     return next((each for each in AGGREGATIONS.values() if each.function is aggregation), aggregation)

@@ -119,14 +119,14 @@ def average_influence(average: str, score: str, values: LabelPairs, *, labels: S
 def _sums(values: Counts, score: str, classes: int) -> tuple[Floats, Floats]:
     """Numerator and denominator, by class."""
     actual, predicted, correct = np.asarray(values, dtype=np.int64).T
-    given_counts = np.bincount(predicted[predicted >= 0], minlength=classes).astype(np.float64)
-    right_counts = np.bincount(actual[actual >= 0], minlength=classes).astype(np.float64)
+    predicted_counts = np.bincount(predicted[predicted >= 0], minlength=classes).astype(np.float64)
+    actual_counts = np.bincount(actual[actual >= 0], minlength=classes).astype(np.float64)
     hits = np.bincount(predicted[(predicted >= 0) & (correct > 0)], minlength=classes)
-    return _fraction(score, hits.astype(np.float64), given_counts, right_counts)
+    return _fraction(score, hits.astype(np.float64), predicted_counts, actual_counts)
 
 
 def macro_score(values: Counts, *, score: str, classes: int) -> float:
-    """The mean over classes. Values are (golden class, given class, is correct) by number, -1 for no class.
+    """The mean over classes. Values are (actual class, predicted class, is correct) by number, -1 for no class.
 
     >>> macro_score([(0, 0, 1), (1, 0, 0)], score="precision", classes=2)
     0.25

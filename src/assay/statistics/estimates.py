@@ -66,7 +66,7 @@ def estimate(
 
 
 def with_draws(
-    number: Estimate,
+    value: Estimate,
     aggregation: Aggregation | Callable[[Values], float],
     values: Values,
     documents: Sequence[int],
@@ -76,16 +76,16 @@ def with_draws(
     """The number with what is known of its draws: how far each document moves it, or only its variance."""
     named = aggregation.name if isinstance(aggregation, Aggregation) else ""
     is_rate = named == "mean" and set(values) <= {0, 1}
-    number = number.but(is_rate=is_rate, is_power=named.endswith("perplexity"), bounds=BOUNDS.get(named))
-    if number.stderr is None or math.isnan(number):
-        return number
+    value = value.but(is_rate=is_rate, is_power=named.endswith("perplexity"), bounds=BOUNDS.get(named))
+    if value.stderr is None or math.isnan(value):
+        return value
     influence = (
         aggregation.influence(values) if isinstance(aggregation, Aggregation) and aggregation.influence else None
     )
     if influence is None or len(influence) != len(values):
-        known = Influence(source, documents, None, number.stderr**2, clusters)
-        return number.but(parts={known: 1.0})
-    return number.but(parts={Influence.of_mean(source, documents, influence, clusters): 1.0})
+        known = Influence(source, documents, None, value.stderr**2, clusters)
+        return value.but(parts={known: 1.0})
+    return value.but(parts={Influence.of_mean(source, documents, influence, clusters): 1.0})
 
 
 def mean_stderr(values: Values) -> float:

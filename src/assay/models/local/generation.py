@@ -12,7 +12,7 @@ from assay.records import DEFAULT_MAX_GEN_TOKS, LIMITS, UNFINISHED, Failed, Gene
 
 NAN_LOGITS = "the model's logits are not numbers (NaN)"
 NO_TOKEN = -1
-"""Placeholder for a token chosen from NaN logits."""
+"""Placeholder for a token that cannot be chosen: the logits are NaN or infinite."""
 GENERATION_PARAMETERS = frozenset((*LIMITS, "until", "do_sample", "temperature", "top_p", "top_k"))
 """Generation parameters that local models support."""
 

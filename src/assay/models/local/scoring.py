@@ -50,8 +50,8 @@ SPARE = 0.7
 
 
 class ScoredPair(NamedTuple):
-    """The log-likelihood of a continuation. Of its `read` tokens, `stored` were computed for other requests; `reason` is
-    set if there is none."""
+    """The log-likelihood of a continuation. Of the `read` tokens of context and continuation, `stored` were computed for
+    other requests; `reason` says why there is no value."""
 
     number: int
     value: float
@@ -110,7 +110,7 @@ class TokenBudget:
 
 
 def on_cuda_device(device: torch.device) -> AbstractContextManager[None]:
-    """Select the CUDA device: streams, events and graphs belong to one device."""
+    """Select a CUDA device, if it is one: streams, events and graphs belong to one device."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 

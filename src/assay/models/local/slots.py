@@ -198,7 +198,7 @@ class _SlotBatch:
         self._recorded_steps.clear()
 
     def drop(self) -> list[Generation]:
-        """Return the unfinished generations, in the order they started in."""
+        """Return the unfinished generations: those in slots, then those that were about to start."""
         return list(
             dict.fromkeys(
                 (*(generation for generation in self._generations if generation is not None), *self._starting)

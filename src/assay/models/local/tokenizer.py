@@ -1,4 +1,4 @@
-"""Tokenizers of transformers by lm-eval's rules: the BOS token is there exactly once.
+"""Tokenizers of transformers by lm-eval's rules: a text begins with the BOS token at most once.
 
 Texts with a common prefix are tokenized from where they differ. A tokenizer that first splits a text into words, from left
 to right and without lookbehind, produces the same tokens after a gap between two words whatever precedes it. So the tokens

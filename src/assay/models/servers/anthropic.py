@@ -13,7 +13,7 @@ from assay.records import JSON, Generate, Request, Response, Usage
 
 VERSION = "2023-06-01"
 LARGEST = 32_000
-"""Limit without one of the task's: the protocol requires a number."""
+"""Limit where the task sets none: the protocol requires a number."""
 FINISHES = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -69,7 +69,7 @@ class Anthropic(ServerModel):
         return draft.whole()
 
     def _body(self, request: Generate, limit: int, stops: Sequence[str]) -> RequestBody:
-        """Return the body, with the system message apart; stop strings of only white space are refused there, and applied here."""
+        """Return the body, with the system message apart. Anthropic refuses stop strings of white space: they are applied here."""
         messages = sent_messages(request.prompt)
         system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
         more = {key: value for key, value in request.params.items() if key not in RENAMED_PARAMETERS}

@@ -155,7 +155,7 @@ class Http:
             server.pending -= 1
 
     async def get(self, path: str) -> ServerJSON:
-        """Return the answer of the first server; None if there is none."""
+        """Return the JSON at a path of the first server; None if it does not answer with status 200."""
         import aiohttp
 
         try:

@@ -29,7 +29,7 @@ ANOTHER_TOKENIZER = "the server reports other tokens than were sent: check that 
 def checked_logprob(value: JSON) -> float:
     """Return a log-probability: a number, at most 0 but for rounding. Minus infinity is valid: the token is impossible."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value <= ROUNDING:
-        raise PermanentError(f"a log-probability must be a number of at most 0, got {value!r:.40}")
+        raise PermanentError(f"the server reports the log-probability {value!r:.40}: it must be a number of at most 0")
     return float(value)
 
 
@@ -118,7 +118,7 @@ def offsets_of(logprobs: ServerObject) -> Sequence[int] | None:
     if not isinstance(offsets, list):
         return None
     if not all(isinstance(offset, int) and not isinstance(offset, bool) for offset in offsets):
-        raise PermanentError("text_offset must be a list of integers")
+        raise PermanentError("the server reports text offsets that are not integers (text_offset)")
     return None if any(offset < 0 for offset in offsets) else offsets
 
 
@@ -306,7 +306,7 @@ class LoglikelihoodClient:
         if not inside:
             return Failed(f"no token begins within {continuation!r:.40}: give tokenizer=FOLDER")
         if len(inside) != inside[-1] - inside[0] + 1:
-            return Failed("text_offset is not in ascending order")
+            return Failed("the server reports text offsets that are not in ascending order (text_offset)")
         return sum_logprobs(answer, logprobs, inside[0], inside[-1] + 1)
 
     async def _echo_with_offsets(self, text: str) -> tuple[ServerObject, ServerObject, Sequence[int]]:

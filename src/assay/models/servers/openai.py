@@ -334,7 +334,7 @@ class OpenAI(OpenAIServer):
         try:
             tokens = (await self._post_outside("/tokenize", body))["tokens"]
         except PermanentError as refused:
-            what, fix = f"the server has no /tokenize: {refused}", "give tokenizer=FOLDER"
+            what, fix = f"the server's /tokenize failed: {refused}", "give tokenizer=FOLDER"
             raise ConfigError([Problem(Place("model_args.tokenizer_backend"), what, fix)]) from None
         if not isinstance(tokens, list) or not all(type(token) is int and token >= 0 for token in tokens):
             raise TypeError("the tokens of a text must be a list of integers")

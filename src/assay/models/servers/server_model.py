@@ -284,28 +284,28 @@ class ServerModel:
         return True
 
     async def greet(self) -> None:
-        """Fingerprint every server with two identical greedy requests; a stable reply becomes part of the model identity."""
-        reply = await self._replies(self.urls, *self._probe)
-        is_stable = all(first == second for first, second in zip(reply[::2], reply[1::2], strict=True))
-        if is_stable and len(set(reply)) > 1:
+        """Send every server the probe twice, with greedy decoding; a reply that stays the same becomes part of the identity."""
+        replies = await self._replies(self.urls, *self._probe)
+        is_stable = all(first == second for first, second in zip(replies[::2], replies[1::2], strict=True))
+        if is_stable and len(set(replies)) > 1:
             what = "the servers of base_url serve different models: their replies to one prompt differ"
             raise ConfigError([Problem(Place("model_args.base_url"), what, "list servers of one model")])
-        self._reply, self._recorded = reply[0] if is_stable else NONDETERMINISTIC, None
+        self._reply, self._recorded = replies[0] if is_stable else NONDETERMINISTIC, None
 
     async def _replies(self, urls: Sequence[str], prompt: str, limit: int) -> list[str]:
         """Return the replies of servers to a prompt, two of each."""
-        whole, reply = self.http, list[str]()
+        whole, replies = self.http, list[str]()
         try:
             for url in urls:
                 self.http = replace(whole, urls=[url])
                 async with self:
-                    reply += [await self._probe_reply(prompt, limit), await self._probe_reply(prompt, limit)]
+                    replies += [await self._probe_reply(prompt, limit), await self._probe_reply(prompt, limit)]
         except PermanentError as refused:
             fix = f"check the name {self.model!r} at {self._place}, and the key"
             raise ConfigError([Problem(Place("model"), str(refused), fix)]) from None
         finally:
             self.http = whole
-        return reply
+        return replies
 
     async def _probe_reply(self, prompt: str | None = None, limit: int = 0) -> str:
         """Return the reply to a prompt, or to the probe if none is given."""

@@ -59,7 +59,7 @@ ServerJSON = Any
 ServerObject = Mapping[str, ServerJSON]
 """A JSON object that a server sent."""
 RequestBody = dict[str, Any]
-"""JSON to send to a server, which may have parameters of the user's."""
+"""JSON to send to a server. It may include a user's parameters."""
 
 
 def tool_calls_of(value: ServerJSON) -> Sequence[ServerObject]:

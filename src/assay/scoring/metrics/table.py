@@ -259,7 +259,7 @@ DEFAULTS = {
 
 
 class Hit(NamedTuple):
-    """Of one document and one class: whether it was found, whether it was given, whether it was right."""
+    """Of one document and one class: whether it is predicted correctly, predicted, and actual."""
 
     correct: int
     predicted: int
@@ -290,7 +290,7 @@ def hit_of_choice(result: MCResult, *, label: str | int = 1) -> Hit:
     right, answer = chosen_class(result)
     class_label = result.choices[label] if isinstance(label, int) else label
     if class_label not in result.choices:
-        raise ValueError(f"{class_label!r} must be one of the choices")
+        raise ValueError(f"label must be one of the choices, got {class_label!r}")
     return _hit(right, answer, class_label)
 
 
@@ -343,7 +343,7 @@ def _check(labels: UserValue) -> None:
         raise ValueError(f"labels must be a list of classes, got {labels!r}")
     for label in labels:
         if isinstance(label, bool) or not isinstance(label, str | int):
-            raise ValueError(f"{label!r} must be a word or an integer: put it in quotes if it is a word")
+            raise ValueError(f"a label must be a word or an integer, got {label!r}: put it in quotes if it is a word")
 
 
 CLASS_METRICS: dict[str, DeclaredMetric] = {

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
-"""Tolerance for logits with packed attention, in standard deviations; other dtypes are coarser."""
+"""Maximum difference of logits with packed attention from the model's own, in standard deviations, by dtype;
+else DEFAULT_TOLERANCE."""
 DEFAULT_TOLERANCE = 0.2
 ROW_TOKENS = 512
 """`batch_size` counts rows; a pass has this many tokens for each."""
@@ -110,11 +111,11 @@ def _packed(loaded: LoadedHFModel) -> tuple[CausalLM | None, str]:
         model.set_attn_implementation(before)
         return None, f"its attention needs {error}" if isinstance(
             error, UnsupportedAttention
-        ) else f"it failed: {error}"
+        ) else f"packed attention failed: {error}"
     far = float((packed - expected).abs().max() / expected.std())
     if not far <= TOLERANCE.get(model.dtype, DEFAULT_TOLERANCE):
         model.set_attn_implementation(before)
-        return None, f"its logits differ by {far:.2g} standard deviations"
+        return None, f"its logits with packed attention differ by {far:.2g} standard deviations"
     return net, ""
 
 
@@ -158,7 +159,7 @@ def length_dependent_beyond(model: "PreTrainedModel") -> int | None:
 
 def _length_dependence(model: "PreTrainedModel") -> str:
     length = length_dependent_beyond(model)
-    return f"its positions depend on the longest text of a batch above {length} tokens" if length is not None else ""
+    return f"above {length} tokens, its positions depend on the longest text of a batch" if length is not None else ""
 
 
 def _is_flash(model: "PreTrainedModel") -> bool:
@@ -177,7 +178,7 @@ TOKENS = 16_384
 LOGITS = 1 << 29
 """Maximum number of logits of a batch: every token has one for each token of the vocabulary."""
 PADDING_TOLERANCE = 1e-2
-"""Tolerance for logits after padding, in standard deviations."""
+"""Maximum difference of logits after padding from those without, in standard deviations."""
 
 Question = tuple[tuple[int, ...], tuple[int, ...]]
 """A context, and a continuation without its last token."""
