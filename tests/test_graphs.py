@@ -478,7 +478,7 @@ def test_further_copies_of_the_output_are_written_where_sinks_say(
 
 
 TYPOS = {
-    "node_type: llm": ("node_type: lmm", "no type of node named 'lmm' — did you mean 'llm'?"),
+    "node_type: llm": ("node_type: lmm", "no node type named 'lmm' — did you mean 'llm'?"),
     "to: unit_metrics": ("to: unit_metric", "there is no node 'unit_metric' — did you mean 'unit_metrics'?"),
     "{problem}": ("{problm}", "nothing produces 'problm'"),
     '- name: "exact_match"': ('- name: "exact_mtch"', "exact_mtch"),

@@ -170,7 +170,7 @@ def test_shards_that_are_not_one_run_are_refused_with_the_reason(tasks: Path, ou
     into = output.with_name("merged")
     with pytest.raises(AssayError, match=r"shards missing: 2/3, 3/3"):
         merge(into, [first])
-    with pytest.raises(AssayError, match=r"shard 1/3 is there twice: here and in .*shard1"):
+    with pytest.raises(AssayError, match=r"shard 1/3 is named twice: here and in .*shard1"):
         merge(into, [first, second, third, first])
     run(RecordingModel(), tasks, output)
     with pytest.raises(AssayError, match="is a whole run, not a shard"):

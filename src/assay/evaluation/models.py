@@ -202,8 +202,8 @@ def refuse_unpriced(models: Mapping[str, AnyModel], cost: float | None) -> None:
     ]
     if missing:
         where = "model_args" if missing[0] == UNDER_TEST else f"model_role {missing[0]}"
-        what = f"the price of the model of {where} is not known"
-        fix = "add price_in=… and price_out=… (money for a million tokens), or prices=FILE"
+        what = f"the price of the model in {where} is not known"
+        fix = "add price_in=… and price_out=… (per million tokens), or prices=FILE"
         raise ConfigError([Problem(Place("max_cost"), what, fix)])
 
 
@@ -269,6 +269,6 @@ def _other_model(folder: Path, role: str, noted: JSONObject, model: ServerModel)
         if NONDETERMINISTIC in (said, says)
         else ""
     )
-    what = f"the folder holds another run, of another {role}: {before} there, {now} here{probe}{varies}"
+    what = f"the folder holds a run of another {role}: {before} there, {now} here{probe}{varies}"
     fix = "start the server with the model of the run; or choose another --output_path, or --force to move the old run aside"
     return Problem(Place(str(folder)), what, fix)

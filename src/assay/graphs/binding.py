@@ -269,7 +269,7 @@ def _renamed(prompt: Value, names: Mapping[str, str]) -> Value:
 
 
 def _spelt(paths: Mapping[Value, str]) -> dict[Value, str]:
-    """Ways that YAML has made true and false of, by the words that the file may have."""
+    """The paths whose keys YAML read as true or false, by every word that the file may have had: yes, on, no …"""
     words = {True: ("yes", "true", "on"), False: ("no", "false", "off")}
     truths = [said for said in paths if isinstance(said, bool)]
     return {word: paths[truth] for truth in truths for word in (*words[truth], *map(str.capitalize, words[truth]))}

@@ -121,7 +121,7 @@ def _part(record: type, written: UserValue, fields: Fields, problems: list[Probl
         return None
     if not written:
         origin = fields.origin(path[0])
-        problems.append(Problem(origin.place(path), f"{path[-1]} is empty", "say what it is"))
+        problems.append(Problem(origin.place(path), f"{path[-1]} is empty", "add its keys"))
         return None
     return decode(record, Fields.of(written, fields.origin(path[0]).within(*path)), problems)
 
@@ -130,13 +130,13 @@ def _node(name: str, written: UserValue, fields: Fields, problems: list[Problem]
     path = ("graph_config", "nodes", name)
     if name in ENDS:
         problems.append(
-            Problem(fields.place(*path, key=True), f"invalid name of a node: {name}", "choose another name")
+            Problem(fields.place(*path, key=True), f"invalid node name {name!r}: it is reserved", "choose another name")
         )
         return None
     kind = written.get("node_type") if isinstance(written, Mapping) else None
     if isinstance(written, Mapping) and "node_type" in written and str(kind) not in NODE_TYPES:
         fix = did_you_mean(str(kind), NODE_TYPES)
-        problems.append(Problem(fields.place(*path, "node_type"), f"no type of node named {kind!r}", fix))
+        problems.append(Problem(fields.place(*path, "node_type"), f"no node type named {kind!r}", fix))
         return None
     return _part(NODE_TYPES.get(str(kind), LambdaSpec), written, fields, problems, *path)
 

@@ -91,7 +91,7 @@ def columns_written(file: GraphFile, columns: Sequence[str]) -> set[str] | None:
 
 
 def lacking_sides(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:
-    """Unit metrics that compare what is never there."""
+    """Yield the problems of unit metrics that compare values which nothing produces."""
     known = {*columns, *produced(file)}
     for name, node in file.nodes.items():
         for key in (

@@ -1,7 +1,6 @@
-"""Unit metrics: what was right next to what was predicted, of one record, to a verdict with a score.
+"""Unit metrics: they compare the golden value of a record with the predicted one, and give a verdict with a score.
 
-A unit metric is a class derived from UnitMetric, or a function of both; `@unit_metric("name")` makes it known
-(graphs/unit_metrics.py).
+A unit metric is a class derived from UnitMetric, or a function of both values; `@unit_metric("name")` registers it.
 """
 
 import inspect

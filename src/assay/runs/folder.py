@@ -83,7 +83,7 @@ class RunFolder:
     _beaten: float = 0.0
 
     def beat_now_and_then(self, documents: Callable[[], Mapping[str, int]]) -> None:
-        """Record every second that the run is alive, and its progress."""
+        """Record that the run is alive, and its progress, at most once a second."""
         if time.monotonic() - self._beaten > 1.0:
             self.lease.beat(documents())
             self._beaten = time.monotonic()
@@ -102,7 +102,7 @@ class RunFolder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Close the folder; records why the run stopped early, and reports a full disk as such."""
+        """Close the folder; record why the run stopped early, and report a full disk as such."""
         try:
             for keeper in self.keepers:
                 keeper.abandon()

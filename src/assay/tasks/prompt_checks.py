@@ -23,8 +23,8 @@ from assay.tasks.task import Task
 Slip = tuple[str, str]
 """A problem and its fix."""
 LEAST = 3
-"""Letters of a name in braces: `{a}` and `{x}` are sets and formulas. Braces mean much else, too: LaTeX, JSON, a place for the
-model to fill in. Only a name that is a column's, or nearly, is a slip."""
+"""Minimum length of a name in braces: `{a}` and `{x}` are sets and formulas. Braces mean much else, too: LaTeX, JSON, a place
+for the model to fill in. Only a name that is a column's, or nearly, is a slip."""
 
 _BRACES = re.compile(r"(?<![\w\\{}^])\{\s*(([A-Za-z_]\w*)(?:\.\w+|\[[^\]\s{}]+\])*)\s*\}(?!\})")
 _MARKUP = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
@@ -275,7 +275,7 @@ def placed(task: Task, wrong: str) -> RenderError:
     """Return the error about an invalid template of a task, with its place."""
     known = [*written_slips(task.fields), *format_slips(task.fields)]
     return RenderError(
-        str(known[0] if known else Problem(Place(f"task {task.name!r}"), _invalid("a text of it", wrong)))
+        str(known[0] if known else Problem(Place(f"task {task.name!r}"), _invalid("one of its texts", wrong)))
     )
 
 
@@ -286,7 +286,7 @@ def written_slips(fields: Fields) -> Iterator[Problem]:
 
 
 def format_slips(fields: Fields) -> Iterator[Problem]:
-    """The same of the formats that its file has."""
+    """Yield the same problems of the formats in its file."""
     said = fields.get("formats")
     yield from _template_slips(said, ("formats",), FORMAT_TEXTS, fields)
     for name, entry in said.items() if isinstance(said, Mapping) else ():
