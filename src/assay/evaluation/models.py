@@ -269,6 +269,6 @@ def _other_model(folder: Path, role: str, noted: JSONObject, model: ServerModel)
         if NONDETERMINISTIC in (said, says)
         else ""
     )
-    what = f"the folder holds a run of another {role}: {before} there, {now} here{probe}{varies}"
+    what = f"the folder holds another run, of another {role}: {before} there, {now} here{probe}{varies}"
     fix = "start the server with the model of the run; or choose another --output_path, or --force to move the old run aside"
     return Problem(Place(str(folder)), what, fix)

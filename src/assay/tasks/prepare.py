@@ -129,7 +129,7 @@ def check_clusters(task: Task, docs: Split) -> None:
     """Refuse a `cluster_by` column that the documents do not have."""
     column = task.config.cluster_by
     if column is not None and column not in columns_of(docs):
-        what = f"cluster_by names the column {column!r}, which the documents do not have"
+        what = f"the documents have no column {column!r} for cluster_by"
         raise ConfigError([Problem(placer(task, "cluster_by")(), what, did_you_mean(column, columns_of(docs)))])
 
 
