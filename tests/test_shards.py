@@ -246,7 +246,7 @@ def test_four_processes_make_one_run(run_assay: Run, tmp_path: Path) -> None:
     for number in range(1, 5):
         ended = run_assay(*task, "-o", f"part{number}", "--shard", f"{number}/4")
         assert ended.returncode == 0, ended.stderr
-        assert f"shard {number}/4: the numbers of a part" in ended.stderr
+        assert f"shard {number}/4: the results of a part" in ended.stderr
     ended = run_assay("merge", "merged", *[f"part{number}" for number in range(1, 5)])
     assert ended.returncode == 0, ended.stderr
     assert differing(tmp_path / "merged", outcome(tmp_path / "whole")) == []

@@ -1,4 +1,4 @@
-"""The output file of a graph, as answers that are there: its records can be aggregated again."""
+"""The output file of a graph as stored answers: its records can be aggregated again."""
 
 import calendar
 import re

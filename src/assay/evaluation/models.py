@@ -116,7 +116,7 @@ def model_under_test(config: RunConfig) -> AnyModel:
     if config.over_length == "truncate":
         if "over_length" not in parameters(backend(config.model)):
             what = f"model {config.model!r} cannot cut prompts itself"
-            raise ConfigError([Problem(Place("over_length"), what, "leave it out, or take --over_length drop_shots")])
+            raise ConfigError([Problem(Place("over_length"), what, "leave it out, or use --over_length drop_shots")])
         arguments.setdefault("over_length", "truncate")
     for name in options_where(lambda each: each.for_model):
         if getattr(config, name) and name in parameters(backend(config.model)):

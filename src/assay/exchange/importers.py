@@ -43,7 +43,7 @@ def import_runs(
     into = ImportTarget(Path(output), [Path(each) for each in groups], force, facts or {})
     try:
         return write_imported_run(read_sources([Path(path) for path in paths]), into)
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:  # files of others may say anything
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:  # they may contain anything
         what = f"has an unexpected layout: {type(error).__name__}: {error}"
         raise RunError(
             [Problem(Place(", ".join(map(str, paths))), what, "give the files as they were written")]
@@ -72,7 +72,7 @@ def read_sources(paths: Sequence[Path]) -> list[ImportedRun]:
 
 
 def _below(folder: Path) -> list[Path]:
-    """The folders of models below a folder that lm-eval was given: of one model only, lest two be taken for one."""
+    """The folders of models below a folder that lm-eval was given: of one model only: two must not be mixed."""
     folders = sorted({path.parent for path in folder.glob("*/samples_*.jsonl")})
     if len(folders) != 1:
         what = (

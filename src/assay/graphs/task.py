@@ -192,7 +192,7 @@ class RescoredGraph(GraphScores):
         return iter(())
 
     def plan(self, sample: Sample) -> Plan:
-        raise NotImplementedError("nothing is asked about records that are there")
+        raise NotImplementedError("stored records are not asked about")
 
     def models(self) -> ModelRoles:
         return {}
@@ -288,5 +288,5 @@ def _columns(
     try:
         return tuple(columns_of(sources.records(file, folder)[0]))
     except DataError as error:
-        problems.append(Problem(place, str(error), "correct the records, or what is said of them"))
+        problems.append(Problem(place, str(error), "correct the records, or their source in the file"))
         return ()

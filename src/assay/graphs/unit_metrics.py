@@ -342,7 +342,7 @@ class ScrollDirectionMetric(_Comparing):
         right = self.golden(golden, self.golden_direction_key)
         answer = self.predicted(predicted, self.predicted_direction_key)
         if right not in DIRECTIONS and not self.like_sygra:
-            raise ValueError(f"the golden direction {right!r:.40} is none of {', '.join(DIRECTIONS)}")
+            raise ValueError(f"the golden direction must be one of {', '.join(DIRECTIONS)}, got {right!r:.40}")
         said = {"golden_direction": right, "predicted_direction": answer}
         return self.result(right == answer and right in DIRECTIONS, golden, predicted, said)
 

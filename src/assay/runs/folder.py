@@ -288,7 +288,7 @@ def _other_run(path: Path, before: JSONObject, now: JSONObject) -> Problem:
 
 
 def difference(before: JSONObject, now: JSONObject) -> str:
-    """In what two specs differ, in a few words; nothing where they are equal."""
+    """Describe briefly how two specs differ; empty where they are equal."""
     differing = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
     return "; ".join(_difference(key, before.get(key), now.get(key)) for key in differing[:4])
 

@@ -170,7 +170,7 @@ def _fitting(config: TaskConfig, settings: Settings) -> Callable[[Sequence[Promp
 
 
 def has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Document) -> bool:
-    """Whether the choices are in the context: lm-eval takes it so where doc_to_text gives the number of the right one."""
+    """Whether the choices are in the context: lm-eval assumes so if doc_to_text gives the number of the right one."""
     text = prompter.text(first)
     return config.doc_to_choice is not None and isinstance(text, int) and not isinstance(text, bool)
 

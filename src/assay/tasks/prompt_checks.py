@@ -59,7 +59,7 @@ def check_prompts(
 def check_targets(
     task: Task, config: TaskConfig, columns: Collection[str], settings: Settings, choices: YAMLValue
 ) -> None:
-    """The same of answers. One of the choices may be a word, and what a task scores itself need not be an answer."""
+    """Refuse slips in targets. A choice may be a single word; a task with `process_results` may not use its target."""
     known = [str(choice) for choice in choices] if isinstance(choices, list | tuple) else []
     wrong: list[Problem] = []
     for path in _paths(task, config, ("doc_to_target",), settings):
@@ -139,7 +139,7 @@ def _forgotten_function(text: str, columns: Collection[str], folder: str | None)
         return None
     if not Path(folder, f"{match[1]}.py").is_file():
         return None
-    return f"{text!r} is a text, and no function", f"write !function {text.strip()}"
+    return f"{text!r} is a text, not a function", f"write !function {text.strip()}"
 
 
 def slip(text: str, columns: Collection[str]) -> Slip | None:
@@ -155,7 +155,7 @@ def slip(text: str, columns: Collection[str]) -> Slip | None:
         return None
     names = _OF_EXPRESSION.findall(bare) if _EXPRESSION.fullmatch(bare) else []
     if names and bare not in columns and not _WORD.fullmatch(bare) and all(name in columns for name in names):
-        return f"{text!r} is a text, and no column", f"write {_quoted('{{' + bare + '}}')}"
+        return f"{text!r} is a text, not a column", f"write {_quoted('{{' + bare + '}}')}"
     near = [column for column in columns if _folded(column) == _folded(bare)] or nearest(bare, columns, count=1)
     is_same = bool(near) and _folded(near[0]) == _folded(bare)
     if _WORD.fullmatch(bare) is None and not is_same and not _is_close(text, columns):
@@ -221,7 +221,7 @@ def unfilled(text: str, columns: Collection[str], least: int = LEAST) -> Slip | 
 
 
 def unfilled_items(items: Sequence[YAMLValue], columns: Collection[str]) -> Slip | None:
-    """The same of the items of a list, which are not filled in at all.
+    """Return the slip in the items of a list, which are never filled in.
 
     >>> unfilled_items(["{one}", "{two}"], ["one", "two"])
     ('{one} is not filled in', 'write one template that gives the list: "{{[one, two]}}"')

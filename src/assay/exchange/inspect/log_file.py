@@ -108,7 +108,7 @@ def _unpacked(file: zipfile.ZipFile, known: zipfile.ZipInfo) -> bytes:
     with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
         content = bytes(stream.read(known.file_size))  # and not more: a zip bomb stops here
     if zlib.crc32(content) != known.CRC:
-        raise zipfile.BadZipFile("its checksum is another")
+        raise zipfile.BadZipFile("its checksum does not match")
     return content
 
 
