@@ -280,7 +280,7 @@ class GenerationNode:
     input_key: str = "messages"
     pre: Callable[[State], Any] | None = None
     history: int | None = None
-    """How many turns before are asked along."""
+    """How many earlier turns are sent."""
     asks: bool = True
 
     def apply(self, state: State, walk: Walk) -> Updates:
