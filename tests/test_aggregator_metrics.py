@@ -445,8 +445,8 @@ def test_records_are_read_once_and_not_kept() -> None:
         ([{"params": {}}], "entry 1 of aggregator_metrics_map names no metric"),
         ([entry("accuracy"), entry("accuracy")], "two aggregators are called 'accuracy'"),
         ([entry("pass@k", params={"k": 2})], "must know which records are attempts at the same problem — add `group_by:`"),
-        ([entry("pass@k", params={"k": 2, "group_by": "topik"})], "looks at 'topik', which the records do not have — did you mean 'topic'?"),
-        ([entry("accuracy", metadata={"id": "nr"})], "looks at 'nr', which the records do not have"),
+        ([entry("pass@k", params={"k": 2, "group_by": "topik"})], "reads 'topik', which the records do not have — did you mean 'topic'?"),
+        ([entry("accuracy", metadata={"id": "nr"})], "reads 'nr', which the records do not have"),
     ],
 )  # fmt: skip
 def test_problems_of_aggregators_are_reported_before_the_run(entries: list[Any], expected: str) -> None:

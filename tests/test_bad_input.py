@@ -299,7 +299,7 @@ def test_a_task_without_data_and_a_missing_data_file_are_reported(manage: Manage
         }
     )
     said = [str(problem) for problem in validate(manager)]
-    assert "says nothing about its data" in said[0]
+    assert "names no data" in said[0]
     assert "b.yaml:4:22: no data file 'no.jsonl'" in said[1]
 
 

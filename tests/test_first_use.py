@@ -201,7 +201,7 @@ def test_an_archive_that_was_changed_is_refused(tasks: Path, output: Path, tmp_p
     with zipfile.ZipFile(packed, "w") as file:
         for name, content in members.items():
             file.writestr(name, content.replace(b"0.75", b"0.95") if name.endswith("results.json") else content)
-    with pytest.raises(AssayError, match=r"not as it was packed: results\.json"):
+    with pytest.raises(AssayError, match=r"differs from what was packed: results\.json"):
         unpack(packed, tmp_path / "there")
 
 

@@ -192,7 +192,7 @@ def test_an_agent_that_never_ends_fails_its_record(tmp_path: Path, talking: str)
     folder = write_graph(tmp_path, [{"q": json.dumps(again)}], graph.replace("{2: hurry}", "{9: hurry}"), code=code)
     results = assay.simple_evaluate(**model(talking), tasks=[str(folder)])
     [account] = results["assay"]["tasks"].values()
-    assert account["reasons"] == {"the agent 'agent' still wanted tools after 3 turns": 1}
+    assert account["reasons"] == {"the agent 'agent' still called tools after 3 turns": 1}
 
 
 def test_an_llm_node_with_tools_puts_what_the_model_wants_into_the_state(tmp_path: Path, talking: str) -> None:

@@ -113,7 +113,7 @@ def test_a_graph_that_changed_since_the_run_is_reported(tmp_path: Path, run: Run
     assert run("--task", NAME, "-o", "out").returncode == 0
     changed(folder, "You answer questions.", "You answer all questions.")
     ended = run_assay("score", "out")
-    assert "graph_config changed since the run; the answers are to the old definition" in ended.stderr
+    assert "graph_config changed since the run; the answers belong to the old definition" in ended.stderr
 
 
 def test_a_post_processor_of_the_users_sees_the_stored_records(tmp_path: Path, run: Run, run_assay: Run) -> None:

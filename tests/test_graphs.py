@@ -199,7 +199,7 @@ def test_a_node_that_raises_fails_its_record_with_the_reason(tmp_path: Path) -> 
 def test_the_result_of_a_condition_must_be_in_the_path_map(tmp_path: Path) -> None:
     graph = LOOP.replace("again: more", "forward: more")
     results, _ = run(tmp_path, graph, [{"x": 0}], code=NOTE)
-    assert account(results)["reasons"] == {"a condition said 'again', and path_map has: END, forward": 1}
+    assert account(results)["reasons"] == {"a condition returned 'again', and path_map has: END, forward": 1}
 
 
 def test_yes_and_no_in_a_path_map_are_words_although_yaml_makes_truths_of_them(tmp_path: Path) -> None:
@@ -478,7 +478,7 @@ def test_further_copies_of_the_output_are_written_where_sinks_say(
 
 
 TYPOS = {
-    "node_type: llm": ("node_type: lmm", "no type of node named 'lmm' — did you mean 'llm'?"),
+    "node_type: llm": ("node_type: lmm", "no node type named 'lmm' — did you mean 'llm'?"),
     "to: unit_metrics": ("to: unit_metric", "there is no node 'unit_metric' — did you mean 'unit_metrics'?"),
     "{problem}": ("{problm}", "nothing produces 'problm'"),
     '- name: "exact_match"': ('- name: "exact_mtch"', "exact_mtch"),

@@ -177,7 +177,7 @@ LIST = "group: g\ntask: [a, b]\naggregate_metric_list:\n  - "
         ("metric: exact_mach", "no task of the group has the metric 'exact_mach'.*did you mean 'exact_match'.*compilation_rate"),
         ("metric: compilation_rate", "b: no metric 'compilation_rate'.*missing: skip"),
         ("{metric: compilation_rate, missing: error}", "b: no metric 'compilation_rate'"),
-        ("{metric: exact_match, filter_list: strict}", "no task of the group has 'exact_match' of a filter 'strict'"),
+        ("{metric: exact_match, filter_list: strict}", "no task of the group has 'exact_match' of filter 'strict'"),
         ("{metric: exact_match, filter_list: {a: strict}}", "strict"),
         ("{metric: exact_match, filter_list: {z: none}}", "'z'"),
         ("{metric: exact_mach, levels: children}", "exact_mach"),

@@ -73,7 +73,7 @@ SLIPS: dict[str, tuple[dict[str, str], str]] = {
     "a space for an underscore": ({"doc_to_text": "question text"}, "did you mean 'Question Text'"),
     "an underscore for a space": ({"doc_to_text": "Question_Text"}, "did you mean 'Question Text'"),
     "a hyphen for a space": ({"doc_to_text": "full-text"}, "did you mean 'full text'"),
-    "a function without its tag": ({"doc_to_text": "utils.text"}, "no function — write !function utils.text"),
+    "a function without its tag": ({"doc_to_text": "utils.text"}, "not a function — write !function utils.text"),
     "a function without its exclamation mark": ({"doc_to_text": "function utils.text"}, "write it without quotes: !function utils.text"),
     "a target without its tag": ({"doc_to_target": "utils.text"}, "doc_to_target: .* write !function utils.text"),
     "a filter outside of a template": ({"doc_to_text": "question|trim"}, r'write "\{\{question\|trim\}\}"'),

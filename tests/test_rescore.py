@@ -103,7 +103,7 @@ def test_a_changed_task_is_scored_by_its_current_definition_and_reported(tasks: 
     scored = score([output], ScoreOptions(tasks=["sums"]))
     assert values(scored.results, "sums") == {"exact_match,x": 0.6}
     assert [line for line in scored.remarks if "sums" in line] == [
-        "sums: doc_to_text changed since the run; the answers are to the old definition"
+        "sums: doc_to_text changed since the run; the answers belong to the old definition"
     ]
 
 

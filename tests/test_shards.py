@@ -170,7 +170,7 @@ def test_shards_that_are_not_one_run_are_refused_with_the_reason(tasks: Path, ou
     into = output.with_name("merged")
     with pytest.raises(AssayError, match=r"shards missing: 2/3, 3/3"):
         merge(into, [first])
-    with pytest.raises(AssayError, match=r"shard 1/3 is there twice: here and in .*shard1"):
+    with pytest.raises(AssayError, match=r"shard 1/3 is named twice: here and in .*shard1"):
         merge(into, [first, second, third, first])
     run(RecordingModel(), tasks, output)
     with pytest.raises(AssayError, match="is a whole run, not a shard"):
@@ -246,7 +246,7 @@ def test_four_processes_make_one_run(run_assay: Run, tmp_path: Path) -> None:
     for number in range(1, 5):
         ended = run_assay(*task, "-o", f"part{number}", "--shard", f"{number}/4")
         assert ended.returncode == 0, ended.stderr
-        assert f"shard {number}/4: the numbers of a part" in ended.stderr
+        assert f"shard {number}/4: the results of a part" in ended.stderr
     ended = run_assay("merge", "merged", *[f"part{number}" for number in range(1, 5)])
     assert ended.returncode == 0, ended.stderr
     assert differing(tmp_path / "merged", outcome(tmp_path / "whole")) == []

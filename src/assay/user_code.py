@@ -165,7 +165,7 @@ def _is_installed(file: str) -> bool:
 
 
 # --- with a time limit ----------------------------------------------------------------------------------------------
-# Patterns of users can run without end, so every document has a time limit.
+# Regular expressions of users may never end, so every document has a time limit.
 
 
 def in_main_thread() -> bool:

@@ -482,7 +482,7 @@ def _gives_results(results: Sequence[Cell]) -> bool:
         return False
     for result in results:
         if not isinstance(result, Mapping):
-            raise TypeError(f"a function for map must give a mapping, or never anything; it gave {result!r:.80}")
+            raise TypeError(f"a function for map must return a mapping always or never, got {result!r:.80}")
     return True
 
 

@@ -1,4 +1,4 @@
-"""The output file of a graph, as answers that are there: its records can be aggregated again."""
+"""The output file of a graph as stored answers: its records can be aggregated again."""
 
 import calendar
 import re
@@ -55,7 +55,7 @@ class OutputFile:
 
     @cached_property
     def asked(self) -> int | None:
-        """How many records its run was to have, where the run's manifest is beside it: those that failed are not in it."""
+        """Number of records of its run, if the run's manifest is beside the file: failed records are not in the file."""
         try:
             size = Run.open(self.path.parent).facts(self.name).get("size")
         except NoRun:
@@ -96,7 +96,7 @@ class OutputFile:
 
     def facts(self, name: str) -> TaskFacts:  # noqa: ARG002  # there is one
         if not len(self._rows):
-            raise RunError([Problem(Place(str(self.path)), "the output has no records", "name another")])
+            raise RunError([Problem(Place(str(self.path)), "the output has no records", "name another file")])
         size = self.asked or len(self._rows)
         return TaskFacts(size, size)
 

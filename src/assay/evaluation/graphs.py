@@ -46,7 +46,13 @@ def read_inner(manager: TaskManager) -> FindDefinition:
         graphs = [task.definition for task in loaded.values() if isinstance(task.definition, GraphFile)]
         if len(graphs) != 1:
             raise ConfigError(
-                [Problem(place, f"{name} must name one graph", "name a graph_config.yaml, or its folder")]
+                [
+                    Problem(
+                        place,
+                        f"{name!r} must name one graph, not {len(graphs)}",
+                        "name a graph_config.yaml, or its folder",
+                    )
+                ]
             )
         return graphs[0]
 

@@ -142,7 +142,7 @@ def run_section(config: RunConfig, model: AnyModel, started: float) -> ResultsJS
 
 
 def again(results: ResultsJSON) -> ResultsJSON:
-    """The keys of a run's results that results made of its answers keep."""
+    """The part of a run's results that a rescoring or a merge keeps."""
     now = time.time()
     kept = {key: results[key] for key in RUN_KEYS if key in results}
     return {"config": results.get("config", {}), **kept, "date": now}

@@ -122,7 +122,7 @@ def _in_order(parts: Sequence[StoredRun]) -> list[StoredRun]:
         first = next(iter(numbered.values()), None)
         fault = _fault(part, shard, first)
         if fault is None and shard is not None and shard.number in numbered:
-            what = f"shard {shard.number}/{shard.of} is there twice: here and in {numbered[shard.number].folder}"
+            what = f"shard {shard.number}/{shard.of} is named twice: here and in {numbered[shard.number].folder}"
             fault = (what, "name each shard once")
         if fault is not None:
             problems.append(Problem(Place(str(part.folder)), *fault))
@@ -139,7 +139,7 @@ def _in_order(parts: Sequence[StoredRun]) -> list[StoredRun]:
 
 def _refuse_changed(shards: Shards, tasks: Sequence[Runnable], code: Sequence[Path]) -> None:
     """Refuse tasks that changed since the shards were run: the merged results would differ from the shards'."""
-    fix = "put it back, merge, and score the whole with what is new: `assay score`"
+    fix = "restore the old version and merge; then score the merged run with the new one: `assay score`"
     problems = [
         Problem(Place(f"task {task.task.name!r}"), f"changed since the shards were run: {', '.join(keys)}", fix)
         for task in tasks

@@ -116,7 +116,7 @@ def model_under_test(config: RunConfig) -> AnyModel:
     if config.over_length == "truncate":
         if "over_length" not in parameters(backend(config.model)):
             what = f"model {config.model!r} cannot cut prompts itself"
-            raise ConfigError([Problem(Place("over_length"), what, "leave it out, or take --over_length drop_shots")])
+            raise ConfigError([Problem(Place("over_length"), what, "leave it out, or use --over_length drop_shots")])
         arguments.setdefault("over_length", "truncate")
     for name in options_where(lambda each: each.for_model):
         if getattr(config, name) and name in parameters(backend(config.model)):
@@ -202,8 +202,8 @@ def refuse_unpriced(models: Mapping[str, AnyModel], cost: float | None) -> None:
     ]
     if missing:
         where = "model_args" if missing[0] == UNDER_TEST else f"model_role {missing[0]}"
-        what = f"the price of the model of {where} is not known"
-        fix = "add price_in=… and price_out=… (money for a million tokens), or prices=FILE"
+        what = f"the price of the model in {where} is not known"
+        fix = "add price_in=… and price_out=… (per million tokens), or prices=FILE"
         raise ConfigError([Problem(Place("max_cost"), what, fix)])
 
 

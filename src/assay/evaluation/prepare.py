@@ -82,7 +82,7 @@ def prepare(definitions: Definitions, manager: TaskManager, models: ModelPool, s
     helper_files = [*bound.helper_files, *load_plugins(config.plugins)]
     if not bound.tasks:
         problems = [Problem(Place(f"task {name!r}"), reason) for name, reason in bound.broken.items()]
-        raise ConfigError(problems or [Problem(Place("tasks"), "there is no task in what was named", "name another")])
+        raise ConfigError(problems or [Problem(Place("tasks"), "the selection has no tasks", "name others")])
     groups = list(definitions.groups.values())
     if config.predict_only:
         for group in groups:

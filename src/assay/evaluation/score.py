@@ -145,7 +145,9 @@ def score(paths: str | Path | Sequence[str | Path], options: ScoreOptions | None
     answers = _answers([Path(path) for path in paths], options)
     if not answers.names:
         what = "no task of this run has finished: nothing to score yet"
-        raise ConfigError([Problem(Place(str(answers.folder)), what, "run the same command again to resume it")])
+        raise ConfigError(
+            [Problem(Place(str(answers.folder)), what, "repeat the command of the run to resume it, then score it")]
+        )
     config = answers.config if options.compat is None else replace(answers.config, compat=options.compat)
     loaded = load_definitions(answers, options.files, () if isinstance(answers, OutputFile) else options.tasks)
     refuse_unsafe(loaded.tasks.values(), confirmed=options.confirm_run_unsafe_code)
@@ -289,26 +291,26 @@ def _remarks(answers: StoredAnswers, loaded: Definitions, prepared: Prepared) ->
         keys = [key for key in changed_keys(answers, task) if key not in SCORING]
         if keys:
             remarks.append(
-                f"{task.task.name}: {', '.join(keys)} changed since the run; the answers are to the old definition"
+                f"{task.task.name}: {', '.join(keys)} changed since the run; the answers belong to the old definition"
             )
     return [*remarks, *(f"not scored: {name}: {why}" for name, why in prepared.broken.items())]
 
 
 def _refuse_stale(answers: StoredAnswers, tasks: Sequence[Runnable]) -> None:
-    """Refuse answers that judges have not seen: their stored responses are about what the old filters left."""
+    """Refuse answers that judges have not seen: their stored verdicts are about the answers of the old filters."""
     for task in tasks:
         if not any(scorer.asks for scorer in task.scorers()):
             continue
         changed = changed_keys(answers, task) if isinstance(answers, StoredRun) else ["scorer"]
         stale = [key for key in ("filter_list", "scorer") if key in changed]
         if stale:
-            what = f"a scorer asks other models, which were not asked about this: {' and '.join(stale)} changed"
-            fix = "run it again, with --use_cache DIR for what was asked before"
+            what = f"its scorer asks other models, and they have not seen these answers: {' and '.join(stale)} changed"
+            fix = "run it again, with --use_cache DIR to reuse earlier responses"
             raise ConfigError([Problem(Place(f"task {task.task.name!r}"), what, fix)])
 
 
 def changed_keys(answers: StoredAnswers, task: Runnable) -> list[str]:
-    """The keys of a task that differ from when it was run, as far as that is known."""
+    """The keys of a task that changed since it was run, as far as that is known."""
     now = redacted(plain(task.described()), texts=False)
     before = answers.results.get("configs", {}).get(task.task.name)
     return [key for key in {**now, **before} if now.get(key) != before.get(key)] if before is not None else []

@@ -207,7 +207,7 @@ MEMBER = re.compile(
 def unpack(archive: Path, target: Path) -> JSONDict:
     """Unpack an archive of `assay pack` into a new folder; returns the content of its results.json."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise RunError([Problem(Place(str(target)), "the folder holds something already", "choose a new folder")])
+        raise RunError([Problem(Place(str(target)), "the folder is not empty", "choose a new folder")])
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         with staging_folder(target.parent) as part:
@@ -250,8 +250,8 @@ def _check(part: Path, archive: Path) -> None:
         {*hashes, *there} - {NOTE} - {name for name, path in there.items() if hashes.get(name) == _hash(path)}
     )
     if wrong or not hashes:
-        what = f"is not as it was packed: {', '.join(wrong[:3]) or 'it has no ' + NOTE}"
-        raise RunError([Problem(Place(str(archive)), what, "get it again from where it was packed")])
+        what = f"differs from what was packed: {', '.join(wrong[:3]) or 'it has no ' + NOTE}"
+        raise RunError([Problem(Place(str(archive)), what, "get it again from its source")])
 
 
 def _opened(part: Path, archive: Path) -> Run:
@@ -262,9 +262,7 @@ def _opened(part: Path, archive: Path) -> Run:
         return finished_run(part)
     except RunError as error:
         problems = [
-            Problem(
-                Place(str(archive)), f"{Path(each.place.file).name}: {each.what}", "get it again from who packed it"
-            )
+            Problem(Place(str(archive)), f"{Path(each.place.file).name}: {each.what}", "get it again from its source")
             for each in error.problems
         ]
         raise RunError(problems) from None

@@ -242,7 +242,7 @@ def _is_plain(value: AnyJSON) -> bool:
 
 
 def template_columns(template: AnyJSON) -> frozenset[str]:
-    """The columns that a target is made of: the name of one, or those that a template speaks of.
+    """The columns that a target is made of: the name of one, or those that a template uses.
 
     >>> sorted(template_columns("{{ answer.split('#')[-1] }} {{unit}}")), sorted(template_columns("label"))
     (['answer', 'unit'], ['label'])

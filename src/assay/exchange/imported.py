@@ -202,7 +202,7 @@ def _fill(folder: RunFolder, runs: Sequence[ImportedRun], into: ImportTarget) ->
     results = {**lm_eval_results(list(results_by_task.values()), groups), **_run_facts(runs), "assay": account}
     what = wrong_results(orjson.loads(orjson.dumps(results, default=str, option=orjson.OPT_NON_STR_KEYS)))
     if what:
-        raise ValueError(what)  # files of others may say anything
+        raise ValueError(what)  # files of other programs may contain anything
     folder.finish(results, account["status"], {})
     return results
 
@@ -452,7 +452,7 @@ def _read_group_file(file: Path, known: Iterable[str]) -> tuple[str, JSONObject]
 def _refuse_function(function: Function) -> AnyJSON:
     what, fix = (
         f"{function} cannot be used here",
-        "take an aggregation that has a name, or `assay score RUN --with FILE`",
+        "use an aggregation that has a name, or `assay score RUN --with FILE`",
     )
     raise ConfigError([Problem(function.place, what, fix)])
 

@@ -38,13 +38,13 @@ def import_runs(
     if packed:
         if len(paths) > 1 or groups:
             fix = f"first unpack it: `assay import {packed[0]} -o FOLDER`"
-            raise ConfigError([Problem(Place(str(packed[0])), "an archive is unpacked alone", fix)])
+            raise ConfigError([Problem(Place(str(packed[0])), "an archive must be imported alone", fix)])
         return unpack(packed[0], Path(output))
     into = ImportTarget(Path(output), [Path(each) for each in groups], force, facts or {})
     try:
         return write_imported_run(read_sources([Path(path) for path in paths]), into)
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:  # files of others may say anything
-        what = f"does not have the layout of its program: {type(error).__name__}: {error}"
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:  # they may contain anything
+        what = f"has an unexpected layout: {type(error).__name__}: {error}"
         raise RunError(
             [Problem(Place(", ".join(map(str, paths))), what, "give the files as they were written")]
         ) from error
@@ -56,7 +56,9 @@ def read_sources(paths: Sequence[Path]) -> list[ImportedRun]:
     theirs: list[Path] = []
     for path in paths:
         if not path.exists():
-            raise ConfigError([Problem(Place(str(path)), "no such file or folder", "name what is to be imported")])
+            raise ConfigError(
+                [Problem(Place(str(path)), "no such file or folder", "name a run, a log, or a folder of them")]
+            )
         logs = sorted(path.glob("*.eval")) if path.is_dir() else []
         if holds_run(path):
             runs.append(from_run(path))
@@ -70,7 +72,7 @@ def read_sources(paths: Sequence[Path]) -> list[ImportedRun]:
 
 
 def _below(folder: Path) -> list[Path]:
-    """The folders of models below a folder that lm-eval was given: of one model only, lest two be taken for one."""
+    """The folders of models below a folder that lm-eval was given: of one model only: two must not be mixed."""
     folders = sorted({path.parent for path in folder.glob("*/samples_*.jsonl")})
     if len(folders) != 1:
         what = (

@@ -210,7 +210,7 @@ class GraphBinder:
         place = self.file.node_place(name, "subgraph")
         if node.subgraph in self.trail:
             what = f"graphs contain each other in a circle: {' → '.join((*self.trail, node.subgraph))}"
-            raise ConfigError([Problem(place, what, "take one out")])
+            raise ConfigError([Problem(place, what, "remove one")])
         subgraph = self.inner(node.subgraph, place)
         changed = changed_nodes(subgraph, node.node_config_map, self.file.node_place(name, "node_config_map"))
         folder = subgraph.fields.origin("graph_config").folder
@@ -269,7 +269,7 @@ def _renamed(prompt: Value, names: Mapping[str, str]) -> Value:
 
 
 def _spelt(paths: Mapping[Value, str]) -> dict[Value, str]:
-    """Ways that YAML has made true and false of, by the words that the file may have."""
+    """The paths whose keys YAML read as true or false, by every word that the file may have had: yes, on, no …"""
     words = {True: ("yes", "true", "on"), False: ("no", "false", "off")}
     truths = [said for said in paths if isinstance(said, bool)]
     return {word: paths[truth] for truth in truths for word in (*words[truth], *map(str.capitalize, words[truth]))}
@@ -297,7 +297,7 @@ def _callable(named: UserValue, name: str, place: Place) -> UserFunction:
             [Problem(place, f"{name} must be a function or a class, got {named!r:.60}", "name one of them")]
         )
     if not hasattr(named, "apply"):
-        raise ConfigError([Problem(place, f"the class {name} has no `apply`", "give it one")])
+        raise ConfigError([Problem(place, f"the class {name} has no `apply`", "add one")])
     apply: UserFunction = named.apply
     if not isinstance(inspect.getattr_static(named, "apply"), staticmethod | classmethod):
         with user_code(place_of(name, named), DataError):
@@ -336,7 +336,7 @@ def find_tools(names: Sequence[str], helpers: Helpers, folder: str | None, place
             raise ConfigError([Problem(place, f"{name} has no functions to call", "name a function, class or module")])
         for each in named_tools:
             if each.name in tools:
-                raise ConfigError([Problem(place, f"two tools are called {each.name!r}", "take one out")])
+                raise ConfigError([Problem(place, f"two tools are called {each.name!r}", "remove one")])
             tools[each.name] = each
     return tools
 

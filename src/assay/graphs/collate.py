@@ -371,7 +371,7 @@ def _entry_problems(
     except ConfigError as error:
         return list(error.problems)
     named, problems = f"aggregator {entry.name!r}", []
-    uses = {**dict.fromkeys(_metadata_columns(entry, metric).values(), "looks at"), entry.column: "aggregates"}
+    uses = {**dict.fromkeys(_metadata_columns(entry, metric).values(), "reads"), entry.column: "aggregates"}
     for column, does in uses.items():
         if produced is not None and column not in produced:
             fix = f"{did_you_mean(column, produced)}; add a value of the state to output_map"

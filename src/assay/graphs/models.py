@@ -106,7 +106,7 @@ class ModelEntry:
         tokens = self.keys.get("auth_token")
         if isinstance(tokens, list) and len(set(map(str, tokens))) > 1:
             what = f"the model {self.name!r} has several tokens"
-            problems.append(Problem(self.place, what, "give one that all addresses take"))
+            problems.append(Problem(self.place, what, "give one that all addresses accept"))
         if problems:
             raise ConfigError(problems)
 
@@ -188,7 +188,7 @@ class GraphModels:
         return read_models(find_models_file(self.settings.run.models_file, self.folder))
 
     def generation_model(self, model: ModelConfig, place: Place, tools: Record | None = None) -> NodeModel:
-        """Whom a node asks, and how; `tools` are the parameters that describe them."""
+        """Return the model of a node with its parameters; `tools` are the parameters that describe tools."""
         role, parameters = self._role(model, place)
         self.needs.setdefault(role, set()).update({"generate", "chat", *(["tools"] if tools else [])})
         params: dict[str, object] = {**parameters, **model.parameters, **self.settings.gen_kwargs, **(tools or {})}
@@ -234,10 +234,10 @@ class GraphModels:
         if model.entry:
             key = next(iter(model.entry))
             fix = f"add model_type:, or an entry {model.name!r} to models.yaml"
-            raise ConfigError([Problem(place, f"{key!r} is said of a model that is not known", fix)])
+            raise ConfigError([Problem(place, f"{key!r} is set for an unknown model", fix)])
         unknown = sorted({each.name for each in self._all() if each.name not in self._entries})
         if len(unknown) > 1:
-            what = f"the graph asks several models ({', '.join(unknown)}), and nothing says which they are"
+            what = f"the graph asks several models ({', '.join(unknown)}), and nothing defines them"
             fix = f"--model NAME for all of them, --model_role {unknown[0]}=… for one, or entries in models.yaml"
             raise ConfigError([Problem(place, what, fix)])
         return UNDER_TEST, {}

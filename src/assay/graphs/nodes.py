@@ -280,7 +280,7 @@ class GenerationNode:
     input_key: str = "messages"
     pre: Callable[[State], Any] | None = None
     history: int | None = None
-    """How many turns before are asked along."""
+    """How many earlier turns are sent."""
     asks: bool = True
 
     def apply(self, state: State, walk: Walk) -> Updates:
@@ -353,7 +353,7 @@ class AgentNode(LlmNode):
             calls = tuple(map(tool_call_of, response.calls))
             asked = Message("assistant", response.text, calls)
             messages = (*messages, asked, *(yield from self._called(calls, walk)))
-        raise NodeFailed(f"the agent {self.name!r} still wanted tools after {self.max_turns} turns")
+        raise NodeFailed(f"the agent {self.name!r} still called tools after {self.max_turns} turns")
 
     def _called(self, calls: Sequence[ToolCall], walk: Walk) -> ToolSteps:
         """Return the tools' results as messages; a tool that is missing or raises gives the model an error message."""

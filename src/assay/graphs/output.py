@@ -163,7 +163,7 @@ MANY = 25_000
 PREVIOUS = "use_previous_output"
 REASON = "a number of all records together, whose error is not known: the rows of its unit metrics have errors"
 Estimated = Callable[[Aggregation, Sequence[Value], Sequence[int]], Estimate]
-"""A number with its error, from what it is made of: an aggregation, its values, the documents they are of."""
+"""Estimates a number with its error from an aggregation, its values, and the documents that they belong to."""
 
 
 @dataclass(frozen=True, slots=True)

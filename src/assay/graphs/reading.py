@@ -121,7 +121,7 @@ def _part(record: type, written: UserValue, fields: Fields, problems: list[Probl
         return None
     if not written:
         origin = fields.origin(path[0])
-        problems.append(Problem(origin.place(path), f"{path[-1]} is empty", "say what it is"))
+        problems.append(Problem(origin.place(path), f"{path[-1]} is empty", "add its keys"))
         return None
     return decode(record, Fields.of(written, fields.origin(path[0]).within(*path)), problems)
 
@@ -130,13 +130,13 @@ def _node(name: str, written: UserValue, fields: Fields, problems: list[Problem]
     path = ("graph_config", "nodes", name)
     if name in ENDS:
         problems.append(
-            Problem(fields.place(*path, key=True), f"invalid name of a node: {name}", "choose another name")
+            Problem(fields.place(*path, key=True), f"invalid node name {name!r}: it is reserved", "choose another name")
         )
         return None
     kind = written.get("node_type") if isinstance(written, Mapping) else None
     if isinstance(written, Mapping) and "node_type" in written and str(kind) not in NODE_TYPES:
         fix = did_you_mean(str(kind), NODE_TYPES)
-        problems.append(Problem(fields.place(*path, "node_type"), f"no type of node named {kind!r}", fix))
+        problems.append(Problem(fields.place(*path, "node_type"), f"no node type named {kind!r}", fix))
         return None
     return _part(NODE_TYPES.get(str(kind), LambdaSpec), written, fields, problems, *path)
 
@@ -165,7 +165,7 @@ def _attributes(name: str, node: AnyNode, fields: Fields, problems: list[Problem
             continue
         if isinstance(attribute.values, SampledColumn):
             if attribute.weights is not None:
-                what, fix = "values of a source come in their order, without weights", "take weights out"
+                what, fix = "values of a source come in their order, without weights", "remove the weights"
                 problems.append(Problem(fields.place(*path, str(key), "weights"), what, fix))
         elif not attribute.values or (
             attribute.weights is not None and len(attribute.weights) != len(attribute.values)
@@ -215,7 +215,7 @@ def _check_likelihood(graph: GraphFile, name: str, node: LikelihoodSpec) -> Iter
     for key in ("parameters", "structured_output"):
         if getattr(node.model, key):
             what = f"{key} has no meaning for log-likelihoods"
-            yield Problem(graph.node_place(name, "model", key), what, f"take {key} out")
+            yield Problem(graph.node_place(name, "model", key), what, f"remove {key}")
     choices = node.choices if isinstance(node, ChoiceSpec) else None
     if isinstance(choices, tuple) and (len(choices) < 2 or "" in choices or len(set(choices)) < len(choices)):
         what = "choices must be two or more texts, all different and none empty"
@@ -259,7 +259,9 @@ def _check_edges(graph: GraphFile) -> Iterator[Problem]:
         yield from _known_end(graph, edge.source, known - {END}, *at, "from")
         if edge.condition is None:
             if edge.path_map is not None:
-                yield Problem(graph.place(*at), "path_map needs a condition", "name a function that says where to go")
+                yield Problem(
+                    graph.place(*at), "path_map needs a condition", "name a function that chooses the next node"
+                )
             if edge.target is None:
                 yield Problem(graph.place(*at), "the edge leads nowhere", "add `to:`, or `condition:` with `path_map:`")
             else:
@@ -268,17 +270,17 @@ def _check_edges(graph: GraphFile) -> Iterator[Problem]:
         if edge.target is not None:
             yield Problem(graph.place(*at, "to"), "an edge with a condition has no `to`", "put it into path_map")
         if not edge.path_map:
-            yield Problem(graph.place(*at, "condition"), "a condition needs a path_map", "map what it says to nodes")
+            yield Problem(graph.place(*at, "condition"), "a condition needs a path_map", "map its values to nodes")
         for said, target in (edge.path_map or {}).items():
             yield from _known_end(graph, str(target), known - {START}, *at, "path_map", str(said))
 
 
 def _known_end(graph: GraphFile, name: str, known: set[str], *path: str | int) -> Iterator[Problem]:
     if name not in known:
-        what = f"there is no node {name!r}" if name not in ENDS else f"an edge cannot be {path[-1]} {name}"
+        what = f"there is no node {name!r}" if name not in ENDS else f"an edge cannot go {path[-1]} {name}"
         yield Problem(graph.place(*path), what, did_you_mean(name, known))
     elif name in graph.nodes and graph.nodes[name].node_state == "idle":
-        yield Problem(graph.place(*path), f"the node {name!r} is idle", "set node_state: active, or take the edge out")
+        yield Problem(graph.place(*path), f"the node {name!r} is idle", "set node_state: active, or remove the edge")
 
 
 def targets(edge: EdgeConfig) -> list[str]:

@@ -39,7 +39,7 @@ def graph_rows(
     if config.source is None:
         number = limit if limit is not None else config.num_records
         if number is None:
-            raise DataError("the graph has no data_config.source; say how many records: --num_records N")
+            raise DataError("the graph has no data_config.source; give the number of records: --num_records N")
         return Numbered([{} for _ in range(number)]), f"{number} empty records"
     opened = [_opened(source, folder, data_dir, like_pandas) for source in config.source]
     changed = [
@@ -67,7 +67,7 @@ def column_values(
     rows = _changed(rows, changes, source)
     if not len(rows) or column not in columns_of(rows):
         known = ", ".join(columns_of(rows)) if len(rows) else "no records"
-        raise DataError(f"a sampler wants the column {column!r}, and its source has: {known}")
+        raise DataError(f"a sampler needs the column {column!r}, and its source has: {known}")
     return [row[column] for row in rows], name
 
 
@@ -189,7 +189,7 @@ def _beside(
 
 @dataclass
 class GraphSources:
-    """Reads the sources of a graph, changed as it says; `names` are those of contents beside that of the records."""
+    """Reads the sources of a graph, with their transforms; `names` identify the content of other sources than the records."""
 
     settings: Settings
     helpers: Helpers

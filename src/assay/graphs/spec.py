@@ -58,7 +58,7 @@ class SourceConfig:
 
     type: Literal["hf", "disk"] = option("`hf` for the hub, `disk` for a file.")
     alias: str | None = option("Its name among several sources.", None)
-    join_type: JoinType | None = option("How it is put together with the others.", None)
+    join_type: JoinType | None = option("How it is joined with the others.", None)
     primary_key: str | None = option("The column of the primary source that `join_key` is compared with.", None)
     join_key: str | None = option("The column of this source for a join by column.", None)
     transformations: tuple[Transformation, ...] = option("Changes of the records, in order.", ())
@@ -73,7 +73,7 @@ class SourceConfig:
     )
     file_path: str | None = option("A json, jsonl, csv or parquet file, or a pattern of files.", None)
     file_format: str | None = option("No effect: the ending of the name decides, as with SyGra.", None)
-    encoding: str | None = option("How the text of a csv file is written.", None)
+    encoding: str | None = option("Encoding of a csv file.", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +83,9 @@ class SinkConfig:
     type: Literal["json", "jsonl", "csv", "parquet"] = option(
         "How it is written; in csv and parquet, mappings and lists are JSON."
     )
-    file_path: str = option("Where, from the working directory.")
+    file_path: str = option("Its path, relative to the working directory.")
     alias: str | None = option("No effect.", None)
-    encoding: str = option("How its text is written.", "utf-8")
+    encoding: str = option("Encoding of its text.", "utf-8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class DataConfig:
     sink: tuple[SinkConfig, ...] = option("Further copies of the output.", (), many=True)
     resumable: bool = option("No effect: every run with a folder is.", False)
     id_column: str | None = option("The column that is the `id` of a record.", None)
-    num_records: int | None = option("How many empty records there are where no source is named.", None)
+    num_records: int | None = option("Number of empty records, if no source is named.", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +139,11 @@ class GenerationSpec(NodeConfig):
     input_key: str = option("A list of messages that follow the prompt.", "messages")
     output_role: str = option("The role of the answer among `messages`.", "assistant")
     pre_process: str | None = option("A function of the state, or a NodePreProcessor, before asking.", None)
-    chat_history: bool = option("Whether earlier turns are asked along.", False)
+    chat_history: bool = option("Whether earlier turns are sent, too.", False)
     tools: tuple[str, ...] = option("Functions that the model may call: dotted names of them, classes, modules.", ())
-    tool_choice: str | Mapping[str, object] | None = option("Whether it must: auto, none, required, or which.", None)
+    tool_choice: str | Mapping[str, object] | None = option(
+        "Whether it must call one: auto, none, required, or which.", None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +161,7 @@ class AgentSpec(LlmSpec):
     inject_system_messages: tuple[Mapping[object, str], ...] = option(
         "Messages to the model, by turn: `- 2: text`.", ()
     )
-    max_turns: int = option("How often it is asked at most.", 25, check=_positive)
+    max_turns: int = option("Maximum number of turns.", 25, check=_positive)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +217,7 @@ class LambdaSpec(NodeConfig):
     """A node that calls a function. Keys beyond these are for the function."""
 
     function: str = option("A function of node and state, or a LambdaFunction.", key="lambda")
-    output_keys: str | tuple[str, ...] = option("What it puts into the state.", ())
+    output_keys: str | tuple[str, ...] = option("The keys it puts into the state.", ())
     settings: Mapping[str, object] = option("Keys for the function.", NOTHING, rest=True)
 
 
@@ -271,8 +273,8 @@ class EdgeConfig:
 
     source: str = option("Where it begins.", key="from")
     target: str | None = option("Where it leads.", None, key="to")
-    condition: str | None = option("A function of the state, or an EdgeCondition, that says where.", None)
-    path_map: Mapping[str, object] | None = option("By what it says, the node.", None)
+    condition: str | None = option("A function of the state, or an EdgeCondition, that chooses the path.", None)
+    path_map: Mapping[str, object] | None = option("The node for each of its values.", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +282,7 @@ class GraphProperties:
     """Properties for all nodes. Further keys are for the nodes' code."""
 
     chat_conversation: Literal["multiturn", "singleturn"] | None = option("What `chat_history` does.", None)
-    chat_history_window_size: int = option("How many turns are asked along.", 5, check=_positive)
+    chat_history_window_size: int = option("How many turns are sent.", 5, check=_positive)
     max_steps: int = option("How many steps a record may take.", MAX_STEPS, check=_positive)
     more: Mapping[str, object] = option("Anything else.", NOTHING, rest=True)
 
@@ -290,8 +292,8 @@ class GraphShape:
     """Nodes and the ways between them."""
 
     nodes: Mapping[str, object] = option("The nodes, by name.")
-    edges: tuple[EdgeConfig, ...] = option("The ways between them; from START, to END.")
-    graph_properties: GraphProperties = option("What holds for all of them.", GraphProperties())
+    edges: tuple[EdgeConfig, ...] = option("The edges between them, from START to END.")
+    graph_properties: GraphProperties = option("Properties for all nodes.", GraphProperties())
     graph_state: object = option("No effect, as with SyGra.", None)
 
 
@@ -301,7 +303,7 @@ class OutputField:
 
     source: str | None = option("The key of the state it comes from.", None, key="from")
     value: object = option("A value that is always the same; `$a.b` is one of this file.", None)
-    transform: str | None = option("A method of the generator, over it.", None)
+    transform: str | None = option("A method of the generator that changes it.", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,7 +341,7 @@ class PostProcess:
     """A post-processor of all records."""
 
     processor: str = option("The dotted name of a GraphPostProcessor.")
-    params: Mapping[str, object] = option("What it is made with.", NOTHING)
+    params: Mapping[str, object] = option("Arguments of its constructor.", NOTHING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,7 +351,7 @@ class GraphConfig:
     graph_config: GraphShape = option("Nodes and edges.")
     data_config: DataConfig = option("The records.", DataConfig())
     output_config: OutputConfig = option("The output record.", OutputConfig())
-    schema_config: SchemaConfig | None = option("What must hold for it.", None)
+    schema_config: SchemaConfig | None = option("Constraints on the final state.", None)
     graph_post_process: tuple[str | PostProcess, ...] = option("Post-processors of all records, in order.", ())
     task_name: str | None = option("No effect: the folder, or `task`, is its name.", None)
     task: str | None = option("A name by which it can be selected; the folder's when absent.", None)

@@ -91,7 +91,7 @@ def columns_written(file: GraphFile, columns: Sequence[str]) -> set[str] | None:
 
 
 def lacking_sides(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:
-    """Unit metrics that compare what is never there."""
+    """Yield the problems of unit metrics that compare values which nothing produces."""
     known = {*columns, *produced(file)}
     for name, node in file.nodes.items():
         for key in (
@@ -192,7 +192,7 @@ class RescoredGraph(GraphScores):
         return iter(())
 
     def plan(self, sample: Sample) -> Plan:
-        raise NotImplementedError("nothing is asked about records that are there")
+        raise NotImplementedError("stored records are not asked about")
 
     def models(self) -> ModelRoles:
         return {}
@@ -288,5 +288,5 @@ def _columns(
     try:
         return tuple(columns_of(sources.records(file, folder)[0]))
     except DataError as error:
-        problems.append(Problem(place, str(error), "correct the records, or what is said of them"))
+        problems.append(Problem(place, str(error), "correct the records, or their source in the file"))
         return ()

@@ -1,7 +1,6 @@
-"""Unit metrics: what was right next to what was predicted, of one record, to a verdict with a score.
+"""Unit metrics: they compare the golden value of a record with the predicted one, and give a verdict with a score.
 
-A unit metric is a class derived from UnitMetric, or a function of both; `@unit_metric("name")` makes it known
-(graphs/unit_metrics.py).
+A unit metric is a class derived from UnitMetric, or a function of both values; `@unit_metric("name")` registers it.
 """
 
 import inspect
@@ -343,7 +342,7 @@ class ScrollDirectionMetric(_Comparing):
         right = self.golden(golden, self.golden_direction_key)
         answer = self.predicted(predicted, self.predicted_direction_key)
         if right not in DIRECTIONS and not self.like_sygra:
-            raise ValueError(f"the golden direction {right!r:.40} is none of {', '.join(DIRECTIONS)}")
+            raise ValueError(f"the golden direction must be one of {', '.join(DIRECTIONS)}, got {right!r:.40}")
         said = {"golden_direction": right, "predicted_direction": answer}
         return self.result(right == answer and right in DIRECTIONS, golden, predicted, said)
 

@@ -91,7 +91,7 @@ def _new(name: str, params: Record, *, like_sygra: bool) -> UnitMetric:
 
 
 def _entries(node: Record) -> Sequence[Record]:
-    """The entries that are any: of others `check_unit_metrics` speaks."""
+    """Return the entries that are mappings; `check_unit_metrics` reports the others."""
     written = node.get("unit_metrics_map")
     return [each for each in written if isinstance(each, Mapping)] if isinstance(written, list | tuple) else ()
 

@@ -23,9 +23,9 @@ class NodeFailed(SelfExplanatory):
 
 
 class Walk:
-    """One record on its way: what was asked, what came back, what is worth counting.
+    """The walk of one record: its requests, responses, visited nodes and counted events.
 
-    `name` tells records apart, `number` is its place among them. `node` is who asks: see Generate.
+    `name` identifies the record, `number` is its position. `node` is the node that asks: see Generate.
     """
 
     __slots__ = ("asked", "name", "node", "noticed", "number", "responses", "trace", "visits")
@@ -93,7 +93,7 @@ class ConditionalEdge:
             target = END
         if target is None:
             known = ", ".join(str(path) for path in self.paths if path != "__end__")
-            raise NodeFailed(f"a condition said {said!r:.60}, and path_map has: {known}")
+            raise NodeFailed(f"a condition returned {said!r:.60}, and path_map has: {known}")
         return target
 
 
@@ -219,7 +219,7 @@ class Graph:
 
 
 def merge(state: State, updates: Value, name: str) -> None:
-    """Write what a node gave into the state; messages are added to those that are there."""
+    """Write the updates of a node into the state; messages are appended."""
     if not isinstance(updates, Mapping):
         raise NodeFailed(f"the node {name!r} must return a mapping, got {type(updates).__name__}")
     if updates is state:

@@ -83,7 +83,7 @@ class RunFolder:
     _beaten: float = 0.0
 
     def beat_now_and_then(self, documents: Callable[[], Mapping[str, int]]) -> None:
-        """Record every second that the run is alive, and its progress."""
+        """Record that the run is alive, and its progress, at most once a second."""
         if time.monotonic() - self._beaten > 1.0:
             self.lease.beat(documents())
             self._beaten = time.monotonic()
@@ -102,7 +102,7 @@ class RunFolder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Close the folder; records why the run stopped early, and reports a full disk as such."""
+        """Close the folder; record why the run stopped early, and report a full disk as such."""
         try:
             for keeper in self.keepers:
                 keeper.abandon()
@@ -288,7 +288,7 @@ def _other_run(path: Path, before: JSONObject, now: JSONObject) -> Problem:
 
 
 def difference(before: JSONObject, now: JSONObject) -> str:
-    """In what two specs differ, in a few words; nothing where they are equal."""
+    """Describe briefly how two specs differ; empty where they are equal."""
     differing = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
     return "; ".join(_difference(key, before.get(key), now.get(key)) for key in differing[:4])
 

@@ -31,7 +31,7 @@ NAME = "responses.jsonl"
 LONG = 16 * 2**20
 """From this size on, the journal of a finished run is compressed."""
 SYNC_SECONDS = 1.0
-"""Written responses are synced to the disk after so long, whether or not another response comes."""
+"""Written responses are synced to the disk after this time, whether or not another response arrives."""
 UNREADABLE = "no response is written like this"
 INTENT = "intent"
 """The key of a line that announces an action, such as a tool call. Reserved: such a line is not a response."""
@@ -57,7 +57,7 @@ class KeyIndex:
     def __init__(self) -> None:
         self._recent: dict[bytes, int] = {}
         self._keys, self._offsets = array("Q"), array("Q")  # sorted by key
-        self._starts = array("I")  # of the keys that share their first two bytes; empty without keys
+        self._starts = array("I")  # where the keys with each first two bytes begin; empty without keys
 
     def get(self, key: bytes) -> int | None:
         """The offset of a key."""

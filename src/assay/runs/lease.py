@@ -42,7 +42,13 @@ class Lease:
         if not locked or self._lives_elsewhere(owner):
             os.close(self._handle)
             raise FolderInUse(
-                [Problem(Place(str(folder)), f"another run uses this folder{_named(owner)}", "wait for it")]
+                [
+                    Problem(
+                        Place(str(folder)),
+                        f"another run uses this folder{_named(owner)}",
+                        "wait until it ends, or choose another folder",
+                    )
+                ]
             )
         self.beat()
 

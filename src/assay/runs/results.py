@@ -302,7 +302,7 @@ def failure_lines(account: JSONObject) -> list[str]:
     further = "" if account.get("imported") else "; the same command resumes it"
     lines = [f"ended early: {account['ended']}{further}"] if account.get("ended") else []
     if account.get("shard"):
-        lines.append(f"shard {account['shard']['part']}: the numbers of a part; `assay merge` makes the whole")
+        lines.append(f"shard {account['shard']['part']}: the results of a part; `assay merge` joins all parts")
     for task, own in account.get("tasks", {}).items():
         if own["failed"]:
             mark = "incomplete: " if own["incomplete"] else ""
@@ -318,7 +318,9 @@ def failure_lines(account: JSONObject) -> list[str]:
                 f"{task}: answers " + ", ".join(_share(w, n, own["documents"]) for w, n in own["noticed"].items())
             )
         lines += [f"no value: {task}: {row}: {reason}" for row, reason in own.get("no_value", {}).items()]
-        lines += [f"{task}: the metric {metric!r} is declared and never came" for metric in own.get("never_came", ())]
+        lines += [
+            f"{task}: the metric {metric!r} is declared, and has no score" for metric in own.get("never_came", ())
+        ]
     for group, own in account.get("groups", {}).items():
         lines += [f"{group}: left out: {member}: {why}" for member, why in own.get("skipped", {}).items()]
         without = {row: known.get("reason", "") for row, known in own["rows"].items() if known["value"] is None}

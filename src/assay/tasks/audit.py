@@ -11,7 +11,7 @@ FAILED, TRUNCATED, EMPTY, UNEXTRACTED = "failed", "truncated", "empty", "unextra
 DISAGREEING, GOLD_IN_ANSWER = "disagreeing", "gold_in_answer"
 KINDS = {
     FAILED: "could not be asked or scored: no score, and never a zero",
-    TRUNCATED: "an answer was cut off at the token limit, or came no further than thinking",
+    TRUNCATED: "an answer was cut off at the token limit, or the model did not finish thinking",
     EMPTY: "an answer without text",
     UNEXTRACTED: "a filter found nothing in an answer",
     DISAGREEING: "two filters give different values of one metric",

@@ -50,7 +50,7 @@ class Splits:
             return _as_split(process_docs(self.as_dataset(rows)), name)
 
     def fingerprint(self, *names: str) -> str:
-        """A name for the content of splits, or of all that were used: of files by what is in them, of others by their name."""
+        """Return the fingerprint of splits, or of all that were used: of files by content, of other sources by name."""
         parts = [self.data.name]
         for name in names or sorted({name for name, _ in self._prepared}):
             files = getattr(self.data.split(name), "files", None)

@@ -182,7 +182,9 @@ class _Builder:
     def _task_of_kind(self, node: TaskNode, marking: str, meaning: Meaning) -> Task:
         if node.chosen_format is not None:
             what = f"a {KINDS[marking].name} has no formats: {node.name}@{node.chosen_format}"
-            raise ConfigError([Problem(node.format_place or node.fields.place(marking), what, "ask for it alone")])
+            raise ConfigError(
+                [Problem(node.format_place or node.fields.place(marking), what, "name it without a format")]
+            )
         task = Task.from_kind(node.fields, name=meaning.key)
         task.config = self._with_metadata(task.config)
         task.alias = _alias(meaning, "task_alias") or meaning.key

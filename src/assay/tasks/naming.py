@@ -1,8 +1,8 @@
 """Names of the tasks and groups of a selection in results.
 
 A registered name stays bare, an inline one is `parent::name`, a format that was asked for is added as `@format`. Where
-one name means more than one thing — overrides differ — what is as registered keeps the name, and the others are
-called by the way they were reached: `group::task`.
+one name means more than one thing — overrides differ — the registered version keeps the name, and the others are
+named by their path: `group::task`.
 """
 
 from collections.abc import Iterable, Mapping

@@ -60,14 +60,14 @@ def check_model(model: AnyModel, tasks: Sequence[Runnable]) -> None:
 
 
 def check_over_length(model: AnyModel, over_length: str) -> None:
-    """Examples can only be dropped by a model that counts tokens, and prompts only be cut by one with over_length='truncate'."""
+    """Refuse `drop_shots` for a model that does not count tokens, and `truncate` for one that does not cut prompts."""
     place = Place("over_length")
     if over_length == "drop_shots" and (model.max_length is None or model.count_tokens("a") is None):
-        what = f"model {model.name!r} does not say how many tokens a prompt has, or may have"
+        what = f"model {model.name!r} does not count tokens, or has no known context length"
         raise ConfigError([Problem(place, what, "give tokenizer=FOLDER and max_length=N in --model_args")])
     if over_length == "truncate" and not getattr(model, "cuts", False):  # models of users need not know of it
         what = f"model {model.name!r} does not cut prompts"
-        raise ConfigError([Problem(place, what, "make it with over_length='truncate', or take drop_shots")])
+        raise ConfigError([Problem(place, what, "create it with over_length='truncate', or use drop_shots")])
 
 
 def check_roles(models: Mapping[str, AnyModel], tasks: Sequence[Runnable]) -> None:
@@ -129,15 +129,15 @@ def _directions(group: Group[TaskT], tasks: Sequence[Runnable]) -> dict[str, boo
 
 
 def check_samples(samples: YAMLMapping | None, tasks: Iterable[str]) -> None:
-    """`samples` speaks of tasks that are there, and gives lists of whole numbers."""
+    """Refuse `samples` of tasks that the run does not have, or that are not lists of document numbers."""
     known, problems = list(tasks), []
     for name, numbers in (samples or {}).items():
         if name not in known:
-            problems.append(Problem(Place("samples"), f"no task of this run named {name!r}", did_you_mean(name, known)))
-        elif not isinstance(numbers, list | tuple) or not all(isinstance(n, int) and n >= 0 for n in numbers):
             problems.append(
-                Problem(Place(f"samples.{name}"), "must be a list of numbers of documents", "write [0, 5, 7]")
+                Problem(Place("samples"), f"this run has no task named {name!r}", did_you_mean(name, known))
             )
+        elif not isinstance(numbers, list | tuple) or not all(isinstance(n, int) and n >= 0 for n in numbers):
+            problems.append(Problem(Place(f"samples.{name}"), "must be a list of document numbers", "write [0, 5, 7]"))
     if problems:
         raise ConfigError(problems)
 
@@ -211,7 +211,7 @@ def _fault(group: Group[TaskT], entry: AggMetricConfig, names: Sequence[str], kn
 
 
 def _rows(group: Group[TaskT], name: str, known: Known) -> frozenset[ScoreKey] | None:
-    """The rows of a member: of a task as it says, of a group as its list says."""
+    """The rows of a member: those of a task, or of the aggregate_metric_list of a group; None where user code decides."""
     child = next((each for each in group.children if each.name == name and isinstance(each, Group)), None)
     if child is None:
         return known.get(name)
@@ -238,21 +238,21 @@ def _metric_fault(
 def _filter_fault(
     entry: AggMetricConfig, metrics: set[str], rows: Mapping[str, frozenset[ScoreKey]], names: Sequence[str]
 ) -> Fault | None:
-    """A filter that is named and that members lack."""
+    """Return the problem of a filter that an entry names and members lack."""
     filters = {name: {key.filter for key in keys if key.metric in metrics} for name, keys in rows.items()}
     if isinstance(entry.filter_list, Mapping):
         unknown = [str(name) for name in entry.filter_list if name != "*" and name not in names]
         if unknown:
             return f"no member named {unknown[0]!r}", did_you_mean(unknown[0], names)
         by_task = {str(task): filter_name(str(name)) for task, name in entry.filter_list.items()}
-        names_wanted = {name: [by_task.get(name, by_task.get("*", NONE))] for name in filters}
+        filters_named = {name: [by_task.get(name, by_task.get("*", NONE))] for name in filters}
     else:
         listed = [entry.filter_list] if isinstance(entry.filter_list, str) else list(entry.filter_list or ())
-        names_wanted = {name: [filter_name(str(each)) for each in listed] for name in filters}
+        filters_named = {name: [filter_name(str(each)) for each in listed] for name in filters}
     for name, keys in filters.items():
-        absent = next((each for each in names_wanted[name] if keys and "*" not in keys and each not in keys), None)
+        absent = next((each for each in filters_named[name] if keys and "*" not in keys and each not in keys), None)
         if absent is not None and (entry.missing != "skip" or not any(absent in each for each in filters.values())):
             known_elsewhere = any(absent in each for each in filters.values())
             who = f"{name}: no" if known_elsewhere else "no task of the group has"
-            return f"{who} {entry.metric_name!r} of a filter {absent!r}", f"{did_you_mean(absent, keys)} or {SKIP}"
+            return f"{who} {entry.metric_name!r} of filter {absent!r}", f"{did_you_mean(absent, keys)} or {SKIP}"
     return None

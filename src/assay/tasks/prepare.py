@@ -112,7 +112,7 @@ class _First(NamedTuple):
 def _look_at_first(config: TaskConfig, prompter: Prompter, docs: Split) -> _First:
     """Return facts that the first document shows for all; of the first few, the first that can be rendered.
 
-    Text, target and choices in this order, for what a function may draw: lm-eval looks at them once, too.
+    Text, target and choices are rendered once and in this order, as by lm-eval: functions may draw random numbers.
     """
     problem: RenderError | None = None
     for doc in islice(docs, LOOKED_AT):
@@ -126,10 +126,10 @@ def _look_at_first(config: TaskConfig, prompter: Prompter, docs: Split) -> _Firs
 
 
 def check_clusters(task: Task, docs: Split) -> None:
-    """Refuse to put documents together by a column that they do not have."""
+    """Refuse a `cluster_by` column that the documents do not have."""
     column = task.config.cluster_by
     if column is not None and column not in columns_of(docs):
-        what = f"the documents have no column {column!r} to put them together by"
+        what = f"the documents have no column {column!r} for cluster_by"
         raise ConfigError([Problem(placer(task, "cluster_by")(), what, did_you_mean(column, columns_of(docs)))])
 
 
@@ -170,7 +170,7 @@ def _fitting(config: TaskConfig, settings: Settings) -> Callable[[Sequence[Promp
 
 
 def has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Document) -> bool:
-    """Whether the choices are in the context: lm-eval takes it so where doc_to_text gives the number of the right one."""
+    """Whether the choices are in the context: lm-eval assumes so if doc_to_text gives the number of the right one."""
     text = prompter.text(first)
     return config.doc_to_choice is not None and isinstance(text, int) and not isinstance(text, bool)
 
@@ -225,8 +225,8 @@ class PreparedTask:
         return self.scoring.reading.multiple_targets
 
     def samples(self) -> Iterator[Sample]:
-        """Examples are drawn for all documents, also for those of other shards, and for those that are not asked
-        about: a part of the documents is asked the same as all of them are. lm-eval draws for the chosen ones alone."""
+        """Yield the samples. Examples are drawn for all documents, also for those of other shards and those that are not
+        asked about, so that prompts are those of a full run. lm-eval draws for the selected documents alone."""
         return self._samples(whole=self.draws and self.prompter.strict)
 
     def _samples(self, *, whole: bool) -> Iterator[Sample]:
@@ -247,7 +247,7 @@ class PreparedTask:
         return self.prompter.draws
 
     def _pass_over(self, doc_id: int, doc: Document) -> None:  # noqa: ARG002  # the shape of `sample`
-        """Draw for a document that is not asked about; one that cannot be asked draws as far as it comes."""
+        """Draw the random numbers of a document that is not asked about; if rendering fails, those drawn until then."""
         with suppress(RenderError):
             if self.draws:
                 self.prompter.pass_over(doc)
@@ -272,7 +272,7 @@ class PreparedTask:
             return self._repeated([Rolling(str(target))])
         choices = question.choices
         if not isinstance(choices, list | tuple) or not all(isinstance(choice, str) for choice in choices):
-            raise RenderError(f"doc_to_choice must give a list of texts, and gave {choices!r:.80}")
+            raise RenderError(f"doc_to_choice must be a list of texts, got {choices!r:.80}")
         delimiter = self._delimiter
         requests: list[Request]
         if self.prompter.multiple_inputs:  # the choice is in the context, and the same words follow each
@@ -293,7 +293,7 @@ class PreparedTask:
 
     @cached_property
     def _delimiter(self) -> str:
-        """Between context and choice; after a chat template only behind a prefix that does not end with a space."""
+        """The text between context and choice; after a chat template, only if a prefix does not end with a space."""
         prefix = self.config.gen_prefix
         if self.settings.chat.template is None or (prefix and not prefix[-1].isspace()):
             return self.config.target_delimiter

@@ -23,8 +23,8 @@ from assay.tasks.task import Task
 Slip = tuple[str, str]
 """A problem and its fix."""
 LEAST = 3
-"""Letters of a name in braces: `{a}` and `{x}` are sets and formulas. Braces mean much else, too: LaTeX, JSON, a place for the
-model to fill in. Only a name that is a column's, or nearly, is a slip."""
+"""Minimum length of a name in braces: `{a}` and `{x}` are sets and formulas. Braces mean much else, too: LaTeX, JSON, a place
+for the model to fill in. Only a name that is a column's, or nearly, is a slip."""
 
 _BRACES = re.compile(r"(?<![\w\\{}^])\{\s*(([A-Za-z_]\w*)(?:\.\w+|\[[^\]\s{}]+\])*)\s*\}(?!\})")
 _MARKUP = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
@@ -59,7 +59,7 @@ def check_prompts(
 def check_targets(
     task: Task, config: TaskConfig, columns: Collection[str], settings: Settings, choices: YAMLValue
 ) -> None:
-    """The same of answers. One of the choices may be a word, and what a task scores itself need not be an answer."""
+    """Refuse slips in targets. A choice may be a single word; a task with `process_results` may not use its target."""
     known = [str(choice) for choice in choices] if isinstance(choices, list | tuple) else []
     wrong: list[Problem] = []
     for path in _paths(task, config, ("doc_to_target",), settings):
@@ -139,7 +139,7 @@ def _forgotten_function(text: str, columns: Collection[str], folder: str | None)
         return None
     if not Path(folder, f"{match[1]}.py").is_file():
         return None
-    return f"{text!r} is a text, and no function", f"write !function {text.strip()}"
+    return f"{text!r} is a text, not a function", f"write !function {text.strip()}"
 
 
 def slip(text: str, columns: Collection[str]) -> Slip | None:
@@ -155,7 +155,7 @@ def slip(text: str, columns: Collection[str]) -> Slip | None:
         return None
     names = _OF_EXPRESSION.findall(bare) if _EXPRESSION.fullmatch(bare) else []
     if names and bare not in columns and not _WORD.fullmatch(bare) and all(name in columns for name in names):
-        return f"{text!r} is a text, and no column", f"write {_quoted('{{' + bare + '}}')}"
+        return f"{text!r} is a text, not a column", f"write {_quoted('{{' + bare + '}}')}"
     near = [column for column in columns if _folded(column) == _folded(bare)] or nearest(bare, columns, count=1)
     is_same = bool(near) and _folded(near[0]) == _folded(bare)
     if _WORD.fullmatch(bare) is None and not is_same and not _is_close(text, columns):
@@ -221,7 +221,7 @@ def unfilled(text: str, columns: Collection[str], least: int = LEAST) -> Slip | 
 
 
 def unfilled_items(items: Sequence[YAMLValue], columns: Collection[str]) -> Slip | None:
-    """The same of the items of a list, which are not filled in at all.
+    """Return the slip in the items of a list, which are never filled in.
 
     >>> unfilled_items(["{one}", "{two}"], ["one", "two"])
     ('{one} is not filled in', 'write one template that gives the list: "{{[one, two]}}"')
@@ -275,7 +275,7 @@ def placed(task: Task, wrong: str) -> RenderError:
     """Return the error about an invalid template of a task, with its place."""
     known = [*written_slips(task.fields), *format_slips(task.fields)]
     return RenderError(
-        str(known[0] if known else Problem(Place(f"task {task.name!r}"), _invalid("a text of it", wrong)))
+        str(known[0] if known else Problem(Place(f"task {task.name!r}"), _invalid("one of its texts", wrong)))
     )
 
 
@@ -286,7 +286,7 @@ def written_slips(fields: Fields) -> Iterator[Problem]:
 
 
 def format_slips(fields: Fields) -> Iterator[Problem]:
-    """The same of the formats that its file has."""
+    """Yield the same problems of the formats in its file."""
     said = fields.get("formats")
     yield from _template_slips(said, ("formats",), FORMAT_TEXTS, fields)
     for name, entry in said.items() if isinstance(said, Mapping) else ():

@@ -1,4 +1,4 @@
-"""A task bound to responses that are there already: its filters and metrics, without its data and without a model."""
+"""A task bound to stored responses: its filters and metrics, without its data and without a model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -89,7 +89,7 @@ class _Making:
         scorer.overwrites = self.lenient
         if pipeline.single and any(metric.reductions.least > 1 for metric in bound):
             if config.filter_list:
-                what = "the filter leaves one answer, and a reduction of its metrics needs several"
+                what = "the filter leaves one answer, and a reduction of its metrics needs more"
                 self.problems.append(
                     Problem(at(), what, f"end it with `{{function: take_first_k, k: {config.repeats}}}`")
                 )
@@ -122,7 +122,9 @@ def _check_filters(task: Task, pipelines: Sequence[tuple[Pipeline, Scorer]]) -> 
             raise ConfigError([Problem(placer(task, "filter_list")(), what, "name more in filter_list")])
         if scorer.asks and pipeline.is_batch:
             what = f"scorer {scorer.name!r} asks about each answer, and filter {pipeline.name!r} waits for all of them"
-            raise ConfigError([Problem(placer(task, "filter_list")(), what, "take a filter of one document")])
+            raise ConfigError(
+                [Problem(placer(task, "filter_list")(), what, "use a filter that needs one document at a time")]
+            )
         for name in scorer.needs_filters:
             if name not in known:
                 what = f"scorer {scorer.name!r} needs the filter {name!r}, but the task has none of that name"
@@ -240,7 +242,7 @@ def _doubled(named: Iterable[tuple[str, Place]], what: str) -> Iterator[Problem]
 
 
 def _directions(filters: Sequence[BoundFilter]) -> Iterator[Problem]:
-    """Metrics of one name of which more is better in one filter and less in another: results say it once for both."""
+    """Yield metrics of one name with different `higher_is_better` in two filters: results have one value for both."""
     seen: dict[str, tuple[bool, Place]] = {}
     for bound in filters:
         for number, metric in enumerate(bound.metrics):
@@ -250,4 +252,4 @@ def _directions(filters: Sequence[BoundFilter]) -> Iterator[Problem]:
             better, first = seen.setdefault(metric.name, (metric.higher_is_better, place))
             if better != metric.higher_is_better:
                 what = f"higher_is_better of {metric.name!r} is {metric.higher_is_better}, and {better} at {first}"
-                yield Problem(place, what, "say the same of both, or rename one of the metrics")
+                yield Problem(place, what, "set the same value for both, or rename one of the metrics")

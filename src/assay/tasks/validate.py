@@ -135,7 +135,7 @@ def _check_data(task: Task) -> Iterator[Problem]:
     config, fields = task.config, task.fields
     lenient = any(fields.origin(key).lenient for key in fields)
     if config.dataset_path is None and config.custom_dataset is None and config.class_ is None:
-        what, fix = f"task {task.name!r} says nothing about its data", "add dataset_path"
+        what, fix = f"task {task.name!r} names no data", "add dataset_path"
         yield Problem(fields.place("task"), what, fix, serious=not lenient)
     files: Any = (config.dataset_kwargs or {}).get("data_files")
     if config.dataset_path not in FILE_READERS or files is None:

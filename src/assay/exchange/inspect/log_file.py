@@ -52,7 +52,7 @@ class InspectLog:
 
 
 def read_log(path: Path) -> InspectLog:
-    """Read a log and its header; refuses what is not a log, or not finished."""
+    """Read a log and its header; refuse a file that is not a log, or not finished."""
     try:
         if path.suffix == ".json":
             header = dict(_parsed(path, path.read_bytes()))
@@ -61,7 +61,9 @@ def read_log(path: Path) -> InspectLog:
             with zipfile.ZipFile(path) as file:
                 names = file.namelist()
                 if "header.json" not in names:
-                    what = "the evaluation has not finished" if "_journal/start.json" in names else "is not a log"
+                    what = (
+                        "the evaluation has not finished" if "_journal/start.json" in names else "is not an Inspect log"
+                    )
                     raise RunError([Problem(Place(str(path)), what, FIX)])
                 header = _parsed(path, member(file, "header.json"))
                 has = "reductions.json" in names
@@ -88,11 +90,9 @@ def member(file: zipfile.ZipFile, name: str) -> bytes:
         EOFError,
         OSError,
         NotImplementedError,
-        RuntimeError,
+        RuntimeError,  # it needs a password
     ) as error:
-        what = (
-            f"{name} is damaged, or compressed with an unsupported method: {error}"  # RuntimeError: it needs a password
-        )
+        what = f"{name} is damaged, or compressed with an unsupported method: {error}"
         raise RunError([Problem(Place(str(file.filename)), what, FIX)]) from None
 
 
@@ -108,7 +108,7 @@ def _unpacked(file: zipfile.ZipFile, known: zipfile.ZipInfo) -> bytes:
     with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
         content = bytes(stream.read(known.file_size))  # and not more: a zip bomb stops here
     if zlib.crc32(content) != known.CRC:
-        raise zipfile.BadZipFile("its checksum is another")
+        raise zipfile.BadZipFile("its checksum does not match")
     return content
 
 

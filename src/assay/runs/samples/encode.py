@@ -238,9 +238,8 @@ def _responses(
     own: list[Mapping[str, Any]] = []
     behind: list[Sequence[Mapping[str, Any]]] = []
     for responses, metadata in zip(column, replies, strict=True):
-        stored = responses or [NOT_STORED] * len(
-            metadata or ()
-        )  # of a sample that failed only that, and what others took
+        # a failed sample has no responses: only the reason and the usage of its other requests are stored
+        stored = responses or [NOT_STORED] * len(metadata or ())
         count = sum(map(len, stored))
         nested.append(stored)
         own += metadata[:count] if metadata else [{}] * count

@@ -99,7 +99,7 @@ class GroupWriter:
         self._writer.write_table(table)
 
     def _widen(self, schema: ArrowSchema) -> None:
-        """Write the groups so far anew, where a schema has more than theirs."""
+        """Rewrite the groups so far, if the schema has more than theirs."""
         from pyarrow import parquet
 
         if schema == self._writer.schema:
