@@ -77,7 +77,7 @@ def test_a_row_in_which_every_document_failed_is_listed_without_a_value(folder: 
 
 
 def test_a_metric_of_several_values_that_raises_is_counted_in_each_of_its_rows(folder: Path) -> None:
-    metrics = "metric_list: [{metric: !function utils.half, aggregation: mean, higher_is_better: true}, {metric: !function utils.named_values, aggregation: mean, higher_is_better: true}]\n"
+    metrics = "metric_list: [{metric: !function utils.half, aggregation: mean, higher_is_better: true}, {metric: !function utils.several, aggregation: mean, higher_is_better: true}]\n"
     rows = rows_of(generate(folder, ["0", "1", "2"], ["x"] * 3, metrics))
     assert {name: (row["n"], row["failed"]) for name, row in rows.items()} == {
         "half,none": (3, 0),

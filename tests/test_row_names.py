@@ -225,7 +225,7 @@ def test_a_key_that_is_another_metrics_name_fails_that_row(tmp_path: Path) -> No
     (tmp_path / "own.py").write_text(
         "def several(references, predictions):\n    return {'exact_match': 0.25, 'more': 0.5}\n"
     )
-    yaml = "metric_list: [{metric: exact_match}, {metric: !function own.named_values, aggregation: mean}]\n"
+    yaml = "metric_list: [{metric: exact_match}, {metric: !function own.several, aggregation: mean}]\n"
     results = generate(tmp_path, ["a"], ["a"], yaml)
     assert results["results"]["t"]["more,none"] == 0.5
     assert "exact_match,none" not in results["results"]["t"]

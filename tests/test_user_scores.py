@@ -653,7 +653,7 @@ def test_aggregations_and_reductions_may_return_numbers_of_numpys(tmp_path: Path
         + """
 metric_list:
   - {metric: exact_match, aggregation: !function own.one, reduction: !function own.typical}
-  - {metric: token_f1, aggregation: !function own.named_values}
+  - {metric: token_f1, aggregation: !function own.several}
 """
     )
     results = generate(tmp_path, [["a", "a", "b"], ["x", "x", "x"]], ["a", "c"], yaml)

@@ -227,7 +227,7 @@ class PreparedTask:
     def samples(self) -> Iterator[Sample]:
         """Yield the samples. Examples are drawn for all documents, also for those of other shards and those that are not
         asked about, so that prompts are those of a full run. lm-eval draws for the selected documents alone."""
-        return self._samples(whole=self.draws and self.prompter.strict)
+        return self._samples(whole=self.draws and self.settings.run.compat != "lm-eval")
 
     def _samples(self, *, whole: bool) -> Iterator[Sample]:
         self.prompter.restart()

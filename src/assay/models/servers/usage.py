@@ -68,8 +68,9 @@ def tool_calls_of(value: ServerJSON) -> Sequence[ServerObject]:
         return ()
     if not isinstance(value, list) or not all(_is_call(call) for call in value):
         raise TypeError("tool_calls must be a list of calls, each with the name and the arguments of a function")
-    orjson.dumps(value)  # a TypeError if it cannot be stored: nested too deeply
-    return value
+    # as the journal will return it: infinite numbers are null; a TypeError if it cannot be stored (nested too deeply)
+    stored: Sequence[ServerObject] = orjson.loads(orjson.dumps(value))
+    return stored
 
 
 def _is_call(call: JSON) -> bool:
