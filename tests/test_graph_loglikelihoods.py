@@ -182,7 +182,7 @@ TYPOS = {
     "output_keys: ll, model: {name: m}": (
         "output_keys: ll, model: {name: m, parameters: {temperature: 1}}",
         "parameters has no meaning for log-likelihoods",
-        "take parameters out",
+        "remove parameters",
     ),
     "node_type: loglikelihood,": ("node_type: loglikelihoods,", "'loglikelihoods'", "did you mean 'loglikelihood'?"),
     "choices: options, choose_by: BY": ("choices: [a, a]", "two or more texts, all different", "correct the list"),

@@ -253,6 +253,7 @@ def test_a_function_that_takes_no_resample_has_no_spread() -> None:
 # --- several tests, and power --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=25)  # statsmodels collects garbage in each call: a second, late in a whole run
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
 def test_holm_is_statsmodels(values: list[float]) -> None:

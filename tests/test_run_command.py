@@ -266,6 +266,7 @@ def test_data_is_fetched_into_a_folder_that_runs_find(tmp_path: Path, run_assay:
     assert again.returncode == 0, again.stderr
 
 
+@pytest.mark.slow  # asks the hub, which retries without a network
 def test_a_hub_task_without_network_or_folder_is_reported_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

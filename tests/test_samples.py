@@ -216,6 +216,7 @@ def test_a_hub_data_set_is_searched_in_the_data_folder(
     assert docs(folder, data_dir=str(tmp_path / "data")) == TWO
 
 
+@pytest.mark.slow  # asks the hub, which retries without a network
 def test_the_data_folder_holds_parquet_too_and_may_be_named_in_the_environment(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +247,7 @@ def test_a_missing_split_is_reported_with_the_existing_ones(write: Write, tmp_pa
         samples(folder, data_dir=str(tmp_path / "data"))
 
 
+@pytest.mark.slow  # asks the hub, which retries without a network
 def test_without_the_hub_the_error_says_where_to_put_the_data(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
