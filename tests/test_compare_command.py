@@ -21,6 +21,8 @@ from assay.report.comparison_text import comparison_csv, comparison_summary, gat
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
 from small_runs import SAMPLED
 
+pytestmark = pytest.mark.slow  # whole runs: too long for `make quick`
+
 WORSE = [1] * 60 + [0] * 40
 BETTER = [1] * 90 + [0] * 10
 """Thirty of a hundred documents won, none lost: one-sided 95 % bounds of 30/101 ± 1.645 · √(21.2 + 1)/101."""

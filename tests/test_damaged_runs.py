@@ -32,6 +32,8 @@ from conftest import Write
 from run_world import RecordingModel
 from viewer_world import fetched, serving
 
+pytestmark = pytest.mark.slow  # whole runs: too long for `make quick`
+
 Run = Callable[..., Any]
 SPENT = {
     "requests": 9,

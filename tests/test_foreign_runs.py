@@ -22,6 +22,8 @@ from assay.models import Scripted
 from assay.runs.signature import is_signed_by_user
 from run_world import manifest, results
 
+pytestmark = pytest.mark.slow  # whole runs: too long for `make quick`
+
 INSPECT = Path(__file__).parent / "inspect_logs"
 TASK = """task: sums
 dataset_path: json

@@ -36,6 +36,8 @@ from old_runs import (
 )
 from run_world import everything
 
+pytestmark = pytest.mark.slow  # whole runs: too long for `make quick`
+
 NAMES = folders()
 ENDED = [name for name in NAMES if RECIPES[name].has_ended]
 KINDS = {"choice", "text", "chat", "rolling", "repeats", "judge", "graph", "shard_1", "shard_2", "merged", "compressed", "failed",

@@ -34,6 +34,8 @@ from run_world import (
     start,
 )
 
+pytestmark = pytest.mark.slow  # whole runs: too long for `make quick`
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

@@ -32,6 +32,8 @@ from run_world import (
     samples,
 )
 
+pytestmark = pytest.mark.slow  # whole runs: too long for `make quick`
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

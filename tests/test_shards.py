@@ -23,6 +23,8 @@ from run_world import ACC, EXACT_MATCH, RecordingModel, differing, manifest, out
 from small_runs import SAMPLED, write_task
 from small_runs import run as run_small
 
+pytestmark = pytest.mark.slow  # whole runs: too long for `make quick`
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 ROWS = [{"q": f"q{number}", "gold": "a" if number % 3 else "b"} for number in range(11)]
 

@@ -21,6 +21,8 @@ from assay.errors import AssayError
 from assay.tasks.validate import validate
 from conftest import Write
 
+pytestmark = pytest.mark.slow  # whole runs: too long for `make quick`
+
 FINE = """
     task: fine
     dataset_path: json

@@ -21,6 +21,8 @@ from assay.models.local.embedded import BUNDLED, Embedded
 from assay.models.protocol import AnyModel
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Message, Request, Response, Rolling, Text
 
+pytestmark = pytest.mark.slow  # whole runs: too long for `make quick`
+
 STANDIN = Path(__file__).parent / "standin"
 IS_REAL = os.environ.get("ASSAY_VLLM") == "real"
 only_standin = pytest.mark.skipif(IS_REAL, reason="looks into the stand-in, or starts many engines")
