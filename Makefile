@@ -20,7 +20,8 @@ test: install-test  ## set up everything the suite needs and run the whole of it
 	@$(BIN)/python -m pytest --numprocesses=auto --dist=loadgroup --durations=10
 
 quick: install-quick  ## the tests without processes, servers, browsers and torch: for the time between two edits
-	@$(BIN)/python -m pytest --quick --numprocesses=auto --dist=loadgroup --durations=10
+	@TMPDIR=$$(if [ -w /dev/shm ]; then echo /dev/shm; else echo $${TMPDIR:-/tmp}; fi) \
+		$(BIN)/python -m pytest --quick --numprocesses=auto --dist=loadgroup --durations=10  # in memory: runs are synced to disk
 
 test-python:  ## the quick tests with another interpreter: make test-python PYTHON=python3.13
 	@$(MAKE) quick VENV=$(VENV)-$(notdir $(PYTHON))

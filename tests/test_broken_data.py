@@ -16,6 +16,8 @@ from assay.models import Scripted
 from conftest import Write
 from graph_world import write_graph
 
+pytestmark = pytest.mark.slow  # many runs: too long for `make quick`
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 TASK = 'task: %s\ndataset_path: %s\ndataset_kwargs: {data_files: {test: %s}%s}\ntest_split: test\ndoc_to_text: "{{q}}"\ndoc_to_target: "{{a}}"\n'

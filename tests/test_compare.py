@@ -22,6 +22,8 @@ from assay.report.comparison_text import comparison_summary
 from compared_world import GROUP, MEAN, make_run, two_runs, write_tasks
 from small_runs import choose, generate
 
+pytestmark = pytest.mark.slow  # many runs: too long for `make quick`
+
 A = [1, 1, 1, 1, 0, 0, 1, 0, 1, 1]
 B = [1, 0, 0, 0, 1, 0, 1, 0, 1, 1]
 """Of ten documents three are lost (1, 2, 3) and one is won (4): 0.7 and 0.5. Mid-p of 1 in 4: 2 · 5/16 - 4/16 = 6/16."""

@@ -18,6 +18,8 @@ from assay.models import Scripted
 from graph_world import QUESTION_ANSWERING, RECORDS, the_file, write_graph
 from run_world import sample_rows
 
+pytestmark = pytest.mark.slow  # many runs: too long for `make quick`
+
 
 def scripted(
     answer: Callable[[list[dict[str, str]]], str], asked: list[Any] | None = None, identity: str = "one"

@@ -56,6 +56,7 @@ def functions() -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     ]
 
 
+@pytest.mark.slow
 def test_functions_fit_a_screen_and_files_stay_readable() -> None:
     long = [name for name, node in functions() if (node.end_lineno or 0) - node.lineno + 1 > 60]
     assert long == []
@@ -80,6 +81,7 @@ MAY_CATCH_ANYTHING = {
 }
 
 
+@pytest.mark.slow
 def test_a_broad_except_is_only_where_other_peoples_code_is_called() -> None:
     broad = [
         module.name
@@ -95,6 +97,7 @@ def test_a_broad_except_is_only_where_other_peoples_code_is_called() -> None:
     assert len(broad) == 3
 
 
+@pytest.mark.slow
 def test_there_is_one_binder_one_registry_one_reader_and_one_scoring_loop() -> None:
     counts = house.counted(ROOT)
     numbers = {name: house.number(name, places) for name, places in counts.items() if name != "broad excepts"}

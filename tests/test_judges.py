@@ -23,6 +23,8 @@ from hostile_answers import HOSTILE, MADE_UP
 from run_world import sample_rows
 from small_runs import SAMPLED, says, write_task
 
+pytestmark = pytest.mark.slow  # many runs: too long for `make quick`
+
 START = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
 MARK = re.compile(r'"id": "([0-9a-f]{32})"')
 BETWEEN = re.compile(r"<<<(answer(?: [AB])?) ([0-9a-f]{32})>>>\n(.*?)\n<<<end of \1 \2>>>", re.DOTALL)

@@ -10,6 +10,8 @@ import pytest
 from assay.scoring.metrics.math_equal import LONGEST, math_equal
 from small_runs import generate
 
+pytestmark = pytest.mark.slow  # many runs: too long for `make quick`
+
 pytest.importorskip("math_verify")
 
 REPORTED_BUGS = [

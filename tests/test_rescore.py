@@ -28,6 +28,8 @@ from run_world import RecordingModel, everything, results, run, samples
 from small_runs import SAMPLED, generate, processed, says, write_task
 from small_runs import run as run_small
 
+pytestmark = pytest.mark.slow  # many runs: too long for `make quick`
+
 HERE = Path(__file__).parent
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -14,6 +14,8 @@ from assay.models import Scripted
 from conftest import Write
 from graph_world import write_graph
 
+pytestmark = pytest.mark.slow  # many runs: too long for `make quick`
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 HEAD = "dataset_path: json\ndataset_kwargs: {data_files: {test: d.jsonl}}\ntest_split: test\n"
