@@ -262,6 +262,19 @@ def test_keys_lead_through_rows_pages_and_samples(open_page: Open) -> None:
     page.wait_for_url(f"{urlsplit(page.url).scheme}://{urlsplit(page.url).netloc}/")
 
 
+def test_enter_opens_the_row_while_the_button_of_a_closed_dialog_still_has_the_focus(open_page: Open) -> None:
+    page = open_page("/?sort=name&q=scripted+quiz")
+    page.keyboard.press("j")
+    page.evaluate("""() => {
+        const help = document.querySelector("#help");
+        help.showModal();
+        help.close();
+        const pressed = new KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true });
+        help.querySelector("button").dispatchEvent(pressed);
+    }""")
+    page.wait_for_url("**/run?run=first")
+
+
 def test_tables_are_copied_as_markdown_and_as_csv(open_page: Open) -> None:
     page = open_page(named("run", run="first"))
     page.get_by_role("button", name="markdown").click()

@@ -189,6 +189,8 @@ class PreparedTask:
     source: str = ""
 
     def __post_init__(self) -> None:
+        self.selected_only = self.settings.like_lm_eval
+        """Whether examples are drawn for the selected documents alone, as lm-eval does."""
         self._check_scores()
 
     @cached_property
@@ -226,8 +228,8 @@ class PreparedTask:
 
     def samples(self) -> Iterator[Sample]:
         """Yield the samples. Examples are drawn for all documents, also for those of other shards and those that are not
-        asked about, so that prompts are those of a full run. lm-eval draws for the selected documents alone."""
-        return self._samples(whole=self.draws and self.settings.run.compat != "lm-eval")
+        asked about, so that prompts are those of a full run."""
+        return self._samples(whole=self.draws and not self.selected_only)
 
     def _samples(self, *, whole: bool) -> Iterator[Sample]:
         self.prompter.restart()

@@ -94,7 +94,8 @@ function pressed(event) {
     if (event.key === "Escape") event.target.blur();
     return;
   }
-  if (event.key === "Enter" && event.target.matches("a, button, summary")) return;
+  // the button of a dialog that was just closed keeps the focus until the next frame
+  if (event.key === "Enter" && event.target.matches("a, button, summary") && event.target.checkVisibility()) return;
   const pair = before === "g" ? all("[data-keys]").find((each) => each.dataset.keys === `g ${event.key}`) : null;
   before = event.key;
   if (pair ? visit(pair) : KEYS[event.key]?.()) event.preventDefault();
