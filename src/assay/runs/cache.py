@@ -42,12 +42,7 @@ class Cache:
     def __init__(self, folder: Path) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = sqlite3.connect(
-                folder / FILE, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False
-            )
-            self._file.execute("pragma journal_mode = wal")
-            self._file.execute("pragma synchronous = normal")
-            self._file.execute(_TABLE)
+            self._file = _opened(folder / FILE, "normal", _TABLE)
         except (OSError, sqlite3.Error) as error:
             fix = "name a folder that can be written, on a disk of this machine"
             raise CacheError([Problem(Place(str(folder)), f"the cache cannot be opened: {error}", fix)]) from None
@@ -165,6 +160,7 @@ class CachedJournal:
 
 
 SCORES_FILE = "scores.sqlite"
+_SCORES = "create table if not exists scores (key blob primary key, value blob not null) without rowid"
 
 
 class ScoreCache:
@@ -173,10 +169,10 @@ class ScoreCache:
     def __init__(self, folder: Path) -> None:
         path = folder / SCORES_FILE
         try:
-            self._file = _opened(path)
+            self._file = _opened(path, "off", _SCORES)  # a score that is lost is computed again
         except sqlite3.DatabaseError:
             path.unlink(missing_ok=True)
-            self._file = _opened(path)
+            self._file = _opened(path, "off", _SCORES)
 
     def get(self, key: bytes) -> bytes | None:
         row = self._file.execute("select value from scores where key = ?", (key,)).fetchone()
@@ -189,9 +185,14 @@ class ScoreCache:
         self._file.close()
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    connection.execute("pragma journal_mode = wal")
-    connection.execute("pragma synchronous = off")  # a score that is lost is computed again
-    connection.execute("create table if not exists scores (key blob primary key, value blob not null) without rowid")
+def _opened(path: Path, synchronous: str, table: str) -> sqlite3.Connection:
+    """Open a database; one that cannot be used is closed again."""
+    connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("pragma journal_mode = wal")
+        connection.execute(f"pragma synchronous = {synchronous}")
+        connection.execute(table)
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
