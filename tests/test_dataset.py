@@ -127,6 +127,7 @@ def test_columns_that_no_longer_fit_each_other_are_refused(write: Write) -> None
         ds.map(lambda batch: {"w": [1, 2, 3]}, batched=True)
 
 
+@pytest.mark.server  # datasets 3.0 opens a socket
 def test_the_real_library_is_used_where_it_is_asked_for(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     real = pytest.importorskip("datasets")
     monkeypatch.setenv("ASSAY_DATASETS", "real")

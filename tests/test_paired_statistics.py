@@ -89,7 +89,7 @@ def test_many_documents_are_flipped_at_random() -> None:
     differences = random.exponential(1, 60) - random.exponential(1, 60) + 0.35
     theirs = stats.permutation_test(
         (differences,), lambda x, axis: np.mean(x, axis=axis), permutation_type="samples", n_resamples=20_000,
-        vectorized=True, rng=np.random.default_rng(0),
+        vectorized=True, random_state=np.random.default_rng(0),
     ).pvalue  # fmt: skip
     p_value = significance(compared(np.zeros(60), differences))
     assert p_value.p == pytest.approx(theirs, abs=0.006)
