@@ -1,13 +1,13 @@
 """The keys of task files and of formats. Names and defaults are lm-eval's; keys that only assay has come last."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from assay.config.option import NOTHING, Check, Remark, YAMLMapping, YAMLValue, near_miss, option
 from assay.errors import Place, Problem
-from assay.records import Function
+from assay.records import LIMITS, Function
 
 OutputType = Literal["generate_until", "loglikelihood", "loglikelihood_rolling", "multiple_choice"]
 
@@ -31,12 +31,30 @@ GenerationParams = Mapping[str, YAMLValue]
 
 
 def generation_slips(value: YAMLValue) -> Iterator[Remark]:
-    """Refuse only keys that look like a typo: other ones are passed to the model."""
+    """Refuse only keys that look like a typo, and values that cannot be meant: other keys are passed to the model."""
     if isinstance(value, Mapping):
         for key in value:
             near = near_miss(str(key), GENERATION_KEYS) if key not in GENERATION_KEYS else None
             if near:
                 yield (key,), f"has no key {key!r}", f"did you mean {near!r}?"
+        yield from generation_types(value)
+
+
+def generation_types(params: Mapping[str, object]) -> Iterator[Remark]:
+    """Find values of known parameters that are of another type. Numbers may be written as text, as on a command line."""
+    for key in ("temperature", *LIMITS):
+        read: Callable[[str], object] = int if key in LIMITS else float
+        value = params.get(key)
+        try:
+            if value is not None:
+                read(str(value))
+        except ValueError:
+            kind = "whole number" if key in LIMITS else "number"
+            yield (key,), f"{key} must be a {kind}, got {value!r:.60}", f"write `{key}: {64 if key in LIMITS else 0.7}`"
+    until = params.get("until")
+    texts = until if isinstance(until, list | tuple) else [until]
+    if not all(isinstance(text, str | None) for text in texts):
+        yield ("until",), f"until must be text or a list of texts, got {until!r:.60}", 'write `until: ["\\n"]`'
 
 
 _FUNCTION = re.compile(r"\s*!function\b\s*(\S*)|\s*function\s+([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)\s*$")

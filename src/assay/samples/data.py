@@ -131,7 +131,9 @@ def _from_files(
         if split not in by_split:
             raise DataError(f"data_files has no split {split!r}; it has: {', '.join(map(str, by_split))}")
         listed = by_split[split]
-        paths = [listed] if isinstance(listed, str) else list(listed)
+        paths = [listed] if isinstance(listed, str) else listed
+        if not isinstance(paths, list | tuple) or not all(isinstance(path, str) for path in paths):
+            raise DataError(f"data_files.{split} must be a file or a list of files, got {listed!r:.60}")
         return Rows([file for path in paths for file in find_files(path, folder, data_dir)], kwargs, as_table=as_table)
 
     return DataSet(reader, open_split, lambda: [str(split) for split in by_split])

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from assay.config.option import YAMLMapping, YAMLValue
-from assay.config.task import TaskConfig
-from assay.errors import ConfigError, Problem, did_you_mean
+from assay.config.task import TaskConfig, generation_types
+from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Document,
@@ -155,6 +155,8 @@ def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
     )
     params = config.generation_kwargs
     if config.output_type == GENERATE:
+        for key, what, fix in generation_types({**(params or {}), **settings.gen_kwargs}):
+            raise ConfigError([Problem(Place(f"generation_kwargs.{key[0]}"), what, fix)])
         params = generation_params(params, config.fewshot_delimiter, settings.gen_kwargs)
     return replace(config, num_fewshot=number or 0, repeats=repeats, generation_kwargs=params)
 

@@ -1,0 +1,460 @@
+"""The doors that are fuzzed. Every input is a few files; `Target.check` puts them in their place and tries all that reads them.
+
+A check passes if everything works or is refused in words: an AssayError, or an exit code of the command line.
+"""
+
+import asyncio
+import contextlib
+import io
+import json
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+from urllib.parse import urlencode
+
+import duckdb
+import yaml
+from hypothesis import strategies as st
+
+import run_world
+from assay import ScoreOptions, score
+from assay.cli import main
+from assay.comparison.compare import compare
+from assay.errors import AssayError
+from assay.exchange.archive import pack
+from assay.exchange.exporters import export
+from assay.exchange.importers import import_runs
+from assay.exchange.inspect.log_file import member
+from assay.models.load import load_model
+from assay.models.protocol import PermanentError, RetryableError
+from assay.records import Generate, Loglikelihood, Rolling
+from assay.report.write import report_text
+from assay.runs.journal import NAME, Journal
+from assay.runs.run import Run
+from assay.viewer.app import Viewer
+from assay.viewer.pages import MissingPage
+from fuzz.mutations import mutated, mutated_bytes, mutated_text, mutated_yaml, one_of_files
+from run_world import RecordingModel
+from serving import Arrived, loopback
+
+Files = Mapping[str, bytes]
+TESTS = Path(__file__).parent.parent
+BUNDLED = TESTS.parent / "src/assay/bundled/first_steps"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A door: what is sent through it, and who reads that."""
+
+    inputs: Callable[[], st.SearchStrategy[Files]]
+    check: Callable[[Files, Path], None]
+
+
+def command(*arguments: object) -> None:
+    """Run the command line; every exit code is an answer."""
+    with contextlib.suppress(SystemExit):
+        main([str(each) for each in arguments])
+
+
+def refused(do: Callable[[], object]) -> None:
+    """Do something that may be refused."""
+    with contextlib.suppress(AssayError):
+        do()
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+def placed(files: Files, folder: Path) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+# ---- task files
+
+GROUP = """
+group: all
+group_alias: All of it
+task:
+  - sums
+  - {task: colours, task_alias: C, num_fewshot: 1}
+  - {group: inner, task: [colours@mcqa], aggregate_metric_list: [{metric: acc, aggregation: mean}]}
+aggregate_metric_list:
+  - {metric: exact_match, aggregation: mean, weight_by_size: true, filter_list: [none], missing: skip}
+  - {metric: acc, aggregation: harmonic_mean, missing: skip}
+metadata: {version: 1.0}
+"""
+RICH = """
+task: rich
+tag: [a, b]
+dataset_path: json
+dataset_kwargs: {data_files: {test: sums.jsonl, dev: sums.jsonl}}
+test_split: test
+fewshot_split: dev
+num_fewshot: 2
+fewshot_config: {sampler: first_n}
+fewshot_delimiter: "\\n\\n"
+description: "Compute."
+doc_to_text: "{{q}}="
+doc_to_target: "{{a}}"
+process_docs: !function tools.same
+repeats: 4
+generation_kwargs: {until: ["\\n"], do_sample: true, temperature: 0.7, max_gen_toks: 12}
+filter_list:
+  - name: strict
+    filter: [{function: regex, regex_pattern: "(\\\\d+)", group_select: -1}, {function: take_first_k, k: 4}]
+    metric_list: [{metric: exact_match, reduction: [pass@2, max]}]
+  - {name: loose, filter: [{function: lowercase}, {function: majority_vote}, {function: take_first}]}
+metric_list:
+  - {metric: exact_match, aggregation: mean, higher_is_better: true, ignore_case: true, regexes_to_ignore: [","]}
+  - {metric: token_f1}
+metadata: {version: 2.0}
+"""
+
+
+@cache
+def task_files() -> dict[str, bytes]:
+    """A folder of tasks of every kind."""
+    files = {name: dedent(text).lstrip("\n").encode() for name, text in run_world.FILES.items()}
+    files |= {"all.yaml": GROUP.encode(), "rich.yaml": RICH.encode()}
+    for path in BUNDLED.rglob("*"):
+        if path.is_file() and path.suffix != ".pyc":
+            files[f"bundled/{path.relative_to(BUNDLED)}"] = (
+                _head(path.read_bytes()) if path.suffix == ".jsonl" else path.read_bytes()
+            )
+    return files
+
+
+def _head(lines: bytes) -> bytes:
+    return b"".join(lines.splitlines(keepends=True)[:6])
+
+
+def _mutable() -> dict[str, bytes]:
+    return {name: content for name, content in task_files().items() if name.endswith(".yaml")}
+
+
+def check_tasks(files: Files, folder: Path) -> None:
+    placed({**task_files(), **files}, folder)
+    command("ls", "--include_path", folder, "--no_defaults")
+    command("ls", "--include_path", folder, "--no_defaults", "--json")
+    command("validate", "--include_path", folder, "--no_defaults")
+    [name] = files
+    command("show", folder / name)
+
+
+def check_runs_of_tasks(files: Files, folder: Path) -> None:
+    """A run with the damaged file and a good task: the good one has its numbers whatever is in the other."""
+    placed({**task_files(), **files}, folder)
+    [name] = files
+    command(
+        "run", "--model", "dummy", "--tasks", f"{folder / name}", "--include_path", folder, "--no_defaults", "--limit", 2,
+        "--output_path", folder / "run", "--confirm_run_unsafe_code",
+    )  # fmt: skip
+
+
+def yaml_inputs() -> st.SearchStrategy[Files]:
+    return one_of_files(_mutable(), lambda _, content: mutated_yaml(content.decode()))
+
+
+# ---- data files
+
+
+def data_inputs() -> st.SearchStrategy[Files]:
+    csv = b'q,a\n1+1,2\n2+3,5\n"7,4",3\n'
+    lines = task_files()["sums.jsonl"]
+    rows = [json.loads(line) for line in lines.splitlines()]
+    table = io.BytesIO()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.Table.from_pylist(rows), table)
+    values = mutated(rows).map(lambda new: {"sums.json": json.dumps(new).encode()})
+    return st.one_of(
+        values,
+        mutated_bytes(lines).map(lambda new: {"sums.jsonl": new}),
+        mutated_bytes(csv).map(lambda new: {"sums.csv": new}),
+        mutated_text(csv.decode()).map(lambda new: {"sums.csv": new.encode("utf-8", "surrogatepass")}),
+        mutated_bytes(table.getvalue()).map(lambda new: {"sums.parquet": new}),
+    )
+
+
+def check_data(files: Files, folder: Path) -> None:
+    [name] = files
+    kind = {"jsonl": "json"}.get(name.split(".")[1], name.split(".")[1])
+    task = yaml.safe_load(dedent(run_world.FILES["sums.yaml"]))
+    task |= {"dataset_path": kind, "dataset_kwargs": {"data_files": {"test": name}}}
+    placed({"sums.yaml": yaml.safe_dump(task).encode(), **files}, folder)
+    arguments = ("--include_path", folder, "--no_defaults")
+    command("validate", *arguments)
+    command("run", "--model", "dummy", "--tasks", "sums", *arguments, "--output_path", folder / "run")
+
+
+# ---- runs
+
+
+@cache
+def good_run() -> Path:
+    """A run with a group, a document that failed, usage and a further scoring; its tasks beside it."""
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    group = {
+        "group": "both",
+        "task": ["sums", "colours"],
+        "aggregate_metric_list": [{"metric": "exact_match", "missing": "skip"}],
+    }
+    placed({**{n: c for n, c in task_files().items() if "/" not in n and n not in ("all.yaml", "rich.yaml")},
+            "both.yaml": yaml.safe_dump(group).encode()}, folder / "tasks")  # fmt: skip
+    run = folder / "runs/good"
+    run_world.run(RecordingModel(failing={"7-4="}), folder / "tasks", run, tasks=["both"])
+    spent = {
+        "requests": 9,
+        "failed": 1,
+        "retries": 2,
+        "tokens": {"in": 12, "out": 30},
+        "cost": 0.25,
+        "seconds": {"p50": 0.1},
+    }
+    results = run_world.results(run)
+    results["assay"]["account"] = {**spent, "roles": {"judge": spent}, "tasks": {"sums": spent}}
+    (run / "results.json").write_text(json.dumps(results))
+    score(run, ScoreOptions(include_path=[str(folder / "tasks")]))
+    return run
+
+
+def run_inputs() -> st.SearchStrategy[Files]:
+    run = good_run()
+    texts = {name: (run / name).read_bytes() for name in ("results.json", "manifest.json")}
+    samples = {
+        f"samples/{name}.parquet": (run / f"samples/{name}.parquet").read_bytes() for name in ("sums", "colours")
+    }
+    values = one_of_files(
+        texts, lambda _, content: mutated(json.loads(content)).map(lambda new: json.dumps(new).encode())
+    )
+    return st.one_of(values, values, one_of_files(texts | samples, lambda _, content: mutated_bytes(content)))
+
+
+def check_run(files: Files, folder: Path) -> None:
+    runs = folder / "runs"
+    shutil.copytree(good_run(), runs / "good")
+    shutil.copytree(good_run(), runs / "damaged")
+    run, good, out = runs / "damaged", runs / "good", folder / "out"
+    placed(files, run)
+    for kind in ("html", "md", "json", "csv"):
+        refused(lambda kind=kind: report_text([good, run], kind))
+    for kind in ("lm-eval", "inspect", "parquet"):
+        refused(lambda kind=kind: export(run, kind, out / kind))
+    refused(lambda: compare([good, run], allow_different_prompts=True, flips=2))
+    refused(lambda: compare([run, good], gates=["exact_match > -1pp"], allow_different_prompts=True))
+    refused(lambda: import_runs([pack(run, out / "p.zip").path], out / "unpacked"))
+    refused(lambda: import_runs([pack(run, out / "q.zip", no_gold=True).path], out / "without"))
+    refused(lambda: import_runs([run], out / "brought"))
+    refused(lambda: score(run, ScoreOptions(include_path=[str(good_run().parent.parent / "tasks")])))
+    refused(lambda: [Run.open(run).rows, Run.open(run).samples("sums"), Run.open(run).usage])
+    command("samples", run, "-n", 0, "--full")
+    command("runs", "list", runs)
+    command("runs", "show", run)
+    pages(runs)
+
+
+def pages(folder: Path) -> None:
+    """Show the pages of a viewer: each is built, or fails with an error that has a page for itself."""
+    from starlette.requests import Request
+
+    viewer = Viewer(folder)
+    sample = {"run": "damaged", "task": "sums", "doc": "0"}
+    built: Mapping[str, Any] = {"/": (viewer.runs, {}), "/run": (viewer.run, {"run": "damaged"}),
+                                "/task": (viewer.task, {"run": "damaged", "task": "sums"}), "/sample": (viewer.sample, sample)}  # fmt: skip
+    for page, (build, query) in built.items():
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": page,
+            "query_string": urlencode(query).encode(),
+            "headers": [],
+        }
+        with contextlib.suppress(AssayError, MissingPage, *((duckdb.Error,) if page != "/" else ())):
+            viewer.page(build, Request(scope))
+
+
+# ---- journals
+
+
+def journal_inputs() -> st.SearchStrategy[Files]:
+    content = (good_run() / NAME).read_bytes()
+    lines = content.splitlines()
+    one = st.integers(0, len(lines) - 1).flatmap(
+        lambda n: mutated(json.loads(lines[n])).map(
+            lambda new: b"\n".join([*lines[:n], json.dumps(new).encode(), *lines[n + 1 :], b""])
+        )
+    )
+    return st.one_of(one, mutated_bytes(content)).map(lambda new: {NAME: new})
+
+
+def check_journal(files: Files, folder: Path) -> None:
+    """The journal opens, pays what it holds, and the run resumes to the numbers of the undisturbed one."""
+    run = folder / "run"
+    shutil.copytree(good_run(), run)
+    placed(files, run)
+    (run / "results.json").unlink()
+    shutil.rmtree(run / "scored", ignore_errors=True)
+
+    def read() -> None:
+        journal = Journal(run / NAME)
+        for _, response in journal.paid():
+            json.dumps(str(response))
+        journal.close()
+
+    refused(read)
+    model = RecordingModel(failing={"7-4="})
+    refused(lambda: run_world.run(model, good_run().parent.parent / "tasks", run, tasks=["both"]))
+    if (run / "results.json").exists():
+        before, after = run_world.results(good_run())["results"], run_world.results(run)["results"]
+        assert before == after, "a damaged journal changed a number"
+
+
+# ---- archives and logs of others
+
+
+def archive_inputs() -> st.SearchStrategy[Files]:
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    content = pack(good_run(), folder / "p.zip").path.read_bytes()
+    logs = {path.name: path.read_bytes() for path in sorted((TESTS / "inspect_logs").glob("*.eval"))}
+    return one_of_files(
+        {"p.zip": content, **logs}, lambda name, content: st.one_of(mutated_bytes(content), _members(content))
+    )
+
+
+def _members(content: bytes) -> st.SearchStrategy[bytes]:
+    """The archive with the JSON of one of its members damaged."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = {name: member(archive, name) for name in archive.namelist() if not name.endswith("/")}
+    loaded = {name: json.loads(text) for name, text in members.items() if name.endswith(".json")}
+
+    def written(name: str, value: Any) -> bytes:
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for each, text in members.items():
+                archive.writestr(each, json.dumps(value).encode() if each == name else text)
+        return file.getvalue()
+
+    return st.sampled_from(sorted(loaded)).flatmap(
+        lambda name: mutated(loaded[name]).map(lambda value: written(name, value))
+    )
+
+
+def check_import(files: Files, folder: Path) -> None:
+    placed(files, folder)
+    [name] = files
+    command("import", folder / name, "-o", folder / "brought")
+    if (folder / "brought").exists():
+        command("samples", folder / "brought", "-n", 0)
+        refused(lambda: report_text([folder / "brought"], "md"))
+
+
+def logged_inputs() -> st.SearchStrategy[Files]:
+    files = {f"synth_wino/{path.name}": path.read_bytes() for path in sorted((TESTS / "logged/synth_wino").iterdir())}
+
+    def change(name: str, content: bytes) -> st.SearchStrategy[bytes]:
+        if name.endswith(".jsonl"):
+            lines = content.splitlines()
+            return st.integers(0, len(lines) - 1).flatmap(
+                lambda n: mutated(json.loads(lines[n])).map(
+                    lambda new: b"\n".join([*lines[:n], json.dumps(new).encode(), *lines[n + 1 :]])
+                )
+            )
+        return mutated(json.loads(content)).map(lambda new: json.dumps(new).encode())
+
+    return one_of_files(files, lambda name, content: st.one_of(change(name, content), mutated_bytes(content)))
+
+
+def check_logged(files: Files, folder: Path) -> None:
+    shutil.copytree(TESTS / "logged/synth_wino", folder / "synth_wino")
+    placed(files, folder)
+    command("import", folder / "synth_wino", "-o", folder / "brought")
+
+
+# ---- answers of servers
+
+PLAIN = {"until": [], "max_gen_toks": 5}
+CHAT = {
+    "id": "1", "model": "m", "choices": [{"index": 0, "finish_reason": "stop", "message": {
+        "role": "assistant", "content": "x", "reasoning_content": "hm", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}}],
+    "usage": {"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 3}},
+}  # fmt: skip
+SCORED = {
+    "model": "m", "choices": [{"index": 0, "text": "a b", "finish_reason": "length", "logprobs": {
+        "tokens": ["a", " b"], "token_logprobs": [None, -1.5], "top_logprobs": [None, {" b": -1.5}], "text_offset": [0, 1]}}],
+    "usage": {"prompt_tokens": 2, "completion_tokens": 0},
+}  # fmt: skip
+CLAUDE = {
+    "model": "m", "role": "assistant", "content": [{"type": "text", "text": "x"}, {"type": "tool_use", "id": "1", "name": "f", "input": {}}],
+    "stop_reason": "end_turn", "usage": {"input_tokens": 7, "output_tokens": 2, "cache_read_input_tokens": 3},
+}  # fmt: skip
+ANSWERS: Mapping[str, tuple[str, Any, Any]] = {
+    "openai-chat": ("openai-chat", Generate("q", PLAIN), CHAT),
+    "openai": ("openai", Generate("q", PLAIN), SCORED),
+    "openai-likelihood": ("openai", Loglikelihood("a", " b"), SCORED),
+    "openai-rolling": ("openai", Rolling("a b"), SCORED),
+    "anthropic": ("anthropic", Generate("q", PLAIN), CLAUDE),
+}
+
+
+def answer_inputs() -> st.SearchStrategy[Files]:
+    def change(name: str) -> st.SearchStrategy[Files]:
+        body = json.dumps(ANSWERS[name][2]).encode()
+        values = mutated(ANSWERS[name][2]).map(lambda new: json.dumps(new).encode())
+        return st.one_of(values, values, mutated_bytes(body)).map(lambda new: {f"{name}.json": new})
+
+    return st.sampled_from(sorted(ANSWERS)).flatmap(change)
+
+
+def check_answer(files: Files, folder: Path) -> None:
+    """A response, or one of the two errors that the engine counts."""
+    [(name, body)] = files.items()
+    backend, request, whole = ANSWERS[name.removesuffix(".json")]
+
+    def answer(arrived: Arrived) -> Any:
+        is_asked = arrived.method == "POST" and b"quick brown" not in arrived.body
+        return body if is_asked else whole
+
+    async def work(url: str) -> None:
+        model: Any = load_model(backend, {"model": "m", "base_url": url, "timeout": 5, "max_retries": 1})
+        async with model:
+            with contextlib.suppress(RetryableError, PermanentError):
+                response = await model.ask(request)
+                json.dumps(str(response))
+
+    with loopback(answer) as (url, _):
+        asyncio.run(work(url))
+
+
+TARGETS: Mapping[str, Target] = {
+    "tasks": Target(yaml_inputs, check_tasks),
+    "runs_of_tasks": Target(yaml_inputs, check_runs_of_tasks),
+    "data": Target(data_inputs, check_data),
+    "runs": Target(run_inputs, check_run),
+    "journals": Target(journal_inputs, check_journal),
+    "archives": Target(archive_inputs, check_import),
+    "lm_eval_logs": Target(logged_inputs, check_logged),
+    "answers": Target(answer_inputs, check_answer),
+}
+
+
+def check(target: str, files: Files) -> None:
+    """Send files through a door; what is written on the way goes to a folder of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    try:
+        with silent():
+            TARGETS[target].check(files, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
