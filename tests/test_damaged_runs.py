@@ -3,30 +3,22 @@
 import json
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import run_world
 from assay import ScoreOptions, score
 from assay.cli import main
-from assay.comparison.compare import compare
 from assay.errors import AssayError
 from assay.exchange.archive import pack
-from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
-from assay.report.write import report_text
 from assay.runs.lease import is_held
 from assay.runs.run import Run as RunReader
-from assay.runs.samples.writer import CHECKSUM_KEY, NO_CHECKSUM, write_checksum
 from assay.viewer.app import Viewer
 from conftest import Write
 from run_world import RecordingModel
@@ -50,16 +42,6 @@ GROUP = """
       - {metric: exact_match, aggregation: mean, filter_list: none, missing: skip}
 """
 JUDGED = {"verdict": "good", "usage": [1, 2, 0, 0.5, 1], "finish": "stop"}
-anything = st.recursive(
-    st.one_of(
-        st.none(), st.booleans(), st.integers(-3, 40), st.sampled_from([0.5, 1e300, -1.0, 2**63, "", "x", "N/A", "1"])
-    ),
-    lambda inner: (
-        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["a", "rows", "count"]), inner, max_size=2)
-    ),
-    max_leaves=4,
-)
-fuzz = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module")
@@ -78,32 +60,6 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (run / "results.json").write_text(json.dumps(results))
     score(run, ScoreOptions(include_path=[str(folder / "tasks")]))
     return run
-
-
-def ways(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to everything in a JSON value."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in inner:
-        yield (*before, key)
-        yield from ways(each, (*before, key))
-
-
-def mutated(value: Any, data: st.DataObject) -> Any:
-    """A JSON value with something else somewhere in it, or with something missing."""
-    loaded = json.loads(json.dumps(value))
-    for _ in range(data.draw(st.integers(1, 2))):
-        there = list(ways(loaded))
-        if not there:
-            break
-        *way, last = data.draw(st.sampled_from(there))
-        place = loaded
-        for step in way:
-            place = place[step]
-        if data.draw(st.booleans()):
-            place[last] = data.draw(anything)
-        else:
-            del place[last]
-    return loaded
 
 
 def copied(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -136,121 +92,6 @@ def pages(folder: Path) -> Mapping[str, str]:
             answer = viewer.broken(Request(scope), error)
         shown[page] = bytes(answer.body).decode()
     return shown
-
-
-def readers(run: Path) -> dict[str, Callable[[], object]]:
-    """Everything that reads a run."""
-    good, out = run.parent / "good", run.parent.parent / "out"
-    return {
-        **{each: lambda each=each: report_text([run], each) for each in ("html", "md", "json", "csv")},
-        **{each: lambda each=each: export(run, each, out / each) for each in ("lm-eval", "inspect", "parquet")},
-        "report": lambda: report_text([good, run], "md"),
-        "compare": lambda: compare([good, run], allow_different_prompts=True, flips=2),
-        "gate": lambda: compare([run, good], gates=["exact_match > -1pp"], allow_different_prompts=True),
-        "pack": lambda: import_runs([pack(run, out / "p.zip").path], out / "unpacked"),
-        "no_gold": lambda: import_runs([pack(run, out / "q.zip", no_gold=True).path], out / "without"),
-        "import": lambda: import_runs([run], out / "brought"),
-        "score": lambda: score(run, ScoreOptions(include_path=[str(TASKS[0])])),
-        "samples": lambda: main(["samples", str(run), "-n", "0", "--full"]),
-        "wrong": lambda: main(["samples", str(run), "--wrong"]),
-        "view": lambda: pages(run.parent),
-    }
-
-
-READERS = st.lists(st.sampled_from(sorted(readers(Path()))), min_size=3, max_size=3, unique=True)
-
-
-def opened(run: Path, names: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever reads the run works, or says what is wrong."""
-    for name in names:
-        try:
-            readers(run)[name]()
-        except AssayError as error:
-            assert error.problems
-    capsys.readouterr()
-    shutil.rmtree(run.parent.parent)
-
-
-TASKS: list[Path] = []
-
-
-@pytest.fixture(autouse=True)
-def tasks_of(good: Path) -> None:
-    TASKS[:] = [good.parent.parent / "tasks"]
-
-
-@pytest.mark.slow
-@fuzz
-@given(data=st.data(), names=READERS, file=st.sampled_from(["results.json", "manifest.json"]))
-def test_no_content_of_results_or_manifest_breaks_a_reader(
-    data: st.DataObject, names: list[str], file: str, good: Path, tmp_path_factory: pytest.TempPathFactory, capsys: Any
-) -> None:
-    run = copied(good, tmp_path_factory)
-    (run / file).write_text(json.dumps(mutated(json.loads((run / file).read_text()), data)))
-    opened(run, names, capsys)
-
-
-def _array(rows: list[Any], kind: pa.DataType) -> pa.Array:
-    """Values as a column of that type, or of whatever type they are."""
-    try:
-        return pa.array(rows, kind.value_type if pa.types.is_dictionary(kind) else kind)
-    except (pa.ArrowException, TypeError, ValueError):
-        return pa.array(rows)
-
-
-def written_whole(table: pa.Table, path: Path) -> None:
-    """Write a table with a right checksum."""
-    with pq.ParquetWriter(path, table.schema, write_page_checksum=True) as writer:
-        writer.write_table(table)
-        writer.add_key_value_metadata({CHECKSUM_KEY: NO_CHECKSUM})
-    write_checksum(path)
-
-
-@pytest.mark.slow
-@fuzz
-@given(data=st.data(), names=READERS)
-def test_no_content_of_samples_breaks_a_reader(
-    data: st.DataObject, names: list[str], good: Path, tmp_path_factory: pytest.TempPathFactory, capsys: Any
-) -> None:
-    run = copied(good, tmp_path_factory)
-    path = run / "samples/sums.parquet"
-    table = pq.read_table(path)
-    name = data.draw(st.sampled_from(table.column_names))
-    rows = table.column(name).to_pylist()
-    place = data.draw(st.integers(0, len(rows) - 1))
-    if isinstance(rows[place], str) and data.draw(st.booleans()):
-        try:
-            rows[place] = json.dumps(mutated({"it": json.loads(rows[place])}, data).get("it"))
-        except ValueError:
-            rows[place] = data.draw(st.text(max_size=3))
-    else:
-        rows[place] = None
-    number = table.column_names.index(name)
-    changed_table = table.remove_column(number)
-    if data.draw(st.integers(0, 5)):
-        changed_table = changed_table.add_column(number, name, _array(rows, table.column(name).type))
-    written_whole(changed_table, path)
-    opened(run, names, capsys)
-
-
-@pytest.mark.slow
-@settings(fuzz, max_examples=40)
-@given(
-    data=st.data(),
-    names=READERS,
-    file=st.sampled_from(["results.json", "manifest.json", "samples/sums.parquet", "samples/colours.parquet"]),
-)
-def test_flipped_or_lost_bytes_break_no_reader(
-    data: st.DataObject, names: list[str], file: str, good: Path, tmp_path_factory: pytest.TempPathFactory, capsys: Any
-) -> None:
-    run = copied(good, tmp_path_factory)
-    content = bytearray((run / file).read_bytes())
-    for _ in range(data.draw(st.integers(1, 3))):
-        place = data.draw(st.integers(0, len(content) - 1))
-        content[place] ^= 1 << data.draw(st.integers(0, 7))
-    end = data.draw(st.sampled_from([len(content), len(content), len(content) // 2, 0]))
-    (run / file).write_bytes(content[:end])
-    opened(run, names, capsys)
 
 
 # ---- what is said
@@ -425,7 +266,7 @@ def test_leftovers_of_killed_processes_are_removed(good: Path, tmp_path: Path) -
             (folder / name).mkdir()
             (folder / name / "file").touch()
     import_runs([pack(good, tmp_path / "p.zip").path], tmp_path / "there")
-    score(run, ScoreOptions(include_path=[str(TASKS[0])]))
+    score(run, ScoreOptions(include_path=[str(good.parent.parent / "tasks")]))
     for folder in (tmp_path, run / "scored"):
         assert sorted(path.name for path in folder.glob(".part-*")) == sorted(kept)
 

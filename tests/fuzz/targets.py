@@ -20,6 +20,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
 from hypothesis import strategies as st
 
@@ -38,6 +40,7 @@ from assay.records import Generate, Loglikelihood, Rolling
 from assay.report.write import report_text
 from assay.runs.journal import NAME, Journal
 from assay.runs.run import Run
+from assay.runs.samples.writer import CHECKSUM_KEY, NO_CHECKSUM, write_checksum
 from assay.viewer.app import Viewer
 from assay.viewer.pages import MissingPage
 from fuzz.mutations import mutated, mutated_bytes, mutated_text, mutated_yaml, one_of_files
@@ -175,9 +178,6 @@ def data_inputs() -> st.SearchStrategy[Files]:
     lines = task_files()["sums.jsonl"]
     rows = [json.loads(line) for line in lines.splitlines()]
     table = io.BytesIO()
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.Table.from_pylist(rows), table)
     values = mutated(rows).map(lambda new: {"sums.json": json.dumps(new).encode()})
     return st.one_of(
@@ -240,7 +240,38 @@ def run_inputs() -> st.SearchStrategy[Files]:
     values = one_of_files(
         texts, lambda _, content: mutated(json.loads(content)).map(lambda new: json.dumps(new).encode())
     )
-    return st.one_of(values, values, one_of_files(texts | samples, lambda _, content: mutated_bytes(content)))
+    damaged = one_of_files(texts | samples, lambda _, content: mutated_bytes(content))
+    return st.one_of(values, values, damaged, one_of_files(samples, lambda _, content: _table(content)))
+
+
+@st.composite
+def _table(draw: st.DrawFn, content: bytes) -> bytes:
+    """A samples file with right checksums and a value, or a column, that does not belong there."""
+    table = pq.read_table(io.BytesIO(content))
+    name = draw(st.sampled_from(table.column_names))
+    place = table.column_names.index(name)
+    values = draw(mutated(table.column(name).to_pylist(), 1))
+    changed = table.remove_column(place)
+    if draw(st.integers(0, 5)) and len(values) == len(table):
+        changed = changed.add_column(place, name, _array(values, table.column(name).type))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.parquet"
+        try:
+            with pq.ParquetWriter(path, changed.schema, write_page_checksum=True) as writer:
+                writer.write_table(changed)
+                writer.add_key_value_metadata({CHECKSUM_KEY: NO_CHECKSUM})
+        except pa.ArrowException:  # Parquet has no such column
+            return b""
+        write_checksum(path)
+        return path.read_bytes()
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Values as a column of that type, of whatever type they are, or as text."""
+    for column_type in (kind.value_type if pa.types.is_dictionary(kind) else kind, None):
+        with contextlib.suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
+            return pa.array(values, column_type)
+    return pa.array([str(value).encode("utf-8", "replace").decode() for value in values])
 
 
 def check_run(files: Files, folder: Path) -> None:
