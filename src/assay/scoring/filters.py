@@ -18,7 +18,7 @@ from typing import Any
 from assay.config.task import FilterConfig, FilterStep
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Answer, AnyJSON, Document, Params, UserFunction, UserValue, plain
-from assay.registry import Table, accepted, must_be_callable, refused
+from assay.registry import AWAITED, Table, accepted, must_be_callable, refused
 
 Step = Callable[[list[Answer], Document], list[Answer]]
 """The responses to one request (one per repeat) and the document, to cleaner responses."""
@@ -525,6 +525,12 @@ def _from_user(name: str, function: Any, kwargs: Params, at: Callable[[str], Pla
         raise _problem(
             at(""), f"unsupported filter {function!r}", "name a class with `apply(resps, docs)`, or a function of both"
         )
+    called = accepted(apply, 2)
+    if called.is_async:
+        raise _problem(at(""), f"filter {name!r} {AWAITED[0]}", AWAITED[1])
+    if called.lacking:
+        what = f"filter {name!r} cannot be called: it must take (resps, docs) by position"
+        raise _problem(at(""), what, "give it both: lists of responses, and their documents")
     return apply
 
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from assay.config.row_names import row_name_problem
+from assay.errors import Place
 from assay.records import (
     Answer,
     Answers,
@@ -515,6 +516,10 @@ class Metric:
     """The names of its values, where it gives several; None where they are only known from the data."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `fn`: none, since parameters are bound already."""
+    sees_references: bool = False
+    """Whether a user's function is given all references at once: their order must not matter."""
+    place: Place | None = None
+    """Its location in the task's file."""
 
     def fn(
         self,

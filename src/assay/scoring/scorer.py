@@ -27,7 +27,7 @@ from assay.records import (
     UserValue,
     arguments,
 )
-from assay.registry import Accepted, Table, accepted
+from assay.registry import Accepted, Table, accepted, parameter_problems
 from assay.scoring.reductions import MetricReductions
 from assay.scoring.results import (
     CHOICE,
@@ -559,6 +559,10 @@ def make_scorer(written: UserValue, config: TaskConfig | None, place: Place) -> 
     scorer = SCORERS.bind(kind, kwargs, place, config)
     scorer.made_with(kwargs)
     named = kind if isinstance(kind, str) else kind.__name__
+    if scorer.has_score:
+        wrong = parameter_problems(scorer.score, {}, f"`score` of scorer {named!r}", place, 2)
+        if wrong:
+            raise ConfigError([replace(each, fix="write `def score(self, reference, predictions)`") for each in wrong])
     if scorer.asks and scorer.is_batch:
         what = f"scorer {named!r} asks other models and scores all documents at once"
         raise _problem(place, what, "let it do one of the two")

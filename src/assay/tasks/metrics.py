@@ -1,20 +1,21 @@
 """The metrics a task names, made ready: everything about them that can be wrong is found here, before any request."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, Never
+from typing import NamedTuple, Never
 
 from assay.config.option import YAMLMapping
 from assay.config.task import MetricConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Function, MetricValue
-from assay.registry import Accepted, accepted, library_problem, names_only, read_signature
+from assay.registry import Accepted, accepted, library_problem, names_only
+from assay.scoring.metrics.convention import ANSWER, Compute, MetricCall, Unfit, depends_on_order, of_answers, of_choice, read_call
 from assay.scoring.metrics.table import DEFAULTS, LM_EVAL_METRICS, METRICS, pair
 from assay.scoring.metrics.text import ALONE
 from assay.scoring.reductions import REDUCTIONS, MetricReductions, read_reductions
-from assay.scoring.results import GENERATE, DeclaredMetric, GenResult, Metric, Repeated, Result, best
+from assay.scoring.results import CHOICE, GENERATE, DeclaredMetric, GenResult, Metric, Result
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.settings import Helpers, UserFunction
@@ -22,10 +23,22 @@ from assay.tasks.settings import Helpers, UserFunction
 OF_PAIRS = ("f1", "matthews_corrcoef", "bleu", "chrf", "chrf++", "ter")
 """Aggregations of references with answers."""
 
-Compute = Callable[[Any], MetricValue]
-"""Computes the value of a metric from the result of a document."""
-ScorePair = Callable[[Any, Any], MetricValue]
-"""Compares one reference, or all, with an answer."""
+
+
+class _Found(NamedTuple):
+    """What a name or a function in a metric_list means: a metric of the table, a function of the user's."""
+
+    name: str
+    declared: DeclaredMetric | None
+    function: UserFunction | None
+
+
+class _Bound(NamedTuple):
+    """How a metric is computed, with its parameters."""
+
+    compute: Compute
+    gives: Sequence[str] | None = ()
+    sees_references: bool = False
 
 
 class MetricBinder:
@@ -68,22 +81,42 @@ class MetricBinder:
         declared = self._declared(config, processed=processed)
         function = None if processed else self._function(config, named, declared, number)
         aggregation = self._aggregation(config, named, declared, number)
-        compute: Callable[[Any], Any] = _never
-        gives: Sequence[str] | None = ()
+        bound = _Bound(_never)
         if not processed:
             aggregation, kwargs = self._split(aggregation, config.kwargs, number)
-            if function is not None:
-                compute = self._adapted(function, kwargs, named, number, self._better(config, named, declared))
-            elif declared is not None and self.output_type in declared.functions and not self._from_hub(config):
-                compute = self._compute(named, declared, kwargs, number)
-                gives = () if config.hf_evaluate else self._names(declared, config.kwargs, number)
-            else:
-                # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
-                compute = _passed_through
+            bound = self._bound(config, _Found(named, declared, function), kwargs, number)
         better = self._better(config, named, declared)
         is_known = isinstance(aggregation, Aggregation) and AGGREGATIONS.get(aggregation.name) is aggregation
         by_name = aggregation.name if isinstance(aggregation, Aggregation) and is_known else aggregation
-        return Metric(named, compute, by_name, better, self._reductions(config, number), gives)
+        return Metric(
+            named,
+            bound.compute,
+            by_name,
+            better,
+            self._reductions(config, number),
+            bound.gives,
+            sees_references=bound.sees_references,
+            place=self.place(number, "metric"),
+        )
+
+    def _bound(self, config: MetricConfig, found: "_Found", kwargs: YAMLMapping, number: int) -> "_Bound":
+        """How a metric is computed: a user's as its signature says, one of the table with its parameters."""
+        named, declared, function = found
+        if function is not None:
+            # the metrics of `evaluate` take as many references as answers
+            by_one = isinstance(config.name, str) and named not in self.helpers.metrics
+            call = self._call(function, kwargs, found, number, by_one=by_one)
+            return self._called(call, kwargs, named, self._better(config, named, declared))
+        if declared is None or self.output_type not in declared.functions or self._from_hub(config):
+            # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
+            return _Bound(_passed_through if self.lenient else of_answers(pair))
+        if self.output_type == GENERATE and named in METRICS.added:
+            self._check_means(named, declared, number)
+            call = self._call(declared.functions[GENERATE], kwargs, found, number)
+            bound = self._called(call, kwargs, named, self._better(config, named, declared))
+        else:
+            bound = _Bound(self._compute(named, declared, kwargs, number))
+        return bound if config.hf_evaluate else bound._replace(gives=self._names(declared, config.kwargs, number))
 
     def _better(self, config: MetricConfig, named: str, declared: DeclaredMetric | None) -> bool | None:
         """Whether more is better: as the file says, else as the metric was declared or registered."""
@@ -143,26 +176,28 @@ class MetricBinder:
 
     def _compute(self, name: str, declared: DeclaredMetric, kwargs: YAMLMapping, number: int) -> Compute:
         function = declared.functions[self.output_type]
-        _need(declared.needs, self.place(number, "metric"), f"metric {name!r}")
-        obstacle = declared.obstacle() if declared.obstacle is not None else None
-        if obstacle is not None:
-            what, fix = obstacle
-            raise self._problem(number, "metric", f"metric {name!r} cannot work here: {what}", fix)
+        self._check_means(name, declared, number)
         takes = accepted(function, 2 if self.output_type == GENERATE else 1)
         used = kwargs
         if self.lenient and self.output_type != GENERATE:
             # lm-eval hands parameters to generation metrics only, so elsewhere it takes any
             used = {key: value for key, value in kwargs.items() if key in takes.named}
         self._refuse(self._wrong(name, takes, used, number))
-        if self.output_type == GENERATE and _shape(function) == "names":
-            return self._adapted(function, kwargs, name, number, declared.higher_is_better)
         if self.output_type == GENERATE:
             prepared = getattr(function, "prepared", None)
             try:
-                return _of_answers(prepared(**used) if prepared is not None else partial(function, **used))
+                return of_answers(prepared(**used) if prepared is not None else partial(function, **used))
             except (TypeError, ValueError) as error:
                 raise self._problem(number, "metric", f"metric {name!r}: {error}", "correct its parameters") from None
         return partial(function, **used) if used else function
+
+    def _check_means(self, name: str, declared: DeclaredMetric, number: int) -> None:
+        """Refuse a metric whose library is not installed, or that cannot work on this machine."""
+        _need(declared.needs, self.place(number, "metric"), f"metric {name!r}")
+        obstacle = declared.obstacle() if declared.obstacle is not None else None
+        if obstacle is not None:
+            what, fix = obstacle
+            raise self._problem(number, "metric", f"metric {name!r} cannot work here: {what}", fix)
 
     def _where(self, number: int, key: str = "metric") -> Callable[[str], Place]:
         return lambda each: self.place(number, each or key)
@@ -188,22 +223,32 @@ class MetricBinder:
         self._refuse(AGGREGATIONS.problems(function_name(aggregation), takes, used, where))
         return (partial(aggregation, **used) if used else aggregation), left
 
-    def _adapted(
-        self, function: UserFunction, kwargs: YAMLMapping, named: str, number: int, better: bool | None
-    ) -> Compute:
-        """A user's metric with its parameters, called as its signature wants to be: see `_shape`."""
-        shape = _shape(function)
-        takes = accepted(function, {"names": 0, "pair": 1, "answers": 2}[shape])
-        if shape == "names":
-            own = {key: each for key, each in takes.named.items() if key not in ("references", "predictions")}
-            takes = replace(takes, named=own, lacking=0)
-        if shape == "pair" and self.lenient:  # lm-eval calls these without parameters
-            kwargs = {key: value for key, value in kwargs.items() if key in takes.named}
-        self._refuse(self._wrong(named, takes, kwargs, number))
-        if shape == "answers":
-            return _of_answers(partial(function, **kwargs) if kwargs else function)
-        score = _by_name(function, kwargs) if shape == "names" else _by_pair(function, kwargs)
-        return _best_of_references(score, named, better)
+    def _call(
+        self, function: UserFunction, kwargs: YAMLMapping, found: "_Found", number: int, *, by_one: bool = False
+    ) -> MetricCall:
+        """How a user's metric is called, with its parameters checked."""
+        try:
+            call = read_call(function, kwargs, lenient=self.lenient)
+            if self.output_type not in (GENERATE, CHOICE) and not call.pair:
+                raise Unfit(f"{self.output_type} has no answer to compare", "give it one parameter, `result`")
+        except Unfit as error:
+            what = f"metric {found.name!r} cannot be called: {error}"
+            raise self._problem(number, "metric", what, error.fix) from None
+        call = call.for_one_reference() if by_one else call
+        if not (call.pair and self.lenient):  # lm-eval calls these without parameters
+            self._refuse(self._wrong(found.name, call.takes, kwargs, number))
+        return call
+
+    def _called(self, call: MetricCall, kwargs: YAMLMapping, named: str, better: bool | None) -> "_Bound":
+        if call.pair and (self.lenient or self.output_type != GENERATE):
+            kwargs = {key: value for key, value in kwargs.items() if key in call.takes.named}
+        if call.pair and self.output_type != GENERATE:
+            return _Bound(partial(call.function, **kwargs))
+        if self.lenient and call.answer != ANSWER:
+            return _Bound(call.like_lm_eval(kwargs, named, higher_is_better=better))
+        compute = call.computing(kwargs, named, higher_is_better=better)
+        in_order = call.sees_references and not self.lenient
+        return _Bound(of_choice(compute) if self.output_type == CHOICE else compute, sees_references=in_order)
 
     def _aggregation(
         self, config: MetricConfig, named: str, declared: DeclaredMetric | None, number: int
@@ -276,65 +321,27 @@ def _never(result: Result) -> Never:  # noqa: ARG001
     raise AssertionError("the task computes its own values")
 
 
-def _of_answers(score: ScorePair) -> Compute:
-    """A metric of references and an answer as one of results; of several answers it gives the score of each."""
-
-    def compute(result: GenResult) -> MetricValue:
-        answer = result.answer
-        if not isinstance(answer, list):
-            return score(result.references, answer)
-        if not answer:
-            raise ValueError("the filter leaves no answer")
-        return Repeated([score(result.references, each) for each in answer])
-
-    return compute
-
-
 def _passed_through(result: GenResult) -> MetricValue:
     return pair(result.references, result.answer)
 
 
-def _by_name(function: UserFunction, kwargs: YAMLMapping) -> ScorePair:
-    return lambda reference, answer: function(references=[reference], predictions=[answer], **kwargs)
+def check_reference_order(metrics: Iterable[Metric], results: Callable[[], Iterable[GenResult]]) -> None:
+    """Refuse metrics that are given all references and whose value depends on the order of these."""
+    problems = {}
+    for metric in metrics:
+        if not metric.sees_references or metric.place in problems:
+            continue
+        for result in results():
+            values = depends_on_order(metric.compute, result)
+            if values is not None:
+                what = f"metric {metric.name!r} gives {_shown(values[0])} for the references {result.references!r:.80}"
+                what += f" and the answer {result.answer!r:.40}, but {_shown(values[1])} for the same in reverse order"
+                fix = "name its parameter `reference`, and it is called for each of them; or compare with all of them"
+                problems[metric.place] = Problem(metric.place or Place(metric.name), what, fix)
+                break
+    if problems:
+        raise ConfigError(problems.values())
 
 
-def _by_pair(function: UserFunction, kwargs: YAMLMapping) -> ScorePair:
-    return lambda reference, answer: function([reference, answer], **kwargs)
-
-
-def _best_of_references(score: ScorePair, named: str, higher_is_better: bool | None) -> Compute:
-    """A metric of one reference as one of results: of several references the best value counts."""
-
-    def compute(result: GenResult) -> MetricValue:
-        answer = result.answer
-        scores = [score(reference, answer) for reference in result.references]
-        if result.any_counts:
-            return 1.0 if any(each[named] if isinstance(each, Mapping) else each for each in scores) else 0.0
-        return best(scores, higher_is_better=higher_is_better, metric=named)
-
-    return compute
-
-
-def _shape(function: UserFunction) -> Literal["answers", "names", "pair"]:
-    """How a user's metric is called, read from its signature and never found out by trying.
-
-    "answers": as ours, with all references and a prediction; "names": as lm-eval does, with `references` and
-    `predictions` of one; "pair": with one list of both.
-
-    >>> _shape(lambda references, prediction, *, weight=0.5: 0), _shape(lambda items: 0)
-    ('answers', 'pair')
-    """
-    try:
-        parameters = read_signature(function).parameters
-    except (TypeError, ValueError):
-        return "names"
-    if {"references", "predictions"} <= set(parameters):
-        return "names"
-    positional = [
-        each for each in parameters.values() if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
-    ]
-    required = sum(each.default is each.empty for each in positional)
-    if required >= 2 or any(each.name == "prediction" for each in positional[1:2]):
-        return "answers"
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
-    return "names" if takes_any and not required else "pair"
+def _shown(value: MetricValue) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) else f"{value!r:.60}"

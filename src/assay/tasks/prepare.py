@@ -37,10 +37,21 @@ from assay.samples.data import Split, columns_of, data_set
 from assay.samples.prompt import Chat, Prompter, Question, RenderError
 from assay.samples.rows import DataError
 from assay.scoring.loop import AnsweredSample, ScoringLoop
-from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric, ModelRoles, ScoreRules, grouped
+from assay.scoring.results import (
+    CHOICE,
+    GENERATE,
+    LIKELIHOOD,
+    ROLLING,
+    GenResult,
+    Metric,
+    ModelRoles,
+    ScoreRules,
+    grouped,
+)
 from assay.scoring.scorer import Scorer, models_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
 from assay.tasks.documents import Splits, count, evaluated_split, examples, read_run, walked
+from assay.tasks.metrics import check_reference_order
 from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets, check_templates
 from assay.tasks.runnable import AggregationOrFunction, Estimator
 from assay.tasks.scoring import placer, scoring
@@ -49,6 +60,8 @@ from assay.tasks.task import Task
 
 LOOKED_AT = 3
 """Samples that are built before the run: a task of which none of them can be asked is broken."""
+SEARCHED = 200
+"""Documents that are searched for several references, where a metric is tried with them."""
 KINDS = {GENERATE: "generate", CHOICE: "loglikelihood", LIKELIHOOD: "loglikelihood", ROLLING: "rolling"}
 
 
@@ -415,9 +428,27 @@ class PreparedTask:
             first = list(islice(bare._samples(whole=False), LOOKED_AT))
         if first and all(sample.problem for sample in first):
             raise RenderError(first[0].problem)
+        check_reference_order(self._metrics(), self._several_references)
         own = self.config.process_results is not None or self.settings.run.predict_only or self.settings.like_lm_eval
         if self.config.output_type == CHOICE and not own:
             check_right_choices(self.scoring.reading, [sample for sample in first if not sample.problem])
+
+
+    def _several_references(self) -> Iterator[GenResult]:
+        """Results of the first documents with several references, each with the first and the last as answer."""
+        if self.config.output_type != GENERATE or not self.multiple_targets:
+            return
+        found = 0
+        for number, doc in enumerate(islice(self.docs, SEARCHED)):
+            try:
+                target = self.prompter.target(doc)
+            except RenderError:
+                continue
+            if isinstance(target, list) and len(target) > 1 and found < LOOKED_AT:
+                found += 1
+                sample = Sample(number, doc, (), target, target)
+                results = [self.scoring.reading.result(sample, [str(each)]) for each in (target[0], target[-1])]
+                yield from (each for each in results if isinstance(each, GenResult))
 
 
 def _aggregation_of(metric: str, metrics: Sequence[Metric]) -> AggregationOrFunction | None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 from assay.config.row_names import filter_name_problem, row_name_problem
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.registry import parameter_problems
 from assay.scoring.filters import DEFAULT, Pipeline, build_pipeline
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric, ResultBuilder
@@ -43,6 +44,9 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     """The filters of a task, each with its scorer, and that with its metrics. All problems are raised together."""
     process = config.process_results if callable(config.process_results) and not settings.run.predict_only else None
     lenient = settings.like_lm_eval or any(task.fields.origin(key).lenient for key in task.fields)
+    wrong = parameter_problems(process, {}, "process_results", placer(task, "process_results")(), 2) if process else []
+    if wrong:
+        raise ConfigError(wrong)
     whole = ScorerFactory.create_scorer(replace(config, process_results=process), placer(task, "scorer")())
     entries = config.filter_list or whole.default_filters() or (DEFAULT,)
     making = _Making(task, config, settings, helpers, whole, process is not None, lenient)
