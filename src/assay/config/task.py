@@ -102,7 +102,7 @@ class MetricConfig:
     higher_is_better: bool | None = option("Whether more is better (default: as the metric declares).", None)
     hf_evaluate: bool = option("Take the metric of this name from Hugging Face `evaluate`.", False)
     reduction: str | Function | Mapping[str, object] | tuple[object, ...] | None = option(
-        "How the scores of a sample's repeats are reduced to one.", None
+        "Rows beside the metric's own: how the scores of a sample's repeats are reduced to one.", None
     )
     kwargs: Mapping[str, object] = option("Parameters of the metric.", NOTHING, rest=True)
 
@@ -121,6 +121,9 @@ class ScorerConfig:
 
     type: str | Function = option("The scorer: a name of `assay ls scorers`, or a class.")
     kwargs: Mapping[str, object] = option("Parameters of the scorer.", NOTHING)
+    reduction: str | Function | Mapping[str, object] | tuple[object, ...] | None = option(
+        "Rows beside the scorer's own: how the scores of a sample's repeats are reduced to one.", None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

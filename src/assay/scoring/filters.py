@@ -422,6 +422,8 @@ class Pipeline:
     name: str
     steps: tuple[tuple[Step | None, Batch | None], ...]
     single: bool
+    selects: tuple[str, int] | None = None
+    """The step that takes some of the repeats and leaves the others out, with how many it takes."""
 
     @property
     def is_batch(self) -> bool:
@@ -478,7 +480,19 @@ def build_pipeline(
     if problems:
         raise ConfigError(problems)
     single = bool(config.filter) and config.filter[-1].function == "take_first"
-    return Pipeline(config.name, tuple(steps), single)
+    return Pipeline(config.name, tuple(steps), single, _selection(config))
+
+
+def _selection(config: FilterConfig) -> tuple[str, int] | None:
+    """The first step that takes the first repeats; None where one before it looks at all, or may do so."""
+    for step in config.filter:
+        if step.function == "take_first":
+            return "take_first", 1
+        if step.function == "take_first_k" and isinstance(step.kwargs.get("k"), int):
+            return "take_first_k", int(str(step.kwargs["k"]))
+        if step.function == "majority_vote" or step.function not in FILTERS:
+            return None
+    return None
 
 
 def _step(

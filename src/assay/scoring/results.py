@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from assay.config.row_names import row_name_problem
 from assay.errors import Place
+from assay.records import Repeated as Repeated
 from assay.records import (
     Answer,
     Answers,
@@ -305,10 +306,6 @@ def is_none_of(gold: Reference, choices: Sequence[str]) -> bool:
     """Whether the index of a right choice, or one of several, means no choice: then there is nothing to be right about."""
     golds = gold if isinstance(gold, list) else [gold]
     return not golds or any(not 0 <= each < len(choices) for each in golds)
-
-
-class Repeated(list[Any]):
-    """The scores of a document's answers, where a filter leaves several: distinguished from a score that is a list."""
 
 
 def listed(value: MetricValue) -> list[MetricValue] | None:

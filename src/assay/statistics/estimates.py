@@ -127,7 +127,7 @@ def bootstrap(
     aggregation: Aggregation, values: Values, iterations: int, clusters: Sequence[int] | None = None
 ) -> float:
     """The spread of the number over resamples; the draws are lm-eval's, number for number, but for clusters."""
-    fast = _FAST.get(aggregation.name)
+    fast = _FAST.get(aggregation.name) if not aggregation.by_repeat else None
     prepared = fast[0](values) if fast is not None else None
     results: list[float] = []
     with warnings.catch_warnings():

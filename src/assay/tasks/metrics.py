@@ -9,14 +9,14 @@ from typing import NamedTuple, Never
 from assay.config.option import YAMLMapping
 from assay.config.task import MetricConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.records import Function, MetricValue
+from assay.records import Function, MetricValue, UserValue
 from assay.registry import Accepted, accepted, library_problem, names_only
 from assay.scoring.metrics.convention import ANSWER, Compute, MetricCall, Unfit, depends_on_order, of_answers, of_choice, read_call
 from assay.scoring.metrics.table import DEFAULTS, LM_EVAL_METRICS, METRICS, pair
 from assay.scoring.metrics.text import ALONE
-from assay.scoring.reductions import REDUCTIONS, MetricReductions, read_reductions
+from assay.scoring.reductions import REDUCTIONS, MetricReductions, by_repeat, read_reductions
 from assay.scoring.results import CHOICE, GENERATE, DeclaredMetric, GenResult, Metric, Result
-from assay.statistics.aggregations import AGGREGATIONS, Aggregation
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation, over_repeats
 from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.settings import Helpers, UserFunction
 
@@ -86,18 +86,31 @@ class MetricBinder:
             aggregation, kwargs = self._split(aggregation, config.kwargs, number)
             bound = self._bound(config, _Found(named, declared, function), kwargs, number)
         better = self._better(config, named, declared)
+        reductions = self._reductions(config, number)
+        known = known_aggregation(aggregation)
+        if self.repeats > 1 and not self.lenient and not (isinstance(known, Aggregation) and known.of_numbers):
+            self._refuse_reductions(named, known, reductions, number)
+            aggregation, reductions = over_repeats(known, self.repeats), replace(reductions, plain=by_repeat)
         is_known = isinstance(aggregation, Aggregation) and AGGREGATIONS.get(aggregation.name) is aggregation
-        by_name = aggregation.name if isinstance(aggregation, Aggregation) and is_known else aggregation
         return Metric(
             named,
             bound.compute,
-            by_name,
+            aggregation.name if isinstance(aggregation, Aggregation) and is_known else aggregation,
             better,
-            self._reductions(config, number),
+            reductions,
             bound.gives,
             sees_references=bound.sees_references,
             place=self.place(number, "metric"),
         )
+
+    def _refuse_reductions(
+        self, named: str, aggregation: AggregationOrFunction, reductions: MetricReductions, number: int
+    ) -> None:
+        """Refuse reductions of what is no score: a pair, of which the aggregation of all documents makes a number."""
+        if reductions.added and isinstance(aggregation, Aggregation) and aggregation.name in AGGREGATIONS:
+            what = f"metric {named!r} is computed over all documents: an answer has no score to reduce"
+            fix = "add `aggregation: mean`, if it scores single answers, or leave `reduction` out"
+            raise self._problem(number, "reduction", what, fix)
 
     def _bound(self, config: MetricConfig, found: "_Found", kwargs: YAMLMapping, number: int) -> "_Bound":
         """How a metric is computed: a user's as its signature says, one of the table with its parameters."""
@@ -273,23 +286,27 @@ class MetricBinder:
         return aggregation
 
     def _reductions(self, config: MetricConfig, number: int) -> MetricReductions:
-        try:
-            reductions = read_reductions(config.reduction)
-        except LookupError as error:
-            what = f"no reduction named {error.args[0]!r}"
-            known = [name if name[-1].isalnum() else f"{name}4" for name in REDUCTIONS.names()]
-            raise self._problem(number, "reduction", what, did_you_mean(error.args[0], known)) from None
-        except ValueError as error:
-            raise self._problem(number, "reduction", str(error), "see docs/scorers.md") from None
-        if reductions.least > self.repeats:
-            what = f"needs {reductions.least} repeats, but the task has {self.repeats}"
-            raise self._problem(
-                number, "reduction", what, f"write `repeats: {reductions.least}` or more, or give --repeats"
-            )
-        return reductions
+        return bound_reductions(config.reduction, self.repeats, self.place(number, "reduction"))
 
     def _problem(self, number: int, key: str, what: str, fix: str) -> ConfigError:
         return ConfigError([Problem(self.place(number, key), what, fix)])
+
+
+def bound_reductions(written: UserValue, repeats: int, place: Place) -> MetricReductions:
+    """The reductions that a metric or a scorer names, for a task of so many repeats."""
+    try:
+        reductions = read_reductions(written)
+    except LookupError as error:
+        known = [name if name[-1].isalnum() else f"{name}4" for name in REDUCTIONS.names()]
+        fix = did_you_mean(error.args[0], known)
+        raise ConfigError([Problem(place, f"no reduction named {error.args[0]!r}", fix)]) from None
+    except ValueError as error:
+        raise ConfigError([Problem(place, str(error), "see docs/scorers.md")]) from None
+    if reductions.least > repeats:
+        what = f"needs {reductions.least} repeats, but the task has {repeats}"
+        fix = f"write `repeats: {reductions.least}` or more, or give --repeats"
+        raise ConfigError([Problem(place, what, fix)])
+    return reductions
 
 
 def function_name(function: UserFunction | Function) -> str:

@@ -36,6 +36,7 @@ from assay.runs.folder import SampleSink
 from assay.samples.data import Split, columns_of, data_set
 from assay.samples.prompt import Chat, Prompter, Question, RenderError
 from assay.samples.rows import DataError
+from assay.scoring.filters import Pipeline
 from assay.scoring.loop import AnsweredSample, ScoringLoop
 from assay.scoring.results import (
     CHOICE,
@@ -390,8 +391,27 @@ class PreparedTask:
                 return None
             names = [name for metric in metrics for name in metric.gives or (metric.name,)]
             added = [row for metric in metrics for row in metric.reductions.added]
-            rows |= {ScoreKey(name, each.name) for name in (*names, *added, *own_rows)}
+            own_added = scorer.own_reductions.added if own_rows else ()
+            rows |= {ScoreKey(name, each.name) for name in (*names, *added, *own_rows, *own_added)}
         return frozenset(rows)
+
+    def remarks(self, *, differ: bool) -> Sequence[str]:
+        """Which repeats are not scored, and whether they are copies of one answer."""
+        if self.repeats < 2 or self.settings.run.predict_only:
+            return ()
+        filters = [each for each, _ in self.scoring.pipelines if isinstance(each, Pipeline)]
+        selected = [(each.name, *each.selects) for each in filters if each.selects is not None]
+        several = len(self.scoring.pipelines) > 1
+        remarks = [
+            f"{self.repeats - kept} of {self.repeats} answers are not scored: {step}"
+            + (f" of filter {name}" if several else "")
+            for name, step, kept in selected
+            if kept < self.repeats
+        ]
+        sampled = self.config.output_type == GENERATE and Generate("", self.config.generation_kwargs or {}).is_sampled
+        if not sampled and not differ:
+            remarks.append(f"the {self.repeats} answers are copies: nothing is sampled (set do_sample and temperature)")
+        return remarks
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
         known = {metric.name: metric.higher_is_better for metric in self._metrics()}
