@@ -100,11 +100,21 @@ class MetricConfig:
     name: str | Function = option("The metric: a name of `assay ls metrics`, or a function.", key="metric")
     aggregation: str | Function | None = option("How the scores of the samples are aggregated.", None)
     higher_is_better: bool | None = option("Whether more is better (default: as the metric declares).", None)
+    row: str | None = option("The name of the row (default: the metric's); `NAME_KEY` of several.", None, key="name")
     hf_evaluate: bool = option("Take the metric of this name from Hugging Face `evaluate`.", False)
     reduction: str | Function | Mapping[str, object] | tuple[object, ...] | None = option(
         "Rows beside the metric's own: how the scores of a sample's repeats are reduced to one.", None
     )
     kwargs: Mapping[str, object] = option("Parameters of the metric.", NOTHING, rest=True)
+
+    @property
+    def row_name(self) -> str:
+        """The name of its row."""
+        if self.row is not None:
+            return self.row
+        if isinstance(self.name, str):
+            return self.name
+        return self.name.name if isinstance(self.name, Function) else str(getattr(self.name, "__name__", self.name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from assay.config.row_names import row_name_problem
 from assay.errors import Place
-from assay.records import Repeated as Repeated
 from assay.records import (
     Answer,
     Answers,
@@ -25,6 +24,7 @@ from assay.records import (
     exact,
     number,
 )
+from assay.records import Repeated as Repeated
 from assay.scoring.reductions import MetricReductions, Reduction
 from assay.user_code import call_user_code
 
@@ -513,6 +513,8 @@ class Metric:
     """The names of its values, where it gives several; None where they are only known from the data."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `fn`: none, since parameters are bound already."""
+    of: str = ""
+    """The metric that it is, where `name` is that of its row."""
     sees_references: bool = False
     """Whether a user's function is given all references at once: their order must not matter."""
     place: Place | None = None

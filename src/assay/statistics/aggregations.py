@@ -297,7 +297,7 @@ def over_repeats(
     )
 
 
-def _mean_over_repeats(function: UserFunction, kind: type, values: Values) -> UserValue:
+def _mean_over_repeats(function: UserFunction, kind: type[list[MetricValue]], values: Values) -> MetricValue:
     numbers = [function(each) for each in _by_repeat(values, kind)]
     if len(numbers) == 1:
         return numbers[0]
@@ -306,12 +306,14 @@ def _mean_over_repeats(function: UserFunction, kind: type, values: Values) -> Us
     return mean(numbers)
 
 
-def _influence_over_repeats(influence: Callable[[Values], Floats], kind: type, values: Values) -> Floats:
+def _influence_over_repeats(
+    influence: Callable[[Values], Floats], kind: type[list[MetricValue]], values: Values
+) -> Floats:
     mean_influence: Floats = np.mean([influence(each) for each in _by_repeat(values, kind)], axis=0)
     return mean_influence
 
 
-def _by_repeat(values: Values, kind: type) -> list[Values]:
+def _by_repeat(values: Values, kind: type[list[MetricValue]]) -> list[Values]:
     """The values of the first repeat of all documents, of the second, and so on; a value without repeats is in each."""
     counts = {len(each) for each in values if type(each) is kind}
     if len(counts) > 1:

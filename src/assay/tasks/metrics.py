@@ -1,7 +1,7 @@
 """The metrics a task names, made ready: everything about them that can be wrong is found here, before any request."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Never
@@ -9,9 +9,18 @@ from typing import NamedTuple, Never
 from assay.config.option import YAMLMapping
 from assay.config.task import MetricConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.records import Function, MetricValue, UserValue
+from assay.records import Function, MetricValue, Repeated, UserValue
 from assay.registry import Accepted, accepted, library_problem, names_only
-from assay.scoring.metrics.convention import ANSWER, Compute, MetricCall, Unfit, depends_on_order, of_answers, of_choice, read_call
+from assay.scoring.metrics.convention import (
+    ANSWER,
+    Compute,
+    MetricCall,
+    Unfit,
+    depends_on_order,
+    of_answers,
+    of_choice,
+    read_call,
+)
 from assay.scoring.metrics.table import DEFAULTS, LM_EVAL_METRICS, METRICS, pair
 from assay.scoring.metrics.text import ALONE
 from assay.scoring.reductions import REDUCTIONS, MetricReductions, by_repeat, read_reductions
@@ -22,7 +31,6 @@ from assay.tasks.settings import Helpers, UserFunction
 
 OF_PAIRS = ("f1", "matthews_corrcoef", "bleu", "chrf", "chrf++", "ter")
 """Aggregations of references with answers."""
-
 
 
 class _Found(NamedTuple):
@@ -78,6 +86,10 @@ class MetricBinder:
 
     def _metric(self, config: MetricConfig, number: int, *, processed: bool) -> Metric:
         named = config.name if isinstance(config.name, str) else function_name(config.name)
+        row = config.row if config.row is not None else named
+        if config.row is not None and processed:
+            fix = "leave `name` out, and rename the key that it returns"
+            raise self._problem(number, "name", "process_results names its rows itself", fix)
         declared = self._declared(config, processed=processed)
         function = None if processed else self._function(config, named, declared, number)
         aggregation = self._aggregation(config, named, declared, number)
@@ -85,6 +97,7 @@ class MetricBinder:
         if not processed:
             aggregation, kwargs = self._split(aggregation, config.kwargs, number)
             bound = self._bound(config, _Found(named, declared, function), kwargs, number)
+            bound = bound if config.row is None else _renamed(bound, row)
         better = self._better(config, named, declared)
         reductions = self._reductions(config, number)
         known = known_aggregation(aggregation)
@@ -93,14 +106,15 @@ class MetricBinder:
             aggregation, reductions = over_repeats(known, self.repeats), replace(reductions, plain=by_repeat)
         is_known = isinstance(aggregation, Aggregation) and AGGREGATIONS.get(aggregation.name) is aggregation
         return Metric(
-            named,
+            row,
             bound.compute,
             aggregation.name if isinstance(aggregation, Aggregation) and is_known else aggregation,
             better,
             reductions,
             bound.gives,
             sees_references=bound.sees_references,
-            place=self.place(number, "metric"),
+            place=self.place(number, "name" if config.row is not None else "metric"),
+            of=named,
         )
 
     def _refuse_reductions(
@@ -314,6 +328,18 @@ def function_name(function: UserFunction | Function) -> str:
     if isinstance(function, partial):
         return function_name(function.func)
     return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _renamed(bound: _Bound, row: str) -> _Bound:
+    """A metric of another name: where it gives several values by name, that stands before each."""
+
+    def renamed(value: MetricValue) -> MetricValue:
+        if isinstance(value, Mapping):
+            return {f"{row}_{key}": each for key, each in value.items()}
+        return Repeated(map(renamed, value)) if isinstance(value, Repeated) else value
+
+    gives = tuple(f"{row}_{each}" for each in bound.gives) if bound.gives else bound.gives
+    return bound._replace(compute=lambda result: renamed(bound.compute(result)), gives=gives)
 
 
 def _distinct(metrics: list[Metric]) -> list[Metric]:

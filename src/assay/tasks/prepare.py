@@ -315,7 +315,7 @@ class PreparedTask:
 
     @cached_property
     def _unconditional(self) -> bool:
-        return any(metric.name == "acc_mutual_info" for metric in self._metrics())
+        return any("acc_mutual_info" in (metric.name, metric.of) for metric in self._metrics())
 
     def plan(self, sample: Sample) -> Plan:
         if not self.scoring.asks:
@@ -452,7 +452,6 @@ class PreparedTask:
         own = self.config.process_results is not None or self.settings.run.predict_only or self.settings.like_lm_eval
         if self.config.output_type == CHOICE and not own:
             check_right_choices(self.scoring.reading, [sample for sample in first if not sample.problem])
-
 
     def _several_references(self) -> Iterator[GenResult]:
         """Results of the first documents with several references, each with the first and the last as answer."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 from assay.config.row_names import filter_name_problem, row_name_problem
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.records import UserValue
+from assay.records import UserFunction, UserValue
 from assay.registry import parameter_problems
 from assay.scoring.filters import DEFAULT, Pipeline, build_pipeline
 from assay.scoring.loop import ScoringLoop
@@ -45,9 +45,8 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     """The filters of a task, each with its scorer, and that with its metrics. All problems are raised together."""
     process = config.process_results if callable(config.process_results) and not settings.run.predict_only else None
     lenient = settings.like_lm_eval or any(task.fields.origin(key).lenient for key in task.fields)
-    wrong = parameter_problems(process, {}, "process_results", placer(task, "process_results")(), 2) if process else []
-    if wrong:
-        raise ConfigError(wrong)
+    if process is not None:
+        _check_process_results(process, placer(task, "process_results")())
     whole = ScorerFactory.create_scorer(replace(config, process_results=process), placer(task, "scorer")())
     with_reductions(whole, config.scorer, config, placer(task, "scorer"))
     entries = config.filter_list or whole.default_filters() or (DEFAULT,)
@@ -61,6 +60,13 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     _check_filters(task, pipelines)
     reading = ResultBuilder(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
     return ScoringLoop(pipelines, reading, task.name)
+
+
+def _check_process_results(process: UserFunction, place: Place) -> None:
+    """Refuse a function that cannot be called with a document and its answers."""
+    problems = parameter_problems(process, {}, "process_results", place, 2)
+    if problems:
+        raise ConfigError([replace(each, fix="write `def process_results(doc, results)`") for each in problems])
 
 
 @dataclass(slots=True)
@@ -259,7 +265,7 @@ def _doubled(named: Iterable[tuple[str, Place]], what: str) -> Iterator[Problem]
             fix = (
                 "rename one of them"
                 if what == "filter"
-                else "leave one out, rename its function, or give it another filter"
+                else "give one of them a `name`, leave it out, or give it another filter"
             )
             yield Problem(place, f"two {what}s are named {name!r}: the other one is at {seen[name]}", fix)
         seen.setdefault(name, place)

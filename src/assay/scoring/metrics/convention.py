@@ -22,10 +22,10 @@ ScoreAnswer = Callable[[Any, Answer], MetricValue]
 """Compares one reference, or all, with an answer."""
 Parameters = Mapping[str, inspect.Parameter]
 GOLD, GOLDS, ANSWER, ANSWERS = "reference", "references", "prediction", "predictions"
-ONE_SIDE = frozenset("""
-    pred preds answer answers response responses output outputs completion completions generation generations hypothesis
-    gold golds target targets ref refs label labels truth expected text doc
-    """.split())  # fmt: skip
+ONE_SIDE = frozenset({
+    "pred", "preds", "answer", "answers", "response", "responses", "output", "outputs", "completion", "generation", "hypothesis",
+    "gold", "golds", "target", "targets", "ref", "refs", "label", "labels", "truth", "expected", "text", "doc",
+})  # fmt: skip
 """Names of one side: a function of such a parameter alone does not expect a pair."""
 NESTED = re.compile(r"(typing\.)?(list|sequence)\[\s*(typing\.)?(list|sequence)\b", re.IGNORECASE)
 REMEDY = "name its parameters `references` (all at once) or `reference` (one by one), and `prediction`"
@@ -64,7 +64,9 @@ class MetricCall:
             score = _best_reference(score, named, higher_is_better)
         else:
             score = _with_references(score, named)
-        return (lambda result: score(result.references, result.results)) if self.sees_repeats else of_answers(score)
+        if self.sees_repeats:
+            return lambda result: score(result.references, result.results)
+        return of_answers(score, _single)
 
     def like_lm_eval(self, kwargs: Params, named: str, *, higher_is_better: bool | None) -> Compute:
         """The metric of a result as lm-eval calls it: for each reference, with all answers of a document in one."""
@@ -126,7 +128,9 @@ def _without_names(
 ) -> MetricCall:
     """A function with none of the known names: lm-eval's, of a pair, or one that takes any name."""
     kinds = {each.kind for each in parameters.values()}
-    positional = [n for n, each in parameters.items() if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    positional = [
+        n for n, each in parameters.items() if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
     required = _required(parameters, given)
     if GOLDS in required and GOLDS not in takes.named:
         raise Unfit("its parameters cannot be given by name", "remove the `/` from its signature")
@@ -181,8 +185,11 @@ def _is_nested(hint: UserValue) -> bool:
     return get_origin(hint) in lists and bool(inner) and (get_origin(inner[0]) or inner[0]) in lists
 
 
-def of_answers(score: ScoreAnswer) -> Compute:
-    """A metric of references and an answer as one of results; of several answers it gives the score of each."""
+def of_answers(score: ScoreAnswer, single: Callable[[MetricValue], MetricValue] | None = None) -> Compute:
+    """A metric of references and an answer as one of results; of several answers it gives the score of each.
+
+    `single` makes a number of what a user's metric returns for one of them.
+    """
 
     def compute(result: GenResult) -> MetricValue:
         answer = result.answer
@@ -190,7 +197,8 @@ def of_answers(score: ScoreAnswer) -> Compute:
             return score(result.references, answer)
         if not answer:
             raise ValueError("the filter leaves no answer")
-        return Repeated([_single(score(result.references, each)) for each in answer])
+        scores = [score(result.references, each) for each in answer]
+        return Repeated(scores if single is None else map(single, scores))
 
     return compute
 
