@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 import assay
 from assay.errors import ConfigError
-from assay.records import Repeated
 from assay.report.table import table_footing
 from assay.scoring.metrics.convention import read_call
 from assay.scoring.results import GenResult
-from assay.statistics.aggregations import AGGREGATIONS, Aggregation, over_repeats
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Repeated, over_repeats
 from assay.tasks.manager import TaskManager
 from assay.tasks.validate import validate
 from small_runs import SAMPLED, choose, generate, noting, run, says, write_task
@@ -278,8 +277,8 @@ EIGHT = [["a", "a", "b", "c"], ["x", "y", "a", "z"]]
 
 
 def remarks(results: dict[str, Any]) -> list[str]:
-    found: list[str] = results["assay"]["tasks"]["t"].get("remarks", [])
-    return found
+    sentences: list[str] = results["assay"]["tasks"]["t"].get("remarks", [])
+    return sentences
 
 
 @pytest.mark.parametrize(
@@ -296,7 +295,7 @@ def test_all_repeats_are_scored_and_a_reduction_leaves_the_metrics_row_alone(red
     ("scorer", "answers", "expected"),
     [("first_token", [[" a", "b"], ["b ", "A."]], 0.5), ("{type: regex, kwargs: {regex_pattern: 'is (.)'}}", [["is a", "a"], ["is b", "is a"]], 0.5)],
 )  # fmt: skip
-def test_scorers_with_filters_of_their_own_score_all_repeats(
+def test_scorers_with_default_filters_score_all_repeats(
     scorer: str, answers: list[list[str]], expected: float, tmp_path: Path
 ) -> None:
     yaml = SAMPLED + f"repeats: 2\nscorer: {scorer}\n"
@@ -455,7 +454,7 @@ NAMED = """
 """
 
 
-def test_name_renames_a_row_and_lets_one_metric_stand_twice(tmp_path: Path) -> None:
+def test_name_renames_a_row_and_allows_one_metric_twice(tmp_path: Path) -> None:
     results = generate(tmp_path, ["a cat", "Cats"], ["a cat", "cats"], NAMED)
     assert row(results) == {"exact_match": 0.5, "loose": 1.0, "edits": 0.5, "r_rouge1": 1.0, "s_rouge1": 1.0}
     better = results["higher_is_better"]["t"]

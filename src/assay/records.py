@@ -97,10 +97,6 @@ def exact(value: Any) -> Any:
     return converted if type(converted).__module__ != "numpy" else float(converted)  # Python has no long doubles
 
 
-class Repeated(list[Any]):
-    """The scores of a document's answers, where a filter leaves several: distinguished from a score that is a list."""
-
-
 _EXACT_IN_A_FLOAT = 2**53
 
 

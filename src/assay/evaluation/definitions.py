@@ -217,8 +217,8 @@ def _fixed_scoring(task: Task, metrics: Sequence[MetricConfig]) -> Problem | Non
 
 
 def _merged(own: Iterable[R], added: Iterable[R]) -> tuple[R, ...]:
-    merged: dict[str, R] = {_row(entry): entry for entry in (*own, *added)}
-    return tuple(merged.values())
+    entries = [*own, *added]
+    return tuple(dict(zip(map(_row, entries), entries, strict=True)).values())
 
 
 def _row(entry: MetricConfig | FilterConfig) -> str:

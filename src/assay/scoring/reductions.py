@@ -17,8 +17,9 @@ from math import comb
 from typing import Any
 
 from assay.errors import Place
-from assay.records import Answers, MetricValue, Repeated, UserFunction, UserValue, number
+from assay.records import Answers, MetricValue, UserFunction, UserValue, number
 from assay.registry import Table, accepted, must_be_callable
+from assay.statistics.aggregations import Repeated
 from assay.statistics.pass_at_k import pass_all_k, pass_at_k
 
 Reduction = Callable[[Sequence[MetricValue], Answers], MetricValue]

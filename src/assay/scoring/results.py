@@ -24,8 +24,8 @@ from assay.records import (
     exact,
     number,
 )
-from assay.records import Repeated as Repeated
 from assay.scoring.reductions import MetricReductions, Reduction
+from assay.statistics.aggregations import Repeated as Repeated
 from assay.user_code import call_user_code
 
 Scores = Mapping[str, MetricValue]

@@ -305,7 +305,7 @@ class Scorer:
         }
 
     def _own_reductions(self, row: str) -> MetricReductions:
-        """The reductions of a row of the scorer itself: of several rows, each adds rows of its own name."""
+        """The reductions of a row of the scorer itself; where it has several, the added rows name theirs, too."""
         own = self.own_reductions
         if row == self.name or not own.added:
             return own

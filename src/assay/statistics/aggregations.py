@@ -5,15 +5,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 
-from assay.records import Floats, MetricValue, Params, Repeated, UserFunction, UserValue
+from assay.records import Floats, MetricValue, Params, UserFunction, UserValue
 from assay.registry import Accepted, Table, accepted, must_be_callable
 from assay.statistics.classes import CLASS_AGGREGATIONS
 
 Values = Sequence[MetricValue]
 """The values of one metric, in the order of documents."""
+
+
+class Repeated(list[Any]):
+    """The scores of a document's answers, where a filter leaves several: distinguished from a score that is a list."""
 
 
 def total(values: Values) -> float:
@@ -317,6 +322,6 @@ def _by_repeat(values: Values, kind: type[list[MetricValue]]) -> list[Values]:
     """The values of the first repeat of all documents, of the second, and so on; a value without repeats is in each."""
     counts = {len(each) for each in values if type(each) is kind}
     if len(counts) > 1:
-        raise ValueError(f"documents have {min(counts)} to {max(counts)} answers, so that repeats cannot be told apart")
+        raise ValueError(f"documents have {min(counts)} to {max(counts)} answers, so no repeat has one of each")
     each_repeat = range(counts.pop() if counts else 1)
     return [[each[at] if type(each) is kind else each for each in values] for at in each_repeat]

@@ -9,7 +9,7 @@ from typing import NamedTuple, Never
 from assay.config.option import YAMLMapping
 from assay.config.task import MetricConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.records import Function, MetricValue, Repeated, UserValue
+from assay.records import Function, MetricValue, UserValue
 from assay.registry import Accepted, accepted, library_problem, names_only
 from assay.scoring.metrics.convention import (
     ANSWER,
@@ -25,7 +25,7 @@ from assay.scoring.metrics.table import DEFAULTS, LM_EVAL_METRICS, METRICS, pair
 from assay.scoring.metrics.text import ALONE
 from assay.scoring.reductions import REDUCTIONS, MetricReductions, by_repeat, read_reductions
 from assay.scoring.results import CHOICE, GENERATE, DeclaredMetric, GenResult, Metric, Result
-from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation, over_repeats
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Repeated, known_aggregation, over_repeats
 from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.settings import Helpers, UserFunction
 
@@ -33,15 +33,15 @@ OF_PAIRS = ("f1", "matthews_corrcoef", "bleu", "chrf", "chrf++", "ter")
 """Aggregations of references with answers."""
 
 
-class _Found(NamedTuple):
-    """What a name or a function in a metric_list means: a metric of the table, a function of the user's."""
+class _Meaning(NamedTuple):
+    """The meaning of a name or a function in a metric_list: a metric of the table, or a function of the user's."""
 
     name: str
     declared: DeclaredMetric | None
     function: UserFunction | None
 
 
-class _Bound(NamedTuple):
+class _Computation(NamedTuple):
     """How a metric is computed, with its parameters."""
 
     compute: Compute
@@ -93,10 +93,10 @@ class MetricBinder:
         declared = self._declared(config, processed=processed)
         function = None if processed else self._function(config, named, declared, number)
         aggregation = self._aggregation(config, named, declared, number)
-        bound = _Bound(_never)
+        bound = _Computation(_never)
         if not processed:
             aggregation, kwargs = self._split(aggregation, config.kwargs, number)
-            bound = self._bound(config, _Found(named, declared, function), kwargs, number)
+            bound = self._bound(config, _Meaning(named, declared, function), kwargs, number)
             bound = bound if config.row is None else _renamed(bound, row)
         better = self._better(config, named, declared)
         reductions = self._reductions(config, number)
@@ -120,29 +120,29 @@ class MetricBinder:
     def _refuse_reductions(
         self, named: str, aggregation: AggregationOrFunction, reductions: MetricReductions, number: int
     ) -> None:
-        """Refuse reductions of what is no score: a pair, of which the aggregation of all documents makes a number."""
+        """Refuse reductions of pairs, of which the aggregation of all documents makes a number."""
         if reductions.added and isinstance(aggregation, Aggregation) and aggregation.name in AGGREGATIONS:
             what = f"metric {named!r} is computed over all documents: an answer has no score to reduce"
             fix = "add `aggregation: mean`, if it scores single answers, or leave `reduction` out"
             raise self._problem(number, "reduction", what, fix)
 
-    def _bound(self, config: MetricConfig, found: "_Found", kwargs: YAMLMapping, number: int) -> "_Bound":
+    def _bound(self, config: MetricConfig, meaning: "_Meaning", kwargs: YAMLMapping, number: int) -> "_Computation":
         """How a metric is computed: a user's as its signature says, one of the table with its parameters."""
-        named, declared, function = found
+        named, declared, function = meaning
         if function is not None:
             # the metrics of `evaluate` take as many references as answers
             by_one = isinstance(config.name, str) and named not in self.helpers.metrics
-            call = self._call(function, kwargs, found, number, by_one=by_one)
+            call = self._call(function, kwargs, meaning, number, by_one=by_one)
             return self._called(call, kwargs, named, self._better(config, named, declared))
         if declared is None or self.output_type not in declared.functions or self._from_hub(config):
             # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
-            return _Bound(_passed_through if self.lenient else of_answers(pair))
+            return _Computation(_passed_through if self.lenient else of_answers(pair))
         if self.output_type == GENERATE and named in METRICS.added:
             self._check_means(named, declared, number)
-            call = self._call(declared.functions[GENERATE], kwargs, found, number)
+            call = self._call(declared.functions[GENERATE], kwargs, meaning, number)
             bound = self._called(call, kwargs, named, self._better(config, named, declared))
         else:
-            bound = _Bound(self._compute(named, declared, kwargs, number))
+            bound = _Computation(self._compute(named, declared, kwargs, number))
         return bound if config.hf_evaluate else bound._replace(gives=self._names(declared, config.kwargs, number))
 
     def _better(self, config: MetricConfig, named: str, declared: DeclaredMetric | None) -> bool | None:
@@ -251,7 +251,7 @@ class MetricBinder:
         return (partial(aggregation, **used) if used else aggregation), left
 
     def _call(
-        self, function: UserFunction, kwargs: YAMLMapping, found: "_Found", number: int, *, by_one: bool = False
+        self, function: UserFunction, kwargs: YAMLMapping, meaning: "_Meaning", number: int, *, by_one: bool = False
     ) -> MetricCall:
         """How a user's metric is called, with its parameters checked."""
         try:
@@ -259,23 +259,23 @@ class MetricBinder:
             if self.output_type not in (GENERATE, CHOICE) and not call.pair:
                 raise Unfit(f"{self.output_type} has no answer to compare", "give it one parameter, `result`")
         except Unfit as error:
-            what = f"metric {found.name!r} cannot be called: {error}"
+            what = f"metric {meaning.name!r} cannot be called: {error}"
             raise self._problem(number, "metric", what, error.fix) from None
         call = call.for_one_reference() if by_one else call
         if not (call.pair and self.lenient):  # lm-eval calls these without parameters
-            self._refuse(self._wrong(found.name, call.takes, kwargs, number))
+            self._refuse(self._wrong(meaning.name, call.takes, kwargs, number))
         return call
 
-    def _called(self, call: MetricCall, kwargs: YAMLMapping, named: str, better: bool | None) -> "_Bound":
+    def _called(self, call: MetricCall, kwargs: YAMLMapping, named: str, better: bool | None) -> "_Computation":
         if call.pair and (self.lenient or self.output_type != GENERATE):
             kwargs = {key: value for key, value in kwargs.items() if key in call.takes.named}
         if call.pair and self.output_type != GENERATE:
-            return _Bound(partial(call.function, **kwargs))
+            return _Computation(partial(call.function, **kwargs))
         if self.lenient and call.answer != ANSWER:
-            return _Bound(call.like_lm_eval(kwargs, named, higher_is_better=better))
+            return _Computation(call.like_lm_eval(kwargs, named, higher_is_better=better))
         compute = call.computing(kwargs, named, higher_is_better=better)
         in_order = call.sees_references and not self.lenient
-        return _Bound(of_choice(compute) if self.output_type == CHOICE else compute, sees_references=in_order)
+        return _Computation(of_choice(compute) if self.output_type == CHOICE else compute, sees_references=in_order)
 
     def _aggregation(
         self, config: MetricConfig, named: str, declared: DeclaredMetric | None, number: int
@@ -330,8 +330,8 @@ def function_name(function: UserFunction | Function) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _renamed(bound: _Bound, row: str) -> _Bound:
-    """A metric of another name: where it gives several values by name, that stands before each."""
+def _renamed(bound: _Computation, row: str) -> _Computation:
+    """A metric of another name: it becomes the prefix of values by name."""
 
     def renamed(value: MetricValue) -> MetricValue:
         if isinstance(value, Mapping):

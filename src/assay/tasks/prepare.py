@@ -401,10 +401,9 @@ class PreparedTask:
             return ()
         filters = [each for each, _ in self.scoring.pipelines if isinstance(each, Pipeline)]
         selected = [(each.name, *each.selects) for each in filters if each.selects is not None]
-        several = len(self.scoring.pipelines) > 1
         remarks = [
             f"{self.repeats - kept} of {self.repeats} answers are not scored: {step}"
-            + (f" of filter {name}" if several else "")
+            + (f" of filter {name}" if len(filters) > 1 else "")
             for name, step, kept in selected
             if kept < self.repeats
         ]
@@ -457,14 +456,14 @@ class PreparedTask:
         """Results of the first documents with several references, each with the first and the last as answer."""
         if self.config.output_type != GENERATE or not self.multiple_targets:
             return
-        found = 0
+        tried = 0
         for number, doc in enumerate(islice(self.docs, SEARCHED)):
             try:
                 target = self.prompter.target(doc)
             except RenderError:
                 continue
-            if isinstance(target, list) and len(target) > 1 and found < LOOKED_AT:
-                found += 1
+            if isinstance(target, list) and len(target) > 1 and tried < LOOKED_AT:
+                tried += 1
                 sample = Sample(number, doc, (), target, target)
                 results = [self.scoring.reading.result(sample, [str(each)]) for each in (target[0], target[-1])]
                 yield from (each for each in results if isinstance(each, GenResult))

@@ -137,7 +137,7 @@ def _without_selection(steps: tuple[FilterStep, ...]) -> tuple[FilterStep, ...]:
 
 
 def with_reductions(scorer: Scorer, written: UserValue, config: TaskConfig, place: Callable[..., Place]) -> Scorer:
-    """The scorer with the reductions of its own rows."""
+    """The scorer with the reductions of the rows that it adds."""
     if isinstance(written, ScorerConfig) and written.reduction is not None:
         scorer.own_reductions = bound_reductions(written.reduction, config.repeats, place("reduction"))
     return scorer

@@ -94,8 +94,8 @@ class MetricCall:
         return lambda reference, answer: function(**{gold: reference, answer_name: answer}, **kwargs)
 
 
-def read_call(function: UserFunction, given: Collection[str] = (), *, lenient: bool = False) -> MetricCall:
-    """Read how a metric wants to be called; `given` are the parameters that a file sets. What cannot be one raises `Unfit`.
+def read_call(function: UserFunction, written: Collection[str] = (), *, lenient: bool = False) -> MetricCall:
+    """Read how a metric wants to be called; `written` are the parameters that a file sets. What cannot be one raises `Unfit`.
 
     A `lenient` reading takes a single parameter for a pair whatever its name, as lm-eval does.
 
@@ -110,13 +110,13 @@ def read_call(function: UserFunction, given: Collection[str] = (), *, lenient: b
     takes = accepted(function)
     known = {name for name in (GOLD, GOLDS, ANSWER, ANSWERS) if name in takes.named}
     if not known or (lenient and len(known) == 1):
-        return _without_names(function, parameters, takes, given, lenient=lenient)
+        return _without_names(function, parameters, takes, written, lenient=lenient)
     gold = next((name for name in (GOLDS, GOLD) if name in known), "")
     answer = next((name for name in (ANSWER, ANSWERS) if name in known), "")
     if not answer or not gold:
         lacking = ANSWER if gold else GOLDS
-        others = [name for name in _required(parameters, given) if name not in known]
-        what = f"it takes {_several([gold or answer, *others])}, and none is named `{lacking}`"
+        others = [name for name in _required(parameters, written) if name not in known]
+        what = f"it takes {_listed([gold or answer, *others])}, and none is named `{lacking}`"
         raise Unfit(what, f"call {others[0]!r} `{lacking}`" if others else f"add a parameter `{lacking}`")
     own = {name: each for name, each in takes.named.items() if name not in (gold, answer)}
     nested = answer == ANSWERS and _is_nested(parameters[ANSWERS].annotation)
@@ -124,24 +124,24 @@ def read_call(function: UserFunction, given: Collection[str] = (), *, lenient: b
 
 
 def _without_names(
-    function: UserFunction, parameters: Parameters, takes: Accepted, given: Collection[str], *, lenient: bool
+    function: UserFunction, parameters: Parameters, takes: Accepted, written: Collection[str], *, lenient: bool
 ) -> MetricCall:
     """A function with none of the known names: lm-eval's, of a pair, or one that takes any name."""
     kinds = {each.kind for each in parameters.values()}
     positional = [
         n for n, each in parameters.items() if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
     ]
-    required = _required(parameters, given)
+    required = _required(parameters, written)
     if GOLDS in required and GOLDS not in takes.named:
         raise Unfit("its parameters cannot be given by name", "remove the `/` from its signature")
     if len(required) > 1:
-        what = f"it takes {_several(required)}: which is the reference, and which the answer, is unknown"
+        what = f"it takes {_listed(required)}: which is the reference, and which the answer, is unknown"
         raise Unfit(what, REMEDY)
     if required and not lenient and (required[0] in ONE_SIDE or required[0] not in positional[:1]):
         raise Unfit(f"it takes {required[0]!r} alone, and would be given the pair [reference, answer]", REMEDY)
     if not required and takes.takes_any:
         return MetricCall(function, takes=takes)
-    free = [name for name in positional if name not in given]
+    free = [name for name in positional if name not in written]
     if not free and inspect.Parameter.VAR_POSITIONAL not in kinds:
         raise Unfit("it takes neither a reference nor an answer", REMEDY)
     own = {name: each for name, each in takes.named.items() if name not in positional[:1]}
@@ -158,17 +158,17 @@ def refuse_kind(function: UserFunction) -> None:
         raise Unfit("it is a class", "name a function, or an object that can be called")
 
 
-def _required(parameters: Parameters, given: Collection[str]) -> list[str]:
+def _required(parameters: Parameters, written: Collection[str]) -> list[str]:
     """The parameters that have no default and no value in the file."""
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [
         name
         for name, each in parameters.items()
-        if each.default is each.empty and each.kind not in variable and name not in given
+        if each.default is each.empty and each.kind not in variable and name not in written
     ]
 
 
-def _several(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     return f"({', '.join(names)})"
 
 
