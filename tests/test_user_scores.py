@@ -274,7 +274,8 @@ def test_the_seeds_lists_are_the_scores_of_repeats(parent: str, tmp_path: Path) 
     )
     row = results["results"]["t"]
     assert row["llm_judge,none"] == pytest.approx(((0.1 + 0.2 + 0.1) / 3 + 0.1) / 2)
-    assert row["exact_match,none"] == 1.0  # the best of (1, 0, 0) and of (1, 1, 1)
+    assert row["exact_match,none"] == pytest.approx((1 / 3 + 1) / 2)
+    assert row["max,none"] == 1.0  # the best of (1, 0, 0) and of (1, 1, 1)
     assert row["pass@2,none"] == pytest.approx((2 / 3 + 1) / 2)
     rows = sample_rows(tmp_path / "run/samples/t.parquet")
     scores = rows[0]["scores"]
@@ -660,7 +661,8 @@ metric_list:
 """
     )
     results = generate(tmp_path, [["a", "a", "b"], ["x", "x", "x"]], ["a", "c"], yaml)
-    assert results["results"]["t"]["exact_match,none"] == 0.5
+    assert results["results"]["t"]["exact_match,none"] == pytest.approx(1 / 3)
+    assert results["results"]["t"]["typical,none"] == 0.5  # of the medians 1 and 0
     assert results["results"]["t"]["token_f1,none"] == {"low": 0.0, "high": pytest.approx(2 / 3)}
 
 

@@ -145,6 +145,11 @@ class FilterConfig:
     metric_list: tuple[MetricConfig, ...] | None = option("Metrics of this filter (default: the task's).", None)
     scorer: str | Function | ScorerConfig | None = option("Scorer of this filter (default: the task's).", None)
 
+    @property
+    def row_name(self) -> str:
+        """The part of its rows' names that is the filter's."""
+        return self.name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FewshotConfig:

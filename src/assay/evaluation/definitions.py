@@ -217,12 +217,7 @@ def _fixed_scoring(task: Task, metrics: Sequence[MetricConfig]) -> Problem | Non
 
 
 def _merged(own: Iterable[R], added: Iterable[R]) -> tuple[R, ...]:
-    entries = [*own, *added]
-    return tuple(dict(zip(map(_row, entries), entries, strict=True)).values())
-
-
-def _row(entry: MetricConfig | FilterConfig) -> str:
-    return entry.row_name if isinstance(entry, MetricConfig) else entry.name
+    return tuple({**{entry.row_name: entry for entry in own}, **{entry.row_name: entry for entry in added}}.values())
 
 
 def _plain_filter(config: FilterConfig) -> dict[str, YAMLValue]:
