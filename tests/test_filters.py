@@ -92,8 +92,9 @@ def test_the_letter_of_a_choice(case: str) -> None:
     assert FILTERS["multi_choice_regex"](**kwargs)(responses, PEOPLE) == expected
 
 
-def test_without_a_filter_list_the_first_response_is_taken(tmp_path: Path) -> None:
-    results = generate(tmp_path, [["a", "b"], ["b", "a"]], ["a", "a"], SAMPLED + "repeats: 2\n")
+def test_with_compat_and_without_a_filter_list_the_first_response_is_taken(tmp_path: Path) -> None:
+    answers = [["a", "b"], ["b", "a"]]
+    results = generate(tmp_path, answers, ["a", "a"], SAMPLED + "repeats: 2\n", compat="lm-eval")
     assert filtered(results) == ["a", "b"]
     assert results["results"]["t"]["exact_match,none"] == 0.5
 

@@ -370,11 +370,12 @@ def test_majorities_are_over_extracted_answers(tmp_path: Path) -> None:
     assert row["maj@4,none"] == pytest.approx((1.0 + 0.25) / 2)
 
 
-def test_the_metrics_own_row_may_be_another_reduction(tmp_path: Path) -> None:
+def test_a_reduction_has_a_row_of_its_name_beside_the_mean(tmp_path: Path) -> None:
     answers, gold = [["a", "b", "b", "b"]], ["a"]
     for written, expected in (("take_first", 1.0), ("max", 1.0), ("min", 0.0), ("median", 0.0), ("mean", 0.25)):
         yaml = FOUR + f"metric_list: [{{metric: exact_match, reduction: {written}}}]\n"
-        assert generate(tmp_path, answers, gold, yaml)["results"]["t"]["exact_match,none"] == expected
+        row = generate(tmp_path, answers, gold, yaml)["results"]["t"]
+        assert (row["exact_match,none"], row[f"{written},none"]) == (0.25, expected)
 
 
 def test_rows_of_reductions_may_be_named_and_functions_be_ones_own(tmp_path: Path) -> None:
@@ -396,7 +397,7 @@ def test_two_metrics_with_one_reduction_have_two_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("reduction", "said"),
-    [("pass@8", "needs 8 repeats, but the task has 4"), ("pas@2", "no reduction named"), ("[max, min]", "two reductions"),
+    [("pass@8", "needs 8 repeats, but the task has 4"), ("pas@2", "no reduction named"), ("[max, max]", "twice"),
      ("pass@0", "no reduction named")],
 )  # fmt: skip
 def test_invalid_reductions_are_refused(reduction: str, said: str, tmp_path: Path) -> None:

@@ -26,27 +26,30 @@ OF_REFERENCES = """
         assert len(references) == len(predictions) == 1
         return VALUES[references[0]]
 
+    def by_reference(reference, prediction):
+        return VALUES[reference]
+
     def by_pair(pair):
         return VALUES[pair[0]]
 
-    def distance(references, predictions):
-        return 10 * VALUES[references[0]]
+    def distance(reference, prediction):
+        return 10 * VALUES[reference]
 
-    def several(references, predictions):
-        value = VALUES[references[0]]
+    def several(reference, predictions):
+        value = VALUES[reference]
         return {"close": value, "far": 1 - value}
 
-    def several_at_a_time(references, predictions):
-        return {"one": VALUES[references[0]]} if references[0] == "ab" else {"other": 0.5}
+    def several_at_a_time(reference, prediction):
+        return {"one": VALUES[reference]} if reference == "ab" else {"other": 0.5}
 
-    def odd(references, predictions):
-        return float("nan") if references[0] == "ab" else 0.25
+    def odd(reference, prediction):
+        return float("nan") if reference == "ab" else 0.25
 
-    def pair_of_both(references, predictions):
-        return references[0], predictions[0]
+    def pair_of_both(reference, prediction):
+        return reference, prediction
 
-    def by_answer(references, predictions):
-        return [VALUES[references[0]], 0.5]
+    def by_answer(reference, predictions: list[list[str]]):
+        return [VALUES[reference], 0.5]
 """
 
 
@@ -61,7 +64,7 @@ def scored(folder: Path, metric: str, golds: list[Any], **options: Any) -> dict[
     return generate(folder, ["abc"] * len(golds), golds, yaml, **options)
 
 
-@pytest.mark.parametrize("metric", ["by_name", "by_pair"])
+@pytest.mark.parametrize("metric", ["by_reference", "by_pair"])
 @pytest.mark.parametrize("golds", [[["abcd", "ab"]], [["ab", "abcd"]]])
 def test_of_several_references_the_best_value_of_a_users_metric_counts(
     metric: str, golds: list[Any], references: Path
@@ -82,8 +85,8 @@ def test_a_registered_metric_declares_that_lower_is_better(tmp_path: Path) -> No
         from lm_eval.api.registry import register_metric
 
         @register_metric(metric="gap", higher_is_better=False, output_type="generate_until", aggregation="mean")
-        def gap(references, predictions):
-            return abs(len(references[0]) - len(predictions[0]))
+        def gap(reference, prediction):
+            return abs(len(reference) - len(prediction))
 
         def same(rows):
             return rows
@@ -123,8 +126,8 @@ def test_names_that_not_every_reference_has_fail_their_document(references: Path
 
 
 def test_a_document_without_a_reference_fails_instead_of_scoring_zero(references: Path) -> None:
-    results = scored(references, "by_name", [["abcd", "ab"], []])
-    assert results["results"]["t"]["by_name,none"] == 0.6
+    results = scored(references, "by_reference", [["abcd", "ab"], []])
+    assert results["results"]["t"]["by_reference,none"] == 0.6
     assert results["assay"]["tasks"]["t"]["failed"] == 1
 
 
@@ -271,7 +274,8 @@ def test_the_seeds_lists_are_the_scores_of_repeats(parent: str, tmp_path: Path) 
     )
     row = results["results"]["t"]
     assert row["llm_judge,none"] == pytest.approx(((0.1 + 0.2 + 0.1) / 3 + 0.1) / 2)
-    assert row["exact_match,none"] == 1.0  # the best of (1, 0, 0) and of (1, 1, 1)
+    assert row["exact_match,none"] == pytest.approx((1 / 3 + 1) / 2)
+    assert row["max,none"] == 1.0  # the best of (1, 0, 0) and of (1, 1, 1)
     assert row["pass@2,none"] == pytest.approx((2 / 3 + 1) / 2)
     rows = sample_rows(tmp_path / "run/samples/t.parquet")
     scores = rows[0]["scores"]
@@ -409,7 +413,7 @@ def test_a_list_of_process_results_has_a_score_for_each_repeat(tmp_path: Path) -
 def test_a_users_metric_may_give_a_score_for_each_repeat_and_each_reference(references: Path) -> None:
     code(
         references,
-        OF_REFERENCES.replace("return [VALUES[references[0]], 0.5]", "return [VALUES[references[0]], 0.5, 0]"),
+        OF_REFERENCES.replace("return [VALUES[reference], 0.5]", "return [VALUES[reference], 0.5, 0]"),
     )
     yaml = THREE + "metric_list: [{metric: !function own.by_answer, aggregation: mean}]\n"
     results = generate(references, [["a", "b", "c"]], [["abcd", "ab"]], yaml)
@@ -460,7 +464,7 @@ def test_a_user_defined_aggregation_receives_the_values_unchanged(tmp_path: Path
 def test_a_reduction_that_cannot_be_computed_fails_its_row_alone(tmp_path: Path) -> None:
     code(
         tmp_path,
-        "def part(references, predictions):\n    return [0.5, 1.0, 0.0]\n\n\ndef worst(scores):\n    return None\n",
+        "def part(references, predictions: list[list[str]]):\n    return [0.5, 1.0, 0.0]\n\n\ndef worst(scores):\n    return None\n",
     )
     yaml = (
         THREE
@@ -657,7 +661,8 @@ metric_list:
 """
     )
     results = generate(tmp_path, [["a", "a", "b"], ["x", "x", "x"]], ["a", "c"], yaml)
-    assert results["results"]["t"]["exact_match,none"] == 0.5
+    assert results["results"]["t"]["exact_match,none"] == pytest.approx(1 / 3)
+    assert results["results"]["t"]["typical,none"] == 0.5  # of the medians 1 and 0
     assert results["results"]["t"]["token_f1,none"] == {"low": 0.0, "high": pytest.approx(2 / 3)}
 
 

@@ -50,6 +50,7 @@ class Accepted:
     takes_any: bool = False
     lacking: int = 0
     instead: Mapping[str, str] = field(default_factory=dict)
+    is_async: bool = False
 
 
 def accepted(function: UserFunction, supplied: int = 0) -> Accepted:
@@ -71,7 +72,16 @@ def accepted(function: UserFunction, supplied: int = 0) -> Accepted:
         if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD) and each.name not in taken
     }
     lacking = 0 if inspect.Parameter.VAR_POSITIONAL in kinds else max(0, supplied - len(positional))
-    return Accepted(named, inspect.Parameter.VAR_KEYWORD in kinds, lacking)
+    return Accepted(named, inspect.Parameter.VAR_KEYWORD in kinds, lacking, is_async=is_async(function))
+
+
+def is_async(function: UserFunction) -> bool:
+    """Whether calling it gives a coroutine; of a stand-in for code that is not loaded, what its source says."""
+    return inspect.iscoroutinefunction(function) or getattr(function, "is_async", False) is True
+
+
+AWAITED = "is async, and is called without await", "write `def` in place of `async def`"
+"""The problem of an async function, and its fix."""
 
 
 def names_only(takes: Accepted) -> Accepted:
@@ -92,6 +102,8 @@ def parameter_problems(
     """
     takes = accepted(function, supplied)
     problems = list(_problems(takes, params, (what, "parameter", _line_to_add), where))
+    if takes.is_async:
+        problems.append(Problem(_at(where), f"{what} {AWAITED[0]}", AWAITED[1]))
     if takes.lacking:
         shape = f"{what} must take {supplied} arguments by position"
         problems.append(Problem(_at(where), shape, "correct its signature"))
@@ -229,7 +241,10 @@ class Table(MutableMapping[str, M], Generic[M, B]):
 
     def refuse_shape(self, function: UserFunction, supplied: int) -> None:
         """Raise a TypeError if a function cannot take the arguments that it will be called with."""
-        if accepted(function, supplied).lacking:
+        takes = accepted(function, supplied)
+        if takes.is_async:
+            raise TypeError(f"{self.kind} {_called(function)!r} {AWAITED[0]}: {AWAITED[1]}")
+        if takes.lacking:
             parameters = ", ".join(self.supplied)
             raise TypeError(
                 f"{_called(function)} cannot be used as {self.kind}: it must take ({parameters}, …) by position"
@@ -256,6 +271,8 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         known = takes if isinstance(takes, Accepted) else accepted(takes, len(self.supplied))
         words = (f"{self.kind} {name!r}", self.word, partial(self.fix_for_missing, name))
         problems = list(_problems(known, params, words, where))
+        if known.is_async:
+            problems.insert(0, Problem(_at(where), f"{self.kind} {name!r} {AWAITED[0]}", AWAITED[1]))
         if known.lacking:
             what = f"{self.kind} {name!r} cannot be called: it must take ({', '.join(self.supplied)}, …) by position"
             problems.insert(0, Problem(_at(where), what, "correct its parameters"))

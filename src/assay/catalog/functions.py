@@ -96,6 +96,8 @@ class StaticSignature(NamedTuple):
 
     signature: inspect.Signature
     is_class: bool
+    is_async: bool = False
+    is_generator: bool = False
 
 
 def static_signature(function: Function) -> StaticSignature | None:
@@ -129,8 +131,19 @@ def _signatures_in(path: str, _changed_at: int) -> dict[str, StaticSignature]:
         )
         if names.count(each.name) == 1 and not each.decorator_list and len(inits) == 1:
             arguments = inits[0].args  # type: ignore[union-attr]
-            signatures[each.name] = StaticSignature(_signature(arguments, skipped=1 if is_class else 0), is_class)
+            signatures[each.name] = StaticSignature(
+                _signature(arguments, skipped=1 if is_class else 0),
+                is_class,
+                isinstance(each, ast.AsyncFunctionDef),
+                not is_class and _yields(each),
+            )
     return signatures
+
+
+def _yields(function: ast.AST) -> bool:
+    """Whether a function is a generator: it yields itself, and not a function inside it."""
+    inner = [each for each in ast.iter_child_nodes(function) if not isinstance(each, ast.FunctionDef | ast.Lambda)]
+    return any(isinstance(each, ast.Yield | ast.YieldFrom) or _yields(each) for each in inner)
 
 
 def _signature(arguments: ast.arguments, *, skipped: int) -> inspect.Signature:
@@ -174,4 +187,6 @@ def _plain_type(node: ast.expr) -> Any:
         return None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         return Union[_plain_type(node.left), _plain_type(node.right)]  # noqa: UP007  # of values: None | None is not a type
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in ("list", "List"):
+        return list[_plain_type(node.slice)]  # type: ignore[misc]  # built from the text of a file
     return PLAIN_TYPES.get(node.id, Any) if isinstance(node, ast.Name) else Any

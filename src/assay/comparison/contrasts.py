@@ -12,11 +12,11 @@ from assay.comparison.pairing import Array, PairedTask
 from assay.comparison.pairing import values as values_of
 from assay.errors import ConfigError
 from assay.groups.spread import draw_numbers, variance
-from assay.records import Floats, Influence, ScoreKey
+from assay.records import Floats, Influence, JSONObject, ScoreKey
 from assay.registry import Table
 from assay.runs.run import Run
 from assay.scoring.metrics.table import METRICS
-from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Values
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Values, over_repeats
 from assay.statistics.paired import Contrast, PairedValues, Significance, reach, recomputed
 
 M = TypeVar("M")
@@ -149,14 +149,28 @@ def _with_spread(member: ComparedTask, aggregation: Aggregation, a: Values, b: V
 def aggregation_of(run: Run, task: str, key: ScoreKey, values: Values) -> Aggregation | None:
     """Return the aggregation of a number: the task's, if it reproduces the stored number."""
     stored = values_of(run, task)[key]
-    metrics = [each for each in run.config(task).get("metric_list") or () if isinstance(each, Mapping)]
-    named = [str(each.get("aggregation")) for each in metrics if each.get("metric") == key.metric]
-    declared = _member(METRICS, key.metric)
-    for name in [*named, str(declared.aggregation) if declared is not None else "", "mean"]:
+    entries = [each for each in _metric_entries(run.config(task)) if each.get("name", each.get("metric")) == key.metric]
+    written = [str(each.get("aggregation")) for each in entries]
+    declared = [_member(METRICS, str(name)) for name in (*(each.get("metric") for each in entries), key.metric)]
+    names = [*written, *(str(each.aggregation) for each in declared if each is not None), "mean"]
+    for name in dict.fromkeys(names):
         known = _member(AGGREGATIONS, name)
-        if known is not None and stored is not None and _gives(known, values, stored):
-            return known
+        if known is None or stored is None:
+            continue
+        by_repeat = over_repeats(known, 1, list)  # of repeats, each value is a list
+        for aggregation in (known, by_repeat) if not known.of_numbers else (known,):
+            if isinstance(aggregation, Aggregation) and _gives(aggregation, values, stored):
+                return aggregation
     return None
+
+
+def _metric_entries(config: JSONObject) -> list[Mapping[str, Any]]:
+    """The entries of a task's metric_list and of those of its filters."""
+    filters = [each for each in config.get("filter_list") or () if isinstance(each, Mapping)]
+    lists = [config.get("metric_list"), *(each.get("metric_list") for each in filters)]
+    return [
+        each for entries in lists if isinstance(entries, list | tuple) for each in entries if isinstance(each, Mapping)
+    ]
 
 
 def _member(table: Table[M, B], name: str) -> M | None:
@@ -178,6 +192,8 @@ def _one_number(aggregation: Aggregation, values: Values) -> "Floats | None":
     """Reduce each document's score to one number: for a pair of labels whether they agree, for a likelihood that of a unit."""
     if isinstance(values, np.ndarray) or all(isinstance(value, int | float) for value in values):
         return np.asarray(values, dtype=np.float64)
+    if aggregation.by_repeat:
+        return None
     if aggregation.name in ("weighted_perplexity", "bits_per_byte"):
         return np.array([-above / below if below else math.nan for above, below in values])
     if aggregation.name == "brier_score" and aggregation.influence is not None:

@@ -118,11 +118,21 @@ class MetricConfig:
     name: str | Function = option("The metric: a name of `assay ls metrics`, or a function.", key="metric")
     aggregation: str | Function | None = option("How the scores of the samples are aggregated.", None)
     higher_is_better: bool | None = option("Whether more is better (default: as the metric declares).", None)
+    row: str | None = option("The name of the row (default: the metric's); `NAME_KEY` of several.", None, key="name")
     hf_evaluate: bool = option("Take the metric of this name from Hugging Face `evaluate`.", False)
     reduction: str | Function | Mapping[str, object] | tuple[object, ...] | None = option(
-        "How the scores of a sample's repeats are reduced to one.", None
+        "Rows beside the metric's own: how the scores of a sample's repeats are reduced to one.", None
     )
     kwargs: Mapping[str, object] = option("Parameters of the metric.", NOTHING, rest=True)
+
+    @property
+    def row_name(self) -> str:
+        """The name of its row."""
+        if self.row is not None:
+            return self.row
+        if isinstance(self.name, str):
+            return self.name
+        return self.name.name if isinstance(self.name, Function) else str(getattr(self.name, "__name__", self.name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +149,9 @@ class ScorerConfig:
 
     type: str | Function = option("The scorer: a name of `assay ls scorers`, or a class.")
     kwargs: Mapping[str, object] = option("Parameters of the scorer.", NOTHING)
+    reduction: str | Function | Mapping[str, object] | tuple[object, ...] | None = option(
+        "Rows beside the scorer's own: how the scores of a sample's repeats are reduced to one.", None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +162,11 @@ class FilterConfig:
     filter: tuple[FilterStep, ...] = option("The steps, in order.", ())
     metric_list: tuple[MetricConfig, ...] | None = option("Metrics of this filter (default: the task's).", None)
     scorer: str | Function | ScorerConfig | None = option("Scorer of this filter (default: the task's).", None)
+
+    @property
+    def row_name(self) -> str:
+        """The part of its rows' names that is the filter's."""
+        return self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -217,7 +217,7 @@ def _fixed_scoring(task: Task, metrics: Sequence[MetricConfig]) -> Problem | Non
 
 
 def _merged(own: Iterable[R], added: Iterable[R]) -> tuple[R, ...]:
-    return tuple({**{entry.name: entry for entry in own}, **{entry.name: entry for entry in added}}.values())
+    return tuple({**{entry.row_name: entry for entry in own}, **{entry.row_name: entry for entry in added}}.values())
 
 
 def _plain_filter(config: FilterConfig) -> dict[str, YAMLValue]:
@@ -229,4 +229,5 @@ def _plain_filter(config: FilterConfig) -> dict[str, YAMLValue]:
 
 def _plain_metric(config: MetricConfig) -> dict[str, YAMLValue]:
     keys = {key: getattr(config, key) for key in ("aggregation", "higher_is_better", "reduction")}
+    keys["name"] = config.row
     return {"metric": config.name, **{key: value for key, value in keys.items() if value is not None}, **config.kwargs}

@@ -52,6 +52,7 @@ def task_result(run: TaskRun, bootstrap_iters: int, like_lm_eval: bool) -> TaskR
         higher_is_better=runnable.higher_is_better(),
         config=runnable.described(),
         audit=run.audit.as_json(),
+        remarks=runnable.remarks(differ=run.differ),
     )
 
 

@@ -179,6 +179,9 @@ class GraphScores:
     def version(self) -> Value:
         return (self.task.config.metadata or {}).get("version", "Yaml")
 
+    def remarks(self, *, differ: bool) -> Sequence[str]:  # noqa: ARG002  # it has none
+        return ()
+
     def scorers(self) -> Sequence[Value]:
         """A graph scores within itself: its unit metrics are nodes."""
         return ()

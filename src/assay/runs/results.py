@@ -40,6 +40,7 @@ class TaskResult:
     config: Mapping[str, object]
     audit: Mapping[str, Any]
     failures: Mapping[ScoreKey, "RowFailures"] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
 
     def has_lost(self, metric: str | None) -> bool:
         """Whether it lacks an expected score of this metric because documents failed or were not asked, or because
@@ -217,6 +218,7 @@ def _account(task: TaskResult, max_failed: float, ends: Ends) -> JSONDict:
         "incomplete": failed > max_failed * max(task.documents, 1) or task.documents < task.expected,
         **({"not_asked": task.expected - task.documents} if task.documents < task.expected else {}),
         **({"noticed": dict(sorted(task.noticed.items()))} if task.noticed else {}),
+        **({"remarks": list(task.remarks)} if task.remarks else {}),
         "audit": dict(task.audit),
         **({"bounds": _bounds(task, failed)} if failed else {}),
         **({"no_value": without} if without else {}),
@@ -317,6 +319,7 @@ def failure_lines(account: JSONObject) -> list[str]:
             lines.append(
                 f"{task}: answers " + ", ".join(_share(w, n, own["documents"]) for w, n in own["noticed"].items())
             )
+        lines += [f"{task}: {remark}" for remark in own.get("remarks", ())]
         lines += [f"no value: {task}: {row}: {reason}" for row, reason in own.get("no_value", {}).items()]
         lines += [
             f"{task}: the metric {metric!r} is declared, and has no score" for metric in own.get("never_came", ())

@@ -169,8 +169,8 @@ _DESCRIBED: Mapping[str, Check] = {
 DESCRIBED = fields(_DESCRIBED)
 TASK_ACCOUNT = fields({
     "documents": count, "scored": count, "failed": count, "reasons": each(count), "incomplete": truth, "not_asked": count,
-    "noticed": each(count), "audit": each(fields({"count": count, "ids": listed(number)})), "bounds": each(pair),
-    "no_value": each(text), "never_came": listed(text), "rows": each(DESCRIBED),
+    "noticed": each(count), "remarks": listed(text), "audit": each(fields({"count": count, "ids": listed(number)})),
+    "bounds": each(pair), "no_value": each(text), "never_came": listed(text), "rows": each(DESCRIBED),
 }, "documents", "failed", "reasons", "incomplete")  # fmt: skip
 _COVERED = {
     "tasks": count,

@@ -18,7 +18,7 @@ from typing import Any
 from assay.config.task import FilterConfig, FilterStep
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Answer, AnyJSON, Document, Params, UserFunction, UserValue, plain
-from assay.registry import Table, accepted, must_be_callable, refused
+from assay.registry import AWAITED, Table, accepted, must_be_callable, refused
 
 Step = Callable[[list[Answer], Document], list[Answer]]
 """The responses to one request (one per repeat) and the document, to cleaner responses."""
@@ -422,6 +422,8 @@ class Pipeline:
     name: str
     steps: tuple[tuple[Step | None, Batch | None], ...]
     single: bool
+    selects: tuple[str, int] | None = None
+    """The step that takes some of the repeats and leaves the others out, with how many it takes."""
 
     @property
     def is_batch(self) -> bool:
@@ -478,7 +480,19 @@ def build_pipeline(
     if problems:
         raise ConfigError(problems)
     single = bool(config.filter) and config.filter[-1].function == "take_first"
-    return Pipeline(config.name, tuple(steps), single)
+    return Pipeline(config.name, tuple(steps), single, _selection(config))
+
+
+def _selection(config: FilterConfig) -> tuple[str, int] | None:
+    """The first step that takes the first repeats; None where one before it looks at all, or may do so."""
+    for step in config.filter:
+        if step.function == "take_first":
+            return "take_first", 1
+        if step.function == "take_first_k" and isinstance(step.kwargs.get("k"), int):
+            return "take_first_k", int(str(step.kwargs["k"]))
+        if step.function == "majority_vote" or step.function not in FILTERS:
+            return None
+    return None
 
 
 def _step(
@@ -525,6 +539,12 @@ def _from_user(name: str, function: Any, kwargs: Params, at: Callable[[str], Pla
         raise _problem(
             at(""), f"unsupported filter {function!r}", "name a class with `apply(resps, docs)`, or a function of both"
         )
+    called = accepted(apply, 2)
+    if called.is_async:
+        raise _problem(at(""), f"filter {name!r} {AWAITED[0]}", AWAITED[1])
+    if called.lacking:
+        what = f"filter {name!r} cannot be called: it must take (resps, docs) by position"
+        raise _problem(at(""), what, "give it both: lists of responses, and their documents")
     return apply
 
 

@@ -17,8 +17,9 @@ from math import comb
 from typing import Any
 
 from assay.errors import Place
-from assay.records import Answers, MetricValue, UserFunction, UserValue
+from assay.records import Answers, MetricValue, UserFunction, UserValue, number
 from assay.registry import Table, accepted, must_be_callable
+from assay.statistics.aggregations import Repeated
 from assay.statistics.pass_at_k import pass_all_k, pass_at_k
 
 Reduction = Callable[[Sequence[MetricValue], Answers], MetricValue]
@@ -32,6 +33,13 @@ def mean(scores: Sequence[MetricValue], answers: Answers = ()) -> MetricValue:  
     if isinstance(scores[0], Mapping):
         return {key: mean([score[key] for score in scores]) for key in scores[0]}
     return sum(scores) / len(scores)
+
+
+def by_repeat(scores: Sequence[MetricValue], answers: Answers = ()) -> MetricValue:  # noqa: ARG001  # the shape of a reduction
+    """The mean of numbers; anything else, of which an aggregation makes a number for each repeat, as it is."""
+    if all(number(each) is not None for each in scores):
+        return mean(scores)
+    return Repeated(scores)
 
 
 def pass_at(scores: Sequence[MetricValue], answers: Answers, *, k: int) -> float:  # noqa: ARG001
@@ -136,14 +144,14 @@ REDUCTIONS: Table[Callable[..., Any], Reduction] = Table(
     adopt=_adopted,
     build=partial,
 )
-"""The metric's own row may be any of them, the mean where nothing is said. One that has a parameter `k` is written with a
-number behind its name, `pass@4`, and adds a row of that name."""
+"""Each adds a row of its name; the metric's own row is the mean. One that has a parameter `k` is written with a number
+behind its name, `pass@4`."""
 _COUNTED = re.compile(r"(.*\D)([1-9]\d*)")
 
 
 @dataclass(frozen=True, slots=True)
 class MetricReductions:
-    """How the scores of repeats become one: for the metric's own row, and for rows that are added beside it.
+    """How the scores of repeats become one: for the metric's own row their mean, and for rows that are added beside it.
 
     `least` repeats are needed for all of them.
     """
@@ -158,21 +166,20 @@ def read_reductions(written: UserValue) -> MetricReductions:
     if written is None:
         return MetricReductions()
     if isinstance(written, Mapping):
-        reductions_by_row = [_read(each) for each in written.values()]
-        named = dict(zip(map(str, written), (reduce for _, reduce, _ in reductions_by_row), strict=True))
-        return MetricReductions(added=named, least=max((least for _, _, least in reductions_by_row), default=1))
-    reductions = [_read(each) for each in (written if isinstance(written, list | tuple) else [written])]
-    plain = [reduce for row, reduce, _ in reductions if not row]
-    if len(plain) > 1:
-        raise ValueError("names two reductions for the metric's own row: name the rows, {best: max, typical: median}")
-    added = {row: reduce for row, reduce, _ in reductions if row}
-    return MetricReductions(plain[0] if plain else mean, added, max(least for _, _, least in reductions))
+        named = {str(row): _read(each) for row, each in written.items()}
+    else:
+        listed = [_read(each) for each in (written if isinstance(written, list | tuple) else [written])]
+        named = {row: (row, reduce, least) for row, reduce, least in listed}
+        if len(named) < len(listed):
+            raise ValueError("names a reduction twice")
+    added = {row: reduce for row, (_, reduce, _) in named.items()}
+    return MetricReductions(added=added, least=max((least for _, _, least in named.values()), default=1))
 
 
 def _read(written: UserValue) -> tuple[str, Reduction, int]:
-    """A reduction with the row it makes, if it adds one, and how many repeats it needs."""
+    """A reduction with the row it makes, and how many repeats it needs."""
     if callable(written):
-        return "", _from_user(written), 1
+        return str(getattr(written, "__name__", "function")), _from_user(written), 1
     name, counted = str(written), _COUNTED.fullmatch(str(written))
     place = Place("reduction")
     if name not in REDUCTIONS and counted is not None and counted[1] in REDUCTIONS:
@@ -180,7 +187,7 @@ def _read(written: UserValue) -> tuple[str, Reduction, int]:
         return name, REDUCTIONS.bind(counted[1], {"k": k}, place), k
     if name not in REDUCTIONS or "k" in REDUCTIONS.accepts(REDUCTIONS[name]).named:
         raise LookupError(name)
-    return "", REDUCTIONS[name], 1
+    return name, REDUCTIONS[name], 1
 
 
 def _from_user(function: UserFunction) -> Reduction:

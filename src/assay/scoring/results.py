@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from assay.config.row_names import row_name_problem
+from assay.errors import Place
 from assay.records import (
     Answer,
     Answers,
@@ -24,6 +25,7 @@ from assay.records import (
     number,
 )
 from assay.scoring.reductions import MetricReductions, Reduction
+from assay.statistics.aggregations import Repeated as Repeated
 from assay.user_code import call_user_code
 
 Scores = Mapping[str, MetricValue]
@@ -306,10 +308,6 @@ def is_none_of(gold: Reference, choices: Sequence[str]) -> bool:
     return not golds or any(not 0 <= each < len(choices) for each in golds)
 
 
-class Repeated(list[Any]):
-    """The scores of a document's answers, where a filter leaves several: distinguished from a score that is a list."""
-
-
 def listed(value: MetricValue) -> list[MetricValue] | None:
     """The items of a list, a tuple or an array of one dimension; None of anything else."""
     if isinstance(value, list | tuple):
@@ -515,6 +513,12 @@ class Metric:
     """The names of its values, where it gives several; None where they are only known from the data."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `fn`: none, since parameters are bound already."""
+    of: str = ""
+    """The metric that it is, where `name` is that of its row."""
+    sees_references: bool = False
+    """Whether a user's function is given all references at once: their order must not matter."""
+    place: Place | None = None
+    """Its location in the task's file."""
 
     def fn(
         self,

@@ -27,7 +27,7 @@ from assay.records import (
     UserValue,
     arguments,
 )
-from assay.registry import Accepted, Table, accepted
+from assay.registry import Accepted, Table, accepted, parameter_problems
 from assay.scoring.reductions import MetricReductions
 from assay.scoring.results import (
     CHOICE,
@@ -116,6 +116,7 @@ class Scorer:
         self.parents: dict[str, str] = {}
         self._metrics: dict[str, Sequence[Metric]] = {}
         self._ways: dict[str, Mapping[str, MetricReductions]] = {}
+        self.own_reductions = MetricReductions()
         self._adds: dict[str, bool] = {}
         self._parameters: Mapping[str, Any] = {}
         self._memory: ScorerMemo | None = None
@@ -238,7 +239,7 @@ class Scorer:
         self._metrics[filter_name] = metrics
         self.config = _with_bound(self.config, filter_name, metrics)
         self._ways[filter_name] = {metric.name: metric.reductions for metric in metrics}
-        self._adds[filter_name] = any(metric.reductions.added for metric in metrics)
+        self._adds[filter_name] = any(metric.reductions.added for metric in metrics) or bool(self.own_reductions.added)
 
     def own_score(self, result: Result) -> ScoreDict:
         """The rows of what `score` gives."""
@@ -297,11 +298,18 @@ class Scorer:
             return dict(scores), {}
         values: dict[str, Any] = {}
         for name, value in scores.items():
-            own = ways.get(self.parents.get(name, name), MetricReductions())
+            own = ways.get(self.parents.get(name, name)) or self._own_reductions(name)
             self._put(values, reduced_rows(name, value, own, answers), name)
         return values, {
             name: list(each) for name, each in scores.items() if isinstance(each, Repeated) and len(each) > 1
         }
+
+    def _own_reductions(self, row: str) -> MetricReductions:
+        """The reductions of a row of the scorer itself; where it has several, the added rows name theirs, too."""
+        own = self.own_reductions
+        if row == self.name or not own.added:
+            return own
+        return replace(own, added={f"{added}({row})": reduce for added, reduce in own.added.items()})
 
     def _note(self, scores: ScoreDict, name: str, value: MetricValue) -> None:
         """Write a value down under its name; of several by name, each under its own."""
@@ -559,6 +567,10 @@ def make_scorer(written: UserValue, config: TaskConfig | None, place: Place) -> 
     scorer = SCORERS.bind(kind, kwargs, place, config)
     scorer.made_with(kwargs)
     named = kind if isinstance(kind, str) else kind.__name__
+    if scorer.has_score:
+        wrong = parameter_problems(scorer.score, {}, f"`score` of scorer {named!r}", place, 2)
+        if wrong:
+            raise ConfigError([replace(each, fix="write `def score(self, reference, predictions)`") for each in wrong])
     if scorer.asks and scorer.is_batch:
         what = f"scorer {named!r} asks other models and scores all documents at once"
         raise _problem(place, what, "let it do one of the two")

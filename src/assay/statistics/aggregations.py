@@ -3,8 +3,9 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,10 @@ from assay.statistics.classes import CLASS_AGGREGATIONS
 
 Values = Sequence[MetricValue]
 """The values of one metric, in the order of documents."""
+
+
+class Repeated(list[Any]):
+    """The scores of a document's answers, where a filter leaves several: distinguished from a score that is a list."""
 
 
 def total(values: Values) -> float:
@@ -168,6 +173,8 @@ class Aggregation:
     needs: str | None = None
     of_numbers: bool = False
     """Whether the values must be numbers; else they are what a metric made for it."""
+    by_repeat: bool = False
+    """Whether a value may have one for each repeat: see `over_repeats`."""
 
     def __call__(self, values: Values) -> float:
         return self.function(values)
@@ -271,3 +278,50 @@ def known_aggregation(aggregation: AggregationOrFunction | None) -> AggregationO
     if aggregation is None:
         return AGGREGATIONS["mean"]
     return next((each for each in AGGREGATIONS.values() if each.function is aggregation), aggregation)
+
+
+def over_repeats(
+    aggregation: AggregationOrFunction, repeats: int, kind: type[list[MetricValue]] = Repeated
+) -> AggregationOrFunction:
+    """The aggregation of values of which each may have one per repeat: its mean over the repeats.
+
+    Resamples draw a document with all its repeats. There are fewer of them where each takes as long as `repeats` do.
+
+    >>> over_repeats(lambda pairs: float(len(pairs)), 2)([Repeated([("a", "a"), ("a", "b")]), Repeated([("c", "c"), ("c", "c")])])
+    2.0
+    """
+    if not isinstance(aggregation, Aggregation):
+        return wraps(aggregation)(partial(_mean_over_repeats, aggregation, kind))
+    influence, limit = aggregation.influence, aggregation.bootstrap_limit
+    return replace(
+        aggregation,
+        function=partial(_mean_over_repeats, aggregation.function, kind),
+        influence=partial(_influence_over_repeats, influence, kind) if influence is not None else None,
+        bootstrap_limit=max(50, limit // repeats) if limit is not None else None,
+        by_repeat=True,
+    )
+
+
+def _mean_over_repeats(function: UserFunction, kind: type[list[MetricValue]], values: Values) -> MetricValue:
+    numbers = [function(each) for each in _by_repeat(values, kind)]
+    if len(numbers) == 1:
+        return numbers[0]
+    if all(isinstance(each, Mapping) for each in numbers):
+        return {name: mean([each[name] for each in numbers]) for name in numbers[0]}
+    return mean(numbers)
+
+
+def _influence_over_repeats(
+    influence: Callable[[Values], Floats], kind: type[list[MetricValue]], values: Values
+) -> Floats:
+    mean_influence: Floats = np.mean([influence(each) for each in _by_repeat(values, kind)], axis=0)
+    return mean_influence
+
+
+def _by_repeat(values: Values, kind: type[list[MetricValue]]) -> list[Values]:
+    """The values of the first repeat of all documents, of the second, and so on; a value without repeats is in each."""
+    counts = {len(each) for each in values if type(each) is kind}
+    if len(counts) > 1:
+        raise ValueError(f"documents have {min(counts)} to {max(counts)} answers, so no repeat has one of each")
+    each_repeat = range(counts.pop() if counts else 1)
+    return [[each[at] if type(each) is kind else each for each in values] for at in each_repeat]

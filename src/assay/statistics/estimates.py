@@ -19,6 +19,7 @@ CHUNK = 1000
 Integers = npt.NDArray[np.int64]
 
 
+@np.errstate(invalid="ignore")  # inf less inf is NaN, and the reason says so
 def estimate(
     aggregation: Aggregation | Callable[[Values], float],
     values: Values,
@@ -50,7 +51,11 @@ def estimate(
         return Estimate(math.nan, None, n, f"the aggregation {known.name!r} returned {gave}, which is not a number")
     if math.isnan(value):
         lost = sum(isinstance(each, float) and math.isnan(each) for each in values)
-        return Estimate(value, None, n, f"{lost} of {n} values are not numbers")
+        endless = sum(isinstance(each, float) and math.isinf(each) for each in values)
+        reason = (
+            f"{endless} of {n} values are infinite" if endless and not lost else f"{lost} of {n} values are not numbers"
+        )
+        return Estimate(value, None, n, reason)
     if math.isinf(value) and not like_lm_eval:
         return Estimate(value, None, n, "an infinite number has no standard error")
     if n < 2 or not bootstrap_iters or bootstrap_iters < 0:
@@ -62,6 +67,8 @@ def estimate(
         stderr = _lm_eval_stderr(known, values, min(bootstrap_iters, 100) if metric in SLOW else bootstrap_iters)
     else:
         stderr = _stderr(known, values, bootstrap_iters, clusters)
+        if stderr is not None and not math.isfinite(stderr):
+            return Estimate(value, None, n, "infinite values have no spread", draws=draws)
     return Estimate(value, stderr, n, "" if stderr is not None else f"none is known for {known.name}", draws=draws)
 
 
@@ -127,7 +134,7 @@ def bootstrap(
     aggregation: Aggregation, values: Values, iterations: int, clusters: Sequence[int] | None = None
 ) -> float:
     """The spread of the number over resamples; the draws are lm-eval's, number for number, but for clusters."""
-    fast = _FAST.get(aggregation.name)
+    fast = _FAST.get(aggregation.name) if not aggregation.by_repeat else None
     prepared = fast[0](values) if fast is not None else None
     results: list[float] = []
     with warnings.catch_warnings():

@@ -1,31 +1,52 @@
 """The metrics a task names, made ready: everything about them that can be wrong is found here, before any request."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, Never
+from typing import NamedTuple, Never
 
 from assay.config.option import YAMLMapping
 from assay.config.task import MetricConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.records import Function, MetricValue
-from assay.registry import Accepted, accepted, library_problem, names_only, read_signature
+from assay.records import Function, MetricValue, UserValue
+from assay.registry import Accepted, accepted, library_problem, names_only
+from assay.scoring.metrics.convention import (
+    ANSWER,
+    Compute,
+    MetricCall,
+    Unfit,
+    depends_on_order,
+    of_answers,
+    of_choice,
+    read_call,
+)
 from assay.scoring.metrics.table import DEFAULTS, LM_EVAL_METRICS, METRICS, pair
 from assay.scoring.metrics.text import ALONE
-from assay.scoring.reductions import REDUCTIONS, MetricReductions, read_reductions
-from assay.scoring.results import GENERATE, DeclaredMetric, GenResult, Metric, Repeated, Result, best
-from assay.statistics.aggregations import AGGREGATIONS, Aggregation
+from assay.scoring.reductions import REDUCTIONS, MetricReductions, by_repeat, read_reductions
+from assay.scoring.results import CHOICE, GENERATE, DeclaredMetric, GenResult, Metric, Result
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Repeated, known_aggregation, over_repeats
 from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.settings import Helpers, UserFunction
 
 OF_PAIRS = ("f1", "matthews_corrcoef", "bleu", "chrf", "chrf++", "ter")
 """Aggregations of references with answers."""
 
-Compute = Callable[[Any], MetricValue]
-"""Computes the value of a metric from the result of a document."""
-ScorePair = Callable[[Any, Any], MetricValue]
-"""Compares one reference, or all, with an answer."""
+
+class _Meaning(NamedTuple):
+    """The meaning of a name or a function in a metric_list: a metric of the table, or a function of the user's."""
+
+    name: str
+    declared: DeclaredMetric | None
+    function: UserFunction | None
+
+
+class _Computation(NamedTuple):
+    """How a metric is computed, with its parameters."""
+
+    compute: Compute
+    gives: Sequence[str] | None = ()
+    sees_references: bool = False
 
 
 class MetricBinder:
@@ -65,25 +86,64 @@ class MetricBinder:
 
     def _metric(self, config: MetricConfig, number: int, *, processed: bool) -> Metric:
         named = config.name if isinstance(config.name, str) else function_name(config.name)
+        row = config.row if config.row is not None else named
+        if config.row is not None and processed:
+            fix = "leave `name` out, and rename the key that it returns"
+            raise self._problem(number, "name", "process_results names its rows itself", fix)
         declared = self._declared(config, processed=processed)
         function = None if processed else self._function(config, named, declared, number)
         aggregation = self._aggregation(config, named, declared, number)
-        compute: Callable[[Any], Any] = _never
-        gives: Sequence[str] | None = ()
+        bound = _Computation(_never)
         if not processed:
             aggregation, kwargs = self._split(aggregation, config.kwargs, number)
-            if function is not None:
-                compute = self._adapted(function, kwargs, named, number, self._better(config, named, declared))
-            elif declared is not None and self.output_type in declared.functions and not self._from_hub(config):
-                compute = self._compute(named, declared, kwargs, number)
-                gives = () if config.hf_evaluate else self._names(declared, config.kwargs, number)
-            else:
-                # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
-                compute = _passed_through
+            bound = self._bound(config, _Meaning(named, declared, function), kwargs, number)
+            bound = bound if config.row is None else _renamed(bound, row)
         better = self._better(config, named, declared)
+        reductions = self._reductions(config, number)
+        known = known_aggregation(aggregation)
+        if self.repeats > 1 and not self.lenient and not (isinstance(known, Aggregation) and known.of_numbers):
+            self._refuse_reductions(named, known, reductions, number)
+            aggregation, reductions = over_repeats(known, self.repeats), replace(reductions, plain=by_repeat)
         is_known = isinstance(aggregation, Aggregation) and AGGREGATIONS.get(aggregation.name) is aggregation
-        by_name = aggregation.name if isinstance(aggregation, Aggregation) and is_known else aggregation
-        return Metric(named, compute, by_name, better, self._reductions(config, number), gives)
+        return Metric(
+            row,
+            bound.compute,
+            aggregation.name if isinstance(aggregation, Aggregation) and is_known else aggregation,
+            better,
+            reductions,
+            bound.gives,
+            sees_references=bound.sees_references,
+            place=self.place(number, "name" if config.row is not None else "metric"),
+            of=named,
+        )
+
+    def _refuse_reductions(
+        self, named: str, aggregation: AggregationOrFunction, reductions: MetricReductions, number: int
+    ) -> None:
+        """Refuse reductions of pairs, of which the aggregation of all documents makes a number."""
+        if reductions.added and isinstance(aggregation, Aggregation) and aggregation.name in AGGREGATIONS:
+            what = f"metric {named!r} is computed over all documents: an answer has no score to reduce"
+            fix = "add `aggregation: mean`, if it scores single answers, or leave `reduction` out"
+            raise self._problem(number, "reduction", what, fix)
+
+    def _bound(self, config: MetricConfig, meaning: "_Meaning", kwargs: YAMLMapping, number: int) -> "_Computation":
+        """How a metric is computed: a user's as its signature says, one of the table with its parameters."""
+        named, declared, function = meaning
+        if function is not None:
+            # the metrics of `evaluate` take as many references as answers
+            by_one = isinstance(config.name, str) and named not in self.helpers.metrics
+            call = self._call(function, kwargs, meaning, number, by_one=by_one)
+            return self._called(call, kwargs, named, self._better(config, named, declared))
+        if declared is None or self.output_type not in declared.functions or self._from_hub(config):
+            # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
+            return _Computation(_passed_through if self.lenient else of_answers(pair))
+        if self.output_type == GENERATE and named in METRICS.added:
+            self._check_means(named, declared, number)
+            call = self._call(declared.functions[GENERATE], kwargs, meaning, number)
+            bound = self._called(call, kwargs, named, self._better(config, named, declared))
+        else:
+            bound = _Computation(self._compute(named, declared, kwargs, number))
+        return bound if config.hf_evaluate else bound._replace(gives=self._names(declared, config.kwargs, number))
 
     def _better(self, config: MetricConfig, named: str, declared: DeclaredMetric | None) -> bool | None:
         """Whether more is better: as the file says, else as the metric was declared or registered."""
@@ -143,26 +203,28 @@ class MetricBinder:
 
     def _compute(self, name: str, declared: DeclaredMetric, kwargs: YAMLMapping, number: int) -> Compute:
         function = declared.functions[self.output_type]
-        _need(declared.needs, self.place(number, "metric"), f"metric {name!r}")
-        obstacle = declared.obstacle() if declared.obstacle is not None else None
-        if obstacle is not None:
-            what, fix = obstacle
-            raise self._problem(number, "metric", f"metric {name!r} cannot work here: {what}", fix)
+        self._check_means(name, declared, number)
         takes = accepted(function, 2 if self.output_type == GENERATE else 1)
         used = kwargs
         if self.lenient and self.output_type != GENERATE:
             # lm-eval hands parameters to generation metrics only, so elsewhere it takes any
             used = {key: value for key, value in kwargs.items() if key in takes.named}
         self._refuse(self._wrong(name, takes, used, number))
-        if self.output_type == GENERATE and _shape(function) == "names":
-            return self._adapted(function, kwargs, name, number, declared.higher_is_better)
         if self.output_type == GENERATE:
             prepared = getattr(function, "prepared", None)
             try:
-                return _of_answers(prepared(**used) if prepared is not None else partial(function, **used))
+                return of_answers(prepared(**used) if prepared is not None else partial(function, **used))
             except (TypeError, ValueError) as error:
                 raise self._problem(number, "metric", f"metric {name!r}: {error}", "correct its parameters") from None
         return partial(function, **used) if used else function
+
+    def _check_means(self, name: str, declared: DeclaredMetric, number: int) -> None:
+        """Refuse a metric whose library is not installed, or that cannot work on this machine."""
+        _need(declared.needs, self.place(number, "metric"), f"metric {name!r}")
+        obstacle = declared.obstacle() if declared.obstacle is not None else None
+        if obstacle is not None:
+            what, fix = obstacle
+            raise self._problem(number, "metric", f"metric {name!r} cannot work here: {what}", fix)
 
     def _where(self, number: int, key: str = "metric") -> Callable[[str], Place]:
         return lambda each: self.place(number, each or key)
@@ -188,22 +250,32 @@ class MetricBinder:
         self._refuse(AGGREGATIONS.problems(function_name(aggregation), takes, used, where))
         return (partial(aggregation, **used) if used else aggregation), left
 
-    def _adapted(
-        self, function: UserFunction, kwargs: YAMLMapping, named: str, number: int, better: bool | None
-    ) -> Compute:
-        """A user's metric with its parameters, called as its signature wants to be: see `_shape`."""
-        shape = _shape(function)
-        takes = accepted(function, {"names": 0, "pair": 1, "answers": 2}[shape])
-        if shape == "names":
-            own = {key: each for key, each in takes.named.items() if key not in ("references", "predictions")}
-            takes = replace(takes, named=own, lacking=0)
-        if shape == "pair" and self.lenient:  # lm-eval calls these without parameters
-            kwargs = {key: value for key, value in kwargs.items() if key in takes.named}
-        self._refuse(self._wrong(named, takes, kwargs, number))
-        if shape == "answers":
-            return _of_answers(partial(function, **kwargs) if kwargs else function)
-        score = _by_name(function, kwargs) if shape == "names" else _by_pair(function, kwargs)
-        return _best_of_references(score, named, better)
+    def _call(
+        self, function: UserFunction, kwargs: YAMLMapping, meaning: "_Meaning", number: int, *, by_one: bool = False
+    ) -> MetricCall:
+        """How a user's metric is called, with its parameters checked."""
+        try:
+            call = read_call(function, kwargs, lenient=self.lenient)
+            if self.output_type not in (GENERATE, CHOICE) and not call.pair:
+                raise Unfit(f"{self.output_type} has no answer to compare", "give it one parameter, `result`")
+        except Unfit as error:
+            what = f"metric {meaning.name!r} cannot be called: {error}"
+            raise self._problem(number, "metric", what, error.fix) from None
+        call = call.for_one_reference() if by_one else call
+        if not (call.pair and self.lenient):  # lm-eval calls these without parameters
+            self._refuse(self._wrong(meaning.name, call.takes, kwargs, number))
+        return call
+
+    def _called(self, call: MetricCall, kwargs: YAMLMapping, named: str, better: bool | None) -> "_Computation":
+        if call.pair and (self.lenient or self.output_type != GENERATE):
+            kwargs = {key: value for key, value in kwargs.items() if key in call.takes.named}
+        if call.pair and self.output_type != GENERATE:
+            return _Computation(partial(call.function, **kwargs))
+        if self.lenient and call.answer != ANSWER:
+            return _Computation(call.like_lm_eval(kwargs, named, higher_is_better=better))
+        compute = call.computing(kwargs, named, higher_is_better=better)
+        in_order = call.sees_references and not self.lenient
+        return _Computation(of_choice(compute) if self.output_type == CHOICE else compute, sees_references=in_order)
 
     def _aggregation(
         self, config: MetricConfig, named: str, declared: DeclaredMetric | None, number: int
@@ -228,23 +300,27 @@ class MetricBinder:
         return aggregation
 
     def _reductions(self, config: MetricConfig, number: int) -> MetricReductions:
-        try:
-            reductions = read_reductions(config.reduction)
-        except LookupError as error:
-            what = f"no reduction named {error.args[0]!r}"
-            known = [name if name[-1].isalnum() else f"{name}4" for name in REDUCTIONS.names()]
-            raise self._problem(number, "reduction", what, did_you_mean(error.args[0], known)) from None
-        except ValueError as error:
-            raise self._problem(number, "reduction", str(error), "see docs/scorers.md") from None
-        if reductions.least > self.repeats:
-            what = f"needs {reductions.least} repeats, but the task has {self.repeats}"
-            raise self._problem(
-                number, "reduction", what, f"write `repeats: {reductions.least}` or more, or give --repeats"
-            )
-        return reductions
+        return bound_reductions(config.reduction, self.repeats, self.place(number, "reduction"))
 
     def _problem(self, number: int, key: str, what: str, fix: str) -> ConfigError:
         return ConfigError([Problem(self.place(number, key), what, fix)])
+
+
+def bound_reductions(written: UserValue, repeats: int, place: Place) -> MetricReductions:
+    """The reductions that a metric or a scorer names, for a task of so many repeats."""
+    try:
+        reductions = read_reductions(written)
+    except LookupError as error:
+        known = [name if name[-1].isalnum() else f"{name}4" for name in REDUCTIONS.names()]
+        fix = did_you_mean(error.args[0], known)
+        raise ConfigError([Problem(place, f"no reduction named {error.args[0]!r}", fix)]) from None
+    except ValueError as error:
+        raise ConfigError([Problem(place, str(error), "see docs/scorers.md")]) from None
+    if reductions.least > repeats:
+        what = f"needs {reductions.least} repeats, but the task has {repeats}"
+        fix = f"write `repeats: {reductions.least}` or more, or give --repeats"
+        raise ConfigError([Problem(place, what, fix)])
+    return reductions
 
 
 def function_name(function: UserFunction | Function) -> str:
@@ -252,6 +328,18 @@ def function_name(function: UserFunction | Function) -> str:
     if isinstance(function, partial):
         return function_name(function.func)
     return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _renamed(bound: _Computation, row: str) -> _Computation:
+    """A metric of another name: it becomes the prefix of values by name."""
+
+    def renamed(value: MetricValue) -> MetricValue:
+        if isinstance(value, Mapping):
+            return {f"{row}_{key}": each for key, each in value.items()}
+        return Repeated(map(renamed, value)) if isinstance(value, Repeated) else value
+
+    gives = tuple(f"{row}_{each}" for each in bound.gives) if bound.gives else bound.gives
+    return bound._replace(compute=lambda result: renamed(bound.compute(result)), gives=gives)
 
 
 def _distinct(metrics: list[Metric]) -> list[Metric]:
@@ -276,65 +364,27 @@ def _never(result: Result) -> Never:  # noqa: ARG001
     raise AssertionError("the task computes its own values")
 
 
-def _of_answers(score: ScorePair) -> Compute:
-    """A metric of references and an answer as one of results; of several answers it gives the score of each."""
-
-    def compute(result: GenResult) -> MetricValue:
-        answer = result.answer
-        if not isinstance(answer, list):
-            return score(result.references, answer)
-        if not answer:
-            raise ValueError("the filter leaves no answer")
-        return Repeated([score(result.references, each) for each in answer])
-
-    return compute
-
-
 def _passed_through(result: GenResult) -> MetricValue:
     return pair(result.references, result.answer)
 
 
-def _by_name(function: UserFunction, kwargs: YAMLMapping) -> ScorePair:
-    return lambda reference, answer: function(references=[reference], predictions=[answer], **kwargs)
+def check_reference_order(metrics: Iterable[Metric], results: Callable[[], Iterable[GenResult]]) -> None:
+    """Refuse metrics that are given all references and whose value depends on the order of these."""
+    problems = {}
+    for metric in metrics:
+        if not metric.sees_references or metric.place in problems:
+            continue
+        for result in results():
+            values = depends_on_order(metric.compute, result)
+            if values is not None:
+                what = f"metric {metric.name!r} gives {_shown(values[0])} for the references {result.references!r:.80}"
+                what += f" and the answer {result.answer!r:.40}, but {_shown(values[1])} for the same in reverse order"
+                fix = "name its parameter `reference`, and it is called for each of them; or compare with all of them"
+                problems[metric.place] = Problem(metric.place or Place(metric.name), what, fix)
+                break
+    if problems:
+        raise ConfigError(problems.values())
 
 
-def _by_pair(function: UserFunction, kwargs: YAMLMapping) -> ScorePair:
-    return lambda reference, answer: function([reference, answer], **kwargs)
-
-
-def _best_of_references(score: ScorePair, named: str, higher_is_better: bool | None) -> Compute:
-    """A metric of one reference as one of results: of several references the best value counts."""
-
-    def compute(result: GenResult) -> MetricValue:
-        answer = result.answer
-        scores = [score(reference, answer) for reference in result.references]
-        if result.any_counts:
-            return 1.0 if any(each[named] if isinstance(each, Mapping) else each for each in scores) else 0.0
-        return best(scores, higher_is_better=higher_is_better, metric=named)
-
-    return compute
-
-
-def _shape(function: UserFunction) -> Literal["answers", "names", "pair"]:
-    """How a user's metric is called, read from its signature and never found out by trying.
-
-    "answers": as ours, with all references and a prediction; "names": as lm-eval does, with `references` and
-    `predictions` of one; "pair": with one list of both.
-
-    >>> _shape(lambda references, prediction, *, weight=0.5: 0), _shape(lambda items: 0)
-    ('answers', 'pair')
-    """
-    try:
-        parameters = read_signature(function).parameters
-    except (TypeError, ValueError):
-        return "names"
-    if {"references", "predictions"} <= set(parameters):
-        return "names"
-    positional = [
-        each for each in parameters.values() if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
-    ]
-    required = sum(each.default is each.empty for each in positional)
-    if required >= 2 or any(each.name == "prediction" for each in positional[1:2]):
-        return "answers"
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
-    return "names" if takes_any and not required else "pair"
+def _shown(value: MetricValue) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) else f"{value!r:.60}"

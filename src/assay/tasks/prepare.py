@@ -36,11 +36,23 @@ from assay.runs.folder import SampleSink
 from assay.samples.data import Split, columns_of, data_set
 from assay.samples.prompt import Chat, Prompter, Question, RenderError
 from assay.samples.rows import DataError
+from assay.scoring.filters import Pipeline
 from assay.scoring.loop import AnsweredSample, ScoringLoop
-from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric, ModelRoles, ScoreRules, grouped
+from assay.scoring.results import (
+    CHOICE,
+    GENERATE,
+    LIKELIHOOD,
+    ROLLING,
+    GenResult,
+    Metric,
+    ModelRoles,
+    ScoreRules,
+    grouped,
+)
 from assay.scoring.scorer import Scorer, models_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
 from assay.tasks.documents import Splits, count, evaluated_split, examples, read_run, walked
+from assay.tasks.metrics import check_reference_order
 from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets, check_templates
 from assay.tasks.runnable import AggregationOrFunction, Estimator
 from assay.tasks.scoring import placer, scoring
@@ -49,6 +61,8 @@ from assay.tasks.task import Task
 
 LOOKED_AT = 3
 """Samples that are built before the run: a task of which none of them can be asked is broken."""
+SEARCHED = 200
+"""Documents that are searched for several references, where a metric is tried with them."""
 KINDS = {GENERATE: "generate", CHOICE: "loglikelihood", LIKELIHOOD: "loglikelihood", ROLLING: "rolling"}
 
 
@@ -305,7 +319,7 @@ class PreparedTask:
 
     @cached_property
     def _unconditional(self) -> bool:
-        return any(metric.name == "acc_mutual_info" for metric in self._metrics())
+        return any("acc_mutual_info" in (metric.name, metric.of) for metric in self._metrics())
 
     def plan(self, sample: Sample) -> Plan:
         if not self.scoring.asks:
@@ -381,8 +395,26 @@ class PreparedTask:
                 return None
             names = [name for metric in metrics for name in metric.gives or (metric.name,)]
             added = [row for metric in metrics for row in metric.reductions.added]
-            rows |= {ScoreKey(name, each.name) for name in (*names, *added, *own_rows)}
+            own_added = scorer.own_reductions.added if own_rows else ()
+            rows |= {ScoreKey(name, each.name) for name in (*names, *added, *own_rows, *own_added)}
         return frozenset(rows)
+
+    def remarks(self, *, differ: bool) -> Sequence[str]:
+        """Which repeats are not scored, and whether they are copies of one answer."""
+        if self.repeats < 2 or self.settings.run.predict_only:
+            return ()
+        filters = [each for each, _ in self.scoring.pipelines if isinstance(each, Pipeline)]
+        selected = [(each.name, *each.selects) for each in filters if each.selects is not None]
+        remarks = [
+            f"{self.repeats - kept} of {self.repeats} answers are not scored: {step}"
+            + (f" of filter {name}" if len(filters) > 1 else "")
+            for name, step, kept in selected
+            if kept < self.repeats
+        ]
+        sampled = self.config.output_type == GENERATE and Generate("", self.config.generation_kwargs or {}).is_sampled
+        if not sampled and not differ:
+            remarks.append(f"the {self.repeats} answers are copies: nothing is sampled (set do_sample and temperature)")
+        return remarks
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
         known = {metric.name: metric.higher_is_better for metric in self._metrics()}
@@ -419,9 +451,26 @@ class PreparedTask:
             first = list(islice(bare._samples(whole=False), LOOKED_AT))
         if first and all(sample.problem for sample in first):
             raise RenderError(first[0].problem)
+        check_reference_order(self._metrics(), self._several_references)
         own = self.config.process_results is not None or self.settings.run.predict_only or self.settings.like_lm_eval
         if self.config.output_type == CHOICE and not own:
             check_right_choices(self.scoring.reading, [sample for sample in first if not sample.problem])
+
+    def _several_references(self) -> Iterator[GenResult]:
+        """Results of the first documents with several references, each with the first and the last as answer."""
+        if self.config.output_type != GENERATE or not self.multiple_targets:
+            return
+        tried = 0
+        for number, doc in enumerate(islice(self.docs, SEARCHED)):
+            try:
+                target = self.prompter.target(doc)
+            except RenderError:
+                continue
+            if isinstance(target, list) and len(target) > 1 and tried < LOOKED_AT:
+                tried += 1
+                sample = Sample(number, doc, (), target, target)
+                results = [self.scoring.reading.result(sample, [str(each)]) for each in (target[0], target[-1])]
+                yield from (each for each in results if isinstance(each, GenResult))
 
 
 def _aggregation_of(metric: str, metrics: Sequence[Metric]) -> AggregationOrFunction | None:

@@ -47,6 +47,8 @@ class TaskRun:
     ended: Callable[[], None] | None = None
     board: Board = field(default_factory=Board)
     audit: Audit = field(default_factory=Audit)
+    differ: bool = False
+    """Whether two answers to one request differ."""
     _next: int = 0
     _waiting: dict[int, tuple[Sample, Sequence[Response]]] = field(default_factory=dict)
     _together: list[tuple[AnsweredSample, ResponseDetails, str]] = field(default_factory=list)
@@ -97,6 +99,8 @@ class TaskRun:
             return
         self._notice(sample, responses[:own])
         document = self.runnable.document(sample, responses)
+        if self.runnable.repeats > 1 and not self.differ:
+            self.differ = any(each != repeats[0] for repeats in document.responses for each in repeats)
         if self.runnable.is_batch:
             self._together.append((document, details, ""))
         else:

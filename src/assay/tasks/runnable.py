@@ -104,6 +104,10 @@ class Runnable(Protocol):
         """The rows its results will have; None where only user code knows."""
         ...
 
+    def remarks(self, *, differ: bool) -> Sequence[str]:
+        """Sentences about its numbers for below the table; `differ` says whether answers to one request ever differed."""
+        ...
+
     def higher_is_better(self) -> Mapping[str, bool | None]: ...
 
     def files(self, folder: Path | None, created: float, label: str) -> SampleSink | None:

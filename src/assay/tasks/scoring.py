@@ -5,8 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from assay.config.row_names import filter_name_problem, row_name_problem
-from assay.config.task import FilterConfig, MetricConfig, TaskConfig
+from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.records import UserFunction, UserValue
+from assay.registry import parameter_problems
 from assay.scoring.filters import DEFAULT, Pipeline, build_pipeline
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric, ResultBuilder
@@ -18,7 +20,7 @@ from assay.scoring.scorer import (
     Scorer,
     make_scorer,
 )
-from assay.tasks.metrics import MetricBinder
+from assay.tasks.metrics import MetricBinder, bound_reductions
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 
@@ -43,7 +45,10 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     """The filters of a task, each with its scorer, and that with its metrics. All problems are raised together."""
     process = config.process_results if callable(config.process_results) and not settings.run.predict_only else None
     lenient = settings.like_lm_eval or any(task.fields.origin(key).lenient for key in task.fields)
+    if process is not None:
+        _check_process_results(process, placer(task, "process_results")())
     whole = ScorerFactory.create_scorer(replace(config, process_results=process), placer(task, "scorer")())
+    with_reductions(whole, config.scorer, config, placer(task, "scorer"))
     entries = config.filter_list or whole.default_filters() or (DEFAULT,)
     making = _Making(task, config, settings, helpers, whole, process is not None, lenient)
     filters = [making.filter(*each) for each in (_different(entries) if lenient else enumerate(entries))]
@@ -55,6 +60,13 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     _check_filters(task, pipelines)
     reading = ResultBuilder(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
     return ScoringLoop(pipelines, reading, task.name)
+
+
+def _check_process_results(process: UserFunction, place: Place) -> None:
+    """Refuse a function that cannot be called with a document and its answers."""
+    problems = parameter_problems(process, {}, "process_results", place, 2)
+    if problems:
+        raise ConfigError([replace(each, fix="write `def process_results(doc, results)`") for each in problems])
 
 
 @dataclass(slots=True)
@@ -74,6 +86,9 @@ class _Making:
         """A filter with its scorer and metrics; None where something is wrong with them."""
         config, processes = self.config, self.processes
         at = placer(self.task, "filter_list", number, "filter")
+        named_filters = bool(config.filter_list)
+        if not named_filters and self._scores_repeats:
+            entry = replace(entry, filter=_without_selection(entry.filter))
         pipeline = self._tried(lambda: build_pipeline(entry, at, self.helpers.filters()))
         scorer = self.whole if processes else self._tried(lambda: self._scorer(number, entry))
         places = _metric_placer(self.task, entry, number)
@@ -87,23 +102,27 @@ class _Making:
             return None
         bound = last_of_each(bound) if self.lenient else bound
         scorer.overwrites = self.lenient
-        if pipeline.single and any(metric.reductions.least > 1 for metric in bound):
-            if config.filter_list:
-                what = "the filter leaves one answer, and a reduction of its metrics needs more"
-                self.problems.append(
-                    Problem(at(), what, f"end it with `{{function: take_first_k, k: {config.repeats}}}`")
-                )
-            pipeline = replace(pipeline, steps=(), single=False)  # the first alone was not asked for
+        reductions = (*(metric.reductions for metric in bound), scorer.own_reductions)
+        if pipeline.single and any(each.least > 1 for each in reductions):
+            what = "the filter leaves one answer, and a reduction of its metrics needs more"
+            self.problems.append(Problem(at(), what, f"end it with `{{function: take_first_k, k: {config.repeats}}}`"))
         scorer.bind(entry.name, bound)
         name = placer(self.task, "filter_list", number, "name")()
         return pipeline, BoundFilter(
             entry.name, name, scorer, bound, binder.place, _scorer_place(self.task, entry, number)
         )
 
+    @property
+    def _scores_repeats(self) -> bool:
+        """Whether all repeats are scored where no filter is named: lm-eval, and its `process_results`, see the first."""
+        left_out = self.lenient or self.processes or self.settings.run.predict_only
+        return self.config.output_type == GENERATE and self.config.repeats > 1 and not left_out
+
     def _scorer(self, number: int, entry: FilterConfig) -> Scorer:
         if entry.scorer is None:
             return self.whole
-        return make_scorer(entry.scorer, self.config, placer(self.task, "filter_list", number, "scorer")())
+        place = placer(self.task, "filter_list", number, "scorer")
+        return with_reductions(make_scorer(entry.scorer, self.config, place()), entry.scorer, self.config, place)
 
     def _tried(self, make: Callable[[], T]) -> T | None:
         try:
@@ -111,6 +130,17 @@ class _Making:
         except ConfigError as error:
             self.problems += error.problems
             return None
+
+
+def _without_selection(steps: tuple[FilterStep, ...]) -> tuple[FilterStep, ...]:
+    return tuple(step for step in steps if step.function != "take_first")
+
+
+def with_reductions(scorer: Scorer, written: UserValue, config: TaskConfig, place: Callable[..., Place]) -> Scorer:
+    """The scorer with the reductions of the rows that it adds."""
+    if isinstance(written, ScorerConfig) and written.reduction is not None:
+        scorer.own_reductions = bound_reductions(written.reduction, config.repeats, place("reduction"))
+    return scorer
 
 
 def _check_filters(task: Task, pipelines: Sequence[tuple[Pipeline, Scorer]]) -> None:
@@ -223,7 +253,7 @@ def _rows(bound: BoundFilter) -> Iterator[tuple[str, Place]]:
             yield name, bound.place(number, "metric")
         for name in metric.reductions.added:
             yield name, bound.place(number, "reduction")
-    for name in bound.scorer.rows() or ():
+    for name in (*(bound.scorer.rows() or ()), *bound.scorer.own_reductions.added):
         yield name, bound.scorer_at
 
 
@@ -235,7 +265,7 @@ def _doubled(named: Iterable[tuple[str, Place]], what: str) -> Iterator[Problem]
             fix = (
                 "rename one of them"
                 if what == "filter"
-                else "leave one out, rename its function, or give it another filter"
+                else "give one of them a `name`, leave it out, or give it another filter"
             )
             yield Problem(place, f"two {what}s are named {name!r}: the other one is at {seen[name]}", fix)
         seen.setdefault(name, place)

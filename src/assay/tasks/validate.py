@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.catalog.catalog import Catalog
-from assay.catalog.functions import check_function, functions_in, module_file, static_signature
+from assay.catalog.functions import StaticSignature, check_function, functions_in, module_file, static_signature
 from assay.catalog.roots import broken_plugins
 from assay.config.fields import Fields
 from assay.config.option import YAMLValue
@@ -159,6 +159,8 @@ def _check_data(task: Task) -> Iterator[Problem]:
 class _Unloaded(Scorer):
     """A stand-in for what helper code defines: it is not run here, so it may be anything, also a scorer."""
 
+    is_unknown = True
+
     def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__(None)
         self.__name__ = "function"
@@ -173,8 +175,9 @@ class _Unloaded(Scorer):
 class _UnloadedFunction:
     """A stand-in for a function of helper code, with the signature that the text of its module shows."""
 
-    def __init__(self, name: str, signature: inspect.Signature) -> None:
-        self.__name__, self.__signature__ = name, signature
+    def __init__(self, name: str, written: StaticSignature) -> None:
+        self.__name__, self.__signature__ = name, written.signature
+        self.is_async, self.is_generator = written.is_async, written.is_generator
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         return self
@@ -184,8 +187,9 @@ def _unloaded(function: Function) -> Any:
     """Return a stand-in for a function or class: with its signature, where the text of its module shows it, else with any."""
     written = static_signature(function)
     if written is not None and not written.is_class:
-        return _UnloadedFunction(function.name, written.signature)
-    return type(function.name, (_Unloaded,), {} if written is None else {"__signature__": written.signature})
+        return _UnloadedFunction(function.name, written)
+    known = {} if written is None else {"__signature__": written.signature, "is_unknown": False}
+    return type(function.name, (_Unloaded,), known)
 
 
 def _check_scoring(task: Task, functions: list[Function], find_metric: FindMetric) -> Iterator[Problem]:

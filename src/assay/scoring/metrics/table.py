@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, NamedTuple
 
-from assay.records import Answer, Document, Failed, UserValue
-from assay.registry import Table, must_be_callable
+from assay.records import Answer, Document, Failed, UserFunction, UserValue
+from assay.registry import Table, accepted, must_be_callable
+from assay.scoring.metrics.convention import Unfit, read_call
 from assay.scoring.metrics.math_equal import MATH_METRICS
 from assay.scoring.metrics.text import TEXT_METRICS
 from assay.scoring.results import (
@@ -371,8 +372,20 @@ def _adopted(name: str, thing: UserValue) -> DeclaredMetric:
     """A metric, or a function of references and a prediction as one."""
     declared = thing if isinstance(thing, DeclaredMetric) else DeclaredMetric({GENERATE: must_be_callable(name, thing)})
     for output_type, function in declared.functions.items():
-        METRICS.refuse_shape(function, 2 if output_type == GENERATE else 1)
+        if output_type == GENERATE:
+            _refuse_unfit(name, function)
+        else:
+            METRICS.refuse_shape(function, 1)
     return declared
+
+
+def _refuse_unfit(name: str, function: UserFunction) -> None:
+    """Refuse a function that no task could call; the parameters after the first may be set in a file."""
+    try:
+        read_call(function, list(accepted(function, 1).named))
+    except Unfit as error:
+        what = f"{name!r} cannot be used as metric, which must take (references, prediction, …): {error}"
+        raise TypeError(f"{what} — {error.fix}") from None
 
 
 METRICS: Table[DeclaredMetric, Callable[[Any], Any]] = Table(
