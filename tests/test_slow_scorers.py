@@ -108,7 +108,7 @@ def test_a_document_that_cannot_be_scored_fails_alone(tmp_path: Path) -> None:
     write(tmp_path, parallel=True)
     results = run(tmp_path, ["a", "bad", "aaa", "b", "bb", "bbb"])
     assert results["assay"]["tasks"]["t"]["reasons"] == {
-        "scoring: scorer 'slow': ZeroDivisionError: bad (own.py:16)": 1
+        "scoring: scorer 'slow' of filter 'none': ZeroDivisionError: bad (own.py:16)": 1
     }
     assert results["results"]["t"]["slow,none"] == pytest.approx((1 + 3 + 1 + 2 + 3) / 5)
 

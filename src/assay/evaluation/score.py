@@ -1,8 +1,10 @@
 """`assay score`: the flow with stored answers. The new scores are a version beside the old, with what changed."""
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +21,7 @@ from assay.evaluation.flow import finish
 from assay.evaluation.graph_output import OutputFile
 from assay.evaluation.manifest import again
 from assay.evaluation.prepare import Prepared, prepare_to_score
-from assay.evaluation.scoring import ScoredTasks, replay
+from assay.evaluation.scoring import ScoredTasks, replay, scorer_memories, scorer_processes
 from assay.evaluation.writing import file_label
 from assay.graphs.output import GraphFiles
 from assay.records import AnyJSON, JSONDict, MetricValue, ScoreKey
@@ -155,10 +157,17 @@ def score(paths: str | Path | Sequence[str | Path], options: ScoreOptions | None
     prepared = prepare_to_score(answers, loaded._replace(tasks=tasks), config)
     _refuse_stale(answers, prepared.tasks)
     target = Path(options.output_path) if options.output_path is not None else answers.folder
-    with new_scoring(target) as part:
+    with scorer_processes(prepared.scorers), _score_cache(answers, prepared), new_scoring(target) as part:
         remarks = _remarks(answers, loaded, prepared)
         output = ScoringOutput(answers, prepared, options, part, remarks, SampleChanges(part))
         return finish(prepared, replay(output.read, done=output.close), output)
+
+
+def _score_cache(answers: StoredAnswers, prepared: Prepared) -> AbstractContextManager[None]:
+    """The scores that the run computed, for scorers that cache them; answers of other programs have no such folder."""
+    if not isinstance(answers, StoredRun) or not os.access(answers.folder, os.W_OK):
+        return nullcontext()
+    return scorer_memories(prepared.scorers, answers.folder)
 
 
 class _OpenTask(NamedTuple):

@@ -236,6 +236,10 @@ class GraphScores:
     def aggregation(self, row: ScoreKey) -> Aggregation | UserFunction | None:
         return AGGREGATIONS["mean"] if row.metric in self.scored or row.metric in self._directions else None
 
+    @property
+    def listed_rows(self) -> Sequence[ScoreKey]:
+        return [ScoreKey(name, UNFILTERED) for name in self.scored]
+
     def rows(self) -> frozenset[ScoreKey] | None:
         """Its unit metrics, and the numbers of its reports; None where code of users names them."""
         names = {*self.scored, *(column.removesuffix(SUFFIX) for column in result_columns(graph_of(self.task)))}

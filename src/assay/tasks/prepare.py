@@ -337,6 +337,10 @@ class PreparedTask:
     def parents(self) -> Mapping[str, str]:
         return self.scoring.parents
 
+    @property
+    def listed_rows(self) -> Sequence[ScoreKey]:
+        return self.scoring.listed_rows
+
     def _metrics(self) -> Iterator[Metric]:
         return iter(self.scoring.metrics)
 
