@@ -43,7 +43,7 @@ from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggre
 from assay.tasks.documents import Splits, count, evaluated_split, examples, read_run, walked
 from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets, check_templates
 from assay.tasks.runnable import AggregationOrFunction, Estimator
-from assay.tasks.scoring import placer, scoring
+from assay.tasks.scoring import BYPASS, placer, scoring
 from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
 
@@ -364,11 +364,11 @@ class PreparedTask:
             return known[metric, filter_name]
 
         def takes_nan(metric: str, filter_name: str) -> bool:
-            """As lm-eval, whose mean of NaN is NaN; and an aggregation that is made for it."""
+            """As lm-eval, whose mean of NaN is NaN; an aggregation that is made for it, and one of the user's."""
             aggregation = known_aggregation(self.aggregation(ScoreKey(metric, filter_name)))
-            return self.settings.like_lm_eval or (
-                isinstance(aggregation, Aggregation) and aggregation.name == "nanmean"
-            )
+            if self.settings.like_lm_eval or not isinstance(aggregation, Aggregation):
+                return True
+            return aggregation.name in ("nanmean", BYPASS)
 
         lenient = any(scorer.overwrites for _, scorer in self.scoring.pipelines)
         self.scoring = replace(self.scoring, rules=ScoreRules(is_averaged, lenient, takes_nan))

@@ -79,7 +79,11 @@ class _Making:
         scorer = self.whole if processes else self._tried(lambda: self._scorer(number, entry))
         places = _metric_placer(self.task, entry, number)
         binder = MetricBinder(config.output_type, places, self.helpers, lenient=self.lenient, repeats=config.repeats)
-        declared = (entry.metric_list or None, config.metric_list, scorer.default_metrics() if scorer is not None else None)
+        declared = (
+            entry.metric_list or None,
+            config.metric_list,
+            scorer.default_metrics() if scorer is not None else None,
+        )
         own = next((each for each in declared if each is not None), None)
         if self.settings.run.predict_only:
             own, scorer = (MetricConfig(name=BYPASS),), ProcessResultsScorer(config, _unscored(config, self.settings))
