@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import assay
+from assay.evaluation.score import score
 from assay.records import Failed
 from assay.runs.cache import SCORES_FILE, ScoreCache
 from assay.scoring.scorer import Scorer
@@ -108,7 +109,7 @@ def test_a_document_that_cannot_be_scored_fails_alone(tmp_path: Path) -> None:
     write(tmp_path, parallel=True)
     results = run(tmp_path, ["a", "bad", "aaa", "b", "bb", "bbb"])
     assert results["assay"]["tasks"]["t"]["reasons"] == {
-        "scoring: scorer 'slow': ZeroDivisionError: bad (own.py:16)": 1
+        "scoring: scorer 'slow' of filter 'none': ZeroDivisionError: bad (own.py:16)": 1
     }
     assert results["results"]["t"]["slow,none"] == pytest.approx((1 + 3 + 1 + 2 + 3) / 5)
 
@@ -157,6 +158,35 @@ def test_a_cached_score_is_computed_once(kind: str, parallel: bool, tmp_path: Pa
     assert len(log.read_text().splitlines()) == 6
     assert first["results"] == again["results"]
     assert [sample[kind.lower()] for sample in again["samples"]["t"]] == SCORES
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("kind", "parallel"), [("Slow", False), ("Slow", True), ("Together", False)])
+def test_a_cached_score_is_not_computed_again_when_answers_are_scored_again(
+    kind: str, parallel: bool, tmp_path: Path
+) -> None:
+    """Another filter beside it changes nothing; another parameter of the scorer, or another answer, does."""
+    log = write(tmp_path / "tasks", cached=True, parallel=parallel, kind=kind)
+    run(tmp_path / "tasks", ANSWERS, output_path=str(tmp_path / "run"))
+    score([tmp_path / "run"])
+    task = tmp_path / "tasks/t.yaml"
+    plain = task.read_text()
+    steps = "[{function: take_first}], metric_list: [{metric: exact_match}]"
+    task.write_text(
+        f"{plain}filter_list: [{{name: none, filter: [{{function: take_first}}]}}, {{name: b, filter: {steps}, scorer: generation}}]\n"
+    )
+    again = score([tmp_path / "run"])
+    assert again.results["results"]["t"][f"{kind.lower()},none"] == pytest.approx(sum(SCORES) / 6)
+    assert len(log.read_text().splitlines()) == 6
+    task.write_text(
+        f"{plain}filter_list: [{{name: none, filter: [{{function: uppercase}}, {{function: take_first}}]}}]\n"
+    )
+    score([tmp_path / "run"])
+    assert len(log.read_text().splitlines()) == 12
+    write(tmp_path / "tasks", cached=True, parallel=parallel, kind=kind, add=1.0)
+    more = score([tmp_path / "run"]).results["results"]["t"]
+    assert more[f"{kind.lower()},none"] == pytest.approx(sum(SCORES) / 6 + 1)
+    assert len(log.read_text().splitlines()) == 18
 
 
 def test_without_a_folder_or_the_option_nothing_is_kept(tmp_path: Path) -> None:

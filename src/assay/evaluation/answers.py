@@ -184,13 +184,13 @@ class StoredRun:
 
     def facts(self, name: str) -> TaskFacts:
         stored = self.run.facts(name)
-        fields = {key: stored[key] for key in TaskFacts._fields if key in stored and key != "first"}
+        fields = {key: stored[key] for key in TaskFacts._fields if key in stored and key not in ("first", "columns")}
         size = fields.get("size", 0)
         facts = TaskFacts(**{"size": size, "original": size, **fields})
-        if not self.is_imported:
-            return facts
-        first = next(self._file(name).rows(), None)
-        return facts._replace(first=orjson.loads(first.doc) if first is not None else None)
+        has_judges = bool(self.manifest["spec"].get("roles"))
+        first = next(self._file(name).rows(), None) if self.is_imported or has_judges else None
+        doc = orjson.loads(first.doc) if first is not None else None
+        return facts._replace(first=doc) if self.is_imported else facts._replace(columns=tuple(doc or ()))
 
     @property
     def created(self) -> float:

@@ -44,7 +44,7 @@ def task_result(run: TaskRun, bootstrap_iters: int, like_lm_eval: bool) -> TaskR
         documents=run.board.documents,
         expected=runnable.size,
         failed=run.board.failed,
-        failures=run.board.failures(runnable.parents),
+        failures=run.board.failures(runnable.parents, runnable.listed_rows),
         noticed=run.board.noticed,
         original=runnable.original,
         num_fewshot=runnable.num_fewshot,

@@ -1,8 +1,10 @@
 """`assay score`: the flow with stored answers. The new scores are a version beside the old, with what changed."""
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +21,8 @@ from assay.evaluation.flow import finish
 from assay.evaluation.graph_output import OutputFile
 from assay.evaluation.manifest import again
 from assay.evaluation.prepare import Prepared, prepare_to_score
-from assay.evaluation.scoring import ScoredTasks, replay
+from assay.evaluation.scoring import ScoredTasks, replay, scorer_memories, scorer_processes
+from assay.evaluation.verdicts import JournaledVerdicts, names_other_models, refuse_unseen
 from assay.evaluation.writing import file_label
 from assay.graphs.output import GraphFiles
 from assay.records import AnyJSON, JSONDict, MetricValue, ScoreKey
@@ -153,12 +156,20 @@ def score(paths: str | Path | Sequence[str | Path], options: ScoreOptions | None
     refuse_unsafe(loaded.tasks.values(), confirmed=options.confirm_run_unsafe_code)
     tasks = {name: with_metrics(task, filters, metrics) for name, task in loaded.tasks.items()}
     prepared = prepare_to_score(answers, loaded._replace(tasks=tasks), config)
-    _refuse_stale(answers, prepared.tasks)
+    verdicts = JournaledVerdicts.of(answers)
+    _refuse_stale(answers, prepared.tasks, verdicts)
     target = Path(options.output_path) if options.output_path is not None else answers.folder
-    with new_scoring(target) as part:
+    with scorer_processes(prepared.scorers), _score_cache(answers, prepared), new_scoring(target) as part:
         remarks = _remarks(answers, loaded, prepared)
-        output = ScoringOutput(answers, prepared, options, part, remarks, SampleChanges(part))
+        output = ScoringOutput(answers, prepared, options, part, remarks, SampleChanges(part), verdicts)
         return finish(prepared, replay(output.read, done=output.close), output)
+
+
+def _score_cache(answers: StoredAnswers, prepared: Prepared) -> AbstractContextManager[None]:
+    """The scores that the run computed, for scorers that cache them; answers of other programs have no such folder."""
+    if not isinstance(answers, StoredRun) or not os.access(answers.folder, os.W_OK):
+        return nullcontext()
+    return scorer_memories(prepared.scorers, answers.folder)
 
 
 class _OpenTask(NamedTuple):
@@ -178,6 +189,7 @@ class ScoringOutput:
     folder: Path
     remarks: Sequence[str]
     changes: SampleChanges
+    verdicts: JournaledVerdicts | None = None
     reports: list[GraphFiles] = field(default_factory=list)
     _open: dict[str, _OpenTask] = field(default_factory=dict)
 
@@ -204,9 +216,11 @@ class ScoringOutput:
 
     def read(self, task: Runnable) -> Iterator[ReplayedSample]:
         """The stored samples of a task; the scores of each are compared with its new ones."""
+        verdicts = self.verdicts if _asks(task) else None
+        changed = _changed_scoring(self.answers, task) if verdicts is not None else ()
         for stored in self._open[task.task.name].samples():
             self.changes.expect(stored)
-            yield stored
+            yield stored if verdicts is None else verdicts.completed(task, stored, changed)
 
     def close(self, task: Runnable) -> None:
         """Put the samples of a task in place; nothing of it stays open: a run may have more tasks than a process files."""
@@ -296,17 +310,28 @@ def _remarks(answers: StoredAnswers, loaded: Definitions, prepared: Prepared) ->
     return [*remarks, *(f"not scored: {name}: {why}" for name, why in prepared.broken.items())]
 
 
-def _refuse_stale(answers: StoredAnswers, tasks: Sequence[Runnable]) -> None:
-    """Refuse answers that judges have not seen: their stored verdicts are about the answers of the old filters."""
+def _refuse_stale(answers: StoredAnswers, tasks: Sequence[Runnable], verdicts: JournaledVerdicts | None) -> None:
+    """Refuse answers that judges have not seen: their stored verdicts are about the answers of the old filters.
+
+    Where there is a journal, verdicts are found in it by request: only what a judge was never asked is refused, later.
+    """
     for task in tasks:
-        if not any(scorer.asks for scorer in task.scorers()):
+        if not _asks(task):
             continue
-        changed = changed_keys(answers, task) if isinstance(answers, StoredRun) else ["scorer"]
-        stale = [key for key in ("filter_list", "scorer") if key in changed]
-        if stale:
-            what = f"its scorer asks other models, and they have not seen these answers: {' and '.join(stale)} changed"
-            fix = "run it again, with --use_cache DIR to reuse earlier responses"
-            raise ConfigError([Problem(Place(f"task {task.task.name!r}"), what, fix)])
+        stale = _changed_scoring(answers, task)
+        before = answers.results.get("configs", {}).get(task.task.name, {})
+        if stale and (verdicts is None or names_other_models(task, before)):
+            refuse_unseen(task, f"{' and '.join(stale)} changed")
+
+
+def _changed_scoring(answers: StoredAnswers, task: Runnable) -> list[str]:
+    """The keys that changed of those which say what judges are asked about an answer."""
+    changed = changed_keys(answers, task) if isinstance(answers, StoredRun) else ["scorer"]
+    return [key for key in ("filter_list", "scorer") if key in changed]
+
+
+def _asks(task: Runnable) -> bool:
+    return any(scorer.asks for scorer in task.scorers())
 
 
 def changed_keys(answers: StoredAnswers, task: Runnable) -> list[str]:

@@ -15,7 +15,7 @@ from assay.graphs.aggregator_metrics import AggregatorMetric, Tally
 from assay.graphs.aggregator_table import make_aggregator
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra import GraphPostProcessor as GraphPostProcessor
-from assay.graphs.unit_metrics import UnitMetricResult, finite
+from assay.graphs.unit_metrics import UnitMetricResult, finite, why_lost
 from assay.graphs.unit_node import Places
 from assay.graphs.unit_node import UnitMetrics as UnitMetrics
 from assay.graphs.unit_node import check_unit_metrics as check_unit_metrics
@@ -99,7 +99,7 @@ class EntryTally:
 
     def take(self, number: int, record: Record) -> None:
         """Look at one record; they are counted from 0."""
-        cell = record.get(self.entry.column)
+        cell = _cell(record, self.entry.column)
         self._seen = self._seen or self.entry.column in record
         if cell is None:
             self.missing += 1
@@ -138,6 +138,12 @@ class EntryTally:
             for name, evidence in known.items()
             if len(evidence.values) == len(self._taken)
         }
+
+
+def _cell(record: Record, column: str) -> Value:
+    """The unit result in a column; None where there is none, and where computing it failed."""
+    cell = record.get(column)
+    return None if why_lost(cell) is not None else cell
 
 
 def _result(cell: Value, column: str) -> UnitMetricResult:
@@ -195,7 +201,7 @@ def collated(
         for each in collected:
             each.take(total, record)
         total += 1
-        unscored += any(record.get(each.entry.column) is None for each in collected)
+        unscored += any(_cell(record, each.entry.column) is None for each in collected)
     if not total:
         nothing = {"evaluation_summary": _summary(total, "no_data", counts, like_sygra=like_sygra), "results": {}}
         return CollatedReport([nothing], ())

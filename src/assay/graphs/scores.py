@@ -11,7 +11,7 @@ from assay.graphs.collate import MetricCollatorPostProcessor, UnitMetrics, check
 from assay.graphs.output import Estimated, GraphFiles, Processor, outcome_of, row_labels
 from assay.graphs.reading import GraphFile, graph_of, produced
 from assay.graphs.spec import LambdaSpec, Record, Value
-from assay.graphs.unit_metrics import UnitMetricResult
+from assay.graphs.unit_metrics import UnitMetricResult, why_lost
 from assay.graphs.unit_node import SUFFIX, unit_metric_fields
 from assay.records import Estimate, Failed, FilterScores, JSONDict, Response, Sample, ScoreKey, UserFunction, number
 from assay.runs.redaction import HIDDEN, is_header, redacted, redacted_text
@@ -210,8 +210,14 @@ class GraphScores:
         rows: JSONDict = {}
         for name, column in self.scored.items():
             score = unit_value(record.get(column))
-            lost = Failed(f"scoring: the record has no result in {column!r}, but {record.get(column)!r:.60}")
-            rows[name] = lost if score is None else score
+            if score is None:
+                why = (
+                    why_lost(record.get(column))
+                    or f"the record has no result in {column!r}, but {record.get(column)!r:.60}"
+                )
+                rows[name] = Failed(f"scoring: {why}")
+            else:
+                rows[name] = score
         return {**rows, **self._further(record)}
 
     def _further(self, record: Record) -> JSONDict:
@@ -238,6 +244,10 @@ class GraphScores:
 
     def aggregation(self, row: ScoreKey) -> Aggregation | UserFunction | None:
         return AGGREGATIONS["mean"] if row.metric in self.scored or row.metric in self._directions else None
+
+    @property
+    def listed_rows(self) -> Sequence[ScoreKey]:
+        return [ScoreKey(name, UNFILTERED) for name in self.scored]
 
     def rows(self) -> frozenset[ScoreKey] | None:
         """Its unit metrics, and the numbers of its reports; None where code of users names them."""

@@ -22,6 +22,21 @@ NOT_GIVEN = float("nan")
 """A missing score, which then follows from the verdict. Compared by identity: another nan is a score that is not a number."""
 
 
+def lost_result(reason: str) -> JSONDict:
+    """The place of a result that a unit metric could not compute: neither right nor wrong."""
+    return {"failed": reason}
+
+
+def why_lost(cell: Value) -> str | None:
+    """The reason where a column has no unit result because computing it failed.
+
+    >>> why_lost(lost_result("no bbox")), why_lost({"correct": False, "failed": "twice"})
+    ('no bbox', None)
+    """
+    is_lost = isinstance(cell, Mapping) and "failed" in cell and "correct" not in cell
+    return str(cell["failed"]) if is_lost else None
+
+
 @dataclass(frozen=True)
 class UnitMetricResult:
     """The verdict about one record, what it is about, and its score: 1 or 0 unless the metric gives another."""

@@ -1,15 +1,16 @@
 """The lambda node that scores a record with unit metrics, and what can be wrong with it before anything runs."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from assay.config.option import near_miss
 from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra import LambdaFunction
-from assay.graphs.unit_metrics import UNIT_METRICS, UnitMetric, UnitMetricResult
-from assay.records import JSONDict, UserValue
-from assay.user_code import UserCodeError, user_code
+from assay.graphs.unit_metrics import UNIT_METRICS, UnitMetric, UnitMetricResult, lost_result
+from assay.records import Failed, JSONDict, UserValue
+from assay.user_code import UserCodeError, call_user_code, user_code
 
 ENTRY_KEYS = ("name", "params", "as")
 SUFFIX = "_result"
@@ -27,7 +28,7 @@ class UnitMetrics(LambdaFunction):
     A metric `m` writes `m_result`; where the node declares `m` among its `output_keys` and not `m_result`, as newer
     versions of SyGra do, it writes `m`; an entry's `as` says another name. A value that is a mapping is compared as it is,
     any other as `{"text": value}`. With `compat: sygra` in the node, everything is wrapped, and what cannot be compared is
-    wrong; else that is an error, and the record failed.
+    wrong; else that metric has failed, and the record where all of them have.
     """
 
     @staticmethod
@@ -35,11 +36,16 @@ class UnitMetrics(LambdaFunction):
         """The state with the results."""
         node, like_sygra = lambda_node_dict, lambda_node_dict.get("compat") == "sygra"
         right, answer = (_side(node, state, key, like_sygra=like_sygra) for key in ("golden_key", "predicted_key"))
-        results = {}
+        results: JSONDict = {}
         for entry in _entries(node):
-            metric = _metric(entry, like_sygra=like_sygra)
-            results[result_field(entry, node)] = _scored(metric, entry["name"], right, answer).to_dict()
-        return {**state, **results}
+            metric, name = _metric(entry, like_sygra=like_sygra), entry["name"]
+            scored = partial(_scored, metric, name, right, answer)
+            result = scored() if like_sygra else call_user_code(f"unit metric {name!r}", scored)
+            results[result_field(entry, node)] = result if isinstance(result, Failed) else result.to_dict()
+        lost = {field: result.reason for field, result in results.items() if isinstance(result, Failed)}
+        if lost and len(lost) == len(results):
+            raise UserCodeError("; ".join(dict.fromkeys(lost.values())))
+        return {**state, **results, **{field: lost_result(reason) for field, reason in lost.items()}}
 
 
 def _side(node: Record, state: Record, key: str, *, like_sygra: bool) -> JSONDict:

@@ -235,7 +235,8 @@ class Run:
         row, better, account = self._row(name), self.higher_is_better(name), self.summary(name)
         described, bounds = mapping(account.get("rows")), mapping(account.get("bounds"))
         counts, size = mapping(row.get("sample_count")), row.get("sample_len") or 0
-        for key, value in rows_of(row):
+        lost = {row_key(each): None for each, about in described.items() if each not in row and about.get("failed")}
+        for key, value in (*rows_of(row), *lost.items()):  # in those that are lost, every document failed
             written = row_name(key)
             about = mapping(described.get(written))
             counted = about if "failed" in about else account

@@ -436,15 +436,23 @@ class Pipeline:
     def apply_to_all(self, responses: Sequence[list[Answer]], docs: Sequence[Document]) -> list[Answer]:
         """The answers to many requests; `docs` has the document of each."""
         answers: list[Any] = list(responses)
+        by_user = False
         for step, batch in self.steps:
             if step is not None:
+                if by_user:
+                    _check_lists(answers, self.name)
                 answers = [step(each, doc) for each, doc in zip(answers, docs, strict=True)]
             elif batch is not None:
                 answers = _answers_of(batch(answers, list(docs)), len(docs), self.name)
+            by_user = batch is not None
         return answers
 
     def _ended(self, answers: Answer) -> Answer:
-        return answers[0] if self.single and isinstance(answers, list) else answers
+        if not (self.single and isinstance(answers, list)):
+            return answers
+        if not answers:
+            raise ValueError("the filter leaves no answer")
+        return answers[0]
 
     def apply_batch(self, responses: Sequence[list[Answer]], docs: Sequence[Document]) -> list[Answer]:
         """As `apply_to_all`, with single answers standing by themselves."""
@@ -461,6 +469,15 @@ def _answers_of(returned: Any, count: int, name: str) -> list[Answer]:
     if len(answers) != count:
         raise ValueError(f"filter {name!r} returned {len(answers)} answers for {count} requests")
     return answers
+
+
+def _check_lists(answers: Sequence[Answer], name: str) -> None:
+    """Refuse a user's filter that returned something else than lists before a step that takes lists: of a text, the first
+    letter would be scored."""
+    odd = [each for each in answers if isinstance(each, str | bytes | Mapping) or not isinstance(each, Iterable)]
+    if odd:
+        what = f"filter {name!r} returned a value of type {type(odd[0]).__name__!r} for a request"
+        raise TypeError(f"{what}, and the step after it takes a list of answers — return [answer]")
 
 
 DEFAULT = FilterConfig(name="none", filter=(FilterStep(function="take_first"),))

@@ -4,14 +4,12 @@ A scoring step is one filter of a task with what scores its answers, made once p
 the only place that looks at what a class defines; the loop walks over steps and asks nothing.
 """
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from assay.errors import SelfExplanatory
 from assay.records import (
     EVERY_ROW,
     Answer,
@@ -20,9 +18,10 @@ from assay.records import (
     Failed,
     FilterScores,
     MetricValue,
-    Request,
-    Response,
+    ScoreKey,
 )
+from assay.scoring import verdicts
+from assay.scoring.batches import apply_batch
 from assay.scoring.results import (
     Filtered,
     Instance,
@@ -34,7 +33,9 @@ from assay.scoring.results import (
     ScoreRules,
     Scores,
     StepInput,
+    described,
     result_of,
+    row_name,
     usable,
     with_answers,
 )
@@ -44,14 +45,13 @@ from assay.scoring.scorer import (
     ProcessResults,
     ProcessResultsScorer,
     Scorer,
+    Unscored,
     bound_metrics,
     computed,
     shown,
 )
-from assay.user_code import HALF, TIME_LIMIT, call_user_code, is_writable, timed, user_code, written
-
-Asks = Generator[Sequence[Request], Sequence[Response], Scores]
-"""A plan that asks other models about an answer: yields requests, is sent their responses, and returns rows."""
+from assay.scoring.verdicts import Asks, VerdictPlan, answered
+from assay.user_code import HALF, TIME_LIMIT, call_user_code, is_writable, place_of, timed
 
 
 class Filter(Protocol):
@@ -115,6 +115,15 @@ class ScoringStep:
     def is_batch(self) -> bool:
         return self.filter.is_batch or self.batch is not None
 
+    @property
+    def listed_rows(self) -> list[str]:
+        """The rows that are known before documents are scored."""
+        named = [
+            row for metric in self.metrics for row in (*(metric.gives or (metric.name,)), *metric.reductions.added)
+        ]
+        has_own = self.score is not None or self.batch is not None or self.ask is not None
+        return [*named, *(self.own_rows if has_own or not named else ())]
+
 
 def step_of(scorer: Scorer, filter_: Filter, filters: Sequence[str], reading: ResultBuilder, task: str) -> ScoringStep:
     """The step that a scorer's class describes. `filters` are the names of all filters of the task."""
@@ -151,13 +160,17 @@ class _Adapter:
         common: dict[str, Any] = {
             "filter": self.filter,
             "metrics": scorer.get_metrics(name),
-            "place": f"scoring: {_label(scorer)}filter {name!r}",
+            "place": self._place,
             "filter_place": f"scoring: filter {name!r}",
             "own_rows": scorer.rows() or (scorer.name,),
             "add": lambda scores, rows: scorer._put(scores, rows, scorer.name),
             "reduce": lambda scores, answers: scorer.reduced(scores, name, answers),
         }
         return ScoringStep(**{**common, **more})
+
+    @property
+    def _place(self) -> str:
+        return f"scoring: {_label(self.scorer)}filter {self.filter.name!r}"
 
     def _computed(self, **own: Any) -> ScoringStep:
         """Rows of metrics, with those of the scorer itself."""
@@ -189,8 +202,19 @@ class _Adapter:
         return self._step_with(
             place=f"scoring: process_results of filter {self.filter.name!r}",
             result=lambda document, own, answers: (document.sample.doc, own),  # noqa: ARG005
-            compute=lambda arguments: dict(function(*arguments) or {}),
+            compute=partial(self._returned, function),
             reduces_all=False,
+            own_rows=(),
+        )
+
+    def _returned(self, function: ProcessResults, arguments: tuple[Document, list[Answer]]) -> ScoreDict:
+        """The rows that `process_results` returns; lm-eval's tasks may return none for some documents."""
+        rows = function(*arguments)
+        if self.scorer.overwrites:
+            return dict(rows or {})
+        declared = [metric.name for metric in self.scorer.get_metrics(self.filter.name)]
+        return returned_rows(
+            rows, declared, place_of(f"scoring: process_results of filter {self.filter.name!r}", function)
         )
 
     def _combined(self, scorer: "CombinedScorer") -> ScoringStep:
@@ -240,7 +264,7 @@ class _Adapter:
         return self.scorer.rows_of(value, result)
 
     def _together(self, results: Sequence[Result]) -> list[Scores | Failed]:
-        values = self.scorer.together(results)
+        values = self.scorer.together(results, self._place)
         return [
             value if isinstance(value, Failed) else self.scorer.rows_of(value, result)
             for result, value in zip(results, values, strict=True)
@@ -265,7 +289,7 @@ def rows_by(step: ScoringStep, result: StepInput) -> Asks:
     if step.score is not None:
         put(step, scores, call_user_code(step.place, step.score, result))
     elif step.ask is not None:
-        put(step, scores, (yield from answered(step, result)))
+        put(step, scores, (yield from answered(step.place, step.ask, result)))
     return scores
 
 
@@ -274,24 +298,20 @@ def put(step: ScoringStep, scores: ScoreDict, rows: Scores | Failed) -> None:
     step.add(scores, dict.fromkeys(step.own_rows, rows) if isinstance(rows, Failed) else rows)
 
 
-def answered(step: ScoringStep, result: StepInput) -> Generator[Sequence[Request], Sequence[Response], Scores | Failed]:
-    """The rows that follow from what other models answer, or why there are none: asking, or a request of it, failed."""
-    assert step.ask is not None
-    try:
-        with user_code(step.place):
-            plan, responses = step.ask(result), None
-            while True:
-                try:
-                    requests = plan.send(responses)  # type: ignore[arg-type]  # a generator begins with None
-                except StopIteration as stop:
-                    rows: Scores = stop.value
-                    return rows
-                responses = yield requests
-                lost = next((each for each in responses if isinstance(each, Failed)), None)
-                if lost is not None:
-                    return Failed(f"judge: {lost.reason}")
-    except SelfExplanatory as error:
-        return Failed(written(str(error)))
+def returned_rows(returned: MetricValue, declared: Sequence[str], place: str) -> ScoreDict:
+    """The rows that a `process_results` function returned. `declared` are the metrics that the task names.
+
+    No row at all is a failure: the document would be missing from every number, without a word.
+    """
+    if not isinstance(returned, Mapping):
+        raise Unscored(f"{place} returned {described(returned)}, and must return values by name, as in {{'acc': 1.0}}")
+    if not returned:
+        raise Unscored(f"{place} returned no value")
+    rows = {row_name(key): value for key, value in returned.items()}
+    if declared and not any(name in rows for name in declared):
+        what = f"{place} returned {', '.join(map(repr, rows)):.80}, and none of the metrics in metric_list"
+        rows |= dict.fromkeys(declared, Failed(f"{what} — use their names"))
+    return rows
 
 
 def finished(plan: Asks) -> Scores:
@@ -338,8 +358,6 @@ def _scores(result: Result | Scores) -> ScoreDict:
 
 
 _NO_REPEATS: Mapping[str, Sequence[Any]] = MappingProxyType({})
-VerdictPlan = Generator[Sequence[Request], Sequence[Response], dict[int, Scores | Failed]]
-"""A plan of all steps that ask other models; returns their rows by the number of the step."""
 GuardedCall = Callable[..., Any]
 """`call_user_code`, or the same with a clock."""
 _timed: GuardedCall = partial(timed, TIME_LIMIT)
@@ -375,6 +393,11 @@ class ScoringLoop:
         return [metric for step in self.steps for metric in step.metrics]
 
     @property
+    def listed_rows(self) -> list[ScoreKey]:
+        """The rows that are known before documents are scored: where all of them fail, these have."""
+        return [ScoreKey(row, step.filter.name) for step in self.steps for row in step.listed_rows]
+
+    @property
     def parents(self) -> dict[str, str]:
         """Values that came in a mapping, by name: the metric that gave them. Known when documents have been scored."""
         return {name: parent for _, scorer in self.pipelines for name, parent in scorer.parents.items()}
@@ -390,43 +413,17 @@ class ScoringLoop:
         return self._verdict_plan(document, [self._answers(step, [document])[0] for step in self.steps])
 
     def _verdict_plan(self, document: AnsweredSample, answers: Sequence[Filtered]) -> VerdictPlan:
-        rows: dict[int, Scores | Failed] = {}
         plans: dict[int, Any] = {}
         for number, step in enumerate(self.steps):
             if step.ask is not None:
                 result = _result(step, document, answers[number], answers, call_user_code)
-                if isinstance(result, Failed):
-                    rows[number] = result
-                else:
-                    plans[number] = answered(step, result)
-        sent: dict[int, Sequence[Response] | None] = dict.fromkeys(plans)
-        while sent:
-            requests: dict[int, Sequence[Request]] = {}
-            for number, responses in sent.items():
-                try:
-                    requests[number] = plans[number].send(responses)
-                except StopIteration as stop:
-                    rows[number] = stop.value
-            together = [request for asked in requests.values() for request in asked]
-            replies = iter((yield together) if together else ())
-            sent = {number: list(islice(replies, len(asked))) for number, asked in requests.items()}
-        return rows
+                plans[number] = result if isinstance(result, Failed) else answered(step.place, step.ask, result)
+        return verdicts.together(plans)
 
     def _replayed(self, document: AnsweredSample, answers: Sequence[Filtered]) -> Mapping[int, Scores | Failed]:
         """The rows of the steps that ask, from what was answered."""
-        replies, plan = iter(document.verdicts), self._verdict_plan(document, answers)
-        try:
-            requests = next(plan)
-            while True:
-                responses = list(islice(replies, len(requests)))
-                if len(responses) != len(requests):
-                    what = f"{len(requests)} questions were to be asked about this answer, and {len(responses)} were answered"
-                    lost = Failed(f"scoring: ValueError: {what}")
-                    return {number: lost for number, step in enumerate(self.steps) if step.ask is not None}
-                requests = plan.send(responses)
-        except StopIteration as stop:
-            rows: dict[int, Scores | Failed] = stop.value
-            return rows
+        numbers = [number for number, step in enumerate(self.steps) if step.ask is not None]
+        return verdicts.replayed(self._verdict_plan(document, answers), document.verdicts, numbers)
 
     def _score_one(self, document: AnsweredSample) -> list[FilterScores] | Failed:
         """For filter, of one document, under one clock."""
@@ -508,8 +505,7 @@ class ScoringLoop:
             for document, mine, every_answer in zip(documents, own, answers, strict=True)
         ]
         whole = [result for result in results if not isinstance(result, Failed)]
-        batch_rows = timed(TIME_LIMIT * max(1, len(documents)), step.place, step.batch, whole)
-        rows = iter([batch_rows] * len(whole) if isinstance(batch_rows, Failed) else batch_rows)
+        rows = iter(apply_batch(step.place, step.batch, whole))
         pairs = [each if isinstance(each, Failed) else (each, next(rows)) for each in results]
         return [
             without_scores(step, each, mine) if isinstance(each, Failed) else self._batched(step, *each, mine)
@@ -522,10 +518,8 @@ class ScoringLoop:
             put(step, scores, rows)
             return self._reduced(step, scores, own)
 
-        scores_or_failure = timed(TIME_LIMIT, step.place, all_rows)
-        return (
-            without_scores(step, scores_or_failure, own) if isinstance(scores_or_failure, Failed) else scores_or_failure
-        )
+        scores = timed(TIME_LIMIT, step.place, all_rows)
+        return without_scores(step, scores, own) if isinstance(scores, Failed) else scores
 
     def _reduced(self, step: ScoringStep, scores: Scores, own: Filtered) -> FilterScores:
         """One value for each row, or the reason that there is none."""
@@ -553,14 +547,16 @@ class ScoringLoop:
                 else _timed(place, pipeline.apply, document.responses, document.sample.doc)
                 for document in documents
             ]
-        responses = [each for document in documents for each in document.responses]
-        docs = [document.sample.doc for document in documents for _ in document.responses]
-        answers = timed(TIME_LIMIT * max(1, len(documents)), place, pipeline.apply_batch, responses, docs)
-        if isinstance(answers, Failed):
-            return [answers] * len(documents)
-        parts = iter(answers)
-        by_document = [[next(parts) for _ in document.responses] for document in documents]
-        return [each if is_writable(each) else Failed(f"{place} returned {HALF}") for each in by_document]
+
+        def answers_of(some: Sequence[AnsweredSample]) -> list[Answers]:
+            responses = [each for document in some for each in document.responses]
+            docs = [document.sample.doc for document in some for _ in document.responses]
+            parts = iter(pipeline.apply_batch(responses, docs))
+            return [[next(parts) for _ in document.responses] for document in some]
+
+        by_document = apply_batch(place, answers_of, documents)
+        odd = Failed(f"{place} returned {HALF}")
+        return [each if isinstance(each, Failed) or is_writable(each) else odd for each in by_document]
 
 
 def _result(

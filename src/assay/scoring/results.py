@@ -392,7 +392,7 @@ def usable(
             checked[name] = Failed(f"{where} was returned twice, under names of different types")
         else:
             averaged = rules.is_averaged(name, filter_name)
-            takes_nan = not averaged or rules.takes_nan(name, filter_name)
+            takes_nan = rules.takes_nan(name, filter_name)
             value_or_reason = _usable(value, count, averaged=averaged, by_answer=name in by_answer, takes_nan=takes_nan)
             checked[name] = (
                 Failed(f"{where} {value_or_reason}") if isinstance(value_or_reason, _Unusable) else value_or_reason
@@ -435,6 +435,8 @@ def _usable(value: MetricValue, count: int, *, averaged: bool, by_answer: bool, 
     if isinstance(value, Failed):
         return value
     if not averaged:
+        if not takes_nan and _holds_nan(value):
+            return _Unusable("holds NaN, and its aggregation takes numbers")
         of_answers = by_answer and type(value) is list and len(value) == count
         return as_repeated(value) if of_answers else exact(value)
     items = listed(value)
@@ -449,6 +451,13 @@ def _usable(value: MetricValue, count: int, *, averaged: bool, by_answer: bool, 
     if odd:
         return _Unusable(f"is {described(odd[0])} for an answer, and must be a number")
     return as_repeated(numbers)
+
+
+def _holds_nan(value: MetricValue) -> bool:
+    """Whether a value is NaN, or a pair or a list with NaN in it: the shares of choices that have no likelihood, say."""
+    if isinstance(value, list | tuple):
+        return any(map(_holds_nan, value))
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _number(value: MetricValue, *, takes_nan: bool) -> int | float | None:

@@ -253,12 +253,17 @@ class Scorer:
         self._note(rows, self.name, by_answer(value, result.results, self.name))
         return rows
 
-    def together(self, results: Sequence[Result]) -> Sequence[MetricValue]:
-        """The scorer's own scores of all documents: in several processes, or as it computes them itself."""
+    def together(self, results: Sequence[Result], place: str = "") -> Sequence[MetricValue]:
+        """The scorer's own scores of all documents: in several processes, or as it computes them itself.
+
+        `place` is the name of the scorer in reasons.
+        """
         if self.parallel:
             asked = [[_reference(result), result.results] for result in results]
             workers = self._workers or Workers([self], 1)
-            return self._remembered(asked, lambda numbers: workers.score(self, [asked[number] for number in numbers]))
+            return self._remembered(
+                asked, lambda numbers: workers.score(self, [asked[number] for number in numbers], place)
+            )
         whole = (
             [[dict(result.doc), _reference(result), result.results] for result in results] if self._memory else results
         )
@@ -315,7 +320,9 @@ class Scorer:
         """Write a value down under its name; of several by name, each under its own."""
         if isinstance(value, Repeated) and value and isinstance(value[0], Mapping):
             value = by_name(value, name)
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and not value and not self.overwrites:
+            self._put(scores, {name: Failed(f"scoring: {name!r} returned no value: the mapping is empty")}, name)
+        elif isinstance(value, Mapping):
             self._put(scores, value, name)
             self.parents.update(dict.fromkeys(map(row_name, value), name))
         else:

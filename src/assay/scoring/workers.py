@@ -9,23 +9,27 @@ import ctypes
 import inspect
 import json
 import os
+import pickle
 import signal
 import warnings
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.records import Answer, Failed, MetricValue, Params, UserValue
 from assay.scoring.results import Reference
-from assay.user_code import TIME_LIMIT, timed
+from assay.user_code import TIME_LIMIT, call_user_code, timed
 
 if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
 
 ScoreInput = Any
 """The input of one score: reference and answers, with the document before them where all are scored at once."""
 TOGETHER = 8
-"""Answers that go to a process at once."""
+"""Documents that are given to a process at once."""
 DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG: no process outlives a run that is killed."""
 
@@ -39,44 +43,53 @@ class ParallelScorer(Protocol):
     def score(self, reference: Reference, predictions: list[Answer]) -> MetricValue: ...
 
 
-_SCORERS: list[ParallelScorer] = []
-"""The scorers that a process was forked with."""
-
-
 class Workers:
-    """Processes for some scorers."""
+    """Processes for some scorers: one that hands answers out, and those that score, which are children of it.
+
+    A process that dies, of a segmentation fault say, takes the score of one document with it: another process takes its
+    place. It is forked from the one that hands out, which has neither a model nor threads.
+    """
 
     def __init__(self, scorers: Sequence[ParallelScorer], count: int | None = None) -> None:
         self._count = count if count is not None else len(os.sched_getaffinity(0)) if can_fork() else 1
         self._scorers = list(scorers)
-        self._pool = self._started() if scorers and self._count > 1 and can_fork() else None
+        self._link: Connection | None = None
+        self._supervisor: BaseProcess | None = None
+        if scorers and self._count > 1 and can_fork():
+            self._link, self._supervisor = self._started()
 
-    def _started(self) -> "ProcessPoolExecutor":
-        from concurrent.futures import ProcessPoolExecutor
+    def _started(self) -> "tuple[Connection, BaseProcess]":
         from multiprocessing import get_context
 
-        pool = ProcessPoolExecutor(self._count, get_context("fork"), _begin, (os.getpid(),))
-        _SCORERS[:] = self._scorers
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", DeprecationWarning
-                )  # of threads: libraries may have some that do nothing yet
-                pool.submit(int).result()
-        finally:
-            _SCORERS.clear()
-        return pool
+        forked = get_context("fork")
+        here, there = forked.Pipe()
+        supervisor = forked.Process(target=_supervise, args=(there, here, self._scorers, self._count, os.getpid()))
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # of threads: libraries may have some that do nothing yet
+            supervisor.start()
+        there.close()
+        return here, supervisor
 
-    def score(self, scorer: ParallelScorer, asked: Sequence[ScoreInput]) -> list[MetricValue]:
+    def score(self, scorer: ParallelScorer, asked: Sequence[ScoreInput], place: str = "") -> list[MetricValue]:
         """The scores of answers, in their order; or of each the failure that it is."""
-        if self._pool is None:
-            return [_guarded(scorer, *each) for each in asked]
+        place = place or f"scoring: scorer {scorer.name!r}"
+        if self._link is None:
+            return [_guarded(place, scorer, *each) for each in asked]
         number = next(number for number, each in enumerate(self._scorers) if each is scorer)
-        return list(self._pool.map(_score, [number] * len(asked), asked, chunksize=TOGETHER))
+        try:
+            self._link.send((number, place, asked))
+            written = self._link.recv()
+        except (EOFError, OSError):
+            return [Failed(f"{place}: the processes that score were ended from outside")] * len(asked)
+        return [each if isinstance(each, Failed) else call_user_code(place, pickle.loads, each) for each in written]
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+        if self._link is not None and self._supervisor is not None:
+            self._link.close()
+            self._supervisor.terminate()  # those below it end with it
+            self._supervisor.join()
 
 
 def can_fork() -> bool:
@@ -85,19 +98,102 @@ def can_fork() -> bool:
 
 
 def _begin(parent: int) -> None:
-    """Prepare a process: Ctrl-C is left to the run, and the process ends with the run."""
+    """Prepare a process: Ctrl-C is left to the run, and the process ends with the one that made it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
-def _score(number: int, asked: ScoreInput) -> MetricValue:
-    return _guarded(_SCORERS[number], *asked)
+def _supervise(
+    link: "Connection", other_end: "Connection", scorers: Sequence[ParallelScorer], count: int, parent: int
+) -> None:
+    """Hand answers to processes, and their scores back, until the run ends."""
+    _begin(parent)
+    other_end.close()
+    crew = [_Worker(scorers) for _ in range(count)]
+    while True:
+        try:
+            number, place, asked = link.recv()
+        except EOFError:
+            os._exit(0)
+        link.send(_scores(crew, number, place, asked))
 
 
-def _guarded(scorer: ParallelScorer, reference: Reference, predictions: list[Answer]) -> MetricValue:
-    return timed(TIME_LIMIT, f"scoring: scorer {scorer.name!r}", scorer.score, reference, predictions)
+def _scores(crew: "Sequence[_Worker]", number: int, place: str, asked: Sequence[ScoreInput]) -> list[bytes | Failed]:
+    """The scores as they were written by the processes; a process that dies fails the document that it was scoring."""
+    from multiprocessing.connection import wait
+
+    written: list[bytes | Failed] = [b""] * len(asked)
+    left = deque(range(len(asked)))
+    for worker in crew:
+        worker.take(left, number, place, asked)
+    while busy := {worker.link: worker for worker in crew if worker.documents}:
+        for link in wait(list(busy)):
+            worker = busy[link]  # type: ignore[index]  # these are the connections that were given
+            document = worker.documents[0]
+            try:
+                written[document] = worker.link.recv_bytes()
+                worker.documents.popleft()
+            except (EOFError, OSError):
+                written[document] = Failed(f"{place}: {worker.buried()}")
+                left.extendleft(list(worker.documents)[:0:-1])
+                worker.start()
+            if not worker.documents:
+                worker.take(left, number, place, asked)
+    return written
+
+
+class _Worker:
+    """A process that scores, with the numbers of the documents that it was given."""
+
+    def __init__(self, scorers: Sequence[ParallelScorer]) -> None:
+        self._scorers = scorers
+        self.start()
+
+    def start(self) -> None:
+        from multiprocessing import get_context
+
+        forked = get_context("fork")
+        self.documents: deque[int] = deque()
+        self.link, there = forked.Pipe()
+        self._process = forked.Process(target=_work, args=(there, self.link, self._scorers, os.getpid()))
+        self._process.start()
+        there.close()
+
+    def take(self, left: deque[int], number: int, place: str, asked: Sequence[ScoreInput]) -> None:
+        """Give it the next documents."""
+        self.documents = deque(left.popleft() for _ in range(min(TOGETHER, len(left))))
+        if self.documents:
+            with suppress(OSError):  # it is dead, which is found when its scores are read
+                self.link.send((number, place, [asked[each] for each in self.documents]))
+
+    def buried(self) -> str:
+        """How the process ended."""
+        self._process.join()
+        code = self._process.exitcode or 0
+        how = f"by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"with exit code {code}"
+        self.link.close()
+        return f"the process that scored it ended {how}"
+
+
+def _work(link: "Connection", other_end: "Connection", scorers: Sequence[ParallelScorer], parent: int) -> None:
+    """Score the documents that come, and send each score when it is there."""
+    _begin(parent)
+    other_end.close()
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            number, place, asked = link.recv()
+            for each in asked:
+                value = _guarded(place, scorers[number], *each)
+                written = call_user_code(place, pickle.dumps, value)
+                link.send_bytes(pickle.dumps(written) if isinstance(written, Failed) else written)
+    os._exit(0)
+
+
+def _guarded(place: str, scorer: ParallelScorer, reference: Reference, predictions: list[Answer]) -> MetricValue:
+    return timed(TIME_LIMIT, place, scorer.score, reference, predictions)
 
 
 class ScoreStore(Protocol):

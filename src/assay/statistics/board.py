@@ -79,8 +79,8 @@ class Board:
         self.failed[reasons] += 1
         return reasons
 
-    def failures(self, parents: Mapping[str, str]) -> dict[ScoreKey, RowFailures]:
-        """The failures of every row, also of rows that have no value at all.
+    def failures(self, parents: Mapping[str, str], known: Sequence[ScoreKey] = ()) -> dict[ScoreKey, RowFailures]:
+        """The failures of every row, also of rows that have no value at all: `known` are those that the task declares.
 
         `parents` has, of values that came in a mapping, the metric that gave them. Where it fails, all of them fail; and
         where one of them failed that never had a value, so has the metric.
@@ -91,7 +91,13 @@ class Board:
             own[row] = parent if row not in self.columns and parent in self.columns else row
         hidden = {*parents.values()}
         lost = [row for row in own.values() if row.metric != EVERY_ROW and row.metric not in hidden]
+        lost += [row for row in known if row.metric not in hidden and self._has_lost_all(row.filter)]
         return {row: self._failures(row, own, parents) for row in (*self.columns, *lost)}
+
+    def _has_lost_all(self, filter_name: str) -> bool:
+        """Whether a filter has no value, because every document failed in it or as a whole."""
+        in_filter = self.lost_in.get(ScoreKey(EVERY_ROW, filter_name), Counter()).total()
+        return 0 < self.documents <= self.lost + in_filter
 
     def _failures(self, row: ScoreKey, own: Mapping[ScoreKey, ScoreKey], parents: Mapping[str, str]) -> RowFailures:
         names = {row, ScoreKey(parents.get(row.metric, row.metric), row.filter), ScoreKey(EVERY_ROW, row.filter)}

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from assay.records import Estimate, Failed, Floats, Influence, exact, number
 from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, Aggregation, Values, mean, total
-from assay.user_code import call_user_code
+from assay.user_code import call_user_code, place_of
 
 LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
 SLOW = ("bleu", "chrf", "chrf++", "ter")
@@ -35,27 +35,24 @@ def estimate(
     """
     known = aggregation if isinstance(aggregation, Aggregation) else Aggregation("custom", aggregation)
     n = len(values)
-    returned = call_user_code(f"the aggregation {known.name!r}", known.function, values)
+    named = f"the aggregation {known.name!r}" if known is aggregation else place_of("the aggregation", aggregation)
+    returned = call_user_code(named, known.function, values)
     if isinstance(returned, Failed):
         return Estimate(math.nan, None, n, returned.reason)
     value = exact(returned)
     if isinstance(value, Mapping) and value and all(number(each) is not None for each in value.values()):
         numbers = {str(exact(name)): float(exact(each)) for name, each in value.items()}
-        return Estimate(
-            math.nan, None, n, f"the aggregation {known.name!r} gives several numbers", named_values=numbers
-        )
+        return Estimate(math.nan, None, n, f"{named} gives several numbers", named_values=numbers)
     try:
         value = float(value)
     except (TypeError, ValueError, OverflowError):
         gave = f"a value of type {type(value).__name__!r}" if not isinstance(value, str | int) else f"{value!s:.60}"
-        return Estimate(math.nan, None, n, f"the aggregation {known.name!r} returned {gave}, which is not a number")
+        return Estimate(math.nan, None, n, f"{named} returned {gave}, which is not a number")
     if math.isnan(value):
-        lost = sum(isinstance(each, float) and math.isnan(each) for each in values)
+        lost = sum(each is None or (isinstance(each, float) and math.isnan(each)) for each in values)
         endless = sum(isinstance(each, float) and math.isinf(each) for each in values)
-        reason = (
-            f"{endless} of {n} values are infinite" if endless and not lost else f"{lost} of {n} values are not numbers"
-        )
-        return Estimate(value, None, n, reason)
+        reason = f"{lost} of {n} values are not numbers" if lost else f"{endless} of {n} values are infinite"
+        return Estimate(value, None, n, reason if lost or endless else f"{named} returned NaN")
     if math.isinf(value) and not like_lm_eval:
         return Estimate(value, None, n, "an infinite number has no standard error")
     if n < 2 or not bootstrap_iters or bootstrap_iters < 0:

@@ -8,7 +8,7 @@ from assay.runs.samples.records import SampleRecord
 from assay.scoring.filters import INVALID
 
 FAILED, TRUNCATED, EMPTY, UNEXTRACTED = "failed", "truncated", "empty", "unextracted"
-DISAGREEING, GOLD_IN_ANSWER = "disagreeing", "gold_in_answer"
+DISAGREEING, GOLD_IN_ANSWER, TIED = "disagreeing", "gold_in_answer", "tied"
 KINDS = {
     FAILED: "could not be asked or scored: no score, and never a zero",
     TRUNCATED: "an answer was cut off at the token limit, or the model did not finish thinking",
@@ -16,6 +16,7 @@ KINDS = {
     UNEXTRACTED: "a filter found nothing in an answer",
     DISAGREEING: "two filters give different values of one metric",
     GOLD_IN_ANSWER: "the right answer is in the raw answer, and no filter's first metric is above 0",
+    TIED: "all choices have the same log-likelihood: the first one counts as chosen",
 }
 """Kinds of samples, as results and `assay samples --reason` call them."""
 NAMED = 20
@@ -64,11 +65,24 @@ def _kinds(kept: SampleRecord, directions: Directions) -> Iterator[str]:
     if len(kept.scores) > 1 and _disagree(kept.scores):
         yield DISAGREEING
     if not texts:
+        if _is_tied(kept):
+            yield TIED
         return
     if any(_is_unextracted(scores.answers) for scores in kept.scores):
         yield UNEXTRACTED
     if is_wrong(firsts_of(kept.scores), directions) and _has_gold(kept.sample, texts):
         yield GOLD_IN_ANSWER
+
+
+def _is_tied(kept: SampleRecord) -> bool:
+    """Whether all choices have the same log-likelihood; responses without the question, behind them, do not count."""
+    choices, responses = kept.sample.choices, kept.responses
+    if not choices or len(responses) < len(choices) or len(choices) < 2:
+        return False
+    first, second = responses[0][0], responses[1][0]
+    if type(first) is not tuple or type(second) is not tuple or first[0] != second[0]:  # as nearly always
+        return False
+    return all(pair[0] == first[0] for [pair, *_] in responses[: len(choices)])
 
 
 def is_wrong(firsts: Iterable[tuple[str, JSON]], directions: Directions) -> bool:

@@ -55,7 +55,7 @@ from assay.tasks.documents import Splits, count, evaluated_split, examples, read
 from assay.tasks.metrics import check_reference_order
 from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets, check_templates
 from assay.tasks.runnable import AggregationOrFunction, Estimator
-from assay.tasks.scoring import placer, scoring
+from assay.tasks.scoring import BYPASS, placer, scoring
 from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
 
@@ -355,6 +355,10 @@ class PreparedTask:
     def parents(self) -> Mapping[str, str]:
         return self.scoring.parents
 
+    @property
+    def listed_rows(self) -> Sequence[ScoreKey]:
+        return self.scoring.listed_rows
+
     def _metrics(self) -> Iterator[Metric]:
         return iter(self.scoring.metrics)
 
@@ -378,11 +382,11 @@ class PreparedTask:
             return known[metric, filter_name]
 
         def takes_nan(metric: str, filter_name: str) -> bool:
-            """As lm-eval, whose mean of NaN is NaN; and an aggregation that is made for it."""
+            """As lm-eval, whose mean of NaN is NaN; an aggregation that is made for it, and one of the user's."""
             aggregation = known_aggregation(self.aggregation(ScoreKey(metric, filter_name)))
-            return self.settings.like_lm_eval or (
-                isinstance(aggregation, Aggregation) and aggregation.name == "nanmean"
-            )
+            if self.settings.like_lm_eval or not isinstance(aggregation, Aggregation):
+                return True
+            return aggregation.name in ("nanmean", BYPASS)
 
         lenient = any(scorer.overwrites for _, scorer in self.scoring.pipelines)
         self.scoring = replace(self.scoring, rules=ScoreRules(is_averaged, lenient, takes_nan))

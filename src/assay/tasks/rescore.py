@@ -15,7 +15,8 @@ from assay.tasks.task import Task
 
 
 class TaskFacts(NamedTuple):
-    """Facts of a task's run. `first` is a document, where targets must be made again from documents."""
+    """Facts of a task's run. `first` is a document, where targets must be made again from documents; `columns` are those of
+    the documents, where scorers ask about the question."""
 
     size: int
     original: int
@@ -24,6 +25,7 @@ class TaskFacts(NamedTuple):
     multiple_targets: bool = False
     source: str = ""
     first: Mapping[str, Any] | None = None
+    columns: Sequence[str] = ()
 
 
 RequestArguments = Sequence[Any]
@@ -65,7 +67,7 @@ def prepare_scoring(task: Task, settings: Settings, helpers: Helpers, facts: Tas
     config = with_settings(resolved(task.config, helpers.resolve), settings)
     shots = facts.num_fewshot if facts.num_fewshot is not None else config.num_fewshot
     config = replace(config, repeats=facts.repeats, num_fewshot=shots)
-    prompter = Prompter(config, tuple(facts.first or ()), strict=not settings.like_lm_eval)
+    prompter = Prompter(config, tuple(facts.first or facts.columns), strict=not settings.like_lm_eval)
     multiple = facts.multiple_targets or config.multiple_targets
     if facts.first is not None:
         prompter.multiple_inputs = has_multiple_inputs(config, prompter, facts.first)

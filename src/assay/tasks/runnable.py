@@ -100,6 +100,11 @@ class Runnable(Protocol):
         """Of values that came in a mapping, the metric that gave them. Known when documents have been scored."""
         ...
 
+    @property
+    def listed_rows(self) -> Sequence[ScoreKey]:
+        """The rows that results list even if every document fails."""
+        ...
+
     def rows(self) -> frozenset[ScoreKey] | None:
         """The rows its results will have; None where only user code knows."""
         ...

@@ -56,6 +56,7 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
         raise ConfigError(dict.fromkeys(making.problems))  # filters without metrics share those of the task
     pipelines = [(pipeline, bound.scorer) for pipeline, bound in filter(None, filters)]
     if not lenient:
+        _check_computed(task, config, [bound for _, bound in filter(None, filters)], processes=process is not None)
         check_rows([bound for _, bound in filter(None, filters)])
     _check_filters(task, pipelines)
     reading = ResultBuilder(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
@@ -93,7 +94,11 @@ class _Making:
         scorer = self.whole if processes else self._tried(lambda: self._scorer(number, entry))
         places = _metric_placer(self.task, entry, number)
         binder = MetricBinder(config.output_type, places, self.helpers, lenient=self.lenient, repeats=config.repeats)
-        declared = (entry.metric_list, config.metric_list, scorer.default_metrics() if scorer is not None else None)
+        declared = (
+            entry.metric_list or None,
+            config.metric_list,
+            scorer.default_metrics() if scorer is not None else None,
+        )
         own = next((each for each in declared if each is not None), None)
         if self.settings.run.predict_only:
             own, scorer = (MetricConfig(name=BYPASS),), ProcessResultsScorer(config, _unscored(config, self.settings))
@@ -141,6 +146,22 @@ def with_reductions(scorer: Scorer, written: UserValue, config: TaskConfig, plac
     if isinstance(written, ScorerConfig) and written.reduction is not None:
         scorer.own_reductions = bound_reductions(written.reduction, config.repeats, place("reduction"))
     return scorer
+
+
+def _check_computed(task: Task, config: TaskConfig, filters: Sequence[BoundFilter], *, processes: bool) -> None:
+    """Refuse a scorer that is never called because of `process_results`, and a filter that has no rows."""
+    for number, scorer in enumerate([config.scorer, *(entry.scorer for entry in config.filter_list or ())]):
+        written = scorer.type if isinstance(scorer, ScorerConfig) else scorer
+        is_written = number > 0 or "scorer" in task.fields  # else that of a format
+        if processes and written not in (None, "process_results") and is_written:
+            what = "process_results computes the scores, so this scorer would never be called"
+            at = placer(task, "scorer")() if number == 0 else placer(task, "filter_list", number - 1, "scorer")()
+            raise ConfigError([Problem(at, what, "remove one of the two")])
+    for bound in filters:
+        if not processes and not bound.metrics and bound.scorer.rows() == ():
+            what = f"filter {bound.name!r} has no metric, so nothing would be scored"
+            fix = "leave metric_list out to get the metrics of the output type, or name some"
+            raise ConfigError([Problem(bound.place(), what, fix)])
 
 
 def _check_filters(task: Task, pipelines: Sequence[tuple[Pipeline, Scorer]]) -> None:
