@@ -23,6 +23,7 @@ from assay.records import (
     Request,
     Response,
 )
+from assay.scoring.asking import asked_in_turn
 from assay.scoring.results import (
     Filtered,
     Instance,
@@ -40,7 +41,6 @@ from assay.scoring.results import (
 )
 from assay.scoring.scorer import AnsweredSample as AnsweredSample
 from assay.scoring.scorer import (
-    ComputeMetric,
     ProcessResults,
     ProcessResultsScorer,
     Scorer,
@@ -137,6 +137,8 @@ class _Adapter:
             return self._processed(scorer.process_results_fn)
         if isinstance(scorer, CombinedScorer):
             return self._combined(scorer)
+        if scorer.calls_models:
+            return self._asked_in_turn()
         if scorer.wants_instances and not scorer.asks and not scorer.is_batch:
             return self._shown()
         if scorer.asks:
@@ -150,7 +152,7 @@ class _Adapter:
         scorer, name = self.scorer, self.filter.name
         common: dict[str, Any] = {
             "filter": self.filter,
-            "metrics": scorer.get_metrics(name),
+            "metrics": scorer.run_metrics(name),
             "place": f"scoring: {_label(scorer)}filter {name!r}",
             "filter_place": f"scoring: filter {name!r}",
             "own_rows": scorer.rows() or (scorer.name,),
@@ -161,7 +163,7 @@ class _Adapter:
 
     def _computed(self, **own: Any) -> ScoringStep:
         """Rows of metrics, with those of the scorer itself."""
-        scorer, metrics = self.scorer, self.scorer.get_metrics(self.filter.name)
+        scorer, metrics = self.scorer, self.scorer.run_metrics(self.filter.name)
         full = scorer.computes or scorer.wants_instances
         bound = bound_metrics(scorer, metrics, self.filter.name)
         return self._step_with(
@@ -181,7 +183,18 @@ class _Adapter:
             result=lambda document, own, answers: self._instances(document, answers),  # noqa: ARG005
             compute=lambda instances: _scores(scorer.score_instances(instances, name)),
             sees_every_filter=True,
-            by_answer=[metric.name for metric in scorer.get_metrics(name)] if scorer.computes else (),
+            by_answer=[metric.name for metric in scorer.run_metrics(name)] if scorer.computes else (),
+        )
+
+    def _asked_in_turn(self) -> ScoringStep:
+        """A class whose code asks models by plain calls, wherever in it: all of its rows depend on the answers."""
+        step = self._shown() if self.scorer.wants_instances else self._computed()
+        rows = tuple(row for metric in step.metrics for row in metric.gives or (metric.name,))
+        return replace(
+            step,
+            compute=lambda result: {},  # noqa: ARG005
+            ask=lambda result: asked_in_turn(step.place, lambda: step.compute(result)),
+            own_rows=(*rows, *step.own_rows),
         )
 
     def _processed(self, function: ProcessResults) -> ScoringStep:
@@ -196,7 +209,7 @@ class _Adapter:
     def _combined(self, scorer: "CombinedScorer") -> ScoringStep:
         """Several scorers as one: each has a step, and is given what a step is given."""
         members = [replace(self, scorer=member).step() for member in scorer.scorers]
-        bound = bound_metrics(scorer, scorer.get_metrics(self.filter.name), self.filter.name)
+        bound = bound_metrics(scorer, scorer.run_metrics(self.filter.name), self.filter.name)
 
         def compute(arguments: StepInput) -> ScoreDict:
             return computed(self._result(*arguments), bound, scorer)
@@ -247,8 +260,10 @@ class _Adapter:
         ]
 
 
-class CombinedScorer(Scorer):
+class CombinedScorer(Scorer[Scores]):
     """A scorer made of others: `combine` computes its rows from theirs."""
+
+    combines = True
 
     scorers: Sequence[Scorer]
 
@@ -304,30 +319,12 @@ def finished(plan: Asks) -> Scores:
     raise ValueError(f"{len(requests)} questions were to be asked about this answer, and 0 were answered")
 
 
-def with_methods(
-    step: ScoringStep,
-    scorer: Scorer,
-    create_result: Callable[[Sequence[Instance], str], StepInput],
-    compute_metric: ComputeMetric,
-) -> ScoringStep:
-    """A step for instances whose result and metrics are computed by the two methods that seed 004 gives to tasks."""
-    if isinstance(scorer, ProcessResultsScorer):
-        return step  # a task's own function comes first
-    name = step.filter.name
-    bound = bound_metrics(scorer, step.metrics, name, compute_metric)
-
-    def result(document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> StepInput:  # noqa: ARG001  # the shape of a result
-        return create_result(with_answers(document.instances, (name,), (own,)), name)
-
-    return replace(step, result=result, compute=lambda result: computed(result, bound, scorer))
-
-
 def _label(scorer: Scorer) -> str:
-    """A scorer in reasons: its name, or that of its class where it has none; nothing where metrics do all."""
+    """A scorer in reasons: its name; nothing where metrics do all."""
     kind = type(scorer)
     if kind.__module__ == Scorer.__module__:
         return ""
-    return f"scorer {(scorer.name if scorer.name != Scorer.name else kind.__name__)!r} of "
+    return f"scorer {scorer.name!r} of "
 
 
 def _scores(result: Result | Scores) -> ScoreDict:

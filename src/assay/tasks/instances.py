@@ -3,31 +3,35 @@
 The loop is that of every run: for filter, for document, create the result, for metric, compute.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Never
+from typing import Any, ClassVar
 
 from assay.config.option import YAMLMapping
 from assay.config.task import TaskConfig
-from assay.records import EVERY_ROW, Failed, FilterScores, Function, MetricValue, Sample
-from assay.scoring.loop import ScoringLoop, ScoringStep, with_methods, without_scores
+from assay.records import EVERY_ROW, Answers, Failed, FilterScores, MetricValue, Sample
+from assay.scoring.asking import RUN, OnlyInRun
+from assay.scoring.loop import ScoringLoop, ScoringStep, without_scores
 from assay.scoring.reductions import mean
-from assay.scoring.results import CHOICE, GENERATE, Instance, Metric, Result, sort_instances
-from assay.scoring.scorer import AnsweredSample, Scorer
+from assay.scoring.results import (
+    CHOICE,
+    GENERATE,
+    Filtered,
+    Instance,
+    Metric,
+    Result,
+    StepInput,
+    sort_instances,
+    with_answers,
+)
+from assay.scoring.scorer import AnsweredSample, ComputeMetric, ProcessResultsScorer, Scorer, bound_metrics, computed
 from assay.statistics.aggregations import AGGREGATIONS
-from assay.tasks.scoring import scoring
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.scoring import ALONE, scoring
+from assay.tasks.settings import Settings
 from assay.tasks.task import Task
 
 Scores = dict[tuple[str, str], list[Any]]
 """By metric and filter, the scores of documents in their order: a number, a list of several answers', or a failure."""
-
-
-def _no_code(function: Function) -> Never:
-    raise LookupError(f"{function} is helper code: load the task with a TaskManager, and run it")
-
-
-_ALONE = Helpers(resolve=_no_code, as_dataset=list, find_metric=lambda name: None, filters=dict)  # noqa: ARG005
 
 
 class InstanceTask(Task):
@@ -40,7 +44,7 @@ class InstanceTask(Task):
         if self.OUTPUT_TYPE is not None:
             task_config = replace(task_config, output_type=self.OUTPUT_TYPE)  # type: ignore[arg-type]  # one of them
         super().__init__(task_config)
-        self._scoring = scoring(self, task_config, Settings(), _ALONE)
+        self._scoring = scoring(self, task_config, Settings(), ALONE)
         self._loop = self._with_own_methods(self._scoring)
         self._instances: list[Instance] = []
         self._sample_scores: Scores = {}
@@ -53,6 +57,8 @@ class InstanceTask(Task):
 
     def process_instances(self, instances: Sequence[Instance] | None = None) -> Scores:
         """The scores of instances, which are those of the task where none are given. Filters are applied where they were not."""
+        if self._scoring.asks:
+            raise OnlyInRun(f"task {self.name!r} asks other models about its answers, which only a run does — {RUN}")
         documents = self.sort_instances(list(instances or self._instances))
         scores: Scores = {}
         for scored in self._loop.score([self._document(instances_of_one) for instances_of_one in documents.values()]):
@@ -112,6 +118,24 @@ class MultipleChoiceTask(InstanceTask):
     """Choices are compared by their log-likelihoods."""
 
     OUTPUT_TYPE = CHOICE
+
+
+def with_methods(
+    step: ScoringStep,
+    scorer: Scorer,
+    create_result: Callable[[Sequence[Instance], str], StepInput],
+    compute_metric: ComputeMetric,
+) -> ScoringStep:
+    """A step for instances whose result and metrics are computed by the two methods that seed 004 gives to tasks."""
+    if isinstance(scorer, ProcessResultsScorer):
+        return step  # a task's own function comes first
+    name = step.filter.name
+    bound = bound_metrics(scorer, step.metrics, name, compute_metric)
+
+    def result(document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> StepInput:  # noqa: ARG001  # the shape of a result
+        return create_result(with_answers(document.instances, (name,), (own,)), name)
+
+    return replace(step, result=result, compute=lambda result: computed(result, bound, scorer))
 
 
 def _by_filter(scored: list[FilterScores] | Failed, steps: Sequence[ScoringStep]) -> list[FilterScores]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal, Never
 
 from assay.config.option import YAMLMapping
-from assay.config.task import MetricConfig
+from assay.config.task import MetricConfig, NamedMetric
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Function, MetricValue
 from assay.registry import Accepted, accepted, library_problem, names_only, read_signature
@@ -65,7 +65,7 @@ class MetricBinder:
 
     def _metric(self, config: MetricConfig, number: int, *, processed: bool) -> Metric:
         named = config.name if isinstance(config.name, str) else function_name(config.name)
-        declared = self._declared(config, processed=processed)
+        declared = self._declared(config, processed=processed) if isinstance(config.fn, NamedMetric) else None
         function = None if processed else self._function(config, named, declared, number)
         aggregation = self._aggregation(config, named, declared, number)
         compute: Callable[[Any], Any] = _never
@@ -119,8 +119,9 @@ class MetricBinder:
         self, config: MetricConfig, named: str, declared: DeclaredMetric | None, number: int
     ) -> UserFunction | None:
         """The user's function that a metric is; None where it is one of the table, or passes on what it gets."""
-        if callable(config.name):
-            return config.name
+        own = config.name if isinstance(config.fn, NamedMetric) else config.fn
+        if callable(own):
+            return own
         is_generation = self.output_type == GENERATE
         if declared is not None and self.output_type in declared.functions and not self._from_hub(config):
             return None
@@ -215,6 +216,8 @@ class MetricBinder:
             aggregation_named = self.helpers.aggregations.get(aggregation_named, aggregation_named)
         if callable(aggregation_named):
             return aggregation_named
+        if aggregation_named is None and not isinstance(config.fn, NamedMetric):
+            aggregation_named = "mean"
         if aggregation_named is None:
             if declared is None or declared.aggregation is None:
                 fix = "add `aggregation: mean`"

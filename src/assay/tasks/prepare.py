@@ -347,7 +347,7 @@ class PreparedTask:
         own = scorer.aggregation(row.metric)
         if own is not None:
             return AGGREGATIONS[own]
-        return _aggregation_of(scorer.parents.get(row.metric, row.metric), scorer.get_metrics(row.filter))
+        return _aggregation_of(scorer.parents.get(row.metric, row.metric), scorer.run_metrics(row.filter))
 
     def _check_scores(self) -> None:
         """Say to the loop of which rows scores must be numbers: of those that are averaged."""
@@ -372,7 +372,7 @@ class PreparedTask:
     def rows(self) -> frozenset[ScoreKey] | None:
         rows = set()
         for each, scorer in self.scoring.pipelines:
-            metrics, own_rows = scorer.get_metrics(each.name), scorer.rows()
+            metrics, own_rows = scorer.run_metrics(each.name), scorer.rows()
             if own_rows is None or any(metric.gives is None for metric in metrics):
                 return None
             names = [name for metric in metrics for name in metric.gives or (metric.name,)]
