@@ -354,6 +354,8 @@ class ScoringLoop:
     """Checks of scores; None where the caller checks them."""
     steps: Sequence[ScoringStep] = ()
     """One for each filter; given by tasks that have no scorers."""
+    adapt: "Callable[[ScoringLoop, ScoringStep, Scorer], ScoringStep] | None" = None
+    """Changes a step: a class of the user's may create results and compute metrics itself."""
     is_batch: bool = field(init=False, default=False)
     asks: bool = field(init=False, default=False)
 
@@ -362,6 +364,9 @@ class ScoringLoop:
         from_scorers = [
             step_of(scorer, pipeline, names, self.reading, self.task) for pipeline, scorer in self.pipelines
         ]
+        if self.adapt is not None:
+            scorers = [scorer for _, scorer in self.pipelines]
+            from_scorers = [self.adapt(self, *each) for each in zip(from_scorers, scorers, strict=True)]
         steps = from_scorers or self.steps
         object.__setattr__(self, "steps", steps)
         object.__setattr__(self, "is_batch", any(step.is_batch for step in steps))

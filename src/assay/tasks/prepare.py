@@ -41,6 +41,7 @@ from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric,
 from assay.scoring.scorer import Scorer, models_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
 from assay.tasks.documents import Splits, count, evaluated_split, examples, read_run, walked
+from assay.tasks.instances import typed
 from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets, check_templates
 from assay.tasks.runnable import AggregationOrFunction, Estimator
 from assay.tasks.scoring import placer, scoring
@@ -145,6 +146,7 @@ def check_columns(task: Task, docs: Split, scored: ScoringLoop) -> None:
 
 def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
     """The configuration under what the run says to every task."""
+    config = typed(config)
     number = config.num_fewshot
     if settings.run.num_fewshot is not None and not (settings.like_lm_eval and number == 0):
         number = settings.run.num_fewshot

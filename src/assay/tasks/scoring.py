@@ -3,6 +3,8 @@
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Never, TypeVar
 
@@ -70,7 +72,11 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
         check_rows([bound for _, bound in filter(None, filters)])
     _check_filters(task, pipelines)
     reading = ResultBuilder(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
-    return ScoringLoop(pipelines, reading, task.name)
+    instances = import_module("assay.tasks.instances")  # which imports this one
+    own = instances.own_task(task, config, helpers)
+    return ScoringLoop(
+        pipelines, reading, task.name, adapt=partial(instances.with_methods, own) if own is not None else None
+    )
 
 
 @dataclass(slots=True)
