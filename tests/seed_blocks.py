@@ -1,6 +1,6 @@
-"""The code blocks of the seed documents: how they are found there, and the committed copies in tests/seeds.
+"""The code blocks of the seed documents: how they are extracted, and the committed copies in tests/seeds.
 
-A block is what stands between two lines of three backquotes. The document 002 was copied from a web page without them: there a
+A block is the text between two lines of three backquotes. The document 002 was copied from a web page without them: there a
 block is a run of paragraphs that begin as YAML, Python or a command do.
 """
 
@@ -36,12 +36,12 @@ class Block(NamedTuple):
 
 def blocks(document: str, text: str) -> list[Block]:
     """The blocks of a document, in their order."""
-    found = list(_fenced(text)) or list(_paragraphs(text))
-    return [Block(document, number, language, body) for number, (language, body) in enumerate(found, 1)]
+    listed = list(_fenced(text)) or list(_paragraphs(text))
+    return [Block(document, number, language, body) for number, (language, body) in enumerate(listed, 1)]
 
 
 def _fenced(text: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    listed: list[tuple[str, str]] = []
     inside: list[str] | None = None
     language = ""
     for line in text.splitlines():
@@ -52,23 +52,23 @@ def _fenced(text: str) -> list[tuple[str, str]]:
         elif inside is None:
             inside, language = [], fence[1]
         else:
-            found.append((language, dedent("\n".join(inside)) + "\n"))
+            listed.append((language, dedent("\n".join(inside)) + "\n"))
             inside = None
-    return found
+    return listed
 
 
 def _paragraphs(text: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    listed: list[tuple[str, str]] = []
     before = False
     for paragraph in re.split(r"\n\n+", text):
         language = next((each for each, start in STARTS.items() if start.match(paragraph)), "")
-        goes_on = before and (paragraph.startswith(" ") or (language == found[-1][0] != "yaml"))
+        goes_on = before and (paragraph.startswith(" ") or (language == listed[-1][0] != "yaml"))
         if goes_on:
-            found[-1] = (found[-1][0], f"{found[-1][1]}\n{paragraph}\n")
+            listed[-1] = (listed[-1][0], f"{listed[-1][1]}\n{paragraph}\n")
         elif language:
-            found.append((language, f"{paragraph}\n"))
+            listed.append((language, f"{paragraph}\n"))
         before = goes_on or bool(language)
-    return found
+    return listed
 
 
 def copied(file: str) -> str:
@@ -79,8 +79,8 @@ def copied(file: str) -> str:
 def classes(file: str) -> dict[str, str]:
     """The text of each class in a Python block, by name."""
     text = copied(file)
-    found = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
-    return {node.name: f"{ast.get_source_segment(text, node)}\n" for node in found}
+    listed = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+    return {node.name: f"{ast.get_source_segment(text, node)}\n" for node in listed}
 
 
 def write_copies() -> None:

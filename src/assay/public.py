@@ -105,7 +105,7 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "assay.report.document": ("ReportOptions",),
     "assay.report.write": ("write_report",),
     "assay.runs.run": ("Run",),
-    "assay.scoring.asking": (
+    "assay.scoring.scorer_models": (
         "get_model",
         "load_reward_model",
     ),
@@ -223,8 +223,6 @@ if TYPE_CHECKING:
     from assay.report.document import ReportOptions as ReportOptions
     from assay.report.write import write_report as write_report
     from assay.runs.run import Run as Run
-    from assay.scoring.asking import get_model as get_model
-    from assay.scoring.asking import load_reward_model as load_reward_model
     from assay.scoring.combined import CrossFilterScorer as CrossFilterScorer
     from assay.scoring.combined import EnsembleScorer as EnsembleScorer
     from assay.scoring.judges import LLMJudgeScorer as LLMJudgeScorer
@@ -240,6 +238,8 @@ if TYPE_CHECKING:
     from assay.scoring.scorer import PerplexityScorer as PerplexityScorer
     from assay.scoring.scorer import ProcessResultsScorer as ProcessResultsScorer
     from assay.scoring.scorer import Scorer as Scorer
+    from assay.scoring.scorer_models import get_model as get_model
+    from assay.scoring.scorer_models import load_reward_model as load_reward_model
     from assay.tasks import Task as Task
     from assay.tasks import TaskManager as TaskManager
     from assay.tasks.instances import GenerateTask as GenerateTask

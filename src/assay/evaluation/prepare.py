@@ -189,7 +189,7 @@ def _bind_all(tasks: Iterable[Task], settings: Settings, config: RunConfig, bind
 
 
 def _is_for_lm_eval(task: Task, code: HelperCode) -> bool:
-    """Whether a task is a class written for lm-eval: one derived from ours is a YAML task with methods of its own."""
+    """Whether a task is a class written for lm-eval: one derived from ours is a YAML task with methods."""
     kind = code.resolve(task.config.class_) if task.config.class_ is not None else Task
     return not (isinstance(kind, type) and issubclass(kind, Task))
 

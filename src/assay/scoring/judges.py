@@ -35,9 +35,9 @@ from assay.records import (
     Text,
     UserValue,
 )
-from assay.scoring.asking import PARAMS, Unscored
 from assay.scoring.results import ModelRoles, ModelSpec, Repeated, Result
 from assay.scoring.scorer import GenerationScorer
+from assay.scoring.scorer_models import PARAMS, Unscored
 
 ROLE = "judge"
 WORTH = {"A": 1.0, "tie": 0.5, "B": 0.0}

@@ -23,9 +23,9 @@ from assay.records import (
     Request,
     Response,
 )
-from assay.scoring.asking import asked_in_turn
 from assay.scoring.results import (
     Filtered,
+    GenResult,
     Instance,
     Metric,
     Repeated,
@@ -41,6 +41,7 @@ from assay.scoring.results import (
 )
 from assay.scoring.scorer import AnsweredSample as AnsweredSample
 from assay.scoring.scorer import (
+    CombinedScorer,
     ProcessResults,
     ProcessResultsScorer,
     Scorer,
@@ -48,6 +49,7 @@ from assay.scoring.scorer import (
     computed,
     shown,
 )
+from assay.scoring.scorer_models import asked_in_turn
 from assay.user_code import HALF, TIME_LIMIT, call_user_code, is_writable, timed, user_code, written
 
 Asks = Generator[Sequence[Request], Sequence[Response], Scores]
@@ -188,12 +190,15 @@ class _Adapter:
 
     def _asked_in_turn(self) -> ScoringStep:
         """A class whose code asks models by plain calls, wherever in it: all of its rows depend on the answers."""
-        step = self._shown() if self.scorer.wants_instances else self._computed()
+        scorer = self.scorer
+        own = scorer.own_score if scorer.has_score and not scorer.computes else None
+        step = self._shown() if scorer.wants_instances else self._computed(score=own)
         rows = tuple(row for metric in step.metrics for row in metric.gives or (metric.name,))
         return replace(
             step,
+            score=None,
             compute=lambda result: {},  # noqa: ARG005
-            ask=lambda result: asked_in_turn(step.place, lambda: step.compute(result)),
+            ask=lambda result: asked_in_turn(step.place, lambda: finished(rows_by(step, result))),
             own_rows=(*rows, *step.own_rows),
         )
 
@@ -206,7 +211,7 @@ class _Adapter:
             reduces_all=False,
         )
 
-    def _combined(self, scorer: "CombinedScorer") -> ScoringStep:
+    def _combined(self, scorer: CombinedScorer) -> ScoringStep:
         """Several scorers as one: each has a step, and is given what a step is given."""
         members = [replace(self, scorer=member).step() for member in scorer.scorers]
         bound = bound_metrics(scorer, scorer.run_metrics(self.filter.name), self.filter.name)
@@ -241,6 +246,8 @@ class _Adapter:
     def _full_result(self, document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> Result:
         result = self._result(document, own, answers)
         result.instances = self._instances(document, answers)
+        if isinstance(result, GenResult) and result.instances:
+            result.target = result.instances[0].target  # as classes of users see it, with instances or without
         return result
 
     def _instances(self, document: AnsweredSample, answers: Sequence[Filtered]) -> Sequence[Instance]:
@@ -258,20 +265,6 @@ class _Adapter:
             value if isinstance(value, Failed) else self.scorer.rows_of(value, result)
             for result, value in zip(results, values, strict=True)
         ]
-
-
-class CombinedScorer(Scorer[Scores]):
-    """A scorer made of others: `combine` computes its rows from theirs."""
-
-    combines = True
-
-    scorers: Sequence[Scorer]
-
-    def combine(
-        self, rows: Sequence[Scores], metrics: Sequence[Sequence[Metric]], own: Callable[[], Scores]
-    ) -> ScoreDict:
-        """Combine the rows of every member, each with its metrics; `own` computes those of the task's metrics."""
-        raise NotImplementedError
 
 
 def rows_by(step: ScoringStep, result: StepInput) -> Asks:

@@ -9,7 +9,6 @@ from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConf
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Params, UserFunction, UserValue
 from assay.registry import Accepted, Table, Where, accepted
-from assay.scoring.asking import makes_models
 from assay.scoring.scorer import (
     MEMBERS,
     GenerationScorer,
@@ -18,6 +17,7 @@ from assay.scoring.scorer import (
     ProcessResultsScorer,
     Scorer,
 )
+from assay.scoring.scorer_models import makes_models
 
 S = TypeVar("S", bound=type[Scorer])
 CONFIG = ("task_config", "config")

@@ -307,8 +307,8 @@ def _right_choice(target: Reference, choices: Sequence[str]) -> Reference:
     """The index of the right choice of instances that a user made: by index or by words, with or without spaces around."""
     if target == OUT_OF_RANGE:
         return target
-    words = target.strip() if isinstance(target, str) and target not in choices else target
-    gold = gold_index(words, [each.strip() for each in choices] if words is not target else choices)
+    by_words = isinstance(target, str) and target not in choices
+    gold = gold_index(target.strip(), [each.strip() for each in choices]) if by_words else gold_index(target, choices)
     if is_none_of(gold, choices):
         raise ValueError(f"the right answer, {target!r:.80}, is none of the {len(choices)} choices")
     return gold

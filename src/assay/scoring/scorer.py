@@ -29,8 +29,6 @@ from assay.records import (
     arguments,
 )
 from assay.registry import read_signature
-from assay.scoring.asking import RUN, OnlyInRun, ScorerModel, globals_used
-from assay.scoring.asking import Unscored as Unscored
 from assay.scoring.reductions import MetricReductions
 from assay.scoring.results import (
     CHOICE,
@@ -58,6 +56,8 @@ from assay.scoring.results import (
     result_of,
     row_name,
 )
+from assay.scoring.scorer_models import RUN, OnlyInRun, ScorerModel, globals_used
+from assay.scoring.scorer_models import Unscored as Unscored
 from assay.scoring.workers import ScoreInput, ScorerMemo, Workers, identity_of
 from assay.user_code import call_user_code
 
@@ -152,7 +152,7 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
     gives: ClassVar[tuple[str, ...] | None] = None
     """Rows beside those of the metrics, where they are known before the run."""
     combines: ClassVar[bool] = False
-    """Whether the loop scores with its members, and it makes one score of theirs."""
+    """Whether the loop scores with its members, and it computes one score from all of them."""
     overwrites: bool = False
     """Whether the later of two scores of one name is taken, as in lm-eval; else neither is."""
 
@@ -414,6 +414,20 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
             taken = name in scores and not self.overwrites
             what = f"scoring: {source!r} returns {name!r}, which is the name of another row of this filter"
             scores[name] = Failed(f"{what} — rename one of them") if taken else value
+
+
+class CombinedScorer(Scorer[Scores]):
+    """A scorer made of others: `combine` computes its rows from theirs."""
+
+    combines = True
+
+    scorers: Sequence[Scorer]
+
+    def combine(
+        self, rows: Sequence[Scores], metrics: Sequence[Sequence[Metric]], own: Callable[[], Scores]
+    ) -> ScoreDict:
+        """Combine the rows of every member, each with its metrics; `own` computes those of the task's metrics."""
+        raise NotImplementedError
 
 
 def _held(attributes: Mapping[str, Any]) -> Iterator[Any]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from assay.config.option import YAMLMapping
 from assay.config.task import FilterConfig, TaskConfig
-from assay.errors import ConfigError, Problem
+from assay.errors import ConfigError, Place, Problem
 from assay.records import EVERY_ROW, Answers, Failed, FilterScores, MetricValue, Sample
-from assay.scoring.asking import RUN, OnlyInRun
+from assay.registry import refused
 from assay.scoring.loop import ScoringLoop, ScoringStep, without_scores
 from assay.scoring.reductions import mean
 from assay.scoring.results import (
@@ -28,6 +28,7 @@ from assay.scoring.results import (
     with_answers,
 )
 from assay.scoring.scorer import AnsweredSample, ProcessResultsScorer, Scorer, bound_metrics, computed, shown
+from assay.scoring.scorer_models import RUN, OnlyInRun
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.tasks.scoring import ALONE, scoring
 from assay.tasks.settings import Helpers, Settings, resolved
@@ -129,9 +130,11 @@ def own_task(task: Task, config: TaskConfig, helpers: Helpers) -> Task | None:
     own = task
     kind = config.class_ if isinstance(config.class_, type) and issubclass(config.class_, Task) else type(task)
     if not isinstance(task, kind):
-        own = kind.__new__(kind)
-        own.helpers = helpers  # its `__init__` may need them
-        own.__init__(config)  # type: ignore[misc]  # as the class has it
+        at = task.config.class_.place if task.config.class_ is not None else Place(f"task {task.name!r}")
+        with refused(at, f"the class {kind.__name__} cannot be made", "it must take the configuration of the task"):
+            own = kind.__new__(kind)
+            own.helpers = helpers  # its `__init__` may need them
+            own.__init__(config)  # type: ignore[misc]  # as the class has it
     takes_part = any(_overrides(own, method) for method in (*STEPS, "process_instances", "_process_with_custom_fn"))
     return own if takes_part else None
 
@@ -140,8 +143,8 @@ def _overrides(task: Task, method: str) -> bool:
     return getattr(type(task), method) is not getattr(Task, method)
 
 
-def with_methods(task: Task, loop: ScoringLoop, step: ScoringStep, scorer: Scorer) -> ScoringStep:
-    """A step of the loop as the methods of the user's class compute it."""
+def with_methods(task: Task, steps_only: bool, loop: ScoringLoop, step: ScoringStep, scorer: Scorer) -> ScoringStep:
+    """A step of the loop as the methods of the user's class compute it; `steps_only` where one of these runs the loop."""
     name, filters = step.filter.name, [pipeline.name for pipeline, _ in loop.pipelines]
 
     def instances(document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> Sequence[Instance]:  # noqa: ARG001  # the shape of a result
@@ -150,14 +153,16 @@ def with_methods(task: Task, loop: ScoringLoop, step: ScoringStep, scorer: Score
         left = {key: each for key, each in zip(filters, answers, strict=True) if not isinstance(each, Failed)}
         return shown(document, left, loop.reading, loop.task)
 
-    def rows(given: Sequence[Instance]) -> ScoreDict:
-        whole = _overrides(task, "process_instances")
-        scores = task.process_instances(given) if whole else task._process_with_custom_fn(task.sort_instances(given))
+    def rows(instances_of_one: Sequence[Instance]) -> ScoreDict:
+        by_itself = _overrides(task, "process_instances")
+        by_document = task.sort_instances(instances_of_one)
+        scores = task.process_instances(instances_of_one) if by_itself else task._process_with_custom_fn(by_document)
         return {metric: values[0] for (metric, of), values in scores.items() if of == name}
 
     by_answer = [metric.name for metric in step.metrics]
     processes = isinstance(scorer, ProcessResultsScorer)
-    if _overrides(task, "process_instances") or (processes and _overrides(task, "_process_with_custom_fn")):
+    whole = _overrides(task, "process_instances") or (processes and _overrides(task, "_process_with_custom_fn"))
+    if whole and not steps_only:
         place = f"scoring: task class {type(task).__name__!r} of filter {name!r}"
         changed = replace(step, result=instances, compute=rows, by_answer=by_answer, place=place)
         return replace(changed, score=None, batch=None, ask=None)
@@ -168,11 +173,11 @@ def with_methods(task: Task, loop: ScoringLoop, step: ScoringStep, scorer: Score
     def result(document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> StepInput:
         return task._create_result(instances(document, own, answers), name)
 
-    return replace(step, result=result, compute=lambda made: computed(made, bound, scorer), by_answer=by_answer)
+    return replace(step, result=result, compute=lambda created: computed(created, bound, scorer), by_answer=by_answer)
 
 
 def refuse_class(task: Task, kind: object) -> ConfigError:
-    """The error of a `class:` that is no class of tasks."""
+    """The error of a `class:` that is not a task class."""
     assert task.config.class_ is not None
     what = f"{task.config.class_.name!r} is not a task class, but {kind!r:.60}"
     fix = "derive it from assay.GenerateTask, assay.MultipleChoiceTask, or lm_eval.api.task.ConfigurableTask"

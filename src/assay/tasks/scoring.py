@@ -74,9 +74,8 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     reading = ResultBuilder(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
     instances = import_module("assay.tasks.instances")  # which imports this one
     own = instances.own_task(task, config, helpers)
-    return ScoringLoop(
-        pipelines, reading, task.name, adapt=partial(instances.with_methods, own) if own is not None else None
-    )
+    adapt = partial(instances.with_methods, own, own is task) if own is not None else None
+    return ScoringLoop(pipelines, reading, task.name, adapt=adapt)
 
 
 @dataclass(slots=True)
@@ -273,12 +272,12 @@ OF_RESULT: Mapping[str, type[Result]] = {CHOICE: MCResult, LIKELIHOOD: LLResult}
 def with_own_scorers(task: Task, config: TaskConfig, helpers: Helpers) -> TaskConfig:
     """The configuration with the classes that files beside the task's register by the names it says."""
 
-    def found(written: Any, place: Place, folder: str | None) -> Any:
+    def resolve_name(written: Any, place: Place, folder: str | None) -> Any:
         if isinstance(written, ScorerConfig):
             members: Any = written.kwargs.get(MEMBERS)
-            own = [found(each, place, folder) for each in members] if isinstance(members, list | tuple) else None
+            own = [resolve_name(each, place, folder) for each in members] if isinstance(members, list | tuple) else None
             kwargs = {**written.kwargs, MEMBERS: own} if own is not None and own != list(members) else written.kwargs
-            return replace(written, type=found(written.type, place, folder), kwargs=kwargs)
+            return replace(written, type=resolve_name(written.type, place, folder), kwargs=kwargs)
         if not isinstance(written, str) or (written in SCORERS and written not in SCORERS.added):
             return written
         function = registered_beside(written, folder, place)
@@ -287,9 +286,12 @@ def with_own_scorers(task: Task, config: TaskConfig, helpers: Helpers) -> TaskCo
     def folder(key: str) -> str | None:
         return task.fields.origin(key).folder if key in task.fields else None
 
-    whole = found(config.scorer, placer(task, "scorer")(), folder("scorer"))
+    whole = resolve_name(config.scorer, placer(task, "scorer")(), folder("scorer"))
     entries = tuple(
-        replace(each, scorer=found(each.scorer, placer(task, "filter_list", number, "scorer")(), folder("filter_list")))
+        replace(
+            each,
+            scorer=resolve_name(each.scorer, placer(task, "filter_list", number, "scorer")(), folder("filter_list")),
+        )
         for number, each in enumerate(config.filter_list or ())
     )
     return replace(config, scorer=whole, filter_list=entries or config.filter_list)
@@ -302,11 +304,11 @@ def registered_beside(name: str, folder: str | None, place: Place) -> Function |
         if name not in text or "scorer" not in text.lower():
             continue
         try:
-            found = next(_registering(ast.parse(text), name), None)
+            class_name = next(_registering(ast.parse(text), name), None)
         except SyntaxError:
             continue
-        if found is not None:
-            return Function(str(folder), file.stem, found, place)
+        if class_name is not None:
+            return Function(str(folder), file.stem, class_name, place)
     return None
 
 

@@ -44,7 +44,7 @@ class _Unanswered(BaseException):
     """Ends a function at a question without an answer."""
 
 
-class _Replies:
+class _Responses:
     """The answers that one call of a function finds, in the order of its questions; and the question that ended it."""
 
     def __init__(self, known: Sequence[Sequence[Response]]) -> None:
@@ -59,28 +59,28 @@ class _Replies:
         raise _Unanswered
 
 
-_REPLIES: ContextVar[_Replies | None] = ContextVar("replies", default=None)
+_RESPONSES: ContextVar[_Responses | None] = ContextVar("responses", default=None)
 
 
 def ask_now(requests: Sequence[Request], who: str) -> Sequence[Response]:
     """The responses to requests, inside a function that is called by `asked_in_turn`."""
-    replies = _REPLIES.get()
-    if replies is None:
+    responses = _RESPONSES.get()
+    if responses is None:
         raise OnlyInRun(f"{who} asks another model, which only a run does — {RUN}")
-    return replies.next(requests) if requests else ()
+    return responses.next(requests) if requests else ()
 
 
 def asked_in_turn(place: str, function: Callable[[], T]) -> Generator[Sequence[Request], Sequence[Response], T]:
     """Yields what a function asks, one call of `ask_now` at a time, and returns its value."""
     known: list[Sequence[Response]] = []
     while True:
-        replies = _Replies(known)
-        before = _REPLIES.set(replies)
+        responses = _Responses(known)
+        before = _RESPONSES.set(responses)
         value: Any = call_user_code(place, function)
-        _REPLIES.reset(before)
-        if replies.question is None:  # a function may catch the end of its call: what it returned then is nothing
+        _RESPONSES.reset(before)
+        if responses.question is None:  # a function may catch the end of its call: what it returned then is nothing
             return value  # type: ignore[no-any-return]
-        known.append((yield replies.question))
+        known.append((yield responses.question))
 
 
 class ScorerModel:
@@ -92,8 +92,10 @@ class ScorerModel:
     def generate(self, prompt: str, **gen_kwargs: UserValue) -> str:
         """The text that follows a prompt; greedily, unless the parameters say otherwise."""
         params: JSONDict = {**PARAMS, **gen_kwargs}
-        replies = _REPLIES.get()
-        [response] = self._asked([Generate(str(prompt), params, replies.used if replies is not None else 0, self.role)])
+        responses = _RESPONSES.get()
+        [response] = self._asked(
+            [Generate(str(prompt), params, responses.used if responses is not None else 0, self.role)]
+        )
         if not isinstance(response, Text):
             raise Unscored(f"{self.role}: there is no text")
         return response.text
