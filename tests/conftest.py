@@ -20,7 +20,7 @@ settings.register_profile("assay", deadline=None)  # a busy machine is slow, not
 settings.load_profile("assay")
 
 Write = Callable[[Mapping[str, str]], Path]
-collect_ignore = ["runs_0_1", "differences", "plugin_package"]
+collect_ignore = ["runs_0_1", "differences", "plugin_package", "seeds"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

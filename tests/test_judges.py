@@ -18,7 +18,7 @@ from assay.models.conversations import sent_messages
 from assay.records import Generate, Text
 from assay.scoring.judges import UNPARSABLE, LLMJudgeScorer, fenced, mark_of, read_score, read_winner
 from assay.scoring.results import GenResult
-from assay.scoring.scorer import Unscored
+from assay.scoring.scorer_models import Unscored
 from hostile_answers import HOSTILE, MADE_UP
 from run_world import sample_rows
 from small_runs import SAMPLED, says, write_task

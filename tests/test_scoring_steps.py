@@ -44,7 +44,7 @@ def step(scorer: Scorer) -> ScoringStep:
 @pytest.mark.parametrize(
     ("scorer", "form"),
     [
-        (Scorer(), None),
+        (GenerationScorer(), None),
         (ProcessResultsScorer(None, lambda doc, results: {"n": 1.0}), None),
         (Length(), "score"),
         (Ranks(), "batch"),

@@ -18,7 +18,7 @@ from assay.models.load import load_model
 from assay.models.local.embedded import BUNDLED
 from assay.models.protocol import RetryableError
 from assay.records import UNFINISHED, Failed, Generate, Loglikelihood, Request, Response, Text
-from assay.scoring.scorer import SCORER_REGISTRY
+from assay.scoring.named import SCORER_REGISTRY
 from serving import TALKING, Servers, fetched, free_port
 from small_runs import SAMPLED, generate, run, write_task
 from test_protocols import PLAIN, ask, repeats, wanting

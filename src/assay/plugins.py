@@ -24,7 +24,7 @@ TABLES = {
     "aggregations": "assay.statistics.aggregations:AGGREGATIONS",
     "reductions": "assay.scoring.reductions:REDUCTIONS",
     "aggregators": "assay.groups.aggregators:AGGREGATORS",
-    "scorers": "assay.scoring.scorer:SCORERS",
+    "scorers": "assay.scoring.named:SCORERS",
     "models": "assay.models.load:BACKENDS",
     "samplers": "assay.samples.fewshot:SAMPLERS",
     "transforms": "assay.graphs.transforms:TRANSFORMS",

@@ -105,6 +105,10 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "assay.report.document": ("ReportOptions",),
     "assay.report.write": ("write_report",),
     "assay.runs.run": ("Run",),
+    "assay.scoring.scorer_models": (
+        "get_model",
+        "load_reward_model",
+    ),
     "assay.scoring.combined": (
         "CrossFilterScorer",
         "EnsembleScorer",
@@ -112,6 +116,10 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "assay.scoring.judges": (
         "LLMJudgeScorer",
         "RewardModelScorer",
+    ),
+    "assay.scoring.named": (
+        "SCORER_REGISTRY",
+        "register_scorer",
     ),
     "assay.scoring.results": (
         "GenResult",
@@ -124,9 +132,7 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         "LoglikelihoodScorer",
         "PerplexityScorer",
         "ProcessResultsScorer",
-        "SCORER_REGISTRY",
         "Scorer",
-        "register_scorer",
     ),
     "assay.tasks": (
         "Task",
@@ -221,17 +227,19 @@ if TYPE_CHECKING:
     from assay.scoring.combined import EnsembleScorer as EnsembleScorer
     from assay.scoring.judges import LLMJudgeScorer as LLMJudgeScorer
     from assay.scoring.judges import RewardModelScorer as RewardModelScorer
+    from assay.scoring.named import SCORER_REGISTRY as SCORER_REGISTRY
+    from assay.scoring.named import register_scorer as register_scorer
     from assay.scoring.results import GenResult as GenResult
     from assay.scoring.results import Instance as Instance
     from assay.scoring.results import MCResult as MCResult
     from assay.scoring.results import Results as Results
-    from assay.scoring.scorer import SCORER_REGISTRY as SCORER_REGISTRY
     from assay.scoring.scorer import GenerationScorer as GenerationScorer
     from assay.scoring.scorer import LoglikelihoodScorer as LoglikelihoodScorer
     from assay.scoring.scorer import PerplexityScorer as PerplexityScorer
     from assay.scoring.scorer import ProcessResultsScorer as ProcessResultsScorer
     from assay.scoring.scorer import Scorer as Scorer
-    from assay.scoring.scorer import register_scorer as register_scorer
+    from assay.scoring.scorer_models import get_model as get_model
+    from assay.scoring.scorer_models import load_reward_model as load_reward_model
     from assay.tasks import Task as Task
     from assay.tasks import TaskManager as TaskManager
     from assay.tasks.instances import GenerateTask as GenerateTask

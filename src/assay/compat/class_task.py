@@ -12,7 +12,6 @@ from assay.compat.task_base import Instance, Surroundings
 from assay.compat.task_base import Task as Base
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import MEDIA, media_problem, unsent_media
-from assay.errors import ConfigError, Problem
 from assay.records import (
     JSON,
     Document,
@@ -30,6 +29,7 @@ from assay.records import (
 from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
 from assay.statistics.aggregations import Aggregation
+from assay.tasks.instances import refuse_class
 from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_clusters, preserved_random
 from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.scoring import BYPASS
@@ -53,10 +53,7 @@ class ClassTask(PreparedTask):
         assert task.config.class_ is not None
         kind = helpers.resolve(task.config.class_)
         if not (isinstance(kind, type) and issubclass(kind, Base)):
-            fix = "derive it from lm_eval.api.task.ConfigurableTask"
-            raise ConfigError(
-                [Problem(task.config.class_.place, f"{task.config.class_.name!r} is not a task class", fix)]
-            )
+            raise refuse_class(task, kind)
         yaml_values = resolved(
             {key: task.fields[key] for key in task.fields if key not in NOT_CONFIGURATION}, helpers.resolve
         )

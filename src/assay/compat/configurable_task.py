@@ -30,7 +30,7 @@ from assay.samples.prompt import (
 from assay.samples.rows import DataError
 from assay.scoring.filters import DEFAULT
 from assay.scoring.loop import AnsweredSample, ScoringLoop
-from assay.scoring.scorer import Unscored
+from assay.scoring.scorer_models import Unscored
 from assay.statistics.aggregations import AGGREGATIONS, bits_per_byte, mean, weighted_perplexity
 from assay.tasks.documents import ProcessDocs, Splits, examples
 from assay.tasks.prompt_checks import QUESTION_KEYS, check_prompts

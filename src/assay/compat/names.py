@@ -22,15 +22,14 @@ from assay.config.source import Source
 from assay.config.task import TaskConfig
 from assay.samples.data import data_set
 from assay.samples.prompt import template
+from assay.scoring.named import SCORER_REGISTRY, register_scorer
 from assay.scoring.results import GenResult, MCResult, Results
 from assay.scoring.scorer import (
-    SCORER_REGISTRY,
     GenerationScorer,
     LoglikelihoodScorer,
     PerplexityScorer,
     ProcessResultsScorer,
     Scorer,
-    register_scorer,
 )
 from assay.statistics import aggregations as functions
 from assay.statistics import estimates as estimate

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from importlib import import_module
+from typing import Any, Literal
 
 from assay.config.option import NOTHING, Check, Remark, YAMLMapping, YAMLValue, near_miss, option
 from assay.errors import Place, Problem
@@ -113,7 +114,7 @@ def _as_template(items: list[YAMLValue]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricConfig:
-    """One entry of `metric_list`. Keys beyond these are parameters of the metric."""
+    """One entry of `metric_list`. Keys beyond these are parameters of the metric; `fn`, from Python alone, is its function."""
 
     name: str | Function = option("The metric: a name of `assay ls metrics`, or a function.", key="metric")
     aggregation: str | Function | None = option("How the scores of the samples are aggregated.", None)
@@ -124,6 +125,12 @@ class MetricConfig:
         "Rows beside the metric's own: how the scores of a sample's repeats are reduced to one.", None
     )
     kwargs: Mapping[str, object] = option("Parameters of the metric.", NOTHING, rest=True)
+    # not a key of any file: a function of Python code; else what finds the metric by its name, when it is called
+    fn: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.fn is None or isinstance(self.fn, NamedMetric):
+            object.__setattr__(self, "fn", NamedMetric(self))
 
     @property
     def row_name(self) -> str:
@@ -133,6 +140,21 @@ class MetricConfig:
         if isinstance(self.name, str):
             return self.name
         return self.name.name if isinstance(self.name, Function) else str(getattr(self.name, "__name__", self.name))
+
+
+class NamedMetric:
+    """The metric of an entry as a function: of a result, or of `references` and `predictions`."""
+
+    __slots__ = ("_config", "_function")
+
+    def __init__(self, config: MetricConfig) -> None:
+        self._config = config
+        self._function: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._function is None:  # by name, since metrics are bound some layers above
+            self._function = import_module("assay.tasks.scoring").metric_function(self._config)
+        return self._function(*args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,9 +299,7 @@ class TaskConfig:
     def get_filters(self) -> list[FilterConfig]:
         """List its filters, each with its metrics: the filter's, else the task's."""
         entries = self.filter_list or (FilterConfig(name="none", filter=(FilterStep(function="take_first"),)),)
-        return [
-            each if each.metric_list is not None else replace(each, metric_list=self._metric_list) for each in entries
-        ]
+        return [each if each.metric_list else replace(each, metric_list=self._metric_list) for each in entries]
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,12 @@ def _evaluate(
     if not isinstance(model, str) and not hasattr(model, "identity"):
         what, fix = f"{model!r:.60} is neither a model nor the name of one", "give a name of `assay ls models`"
         raise ConfigError([Problem(Place("model"), what, fix)])
+    if roles is not None and not isinstance(roles, Mapping):
+        what, fix = (
+            f"must have the models by role, got {roles!r:.60}",
+            "write model_role={'judge': MODEL OR 'NAME,K=V'}",
+        )
+        raise ConfigError([Problem(Place("model_role"), what, fix)])
     objects: dict[str, Any] = {role: value for role, value in (roles or {}).items() if hasattr(value, "identity")}
     named = {role: value for role, value in (roles or {}).items() if role not in objects} or None
     name = {"model": model} if isinstance(model, str) else {}

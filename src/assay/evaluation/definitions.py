@@ -16,7 +16,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups import Group
 from assay.scoring.filters import DEFAULT, FILTERS
 from assay.scoring.metrics.table import DEFAULTS
-from assay.scoring.scorer import make_scorer
+from assay.scoring.named import make_scorer
 from assay.tasks import Task, TaskManager
 
 if TYPE_CHECKING:

@@ -187,8 +187,9 @@ def check_scorers(models: Mapping[str, AnyModel], scorers: Iterable[Scorer]) -> 
     """Refuse models that cannot do what the scorers ask of their role."""
     for scorer in scorers:
         for role in () if scorer.members else scorer.models():
-            if not getattr(models[role].can, scorer.asks_for):
-                what = f"scorer {scorer.name!r} needs a model that can {MEANING[scorer.asks_for]}"
+            need = scorer.need(role)
+            if not getattr(models[role].can, need):
+                what = f"scorer {scorer.name!r} needs a model that can {MEANING[need]}"
                 fix = f"give the role {role!r} another model than {models[role].name!r}"
                 raise ConfigError([Problem(Place(f"model_role.{role}"), what, fix)])
 

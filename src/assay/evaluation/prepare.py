@@ -109,7 +109,7 @@ def prepare_to_score(answers: "StoredAnswers", definitions: Definitions, config:
         kind = kind_of(task)
         if kind is not None:
             return kind.prepare_scoring(task, settings, code.helpers(), facts[task.name])
-        if task.config.class_ is not None:
+        if _is_for_lm_eval(task, code):
             return ClassTask.of(task, settings, code.helpers())
         return prepare_scoring(task, settings, code.helpers(), facts[task.name])
 
@@ -188,13 +188,19 @@ def _bind_all(tasks: Iterable[Task], settings: Settings, config: RunConfig, bind
     return _Bound(bound, broken, code.files, code.resolve)
 
 
+def _is_for_lm_eval(task: Task, code: HelperCode) -> bool:
+    """Whether a task is a class written for lm-eval: one derived from ours is a YAML task with methods."""
+    kind = code.resolve(task.config.class_) if task.config.class_ is not None else Task
+    return not (isinstance(kind, type) and issubclass(kind, Task))
+
+
 def _bind(task: Task, settings: Settings, code: HelperCode, find: FindDefinition) -> Runnable:
     kind = kind_of(task)
     if kind is not None:
         return kind.prepare(task, settings, code.helpers(), find)
     if task.unsent is not None:
         raise DataError(str(task.unsent))
-    if task.config.class_ is None:
+    if not _is_for_lm_eval(task, code):
         return prepare_yaml(task, settings, code.helpers())
     try:
         class_task = ClassTask.of(task, settings, code.helpers())

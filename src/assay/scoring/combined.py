@@ -1,15 +1,16 @@
 """Scorers over several scorers (`ensemble`: their weighted mean) or several filters (`cross_filter`: their agreement)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any
 
-from assay.config.task import FilterConfig, MetricConfig, ScorerConfig, TaskConfig
-from assay.errors import Place, did_you_mean
-from assay.records import Answer, Answers, Failed, MetricValue, Sample, UserValue
-from assay.scoring.loop import CombinedScorer, Unfiltered, finished, rows_by, step_of
+from assay.config.task import FilterConfig, MetricConfig, TaskConfig
+from assay.errors import did_you_mean
+from assay.records import Answer, Answers, Failed, MetricValue, Sample
+from assay.scoring.loop import Unfiltered, finished, rows_by, step_of
 from assay.scoring.results import Instance, Metric, ModelRoles, Repeated, ResultBuilder, ScoreDict, Scores
-from assay.scoring.scorer import AnsweredSample, Scorer, make_scorer, models_of
+from assay.scoring.scorer import AnsweredSample, CombinedScorer, Scorer, models_of
+from assay.scoring.scorer_models import RUN, OnlyInRun
 
 
 class EnsembleScorer(CombinedScorer):
@@ -34,14 +35,6 @@ class EnsembleScorer(CombinedScorer):
         self.needs_columns = tuple(name for member in self.scorers for name in member.needs_columns)
         self.least_filters = max(member.least_filters for member in self.scorers)
 
-    @classmethod
-    def create(cls, config: TaskConfig | None, **kwargs: Any) -> "EnsembleScorer":
-        members = kwargs.pop("scorers")
-        if not isinstance(members, list | tuple):
-            raise ValueError("scorers must be a list of names, or of {type:, kwargs:}")
-        scorers = [_member(each, config, number) for number, each in enumerate(members)]
-        return cls(scorers, **kwargs, config=config)
-
     def default_filters(self) -> tuple[FilterConfig, ...] | None:
         """Those of the first member that has some."""
         return next((filters for member in self.scorers if (filters := member.default_filters()) is not None), None)
@@ -57,9 +50,9 @@ class EnsembleScorer(CombinedScorer):
         return tuple(defaults)
 
     def bind(self, filter_name: str, metrics: Sequence[Metric]) -> None:
-        super().bind(filter_name, metrics)
+        self.bind_alone(filter_name, metrics)
         for member in self.scorers:
-            if _scores_itself(member) and not member.get_metrics(filter_name):
+            if _scores_itself(member) and not member.run_metrics(filter_name):
                 member.bind(filter_name, ())
 
     def rows(self) -> tuple[str, ...] | None:
@@ -87,11 +80,23 @@ class EnsembleScorer(CombinedScorer):
         return [each for member in self.scorers for each in (member, *member.members)]
 
     def score_instances(self, instances: Sequence[Instance], filter_name: str) -> Scores:
+        if self.asks:
+            raise OnlyInRun(f"scorer {self.name!r} asks other models, which only a run does — {RUN}")
         if filter_name not in self._metrics:
-            self.bind(filter_name, ())
+            self._bind_by_itself(filter_name)
         step = step_of(self, Unfiltered(filter_name), (filter_name,), ResultBuilder(instances[0].request_type), "")
         document = AnsweredSample(Sample(0, instances[0].doc, (), None, None), (), instances=instances)
         return finished(rows_by(step, step.result(document, (), ())))
+
+    def _bind_by_itself(self, filter_name: str) -> None:
+        """Bind metrics without a run: those of its configuration, or of the first member that has one."""
+        own = [member for member in self.scorers if not _scores_itself(member) and member.config is not None]
+        if self.config is None and own:
+            self.config = own[0].config
+        for member in own:
+            if member.config is not self.config:
+                member.get_metrics(filter_name)
+        self.bind(filter_name, self.get_metrics(filter_name))
 
     def combine(
         self, rows: Sequence[Scores], metrics: Sequence[Sequence[Metric]], own: Callable[[], Scores]
@@ -115,17 +120,6 @@ class EnsembleScorer(CombinedScorer):
         names = [self.name, *(member.name for member in self.scorers)]
         before = names[: number + 1].count(names[number + 1])
         return f"{row}#{before + 1}" if before else row
-
-
-def _member(written: UserValue, config: TaskConfig | None, number: int) -> Scorer:
-    if isinstance(written, Scorer):
-        return written
-    if isinstance(written, Mapping):
-        unknown = set(written) - {"type", "kwargs"}
-        if unknown or "type" not in written:
-            raise ValueError(f"entry {number + 1} of scorers must be a name or {{type:, kwargs:}}")
-        written = ScorerConfig(type=written["type"], kwargs=written.get("kwargs") or {})
-    return make_scorer(written, config, Place(f"scorer.kwargs.scorers[{number}]"))
 
 
 def _weights(weights_or_none: Sequence[float] | None, count: int) -> list[float]:
@@ -169,7 +163,7 @@ def _weighted_mean(scores: Sequence[MetricValue], weights: Sequence[float]) -> M
     return Repeated([sum(w * s for w, s in zip(weights, row, strict=True)) for row in zip(*every, strict=True)])
 
 
-class CrossFilterScorer(Scorer):
+class CrossFilterScorer(Scorer[Scores]):
     """Compares what the filters of a task leave: the share of pairs that agree, and how many different answers there are.
 
     Of all filters, or of those that `filters` names. Where they leave several answers, each is looked at by itself.
@@ -179,8 +173,8 @@ class CrossFilterScorer(Scorer):
     least_filters = 2
     gives = ("filter_agreement", "filter_diversity")
 
-    def __init__(self, config: TaskConfig | None = None, filters: Sequence[str] = ()) -> None:
-        super().__init__(config)
+    def __init__(self, task_config: TaskConfig | None = None, filters: Sequence[str] = ()) -> None:
+        super().__init__(task_config)
         if len(filters) == 1 or len(set(filters)) != len(filters):
             raise ValueError("filters must name two filters or more, each once")
         self.needs_filters = tuple(filters)

@@ -36,9 +36,9 @@ from assay.records import (
     UserValue,
 )
 from assay.scoring.results import ModelRoles, ModelSpec, Repeated, Result
-from assay.scoring.scorer import GenerationScorer, Unscored
+from assay.scoring.scorer import GenerationScorer
+from assay.scoring.scorer_models import PARAMS, Unscored
 
-PARAMS: Mapping[str, object] = {"max_gen_toks": 1024, "do_sample": False, "temperature": 0.0, "until": []}
 ROLE = "judge"
 WORTH = {"A": 1.0, "tie": 0.5, "B": 0.0}
 
@@ -57,12 +57,12 @@ class LLMJudgeScorer(GenerationScorer):
     asks = True
 
     def __init__(  # noqa: PLR0913  # what a task file may say about a judge
-        self, config: TaskConfig | None = None, judge_model: ModelSpec | None = None, *,
+        self, task_config: TaskConfig | None = None, judge_model: ModelSpec | None = None, *,
         role: str | None = None, roles: Sequence[str] | Params | None = None, prompt: str | None = None,
         rubric: str | None = None, scale: Sequence[float] = (1, 10), normalize: bool = True, pairwise: bool = False,
         baseline: str | None = None, gen_kwargs: Params | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(config)
+        super().__init__(task_config)
         self._models = _judges(judge_model, role, roles)
         self.low, self.high = _ends(scale)
         self.normalize, self.pairwise, self.baseline = normalize, pairwise, baseline
@@ -386,10 +386,10 @@ class RewardModelScorer(GenerationScorer):
     gives = ("reward",)
 
     def __init__(
-        self, config: TaskConfig | None = None, reward_model_path: str | None = None, *,
+        self, task_config: TaskConfig | None = None, reward_model_path: str | None = None, *,
         reward_model: ModelSpec | None = None, role: str = REWARD_ROLE,
     ) -> None:  # fmt: skip
-        super().__init__(config)
+        super().__init__(task_config)
         if reward_model_path is not None and reward_model is not None:
             raise ValueError("reward_model_path is a folder, reward_model names any model: give one of them")
         checked_role(role, reward_model)

@@ -24,6 +24,7 @@ from assay.scoring import verdicts
 from assay.scoring.batches import apply_batch
 from assay.scoring.results import (
     Filtered,
+    GenResult,
     Instance,
     Metric,
     Repeated,
@@ -41,7 +42,7 @@ from assay.scoring.results import (
 )
 from assay.scoring.scorer import AnsweredSample as AnsweredSample
 from assay.scoring.scorer import (
-    ComputeMetric,
+    CombinedScorer,
     ProcessResults,
     ProcessResultsScorer,
     Scorer,
@@ -50,6 +51,7 @@ from assay.scoring.scorer import (
     computed,
     shown,
 )
+from assay.scoring.scorer_models import asked_in_turn
 from assay.scoring.verdicts import Asks, VerdictPlan, answered
 from assay.user_code import HALF, TIME_LIMIT, call_user_code, is_writable, place_of, timed
 
@@ -146,6 +148,8 @@ class _Adapter:
             return self._processed(scorer.process_results_fn)
         if isinstance(scorer, CombinedScorer):
             return self._combined(scorer)
+        if scorer.calls_models:
+            return self._asked_in_turn()
         if scorer.wants_instances and not scorer.asks and not scorer.is_batch:
             return self._shown()
         if scorer.asks:
@@ -159,7 +163,7 @@ class _Adapter:
         scorer, name = self.scorer, self.filter.name
         common: dict[str, Any] = {
             "filter": self.filter,
-            "metrics": scorer.get_metrics(name),
+            "metrics": scorer.run_metrics(name),
             "place": self._place,
             "filter_place": f"scoring: filter {name!r}",
             "own_rows": scorer.rows() or (scorer.name,),
@@ -174,7 +178,7 @@ class _Adapter:
 
     def _computed(self, **own: Any) -> ScoringStep:
         """Rows of metrics, with those of the scorer itself."""
-        scorer, metrics = self.scorer, self.scorer.get_metrics(self.filter.name)
+        scorer, metrics = self.scorer, self.scorer.run_metrics(self.filter.name)
         full = scorer.computes or scorer.wants_instances
         bound = bound_metrics(scorer, metrics, self.filter.name)
         return self._step_with(
@@ -194,7 +198,21 @@ class _Adapter:
             result=lambda document, own, answers: self._instances(document, answers),  # noqa: ARG005
             compute=lambda instances: _scores(scorer.score_instances(instances, name)),
             sees_every_filter=True,
-            by_answer=[metric.name for metric in scorer.get_metrics(name)] if scorer.computes else (),
+            by_answer=[metric.name for metric in scorer.run_metrics(name)] if scorer.computes else (),
+        )
+
+    def _asked_in_turn(self) -> ScoringStep:
+        """A class whose code asks models by plain calls, wherever in it: all of its rows depend on the answers."""
+        scorer = self.scorer
+        own = scorer.own_score if scorer.has_score and not scorer.computes else None
+        step = self._shown() if scorer.wants_instances else self._computed(score=own)
+        rows = tuple(row for metric in step.metrics for row in metric.gives or (metric.name,))
+        return replace(
+            step,
+            score=None,
+            compute=lambda result: {},  # noqa: ARG005
+            ask=lambda result: asked_in_turn(step.place, lambda: finished(rows_by(step, result))),
+            own_rows=(*rows, *step.own_rows),
         )
 
     def _processed(self, function: ProcessResults) -> ScoringStep:
@@ -217,10 +235,10 @@ class _Adapter:
             rows, declared, place_of(f"scoring: process_results of filter {self.filter.name!r}", function)
         )
 
-    def _combined(self, scorer: "CombinedScorer") -> ScoringStep:
+    def _combined(self, scorer: CombinedScorer) -> ScoringStep:
         """Several scorers as one: each has a step, and is given what a step is given."""
         members = [replace(self, scorer=member).step() for member in scorer.scorers]
-        bound = bound_metrics(scorer, scorer.get_metrics(self.filter.name), self.filter.name)
+        bound = bound_metrics(scorer, scorer.run_metrics(self.filter.name), self.filter.name)
 
         def compute(arguments: StepInput) -> ScoreDict:
             return computed(self._result(*arguments), bound, scorer)
@@ -252,6 +270,8 @@ class _Adapter:
     def _full_result(self, document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> Result:
         result = self._result(document, own, answers)
         result.instances = self._instances(document, answers)
+        if isinstance(result, GenResult) and result.instances:
+            result.target = result.instances[0].target  # as classes of users see it, with instances or without
         return result
 
     def _instances(self, document: AnsweredSample, answers: Sequence[Filtered]) -> Sequence[Instance]:
@@ -269,18 +289,6 @@ class _Adapter:
             value if isinstance(value, Failed) else self.scorer.rows_of(value, result)
             for result, value in zip(results, values, strict=True)
         ]
-
-
-class CombinedScorer(Scorer):
-    """A scorer made of others: `combine` computes its rows from theirs."""
-
-    scorers: Sequence[Scorer]
-
-    def combine(
-        self, rows: Sequence[Scores], metrics: Sequence[Sequence[Metric]], own: Callable[[], Scores]
-    ) -> ScoreDict:
-        """Combine the rows of every member, each with its metrics; `own` computes those of the task's metrics."""
-        raise NotImplementedError
 
 
 def rows_by(step: ScoringStep, result: StepInput) -> Asks:
@@ -324,30 +332,12 @@ def finished(plan: Asks) -> Scores:
     raise ValueError(f"{len(requests)} questions were to be asked about this answer, and 0 were answered")
 
 
-def with_methods(
-    step: ScoringStep,
-    scorer: Scorer,
-    create_result: Callable[[Sequence[Instance], str], StepInput],
-    compute_metric: ComputeMetric,
-) -> ScoringStep:
-    """A step for instances whose result and metrics are computed by the two methods that seed 004 gives to tasks."""
-    if isinstance(scorer, ProcessResultsScorer):
-        return step  # a task's own function comes first
-    name = step.filter.name
-    bound = bound_metrics(scorer, step.metrics, name, compute_metric)
-
-    def result(document: AnsweredSample, own: Answers, answers: Sequence[Filtered]) -> StepInput:  # noqa: ARG001  # the shape of a result
-        return create_result(with_answers(document.instances, (name,), (own,)), name)
-
-    return replace(step, result=result, compute=lambda result: computed(result, bound, scorer))
-
-
 def _label(scorer: Scorer) -> str:
-    """A scorer in reasons: its name, or that of its class where it has none; nothing where metrics do all."""
+    """A scorer in reasons: its name; nothing where metrics do all."""
     kind = type(scorer)
     if kind.__module__ == Scorer.__module__:
         return ""
-    return f"scorer {(scorer.name if scorer.name != Scorer.name else kind.__name__)!r} of "
+    return f"scorer {scorer.name!r} of "
 
 
 def _scores(result: Result | Scores) -> ScoreDict:
@@ -375,6 +365,8 @@ class ScoringLoop:
     """Checks of scores; None where the caller checks them."""
     steps: Sequence[ScoringStep] = ()
     """One for each filter; given by tasks that have no scorers."""
+    adapt: "Callable[[ScoringLoop, ScoringStep, Scorer], ScoringStep] | None" = None
+    """Changes a step: a class of the user's may create results and compute metrics itself."""
     is_batch: bool = field(init=False, default=False)
     asks: bool = field(init=False, default=False)
 
@@ -383,6 +375,9 @@ class ScoringLoop:
         from_scorers = [
             step_of(scorer, pipeline, names, self.reading, self.task) for pipeline, scorer in self.pipelines
         ]
+        if self.adapt is not None:
+            scorers = [scorer for _, scorer in self.pipelines]
+            from_scorers = [self.adapt(self, *each) for each in zip(from_scorers, scorers, strict=True)]
         steps = from_scorers or self.steps
         object.__setattr__(self, "steps", steps)
         object.__setattr__(self, "is_batch", any(step.is_batch for step in steps))

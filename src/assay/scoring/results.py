@@ -127,7 +127,8 @@ class MCResult(Result):
         first, count = instances[0], len(instances) // 2 if acc_mutual_info else len(instances)
         choices = first.choices or [str(instance.args[1]) for instance in instances[:count]]
         lls, greedy = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-        return cls(first.doc, first.target, choices, lls[:count], greedy[:count], lls[count:], instances=instances)
+        target = _right_choice(first.target, choices)
+        return cls(first.doc, target, choices, lls[:count], greedy[:count], lls[count:], instances=instances)
 
 
 @dataclass(slots=True)
@@ -192,7 +193,9 @@ def result_of(instances: Sequence[Instance], filter_name: str) -> Result:
     kind = instances[0].request_type
     if kind == GENERATE:
         return GenResult.from_instances(instances, filter_name)
-    if kind == CHOICE:
+    if kind == CHOICE or (
+        kind == LIKELIHOOD and (len(instances) > 1 or instances[0].choices)
+    ):  # lm-eval asks so for choices
         doubled = len(instances) == 2 * len(instances[0].choices) > 0
         return MCResult.from_instances(instances, filter_name, acc_mutual_info=doubled)
     return LLResult.from_instances(instances, filter_name)
@@ -300,6 +303,17 @@ def gold_index(gold: Reference, choices: Sequence[str]) -> Reference:
     if isinstance(gold, int | float) and not isinstance(gold, bool):
         return gold if gold < len(choices) else OUT_OF_RANGE
     return int(gold) if isinstance(gold, bool) else OUT_OF_RANGE
+
+
+def _right_choice(target: Reference, choices: Sequence[str]) -> Reference:
+    """The index of the right choice of instances that a user made: by index or by words, with or without spaces around."""
+    if target == OUT_OF_RANGE:
+        return target
+    by_words = isinstance(target, str) and target not in choices
+    gold = gold_index(target.strip(), [each.strip() for each in choices]) if by_words else gold_index(target, choices)
+    if is_none_of(gold, choices):
+        raise ValueError(f"the right answer, {target!r:.80}, is none of the {len(choices)} choices")
+    return gold
 
 
 def is_none_of(gold: Reference, choices: Sequence[str]) -> bool:
@@ -538,7 +552,9 @@ class Metric:
         **_: UserValue,
     ) -> MetricValue:
         """The metric as a function: of a result, or of references and a prediction."""
-        if result is not None:
+        if isinstance(result, list):  # lm-eval's form: a reference and an answer
+            references, predictions = result[0], result[1:]
+        elif result is not None:
             return self.compute(result)
         targets = references if isinstance(references, list) else [references]
         return self.compute(GenResult({}, targets, (predictions or [None])[0]))

@@ -1,18 +1,20 @@
-"""Scorers: from a document's answers to its scores, and scorers by name. Filtering comes before, aggregation after.
+"""Scorers: from a document's answers to its scores. Filtering comes before, aggregation after.
 
 A user's scorer extends one of three things: the defaults (`default_filters`, `default_metrics`), the score of a
 document (`score`), or those of all documents at once (`score_batch`). The loop around it is never written again.
 """
 
 import inspect
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from importlib import import_module
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
-from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
-from assay.errors import ConfigError, Place, Problem, SelfExplanatory
+from assay.config.task import FilterConfig, MetricConfig, TaskConfig
+from assay.errors import ConfigError, Place, Problem
 from assay.records import (
     Answer,
     Answers,
@@ -23,18 +25,20 @@ from assay.records import (
     Request,
     Response,
     Sample,
-    UserFunction,
     UserValue,
     arguments,
 )
-from assay.registry import Accepted, Table, accepted, parameter_problems
+from assay.registry import read_signature
 from assay.scoring.reductions import MetricReductions
 from assay.scoring.results import (
     CHOICE,
     GENERATE,
     LIKELIHOOD,
     ROLLING,
+    GenResult,
     Instance,
+    LLResult,
+    MCResult,
     Metric,
     ModelRoles,
     ModelSpec,
@@ -52,6 +56,8 @@ from assay.scoring.results import (
     result_of,
     row_name,
 )
+from assay.scoring.scorer_models import RUN, OnlyInRun, ScorerModel, globals_used
+from assay.scoring.scorer_models import Unscored as Unscored
 from assay.scoring.workers import ScoreInput, ScorerMemo, Workers, identity_of
 from assay.user_code import call_user_code
 
@@ -80,15 +86,53 @@ Bound = tuple[str, Callable[[StepInput], MetricValue], str, tuple[str, ...]]
 """A metric by name, with how it is computed, what it is called in reasons, and its rows."""
 
 
-class Unscored(SelfExplanatory, ValueError):
-    """Why a document has no score, in words that are shown as they are: a small number of them, so that they can be counted."""
+if TYPE_CHECKING:  # there, type variables have defaults already: `Scorer` alone scores to anything
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    ResultT = TypeVarWithDefault("ResultT", default=Any)
+else:
+    ResultT = TypeVar("ResultT")
+
+MEMBERS = "scorers"
+"""The parameter of scorers that are made of others: a file names them."""
+HOOKS = (
+    "score", "score_batch", "ask", "questions", "default_filters", "default_metrics", "get_metrics",
+    "_create_result", "_compute_metrics", "_compute_metric",
+)  # fmt: skip
+"""Methods of which one is enough to make a class a scorer: `score_instances` follows from them."""
 
 
-class Scorer:
+def _score_by_hooks(self: "Scorer[Any]", instances: Sequence[Instance], filter_name: str) -> Any:
+    """Score the requests of one document by what a filter left of their responses: as a run does, without one."""
+    if self.is_batch and not self.parallel:
+        fix = "give score_batch the results of all, or instances to GenerateTask(config).process_instances"
+        raise OnlyInRun(f"scorer {self.name!r} scores all documents at once — {fix}")
+    if self.asks and not self.calls_models:
+        raise OnlyInRun(f"scorer {self.name!r} asks other models, which only a run does — {RUN}")
+    result = self._create_result(instances, filter_name)
+    result.scores = dict(self._compute_metrics(result, self.get_metrics(filter_name)))
+    if self.parallel and self.has_score:
+        self._put(result.scores, self.own_score(result), self.name)
+    return result
+
+
+class _Prepared:
+    """Sets what every scorer has before its `__init__` is called: classes of users may forget to call ours."""
+
+    def __new__(cls, *args: UserValue, **kwargs: UserValue) -> Self:  # noqa: ARG004  # those of `__init__`
+        scorer: Any = super().__new__(cls)
+        scorer.config, scorer.parents, scorer._parameters = None, {}, {}
+        scorer._metrics, scorer._ways, scorer._adds = {}, {}, {}
+        scorer._memory = scorer._workers = None
+        scorer.own_reductions = MetricReductions()
+        return scorer  # type: ignore[no-any-return]
+
+
+class Scorer(_Prepared, ABC, Generic[ResultT]):
     """Scores a document's answers with the metrics of the filter they come from."""
 
     name: ClassVar[str] = "score"
-    """The row of what `score` gives; what it was registered as."""
+    """The row of what `score` gives: what it was registered as, else the name of its class."""
     output_types: ClassVar[tuple[str, ...]] = (GENERATE, CHOICE, LIKELIHOOD, ROLLING)
     asks: bool = False
     """Whether it asks other models."""
@@ -108,28 +152,48 @@ class Scorer:
     """Columns of the task's documents that it reads."""
     gives: ClassVar[tuple[str, ...] | None] = None
     """Rows beside those of the metrics, where they are known before the run."""
+    combines: ClassVar[bool] = False
+    """Whether the loop scores with its members, and it computes one score from all of them."""
     overwrites: bool = False
     """Whether the later of two scores of one name is taken, as in lm-eval; else neither is."""
 
-    def __init__(self, config: TaskConfig | None = None) -> None:
-        self.config = config
-        self.parents: dict[str, str] = {}
-        self._metrics: dict[str, Sequence[Metric]] = {}
-        self._ways: dict[str, Mapping[str, MetricReductions]] = {}
-        self.own_reductions = MetricReductions()
-        self._adds: dict[str, bool] = {}
-        self._parameters: Mapping[str, Any] = {}
-        self._memory: ScorerMemo | None = None
-        self._workers: Workers | None = None
+    config: TaskConfig | None
+    parents: dict[str, str]
+    _metrics: dict[str, Sequence[Metric]]
+    _ways: dict[str, Mapping[str, MetricReductions]]
+    _adds: dict[str, bool]
+    _parameters: Mapping[str, Any]
+    _memory: ScorerMemo | None
+    _workers: Workers | None
+    own_reductions: MetricReductions
+    """The reductions of the rows that it adds itself."""
+    _is_named: ClassVar[bool] = False
+    """Whether a class, or one that it is derived from, says its `name`."""
 
-    def __class_getitem__(cls, result: StepInput) -> type["Scorer"]:
-        """`Scorer[GenResult]`, for readers: what a scorer makes of instances is up to it."""
-        return cls
+    def __init__(self, task_config: TaskConfig | None = None, *, config: TaskConfig | None = None) -> None:
+        self.config = task_config if task_config is not None else config
+
+    def __init_subclass__(cls, **kwargs: UserValue) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in vars(cls):
+            cls._is_named = True
+        elif not cls._is_named:
+            cls.name = cls.__name__
+        has_hook = any(getattr(cls, hook) is not getattr(Scorer, hook) for hook in HOOKS)
+        if has_hook and cls.score_instances is Scorer.score_instances:
+            cls.score_instances = _score_by_hooks  # type: ignore[method-assign]  # what the others inherit
+
+    def __class_getitem__(cls, result: Any) -> Any:
+        """`Scorer[GenResult]`; a class that is not generic any more is what it is."""
+        return super().__class_getitem__(result) if cls.__parameters__ else cls  # type: ignore[attr-defined,misc]  # Generic's own
 
     @classmethod
-    def create(cls, config: TaskConfig | None, **kwargs: UserValue) -> "Scorer":
-        """The scorer of a task with the parameters that its file gives."""
-        return cls(config, **kwargs)
+    def create(cls, config: TaskConfig | None, **kwargs: Any) -> "Scorer":
+        """The scorer of a task with the parameters that its file gives: they, or the configuration, fill the first one."""
+        names = _parameters(cls)
+        if names and names[0] not in (*kwargs, MEMBERS):
+            return cls(config, **kwargs)
+        return cls(**kwargs, **({"config": config} if "config" in names and "config" not in kwargs else {}))
 
     def made_with(self, kwargs: Params) -> None:
         """Set the parameters of the task file: cached scores depend on them."""
@@ -151,7 +215,7 @@ class Scorer:
 
     def default_metrics(self) -> tuple[MetricConfig, ...] | None:
         """The metrics of a task that names none; those of its output type where this is None, too."""
-        return () if self.has_score or self.is_batch or self.asks else None
+        return () if self.has_score or self.is_batch or (self.asks and not self.calls_models) else None
 
     def score(self, reference: Reference, predictions: list[Answer]) -> MetricValue:
         """The score of a document's answers: a number, a list with one for each answer, or several by name."""
@@ -163,7 +227,8 @@ class Scorer:
 
     def models(self) -> ModelRoles:
         """Further models it asks, by role: as `--model_role` has them, or None where the run must name one."""
-        return {}
+        own = [{each.role: each.model} for each in self.asked_models]
+        return models_of([*own, *(member.models() for member in self.members)])
 
     def aggregation(self, row: str) -> str | None:  # noqa: ARG002  # asked of every scorer
         """The name of the aggregation of a row that this scorer adds; None for the mean."""
@@ -177,15 +242,22 @@ class Scorer:
         """The score of a document from what they responded: as `score` gives it. What cannot be read raises an error."""
         raise NotImplementedError
 
-    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> Result | Scores:
+    @abstractmethod
+    def score_instances(self, instances: Sequence[Instance], filter_name: str) -> ResultT | Scores:
         """Score the requests of one document by what a filter left of their responses."""
-        result = self._create_result(instances, filter_name)
-        result.scores = dict(self._compute_metrics(result, self.get_metrics(filter_name)))
-        return result
+        raise NotImplementedError
 
     def get_metrics(self, filter_name: str) -> Sequence[Metric]:
         """The metrics for a filter: its own, else the task's."""
-        return self._metrics.get(filter_name, ())
+        if filter_name not in self._metrics:  # without a run; by name, since metrics are bound a layer above
+            import_module("assay.tasks.scoring").bind_by_itself(self, filter_name)
+        return self._metrics[filter_name]
+
+    def run_metrics(self, filter_name: str) -> Sequence[Metric]:
+        """The metrics that a run has bound; where a class of the user's chooses, those it returns."""
+        if type(self).get_metrics is Scorer.get_metrics:
+            return self._metrics.get(filter_name, ())
+        return [each for each in self.get_metrics(filter_name) if isinstance(each, Metric)]
 
     def _create_result(self, instances: Sequence[Instance], filter_name: str) -> Result:
         return result_of(instances, filter_name)
@@ -212,7 +284,7 @@ class Scorer:
         """The rows beside those of the metrics; None where only the documents show them."""
         if self.gives is not None:
             return self.gives
-        computes = self.computes or type(self).score_instances is not Scorer.score_instances
+        computes = self.computes or self.wants_instances
         return None if computes or self.has_score or self.is_batch or self.asks else ()
 
     @cached_property
@@ -232,10 +304,33 @@ class Scorer:
     def wants_instances(self) -> bool:
         """Whether a class of the user's makes its own result of a document's requests."""
         own = type(self)
-        return own.score_instances is not Scorer.score_instances or own._create_result is not Scorer._create_result
+        return own.score_instances is not _score_by_hooks or own._create_result is not Scorer._create_result
+
+    @cached_property
+    def calls_models(self) -> bool:
+        """Whether its code asks models by plain calls."""
+        plain = type(self).ask is Scorer.ask and type(self).questions is Scorer.questions
+        return plain and bool(self.asked_models or any(member.calls_models for member in self.members))
+
+    @property
+    def asked_models(self) -> list[ScorerModel]:
+        """The models that its code asks by plain calls: attributes of it, and globals of its methods."""
+        held = [*_held(vars(self)), *globals_used(type(self))]
+        return list(dict.fromkeys(each for each in held if isinstance(each, ScorerModel)))
+
+    def need(self, role: str) -> str:
+        """The capability that the model of a role needs: generate, loglikelihood or rolling."""
+        return next((each.asks_for for each in self.asked_models if each.role == role), self.asks_for)
 
     def bind(self, filter_name: str, metrics: Sequence[Metric]) -> None:
-        """Set the metrics of a filter."""
+        """Set the metrics of a filter, also for scorers that it holds."""
+        self.bind_alone(filter_name, metrics)
+        for member in self.members:
+            if filter_name not in member._metrics:
+                member.bind(filter_name, metrics)
+
+    def bind_alone(self, filter_name: str, metrics: Sequence[Metric]) -> None:
+        """Set the metrics of a filter for this scorer only."""
         self._metrics[filter_name] = metrics
         self.config = _with_bound(self.config, filter_name, metrics)
         self._ways[filter_name] = {metric.name: metric.reductions for metric in metrics}
@@ -291,8 +386,9 @@ class Scorer:
 
     @property
     def members(self) -> "Sequence[Scorer]":
-        """The scorers it is made of."""
-        return ()
+        """The scorers it is made of: those among its attributes, and theirs."""
+        own = [each for each in _held(vars(self)) if isinstance(each, Scorer) and each is not self]
+        return [each for member in own for each in (member, *member.members)]
 
     def reduced(
         self, scores: Scores, filter_name: str, answers: Answers
@@ -335,6 +431,37 @@ class Scorer:
             taken = name in scores and not self.overwrites
             what = f"scoring: {source!r} returns {name!r}, which is the name of another row of this filter"
             scores[name] = Failed(f"{what} — rename one of them") if taken else value
+
+
+class CombinedScorer(Scorer[Scores]):
+    """A scorer made of others: `combine` computes its rows from theirs."""
+
+    combines = True
+
+    scorers: Sequence[Scorer]
+
+    def combine(
+        self, rows: Sequence[Scores], metrics: Sequence[Sequence[Metric]], own: Callable[[], Scores]
+    ) -> ScoreDict:
+        """Combine the rows of every member, each with its metrics; `own` computes those of the task's metrics."""
+        raise NotImplementedError
+
+
+def _held(attributes: Mapping[str, Any]) -> Iterator[Any]:
+    """The values of attributes, and those in lists and mappings."""
+    for value in attributes.values():
+        if isinstance(value, Mapping):
+            yield from value.values()
+        elif isinstance(value, list | tuple):
+            yield from value
+        else:
+            yield value
+
+
+def _parameters(kind: type) -> list[str]:
+    """The names of the parameters of a class, the first one by position first."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each.name for each in read_signature(kind).parameters.values() if each.kind not in kinds]
 
 
 def _with_bound(config: TaskConfig | None, filter_name: str, metrics: Sequence[Metric]) -> TaskConfig | None:
@@ -411,34 +538,37 @@ def computed(result: StepInput, bound: Sequence[Bound], scorer: Scorer) -> Score
     return scores
 
 
-class GenerationScorer(Scorer):
+class GenerationScorer(Scorer[GenResult]):
     """Scores generated text against references: each answer of a document with each metric."""
 
     output_types = (GENERATE,)
+    score_instances = _score_by_hooks
 
 
-class LoglikelihoodScorer(Scorer):
+class LoglikelihoodScorer(Scorer[MCResult | LLResult]):
     """Scores choices and continuations by their log-likelihoods."""
 
     output_types = (CHOICE, LIKELIHOOD)
+    score_instances = _score_by_hooks
 
 
-class PerplexityScorer(Scorer):
+class PerplexityScorer(Scorer[LLResult]):
     """Scores whole texts by their log-likelihood."""
 
     output_types = (ROLLING,)
+    score_instances = _score_by_hooks
 
 
-class ProcessResultsScorer(Scorer):
+class ProcessResultsScorer(Scorer[Scores]):
     """Hands a document and its answers to a function of the task's own; what that returns are the scores."""
 
     def __init__(
         self,
-        config: TaskConfig | None = None,
+        task_config: TaskConfig | None = None,
         process_results_fn: ProcessResults | None = None,
     ) -> None:
-        super().__init__(config)
-        function = process_results_fn or (config.process_results if config is not None else None)
+        super().__init__(task_config)
+        function = process_results_fn or (task_config.process_results if task_config is not None else None)
         if not callable(function):
             raise TypeError("ProcessResultsScorer needs a function process_results(doc, results)")
         self.process_results_fn: ProcessResults = function
@@ -473,119 +603,3 @@ def shown(
         )
         for number, request in enumerate(sample.requests[::step])
     ]
-
-
-S = TypeVar("S", bound=type[Scorer])
-
-
-def _adopted(name: str, scorer: UserValue) -> type[Scorer]:
-    if not (inspect.isclass(scorer) and issubclass(scorer, Scorer)):
-        raise TypeError(f"{scorer!r:.60} must be a class derived from assay.Scorer")
-    if "name" not in vars(scorer):
-        scorer.name = name
-    return scorer
-
-
-class _Scorers(Table[type[Scorer], Scorer]):
-    """Classes of scorers: the configuration of the task is supplied, whatever the parameter is called."""
-
-    def accepts(self, member: type[Scorer] | UserFunction) -> Accepted:
-        if inspect.getattr_static(member, "create") is inspect.getattr_static(Scorer, "create"):
-            return accepted(member, 1)
-        takes = accepted(member)  # a class that makes itself may take anything first
-        return replace(takes, named={name: each for name, each in takes.named.items() if name != "config"})
-
-    def fix_for_missing(self, name: str, key: str) -> str:  # noqa: ARG002
-        return f"write `kwargs: {{{key}: …}}`"
-
-
-SCORER_REGISTRY = SCORERS = _Scorers(
-    "scorer",
-    {
-        "llm_judge": "assay.scoring.judges:LLMJudgeScorer",
-        "reward_model": "assay.scoring.judges:RewardModelScorer",
-        "ensemble": "assay.scoring.combined:EnsembleScorer",
-        "cross_filter": "assay.scoring.combined:CrossFilterScorer",
-        "first_token": "assay.scoring.scorer:FirstToken",
-        "regex": "assay.scoring.scorer:Regex",
-        "choice_match": "assay.scoring.scorer:ChoiceMatch",
-        "generation": GenerationScorer,
-        "loglikelihood": LoglikelihoodScorer,
-        "perplexity": PerplexityScorer,
-        "process_results": ProcessResultsScorer,
-    },
-    group="assay.scorers",
-    supplied=("config",),
-    adopt=_adopted,
-    build=lambda kind, config, **kwargs: kind.create(config, **kwargs),
-)
-"""Scorers by name; `SCORER_REGISTRY["mine"] = Mine` registers one, by the name that seed 001 gives the table."""
-
-
-def register_scorer(name: str) -> Callable[[S], S]:
-    """Make a class of scorers known by a name, which `scorer:` of a task may then say."""
-    return SCORERS.register(name)
-
-
-_PLAIN_MATCH = (MetricConfig(name="exact_match", kwargs={"ignore_case": True, "ignore_punctuation": True}),)
-
-
-class _Matching(GenerationScorer):
-    """Compares what a filter leaves of an answer, without case and punctuation."""
-
-    def steps(self) -> tuple[FilterStep, ...]:
-        return ()
-
-    def default_filters(self) -> tuple[FilterConfig, ...]:
-        return (FilterConfig(name="none", filter=(*self.steps(), FilterStep(function="take_first"))),)
-
-    def default_metrics(self) -> tuple[MetricConfig, ...]:
-        return _PLAIN_MATCH
-
-
-class FirstToken(_Matching):
-    """The answer without white space around it, compared without case and punctuation."""
-
-    def steps(self) -> tuple[FilterStep, ...]:
-        return (FilterStep(function="remove_whitespace"),)
-
-
-class Regex(_Matching):
-    """The match of a pattern in the answer, compared without case and punctuation. Parameters are those of the filter."""
-
-    def __init__(self, config: TaskConfig | None = None, **kwargs: UserValue) -> None:
-        super().__init__(config)
-        self._kwargs = kwargs
-
-    def steps(self) -> tuple[FilterStep, ...]:
-        return (FilterStep(function="regex", kwargs=self._kwargs),)
-
-
-class ChoiceMatch(_Matching):
-    """The answer as it is, compared without case and punctuation."""
-
-
-def make_scorer(written: UserValue, config: TaskConfig | None, place: Place) -> Scorer:
-    """The scorer that a task names: an unknown name, a class that does not extend Scorer, or a wrong parameter is refused."""
-    kind: Any = written.type if isinstance(written, ScorerConfig) else written
-    kwargs: Mapping[str, Any] = written.kwargs if isinstance(written, ScorerConfig) else {}
-    if not isinstance(kind, str) and not (inspect.isclass(kind) and issubclass(kind, Scorer)):
-        raise _problem(place, f"unsupported scorer {kind!r}", "name one, or a class derived from assay.Scorer")
-    scorer = SCORERS.bind(kind, kwargs, place, config)
-    scorer.made_with(kwargs)
-    named = kind if isinstance(kind, str) else kind.__name__
-    if scorer.has_score:
-        wrong = parameter_problems(scorer.score, {}, f"`score` of scorer {named!r}", place, 2)
-        if wrong:
-            raise ConfigError([replace(each, fix="write `def score(self, reference, predictions)`") for each in wrong])
-    if scorer.asks and scorer.is_batch:
-        what = f"scorer {named!r} asks other models and scores all documents at once"
-        raise _problem(place, what, "let it do one of the two")
-    if config is not None and config.output_type not in scorer.output_types:
-        what = f"scorer {named!r} does not score {config.output_type}"
-        raise _problem(place, what, f"it scores {', '.join(scorer.output_types)}")
-    return scorer
-
-
-def _problem(place: Place, what: str, fix: str) -> ConfigError:
-    return ConfigError([Problem(place, what, fix)])

@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple, Never
 
 from assay.config.option import YAMLMapping
-from assay.config.task import MetricConfig
+from assay.config.task import MetricConfig, NamedMetric
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Function, MetricValue, UserValue
 from assay.registry import Accepted, accepted, library_problem, names_only
@@ -90,7 +90,7 @@ class MetricBinder:
         if config.row is not None and processed:
             fix = "leave `name` out, and rename the key that it returns"
             raise self._problem(number, "name", "process_results names its rows itself", fix)
-        declared = self._declared(config, processed=processed)
+        declared = self._declared(config, processed=processed) if isinstance(config.fn, NamedMetric) else None
         function = None if processed else self._function(config, named, declared, number)
         aggregation = self._aggregation(config, named, declared, number)
         bound = _Computation(_never)
@@ -179,8 +179,9 @@ class MetricBinder:
         self, config: MetricConfig, named: str, declared: DeclaredMetric | None, number: int
     ) -> UserFunction | None:
         """The user's function that a metric is; None where it is one of the table, or passes on what it gets."""
-        if callable(config.name):
-            return config.name
+        own = config.name if isinstance(config.fn, NamedMetric) else config.fn
+        if callable(own):
+            return own
         is_generation = self.output_type == GENERATE
         if declared is not None and self.output_type in declared.functions and not self._from_hub(config):
             return None
@@ -287,6 +288,8 @@ class MetricBinder:
             aggregation_named = self.helpers.aggregations.get(aggregation_named, aggregation_named)
         if callable(aggregation_named):
             return aggregation_named
+        if aggregation_named is None and not isinstance(config.fn, NamedMetric):
+            aggregation_named = "mean"
         if aggregation_named is None:
             if declared is None or declared.aggregation is None:
                 fix = "add `aggregation: mean`"

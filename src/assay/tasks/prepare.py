@@ -52,6 +52,7 @@ from assay.scoring.results import (
 from assay.scoring.scorer import Scorer, models_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
 from assay.tasks.documents import Splits, count, evaluated_split, examples, read_run, walked
+from assay.tasks.instances import typed
 from assay.tasks.metrics import check_reference_order
 from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets, check_templates
 from assay.tasks.runnable import AggregationOrFunction, Estimator
@@ -159,6 +160,7 @@ def check_columns(task: Task, docs: Split, scored: ScoringLoop) -> None:
 
 def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
     """The configuration under what the run says to every task."""
+    config = typed(config)
     number = config.num_fewshot
     if settings.run.num_fewshot is not None and not (settings.like_lm_eval and number == 0):
         number = settings.run.num_fewshot
@@ -369,7 +371,7 @@ class PreparedTask:
         own = scorer.aggregation(row.metric)
         if own is not None:
             return AGGREGATIONS[own]
-        return _aggregation_of(scorer.parents.get(row.metric, row.metric), scorer.get_metrics(row.filter))
+        return _aggregation_of(scorer.parents.get(row.metric, row.metric), scorer.run_metrics(row.filter))
 
     def _check_scores(self) -> None:
         """Say to the loop of which rows scores must be numbers: of those that are averaged."""
@@ -394,7 +396,7 @@ class PreparedTask:
     def rows(self) -> frozenset[ScoreKey] | None:
         rows = set()
         for each, scorer in self.scoring.pipelines:
-            metrics, own_rows = scorer.get_metrics(each.name), scorer.rows()
+            metrics, own_rows = scorer.run_metrics(each.name), scorer.rows()
             if own_rows is None or any(metric.gives is None for metric in metrics):
                 return None
             names = [name for metric in metrics for name in metric.gives or (metric.name,)]

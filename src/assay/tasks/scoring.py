@@ -1,27 +1,43 @@
 """How a task is scored, made of what its file says: its filters, each with its scorer, and that with its metrics."""
 
+import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple, Never, TypeVar
 
 from assay.config.row_names import filter_name_problem, row_name_problem
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.records import UserFunction, UserValue
+from assay.records import Function, UserFunction, UserValue
 from assay.registry import parameter_problems
 from assay.scoring.filters import DEFAULT, Pipeline, build_pipeline
 from assay.scoring.loop import ScoringLoop
-from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric, ResultBuilder
+from assay.scoring.metrics.table import METRICS
+from assay.scoring.named import SCORERS, make_scorer
+from assay.scoring.results import (
+    CHOICE,
+    GENERATE,
+    LIKELIHOOD,
+    ROLLING,
+    LLResult,
+    MCResult,
+    Metric,
+    Result,
+    ResultBuilder,
+)
 from assay.scoring.scorer import (
+    MEMBERS,
     GenerationScorer,
     LoglikelihoodScorer,
     PerplexityScorer,
     ProcessResultsScorer,
     Scorer,
-    make_scorer,
 )
 from assay.tasks.metrics import MetricBinder, bound_reductions
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
 
 T = TypeVar("T")
@@ -47,6 +63,7 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     lenient = settings.like_lm_eval or any(task.fields.origin(key).lenient for key in task.fields)
     if process is not None:
         _check_process_results(process, placer(task, "process_results")())
+    config = with_own_scorers(task, config, helpers)
     whole = ScorerFactory.create_scorer(replace(config, process_results=process), placer(task, "scorer")())
     with_reductions(whole, config.scorer, config, placer(task, "scorer"))
     entries = config.filter_list or whole.default_filters() or (DEFAULT,)
@@ -60,7 +77,10 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
         check_rows([bound for _, bound in filter(None, filters)])
     _check_filters(task, pipelines)
     reading = ResultBuilder(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
-    return ScoringLoop(pipelines, reading, task.name)
+    instances = import_module("assay.tasks.instances")  # which imports this one
+    own = instances.own_task(task, config, helpers)
+    adapt = partial(instances.with_methods, own, own is task) if own is not None else None
+    return ScoringLoop(pipelines, reading, task.name, adapt=adapt)
 
 
 def _check_process_results(process: UserFunction, place: Place) -> None:
@@ -238,6 +258,128 @@ class ScorerFactory:
             what = f"no scorer scores the output type {task_config.output_type!r}"
             raise ConfigError([Problem(at, what, f"one of {', '.join(BY_OUTPUT)}")])
         return BY_OUTPUT[task_config.output_type](task_config)
+
+
+# --- a scorer, or a metric, without a run ----------------------------------------------------------------------------
+
+
+def _no_code(function: Function) -> Never:
+    raise LookupError(f"{function} is helper code: load the task with a TaskManager, and run it")
+
+
+ALONE = Helpers(resolve=_no_code, as_dataset=list, find_metric=lambda name: None, filters=dict)  # noqa: ARG005
+
+
+def bind_by_itself(scorer: Scorer, filter_name: str) -> None:
+    """Bind the metrics of a filter from the scorer's configuration: the filter's, else the task's, else its defaults."""
+    config = scorer.config
+    declared = [scorer.default_metrics()]
+    if config is not None:
+        own = next((each.metric_list for each in config.filter_list or () if each.name == filter_name), None)
+        declared = [own or None, config.metric_list, *declared]
+    elif declared == [None]:
+        raise TypeError(f"{type(scorer).__name__} has no metrics: hand it the configuration of a task")
+    chosen: Any = next((each for each in declared if each is not None), None)
+    if chosen is None or not all(isinstance(each, Metric) for each in chosen):
+        binder = MetricBinder(
+            config.output_type if config is not None else scorer.output_types[0],
+            lambda *steps: Place(f"scorer {scorer.name!r}, metric_list{list(steps)}"),
+            ALONE,
+            lenient=False,
+            repeats=config.repeats if config is not None else 1,
+        )
+        chosen = binder.bind(resolved(chosen, ALONE.resolve), processed=isinstance(scorer, ProcessResultsScorer))
+    scorer.bind_alone(filter_name, chosen)
+
+
+def metric_function(config: MetricConfig) -> Callable[..., Any]:
+    """The function of an entry of metric_list: of a result, or of `references` and `predictions`."""
+    plain = resolved(replace(config, reduction=None), ALONE.resolve)
+    bound: dict[str, Metric] = {}
+
+    def function(result: Any = None, **arguments: Any) -> Any:
+        kind = next((kind for kind, each in OF_RESULT.items() if isinstance(result, each)), GENERATE)
+        if kind == LIKELIHOOD and LIKELIHOOD not in getattr(METRICS.get(str(plain.name)), "functions", {LIKELIHOOD}):
+            kind = ROLLING
+        if kind not in bound:
+            binder = MetricBinder(kind, lambda *_: Place(f"metric {config.name!r}"), ALONE, lenient=False)
+            [bound[kind]] = binder.bind((plain,), processed=False)
+        return bound[kind].fn(result, **arguments)
+
+    return function
+
+
+OF_RESULT: Mapping[str, type[Result]] = {CHOICE: MCResult, LIKELIHOOD: LLResult}
+
+
+# --- scorers that the files beside a task register -------------------------------------------------------------------
+
+
+def with_own_scorers(task: Task, config: TaskConfig, helpers: Helpers) -> TaskConfig:
+    """The configuration with the classes that files beside the task's register by the names it says."""
+
+    def resolve_name(written: Any, place: Place, folder: str | None) -> Any:
+        if isinstance(written, ScorerConfig):
+            members: Any = written.kwargs.get(MEMBERS)
+            own = [resolve_name(each, place, folder) for each in members] if isinstance(members, list | tuple) else None
+            kwargs = {**written.kwargs, MEMBERS: own} if own is not None and own != list(members) else written.kwargs
+            return replace(written, type=resolve_name(written.type, place, folder), kwargs=kwargs)
+        if not isinstance(written, str) or (written in SCORERS and written not in SCORERS.added):
+            return written
+        function = registered_beside(written, folder, place)
+        return helpers.resolve(function) if function is not None else written
+
+    def folder(key: str) -> str | None:
+        return task.fields.origin(key).folder if key in task.fields else None
+
+    whole = resolve_name(config.scorer, placer(task, "scorer")(), folder("scorer"))
+    entries = tuple(
+        replace(
+            each,
+            scorer=resolve_name(each.scorer, placer(task, "filter_list", number, "scorer")(), folder("filter_list")),
+        )
+        for number, each in enumerate(config.filter_list or ())
+    )
+    return replace(config, scorer=whole, filter_list=entries or config.filter_list)
+
+
+def registered_beside(name: str, folder: str | None, place: Place) -> Function | None:
+    """The class that a Python file in a folder registers as a scorer of this name. No file is run."""
+    for file in sorted(Path(folder).glob("*.py")) if folder is not None else ():
+        text = file.read_text("utf-8", "replace")
+        if name not in text or "scorer" not in text.lower():
+            continue
+        try:
+            class_name = next(_registering(ast.parse(text), name), None)
+        except SyntaxError:
+            continue
+        if class_name is not None:
+            return Function(str(folder), file.stem, class_name, place)
+    return None
+
+
+def _registering(tree: ast.Module, name: str) -> Iterator[str]:
+    """The names of the classes that a file registers under a name: by a decorator, or as an entry of SCORER_REGISTRY."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            calls = [each for each in node.decorator_list if isinstance(each, ast.Call) and each.args]
+            if any(_last(each.func) in DECORATORS and _is_text(each.args[0], name) for each in calls):
+                yield node.name
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
+            entries = [each for each in node.targets if isinstance(each, ast.Subscript)]
+            if any(_last(each.value) == "SCORER_REGISTRY" and _is_text(each.slice, name) for each in entries):
+                yield node.value.id
+
+
+DECORATORS = ("register_scorer", "scorer", "register")
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_text(node: ast.expr, text: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == text
 
 
 def check_rows(filters: Sequence[BoundFilter]) -> None:

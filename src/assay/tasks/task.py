@@ -1,4 +1,8 @@
-"""A task: its configuration, and where it belongs."""
+"""A task: its configuration, where it belongs, and how it scores instances that it is handed."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
@@ -7,10 +11,30 @@ from assay.config.option import YAMLMapping, yaml_keys
 from assay.config.task import MEDIA, TaskConfig, media_problem, unsent_media
 from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group, TagGroup
+from assay.records import MetricValue
+from assay.scoring.results import Instance, Metric, StepInput, sort_instances
+
+if TYPE_CHECKING:
+    from assay.config.task import FilterConfig
+    from assay.scoring.scorer import Scorer
+    from assay.tasks.instances import InstanceScoring
+    from assay.tasks.settings import Helpers
+
+InstanceScores = dict[tuple[str, str], list[Any]]
+"""By metric and filter, the scores of documents in their order: a number, a list of several answers', or a failure."""
 
 
 class Task:
-    """One evaluation, ready to be run. `name` is how results call it; `config.task` how its file does."""
+    """One evaluation, ready to be run. `name` is how results call it; `config.task` how its file does.
+
+    A class of the user's, `class:` in a file, may override `_create_result`, `_compute_metric` and `_process_with_custom_fn`.
+    """
+
+    OUTPUT_TYPE: ClassVar[str | None] = None
+    """The output type of every task of the class; None where the configuration says it."""
+    sort_instances = staticmethod(sort_instances)
+    helpers: "Helpers | None" = None
+    """How helper code is reached, where a run makes an object of the class."""
 
     def __init__(self, config: TaskConfig, *, name: str | None = None, fields: Fields | None = None) -> None:
         self.config = config
@@ -22,6 +46,44 @@ class Task:
         """The content of its file, for a task of another kind than plain YAML: a graph."""
         self._groups: list[Group[Task]] = []
         self._tags: list[str] = list(config.tag)
+        self._instances: list[Instance] = []
+        self._sample_scores: InstanceScores = {}
+
+    @cached_property
+    def _scoring(self) -> "InstanceScoring":
+        from assay.tasks.instances import InstanceScoring
+
+        return InstanceScoring(self, self.helpers)
+
+    @cached_property
+    def _scorer(self) -> "Scorer":
+        return self._scoring.scorer
+
+    @cached_property
+    def _filters(self) -> "list[FilterConfig]":
+        """Its filters, each with metrics that can be called."""
+        return self._scoring.filters
+
+    def process_instances(self, instances: Sequence[Instance] | None = None) -> InstanceScores:
+        """The scores of instances, which are those of the task where none are given. Filters are applied where they were not."""
+        documents = self.sort_instances(list(instances or self._instances))
+        processes = self.config.process_results is not None
+        scores = self._process_with_custom_fn(documents) if processes else self._scoring.scores(documents)
+        self._sample_scores = scores
+        return scores
+
+    def compute_aggregations(self, sample_scores: InstanceScores | None = None) -> dict[tuple[str, str], MetricValue]:
+        """One number for each metric and filter: by the metric's own aggregation, the mean where it has none."""
+        return self._scoring.aggregated(self._sample_scores if sample_scores is None else sample_scores)
+
+    def _process_with_custom_fn(self, instances_by_doc: Mapping[int, Sequence[Instance]]) -> InstanceScores:
+        return self._scoring.scores(instances_by_doc)
+
+    def _create_result(self, instances: Sequence[Instance], filter_name: str) -> StepInput:
+        return self._scorer._create_result(instances, filter_name)
+
+    def _compute_metric(self, result: StepInput, metric: Metric) -> MetricValue:
+        return self._scorer._compute_metric(result, metric)
 
     @classmethod
     def from_config(cls, config: YAMLMapping, *, name: str | None = None) -> "Task":

@@ -26,7 +26,8 @@ from assay.samples.formats import format_from_table, formats_table
 from assay.samples.rows import DataError
 from assay.scoring.filters import FILTERS
 from assay.scoring.metrics.table import METRICS
-from assay.scoring.scorer import SCORERS, Scorer
+from assay.scoring.named import SCORERS
+from assay.scoring.scorer import GenerationScorer, Scorer
 from assay.tasks.kinds import FindDotted, kind_of
 from assay.tasks.manager import TaskManager, file_of
 from assay.tasks.preflight import doubled, place_in
@@ -160,6 +161,7 @@ class _Unloaded(Scorer):
     """A stand-in for what helper code defines: it is not run here, so it may be anything, also a scorer."""
 
     is_unknown = True
+    score_instances = GenerationScorer.score_instances
 
     def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__(None)

@@ -1,0 +1,199 @@
+"""Scorers by name: the table, how one is made of what a task file says, and small ones for formats."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
+from assay.errors import ConfigError, Place, Problem
+from assay.records import Params, UserFunction, UserValue
+from assay.registry import Accepted, Table, Where, accepted, parameter_problems
+from assay.scoring.scorer import (
+    MEMBERS,
+    GenerationScorer,
+    LoglikelihoodScorer,
+    PerplexityScorer,
+    ProcessResultsScorer,
+    Scorer,
+)
+from assay.scoring.scorer_models import makes_models
+
+S = TypeVar("S", bound=type[Scorer])
+CONFIG = ("task_config", "config")
+"""Parameters of a scorer that are its task's configuration, which no file gives."""
+
+
+def _adopted(name: str, scorer: UserValue) -> type[Scorer]:
+    kind = scorer_class(scorer)
+    if kind is None:
+        raise TypeError(f"{scorer!r:.60} must be a class derived from assay.Scorer")
+    if vars(kind).get("name", kind.__name__) == kind.__name__:
+        kind.name = name
+    return kind
+
+
+def scorer_class(thing: UserValue) -> type[Scorer] | None:
+    """A class as one of scorers: of one that is not derived from ours and has `score_instances`, one that is; else None."""
+    if not inspect.isclass(thing):
+        return None
+    if issubclass(thing, Scorer):
+        return thing
+    if not callable(getattr(thing, "score_instances", None)):
+        return None
+    return type(thing.__name__, (thing, Scorer), {"__module__": thing.__module__})
+
+
+class _Scorers(Table[type[Scorer], Scorer]):
+    """Classes of scorers: the configuration of the task fills the first parameter, unless a file gives that one."""
+
+    def accepts(self, member: type[Scorer] | UserFunction) -> Accepted:
+        takes = accepted(member)
+        named = {name: each for name, each in takes.named.items() if name not in CONFIG}
+        first = next(iter(takes.named), None)
+        makes_itself = inspect.getattr_static(member, "create") is not inspect.getattr_static(Scorer, "create")
+        if first in named and first != MEMBERS and not makes_itself:
+            named[first] = named[first].replace(default=None)
+        return replace(takes, named=named, lacking=accepted(member, 1).lacking)
+
+    def find(self, name: str, where: Where) -> type[Scorer]:
+        if name in self:
+            return self[name]
+        try:
+            return super().find(name, where)
+        except ConfigError as error:
+            [problem] = error.problems
+            own = "; a class in a file beside the task is `!function file.Class`"
+            raise ConfigError([replace(problem, fix=f"{problem.fix}{own}")]) from None
+
+    def fix_for_missing(self, name: str, key: str) -> str:  # noqa: ARG002
+        return f"write `kwargs: {{{key}: …}}`"
+
+
+SCORER_REGISTRY = SCORERS = _Scorers(
+    "scorer",
+    {
+        "llm_judge": "assay.scoring.judges:LLMJudgeScorer",
+        "reward_model": "assay.scoring.judges:RewardModelScorer",
+        "ensemble": "assay.scoring.combined:EnsembleScorer",
+        "cross_filter": "assay.scoring.combined:CrossFilterScorer",
+        "first_token": "assay.scoring.named:FirstToken",
+        "regex": "assay.scoring.named:Regex",
+        "choice_match": "assay.scoring.named:ChoiceMatch",
+        "generation": GenerationScorer,
+        "loglikelihood": LoglikelihoodScorer,
+        "perplexity": PerplexityScorer,
+        "process_results": ProcessResultsScorer,
+    },
+    group="assay.scorers",
+    supplied=("config",),
+    adopt=_adopted,
+    build=lambda kind, config, **kwargs: kind.create(config, **kwargs),
+)
+"""Scorers by name; `SCORER_REGISTRY["mine"] = Mine` registers one, by the name that seed 001 gives the table."""
+
+
+def register_scorer(name: str) -> Callable[[S], S]:
+    """Make a class of scorers known by a name, which `scorer:` of a task may then say."""
+    return SCORERS.register(name)
+
+
+def make_scorer(written: UserValue, config: TaskConfig | None, place: Place) -> Scorer:
+    """The scorer that a task names: an unknown name, a class that does not extend Scorer, or a wrong parameter is refused."""
+    named: Any = written.type if isinstance(written, ScorerConfig) else written
+    kwargs: Mapping[str, Any] = written.kwargs if isinstance(written, ScorerConfig) else {}
+    kind = named if isinstance(named, str) else scorer_class(named)
+    if kind is None:
+        raise _problem(place, f"unsupported scorer {named!r}", "name one, or a class derived from assay.Scorer")
+    scorer = SCORERS.bind(kind, _with_members(kwargs, config, place), place, config)
+    if scorer.config is None:
+        scorer.config = config
+    scorer.made_with(kwargs)
+    if scorer.calls_models:
+        scorer.asks = True
+    _check_scorer(scorer, named if isinstance(named, str) else named.__name__, place)
+    if config is not None and config.output_type not in scorer.output_types:
+        what = f"scorer {scorer.name!r} does not score {config.output_type}"
+        raise _problem(place, what, f"it scores {', '.join(scorer.output_types)}")
+    return scorer
+
+
+def _check_scorer(scorer: Scorer, named: str, place: Place) -> None:
+    """Refuse a scorer whose parts do not go together, or whose `score` cannot be called."""
+    if scorer.has_score:
+        wrong = parameter_problems(scorer.score, {}, f"`score` of scorer {named!r}", place, 2)
+        if wrong:
+            raise ConfigError([replace(each, fix="write `def score(self, reference, predictions)`") for each in wrong])
+    if scorer.asks and scorer.is_batch:
+        what = f"scorer {named!r} asks other models and scores all documents at once"
+        raise _problem(place, what, "let it do one of the two")
+    if makes_models(type(scorer)):
+        what = f"scorer {named!r} makes a model when it scores, which is too late for the run to open it"
+        raise _problem(place, what, "call get_model in __init__")
+    for member in () if scorer.combines else scorer.members:
+        if member.is_batch or (member.asks and not member.calls_models):
+            does = "scores all documents at once" if member.is_batch else "asks other models"
+            what = f"scorer {named!r} calls {member.name!r}, which {does}"
+            raise _problem(place, what, "use `type: ensemble`, or leave that one out")
+
+
+def _with_members(kwargs: Params, config: TaskConfig | None, place: Place) -> Params:
+    """Parameters with scorers in place of their names."""
+    members = kwargs.get(MEMBERS)
+    if members is None:
+        return kwargs
+    if not isinstance(members, list | tuple):
+        raise _problem(place, f"scorers cannot be {members!r:.60}", "write a list of names, or of {type:, kwargs:}")
+    return {**kwargs, MEMBERS: [_member(each, config, number, place) for number, each in enumerate(members)]}
+
+
+def _member(written: UserValue, config: TaskConfig | None, number: int, place: Place) -> Scorer:
+    if isinstance(written, Scorer):
+        return written
+    if isinstance(written, Mapping):
+        if set(written) - {"type", "kwargs"} or "type" not in written:
+            raise _problem(place, f"entry {number + 1} of scorers has no type", "it must be a name or {type:, kwargs:}")
+        written = ScorerConfig(type=written["type"], kwargs=written.get("kwargs") or {})
+    return make_scorer(written, config, Place(f"scorer.kwargs.scorers[{number}]"))
+
+
+def _problem(place: Place, what: str, fix: str) -> ConfigError:
+    return ConfigError([Problem(place, what, fix)])
+
+
+_PLAIN_MATCH = (MetricConfig(name="exact_match", kwargs={"ignore_case": True, "ignore_punctuation": True}),)
+
+
+class _Matching(GenerationScorer):
+    """Compares what a filter leaves of an answer, without case and punctuation."""
+
+    def steps(self) -> tuple[FilterStep, ...]:
+        return ()
+
+    def default_filters(self) -> tuple[FilterConfig, ...]:
+        return (FilterConfig(name="none", filter=(*self.steps(), FilterStep(function="take_first"))),)
+
+    def default_metrics(self) -> tuple[MetricConfig, ...]:
+        return _PLAIN_MATCH
+
+
+class FirstToken(_Matching):
+    """The answer without white space around it, compared without case and punctuation."""
+
+    def steps(self) -> tuple[FilterStep, ...]:
+        return (FilterStep(function="remove_whitespace"),)
+
+
+class Regex(_Matching):
+    """The match of a pattern in the answer, compared without case and punctuation. Parameters are those of the filter."""
+
+    def __init__(self, task_config: TaskConfig | None = None, **kwargs: UserValue) -> None:
+        super().__init__(task_config)
+        self._kwargs = kwargs
+
+    def steps(self) -> tuple[FilterStep, ...]:
+        return (FilterStep(function="regex", kwargs=self._kwargs),)
+
+
+class ChoiceMatch(_Matching):
+    """The answer as it is, compared without case and punctuation."""

@@ -1,0 +1,4 @@
+# No methods like:
+# group.get_all_tasks()
+# group.get_subtasks()
+# group.depth()

@@ -1,0 +1,7 @@
+group.metadata = {
+    "description": "Math word problems",
+    "difficulty": "medium",
+    "domain": "arithmetic",
+    "citation": "...",
+    "version": "2.0"
+}

@@ -1,0 +1,1 @@
+uv run python main.py --task eval/classification/simpleqa --num_records 50
