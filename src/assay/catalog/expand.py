@@ -13,6 +13,7 @@ from assay.errors import Place, Problem, nearest
 from assay.records import Params
 
 MAX_GROUP_DEPTH = 64
+INVALID_CONDITION = "its condition is invalid"
 DEFAULT_KEYS = tuple(key for key in TASK_KEYS if key not in (*GROUP_KEYS, "tag", "task_alias", "class"))
 """The keys that tasks inherit from a group, or from a list that mentions one."""
 OVERRIDE_KEYS = tuple(key for key in TASK_KEYS if key not in ("task", "tag", "class"))
@@ -204,8 +205,8 @@ class Expander:
             condition = str(written["if"])
             return "" if holds(condition, self.facts) else f"`if: {condition}` is false"
         except ConditionError as error:
-            self.problems.append(Problem(written.place("if"), f"invalid condition: {error}", "correct it"))
-            return "its condition is invalid"
+            self.problems.append(Problem(written.place("if"), f"invalid condition: {error.what}", error.fix))
+            return INVALID_CONDITION
 
     def _listed(
         self, name: str, place: Callable[[], Place], settings: InheritedSettings, trail: GroupTrail
@@ -275,7 +276,8 @@ class Expander:
             self.problems.append(Problem(fields.place("group"), what, "flatten them"))
             return []
         members = list(self.members(fields, name, settings, (*trail, name)))
-        self.problems += empty_group_problems(fields, [(member.name, member.skipped) for member in members])
+        if not any(member.skipped == INVALID_CONDITION for member in members):  # which is reported
+            self.problems += empty_group_problems(fields, [(member.name, member.skipped) for member in members])
         children = [node for member in members for node in member.expand()]
         skipped = tuple((member.name, member.skipped) for member in members if member.skipped)
         return [GroupNode(name, fields, registered, tuple(children), settings.chosen_format, skipped)]

@@ -37,8 +37,8 @@ class Aggregator(ABC):
     def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
         """The rows of the group by `metric,filter`."""
 
-    def check(self, names: Sequence[str]) -> str | None:  # noqa: ARG002  # subclasses that can check override it
-        """The problem with these members, where it is known before a run."""
+    def check(self, names: Sequence[str]) -> tuple[str, str] | None:  # noqa: ARG002  # subclasses that can check override it
+        """The problem with these members and its fix, where it is known before a run."""
         return None
 
     def of_entry(self, number: int) -> "Aggregator":  # noqa: ARG002  # AggregatorList overrides it
@@ -272,11 +272,14 @@ class DifferenceAggregator(RowAggregator):
             return unknown(math.nan, members, f"a difference takes two members, and there are {len(members)}")
         return smooth(members[0].estimate - members[1].estimate, members, [1.0, -1.0])
 
-    def check(self, names: Sequence[str]) -> str | None:
+    def check(self, names: Sequence[str]) -> tuple[str, str] | None:
         unknown_names = [name for name in self.of or () if name not in names]
         if unknown_names:
-            return f"no member named {unknown_names[0]!r}: {did_you_mean(unknown_names[0], names)}"
-        return None if self.of is not None or len(names) == 2 else f"a difference takes two members, not {len(names)}"
+            return f"no member named {unknown_names[0]!r}", did_you_mean(unknown_names[0], names)
+        if self.of is not None or len(names) == 2:
+            return None
+        what = f"a difference takes two members, and the group has {len(names)}"
+        return what, f"add `kwargs: {{of: [{', '.join([*names, 'b'][:2])}]}}`"
 
 
 class WeightedSumAggregator(RowAggregator):
@@ -297,9 +300,13 @@ class WeightedSumAggregator(RowAggregator):
         value = sum(weight * member.estimate for weight, member in zip(own, members, strict=True)) / whole
         return smooth(value, members, [weight / whole for weight in own])
 
-    def check(self, names: Sequence[str]) -> str | None:
+    def check(self, names: Sequence[str]) -> tuple[str, str] | None:
         without = [name for name in names if name not in self.weights]
-        return f"no weight is given for {', '.join(without[:3])}" if without else None
+        unknown_names = [name for name in self.weights if name not in names]
+        if unknown_names:
+            return f"weights: no member named {unknown_names[0]!r}", did_you_mean(unknown_names[0], names)
+        fix = f"add `{without[0]}: 1.0` to its weights" if without else ""
+        return (f"no weight is given for {some(without)}", fix) if without else None
 
 
 class PassAtKAggregator(MeanAggregator):
@@ -365,7 +372,8 @@ AGGREGATORS: Table[type[Aggregator], Aggregator] = Table(
     adopt=subclass_of(Aggregator),  # type: ignore[type-abstract]  # its subclasses are not
 )
 
-Places = Callable[[int], Place]
+Places = Callable[..., Place]
+"""The place of an entry by its number, or of a key in it."""
 
 
 def register_aggregator(name: str) -> Callable[[type[Aggregator]], type[Aggregator]]:
@@ -382,13 +390,13 @@ class AggregatorFactory:
         entries = tuple(config.aggregate_metric_list or ())
         if not entries:
             return NoOpAggregator(config)
-        where = place or (lambda number: Place(f"group {config.group!r}, aggregate_metric_list[{number}]"))
+        where = place or (lambda number, *_: Place(f"group {config.group!r}, aggregate_metric_list[{number}]"))
         aggregators: list[Aggregator] = []
         problems: list[Problem] = []
         for number, entry in enumerate(entries):
             try:
                 aggregators.append(
-                    _one(dataclasses.replace(config, aggregate_metric_list=(entry,)), entry, where(number))
+                    _one(dataclasses.replace(config, aggregate_metric_list=(entry,)), entry, partial(where, number))
                 )
             except ConfigError as error:
                 problems += error.problems
@@ -401,16 +409,20 @@ class AggregatorFactory:
         return aggregators[0]
 
 
-def _one(config: GroupConfig, entry: AggMetricConfig, place: Place) -> Aggregator:
+def _one(config: GroupConfig, entry: AggMetricConfig, place: Places) -> Aggregator:
     """The aggregator of one entry, with its parameters."""
     kwargs = dict(entry.kwargs or {})
     aggregation: Any = entry.aggregation
+
+    def at(key: str) -> Place:
+        return place("kwargs", key) if key else place("aggregation")
+
     if isinstance(aggregation, str) or (inspect.isclass(aggregation) and issubclass(aggregation, Aggregator)):
-        return AGGREGATORS.bind(aggregation, kwargs, place, config)
+        return AGGREGATORS.bind(aggregation, kwargs, at, config)
     kind = FunctionOfScores if "weight_by_size" in accepted(aggregation, 2).named else CustomAggregator
     supplied = 3 if kind is FunctionOfScores else 2
     name = getattr(aggregation, "__name__", "function")
-    problems = parameter_problems(aggregation, kwargs, f"aggregator {name!r}", place, supplied)
+    problems = parameter_problems(aggregation, kwargs, f"aggregator {name!r}", at, supplied)
     if problems:
         raise ConfigError(problems)
     return kind(config, aggregation, **kwargs)

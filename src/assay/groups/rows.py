@@ -149,9 +149,9 @@ class MemberSelection:
         for each in [written] if isinstance(written, Mapping) else written:
             said |= _one(each)
         only, exclude, best = said.get("only"), said.get("exclude"), said.get("top_k")
-        return cls(
-            _names(only) if only is not None else None, _names(exclude or ()), None if best is None else int(str(best))
-        )
+        if best is not None and (isinstance(best, bool) or not isinstance(best, int)):
+            raise ValueError(f"top_k must be a whole number, got {best!r:.60}")
+        return cls(_names(only) if only is not None else None, _names(exclude or ()), best)
 
     def names(self, names: Sequence[str]) -> list[str]:
         kept = [name for name in names if self.only is None or _is_one_of(name, self.only)]
@@ -191,6 +191,9 @@ def check(written: UserValue) -> str | None:
     except (ValueError, TypeError) as error:
         return str(error)
     return "top_k must be at least 1" if selection.top_k is not None and selection.top_k < 1 else None
+
+
+REMEDY = 'write `group_filter: {exclude: ["*_old"], top_k: 5}`'
 
 
 def _names(written: UserValue) -> tuple[str, ...]:

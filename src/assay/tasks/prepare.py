@@ -43,7 +43,7 @@ from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggre
 from assay.tasks.documents import Splits, count, evaluated_split, examples, read_run, walked
 from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets, check_templates
 from assay.tasks.runnable import AggregationOrFunction, Estimator
-from assay.tasks.scoring import placer, scoring
+from assay.tasks.scoring import answers_left, known_rows, placer, scoring
 from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
 
@@ -370,15 +370,10 @@ class PreparedTask:
         self.scoring = replace(self.scoring, rules=ScoreRules(is_averaged, lenient, takes_nan))
 
     def rows(self) -> frozenset[ScoreKey] | None:
-        rows = set()
-        for each, scorer in self.scoring.pipelines:
-            metrics, own_rows = scorer.get_metrics(each.name), scorer.rows()
-            if own_rows is None or any(metric.gives is None for metric in metrics):
-                return None
-            names = [name for metric in metrics for name in metric.gives or (metric.name,)]
-            added = [row for metric in metrics for row in metric.reductions.added]
-            rows |= {ScoreKey(name, each.name) for name in (*names, *added, *own_rows)}
-        return frozenset(rows)
+        return known_rows(self.scoring)
+
+    def answers(self) -> Mapping[str, int]:
+        return answers_left(self.scoring, self.config)
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
         known = {metric.name: metric.higher_is_better for metric in self._metrics()}

@@ -104,6 +104,10 @@ class Runnable(Protocol):
         """The rows its results will have; None where only user code knows."""
         ...
 
+    def answers(self) -> Mapping[str, int]:
+        """By filter how many answers to a document it leaves, where that is known before the run."""
+        ...
+
     def higher_is_better(self) -> Mapping[str, bool | None]: ...
 
     def files(self, folder: Path | None, created: float, label: str) -> SampleSink | None:
