@@ -8,7 +8,7 @@ import pytest
 
 from assay import ConfigError, Estimate
 from assay.catalog.conditions import ConditionError, holds
-from group_world import UNSURE, Plain, attempts, computed, group_file, group_of, group_row, rows_of, scored
+from group_world import UNSURE, Plain, attempts, computed, group_file, group_row, rows_of, scored
 from small_runs import ANYTHING, noting, run
 
 ACC: dict[str, object] = {"metric": "acc"}
@@ -288,10 +288,8 @@ def test_more_attempts_than_there_are_are_refused_before_the_run(tmp_path: Path)
     group_file(tmp_path, f"group: g\ntask: [a]\naggregate_metric_list: [{entry}]\n")
     with pytest.raises(ConfigError, match=r"a: filter 'none' leaves 3 of 3 answers, and pass@4 needs 4"):
         run(tmp_path, UNSURE, "g")
-    numbers = group_of(["a"], {"metric": "pass@4", "aggregation": "pass@k", "kwargs": {"k": 4}}).compute_metrics(
-        {"a": {"exact_match,none": Estimate(0.5, 0.1, 2, repeats=[[1, 0, 0], [1, 1, 0]])}}
-    )
-    [row] = numbers.values()
+    few = {"a": {"exact_match,none": Estimate(0.5, 0.1, 2, repeats=[[1, 0, 0], [1, 1, 0]])}}
+    [row] = computed(few, {"metric": "pass@4", "aggregation": "pass@k", "kwargs": {"k": 4}}).values()
     assert isinstance(row, Estimate)
     assert re.search("a has 3 answers.*k = 4", row.reason)
 

@@ -45,7 +45,7 @@ class AssayError(SelfExplanatory):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-class ConfigError(AssayError):
+class ConfigError(AssayError, ValueError):
     """A file, flag or argument is invalid, or names something that does not exist."""
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from assay.config.fields import Fields, Origin
 from assay.config.option import YAMLMapping, YAMLValue, near_miss, yaml_fields
-from assay.errors import Place, Problem, did_you_mean, nearest
+from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 from assay.records import Function
 
 R = TypeVar("R")
@@ -71,10 +71,15 @@ def decode(record: type[R], fields: Fields, problems: list[Problem], *, known: S
 
     `known` are keys that are allowed in addition to those of the record, and not read here.
     """
-    report = _report_on(fields, problems)
+    report, before = _report_on(fields, problems), len(problems)
     values = _read_mapping(record, fields, (), report, known)
-    missing = _missing(record, values, fields, (), report)
-    return None if missing else record(**values)
+    if _missing(record, values, fields, (), report):
+        return None
+    try:
+        return record(**values)
+    except ConfigError as error:  # it also checks what Python code gives it
+        problems += error.problems if len(problems) == before else ()
+        return None
 
 
 def check(record: type, fields: Fields, problems: list[Problem], *, known: Sequence[str] = ()) -> None:

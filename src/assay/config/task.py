@@ -106,6 +106,11 @@ class MetricConfig:
     )
     kwargs: Mapping[str, object] = option("Parameters of the metric.", NOTHING, rest=True)
 
+    @property
+    def metric(self) -> str | Function:
+        """The metric, by its key in a file."""
+        return self.name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterStep:

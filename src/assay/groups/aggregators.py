@@ -35,7 +35,11 @@ class Aggregator(ABC):
 
     @abstractmethod
     def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
-        """The rows of the group by `metric,filter`."""
+        """The rows of the group by `metric,filter`; those that have no number are absent."""
+
+    def estimates(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+        """As `aggregate`, with the rows that have no number, each with the reason."""
+        return self.aggregate(group, task_results)
 
     def check(self, names: Sequence[str]) -> tuple[str, str] | None:  # noqa: ARG002  # subclasses that can check override it
         """The problem with these members and its fix, where it is known before a run."""
@@ -84,16 +88,24 @@ class AggregatorList(Aggregator):
         self.aggregators = aggregators
 
     def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+        return numbers_of(self.estimates(group, task_results))
+
+    def estimates(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
         numbers: dict[str, float] = {}
         for each in self.aggregators:
             each.strict = self.strict
             numbers |= guarded(
-                partial(each.aggregate, group, task_results), [entry.row_name for entry in each.agg_metric_configs]
+                partial(each.estimates, group, task_results), [entry.row_name for entry in each.agg_metric_configs]
             )
         return numbers
 
     def of_entry(self, number: int) -> Aggregator:
         return self.aggregators[number]
+
+
+def numbers_of(rows: Mapping[str, float]) -> dict[str, float]:
+    """The rows that have a number."""
+    return {row: value for row, value in rows.items() if value == value}
 
 
 def guarded(compute: Callable[[], dict[str, float]], names: Iterable[str]) -> dict[str, float]:
@@ -116,11 +128,19 @@ class RowAggregator(Aggregator):
         """The number of a row."""
 
     def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+        return numbers_of(self._rows(group, task_results))
+
+    def estimates(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+        if type(self).aggregate is not RowAggregator.aggregate:  # a subclass's own
+            return self.aggregate(group, task_results)
+        return self._rows(group, task_results)
+
+    def _rows(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
         numbers: dict[ScoreKey, float] = {}
         for entry in self.agg_metric_configs:
             group_rows = self.rows(group, entry, task_results)
             numbers |= {ScoreKey(entry.row_name, row.filter): self._number(group, entry, row) for row in group_rows}
-            named = entry.filter_list is None or len(entry.filter_list) > 0
+            named = entry.filters is None or len(entry.filters) > 0
             if not group_rows and named and self.strict and entry.missing != "skip":
                 lost = unknown(math.nan, (), f"no member has {entry.metric_name!r}")
                 numbers[ScoreKey(entry.row_name, NONE)] = lost
@@ -149,10 +169,11 @@ class RowAggregator(Aggregator):
         chosen = MemberSelection.of(group.config).best(present, higher_is_better=better)
         if not chosen:
             return unknown(math.nan, (), "no member has a number")
-        by_size = self.by_size if entry.weight_by_size is None else entry.weight_by_size
+        by_size = self.by_size if entry.by_size is None else entry.by_size
         number = self.combine(chosen, [member.size if by_size else 1.0 for member in chosen])
         if len(chosen) < len(present):
-            number = unknown(float(number), chosen, BIASED)
+            names = [member.name for member in chosen]
+            number = unknown(float(number), chosen, f"{BIASED} (of {some(names)})").but(chosen=names)
         without_value = [member.name for member in row.members if math.isnan(member.estimate)]
         return number.but(missing=(*row.missing, *without_value))
 
@@ -163,7 +184,7 @@ class FunctionOfScores(RowAggregator, CustomAggregator):
     def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
         [entry] = self.agg_metric_configs
         values, sizes = [float(each.estimate) for each in members], [each.size for each in members]
-        value = self.agg_fn(values, sizes, entry.weight_by_size is not False, **self.kwargs)
+        value = self.agg_fn(values, sizes, entry.by_size is not False, **self.kwargs)
         return Estimate(float(value), None, int(sum(sizes)), "returned by a user function")
 
 

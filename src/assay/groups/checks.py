@@ -130,11 +130,11 @@ def doubled(group: Group[TaskT]) -> Iterator[Problem]:
 
 def _make_one_row(one: AggMetricConfig, other: AggMetricConfig) -> bool:
     """Whether two entries make rows of one name, of the same filter or of filters that only a run will show."""
-    if one.row_name != other.row_name or not one.filter_list or not other.filter_list:
+    if one.row_name != other.row_name or not one.filters or not other.filters:
         return one.row_name == other.row_name
-    if isinstance(one.filter_list, Mapping) or isinstance(other.filter_list, Mapping):
-        return one.filter_list == other.filter_list
-    filters = [[each] if isinstance(each, str) else each for each in (one.filter_list, other.filter_list)]
+    if isinstance(one.filters, Mapping) or isinstance(other.filters, Mapping):
+        return one.filters == other.filters
+    filters = [[each] if isinstance(each, str) else each for each in (one.filters, other.filters)]
     return not {filter_name(str(each)) for each in filters[0]}.isdisjoint(filter_name(str(each)) for each in filters[1])
 
 
@@ -190,10 +190,12 @@ def _filter_fault(
 ) -> Fault | None:
     """Return the problem of a filter that an entry names and members lack."""
     filters = {name: {key.filter for key in keys if key.metric in metrics} for name, keys in rows.items()}
-    if isinstance(entry.filter_list, Mapping):
-        unknown = [str(name) for name in entry.filter_list if name != "*" and name not in names]
+    if isinstance(entry.filters, Mapping):
+        unknown = [str(name) for name in entry.filters if name != "*" and name not in names]
         if unknown:
             return "filter_list", f"no member named {unknown[0]!r}", did_you_mean(unknown[0], names)
+    if entry.filters is None and entry.missing != "skip":
+        return _no_common_filter(entry, {name: sorted(keys) for name, keys in filters.items() if keys})
     for name, keys in filters.items():
         asked = _filters_asked(entry, name)
         absent = next((each for each in asked if keys and "*" not in keys and each not in keys), None)
@@ -205,12 +207,27 @@ def _filter_fault(
     return None
 
 
+def _no_common_filter(entry: AggMetricConfig, filters: Mapping[str, Sequence[str]]) -> Fault | None:
+    """Return the problem of members that have no filter in common: then no row has a number of every member."""
+    different = list(dict.fromkeys(each for keys in filters.values() for each in keys))
+    if (
+        "*" in different
+        or len(filters) < 2
+        or any(all(each in keys for keys in filters.values()) for each in different)
+    ):
+        return None
+    has = some([f"{name} has {', '.join(keys)}" for name, keys in filters.items()])
+    first, second = [f"{name}: {keys[0]}" for name, keys in filters.items()][:2]
+    what = f"no filter of {entry.metric_name!r} is in all members: {has}"
+    return "metric", what, f"add `filter_list: {{{first}, {second}}}`, or {SKIP}"
+
+
 def _filters_asked(entry: AggMetricConfig, name: str) -> list[str]:
     """The filters that an entry names for a member; none where it takes all."""
-    if isinstance(entry.filter_list, Mapping):
-        by_task = {str(task): filter_name(str(each)) for task, each in entry.filter_list.items()}
+    if isinstance(entry.filters, Mapping):
+        by_task = {str(task): filter_name(str(each)) for task, each in entry.filters.items()}
         return [by_task.get(name, by_task.get("*", NONE))]
-    listed = [entry.filter_list] if isinstance(entry.filter_list, str) else entry.filter_list or ()
+    listed = [entry.filters] if isinstance(entry.filters, str) else entry.filters or ()
     return [filter_name(str(each)) for each in listed]
 
 

@@ -66,10 +66,13 @@ def _numbers(group: Group[TaskT], known: Mapping[str, Mapping[str, float]]) -> I
     """A group's own numbers. What fails loses its own rows: the aggregators', or those of the group's scorer."""
     names = [entry.row_name for entry in group.config.aggregate_metric_list or ()]
     if type(group).compute_metrics is not Group.compute_metrics:  # a kind of group of the user's
-        yield from guarded(partial(group.compute_metrics, known), names).items()
+        numbers = guarded(partial(group.compute_metrics, known), names)
+        aggregated = guarded(partial(group.aggregator.estimates, group, known), names)
+        lost = {row: value for row, value in aggregated.items() if value != value and row not in numbers}
+        yield from {**numbers, **lost}.items()
         return
     scorer = getattr(group.config.group_scorer, "__name__", "group_scorer")
-    yield from guarded(partial(group.aggregator.aggregate, group, known), names).items()
+    yield from guarded(partial(group.aggregator.estimates, group, known), names).items()
     yield from guarded(partial(group.own_metrics, known), [scorer]).items()
 
 
@@ -171,7 +174,7 @@ def like_lm_evals(group: Group[TaskT], tasks: Mapping[str, MemberResult]) -> dic
                 for name in leaves
                 if name in tasks and (estimate := tasks[name].rows.get(key)) is not None
             }
-            by_size = entry.weight_by_size is not False
+            by_size = entry.by_size is not False
             score = mean_of_tasks(leaves, scores, by_size=by_size)
             if score is not None:
                 parts = _parts({name: tasks[name].rows[key] for name in scores}, scores, by_size=by_size)
@@ -190,10 +193,10 @@ def _parts(rows: Mapping[str, Estimate], scores: Mapping[str, TaskScore], *, by_
 
 
 def _filters(entry: AggMetricConfig, leaves: Sequence[str], tasks: Mapping[str, MemberResult]) -> list[str]:
-    if isinstance(entry.filter_list, str):
-        return [entry.filter_list]
-    if entry.filter_list is not None:
-        return list(entry.filter_list)
+    if isinstance(entry.filters, str):
+        return [entry.filters]
+    if entry.filters is not None:
+        return list(entry.filters)
     rows = [key for name in leaves if name in tasks for key in tasks[name].rows]
     return sorted({key.filter for key in rows if key.metric == entry.metric_name})
 

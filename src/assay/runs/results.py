@@ -276,6 +276,7 @@ def _described(rows: Mapping[ScoreKey, Estimate], ends: Ends) -> JSONDict:
             **({"clusters": row.draws} if 0 < row.draws < row.n else {}),
             **({"tasks": row.tasks} if row.tasks > 1 else {}),
             **({"missing": list(row.missing)} if row.missing else {}),
+            **({"chosen": list(row.chosen)} if row.chosen else {}),
             **({"reason": row.reason} if row.reason else {}),
         }
         for key, row in rows.items()
