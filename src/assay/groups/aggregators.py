@@ -13,7 +13,7 @@ from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups.group import Group, TaskT
 from assay.groups.rows import NONE, GroupRow, MemberSelection, Results, rows, written_rows
-from assay.groups.spread import MemberEstimate, curved, resampled, smooth, unknown
+from assay.groups.spread import MemberEstimate, curved, failed_row, resampled, smooth, unknown
 from assay.records import Estimate, Failed, Floats, Influence, ScoreKey, UserFunction, UserValue
 from assay.registry import Table, accepted, parameter_problems, subclass_of
 from assay.statistics.pass_at_k import pass_at_k
@@ -72,12 +72,17 @@ class CustomAggregator(Aggregator):
                 for key, value in value_or_rows.items()
             }
         [entry] = self.agg_metric_configs or [AggMetricConfig(metric="value")]
-        estimate = (
-            value_or_rows
-            if isinstance(value_or_rows, Estimate)
-            else Estimate(float(value_or_rows), None, 0, "returned by a user function")
-        )
-        return written_rows({ScoreKey(entry.row_name, NONE): estimate})
+        return written_rows({ScoreKey(entry.row_name, NONE): returned(value_or_rows, 0)})
+
+
+def returned(value: Any, n: int) -> Estimate:
+    """The number that a user's function returned."""
+    if isinstance(value, Estimate):
+        return value
+    number = float(value)
+    if math.isnan(number):
+        return failed_row("a user function returned NaN")
+    return Estimate(number, None, n, "returned by a user function")
 
 
 class AggregatorList(Aggregator):
@@ -113,8 +118,7 @@ def guarded(compute: Callable[[], dict[str, float]], names: Iterable[str]) -> di
     rows = call_user_code("", compute)
     if not isinstance(rows, Failed):
         return rows
-    lost = unknown(math.nan, (), rows.reason)
-    return written_rows({ScoreKey(name, NONE): lost for name in names})
+    return written_rows({ScoreKey(name, NONE): failed_row(rows.reason) for name in names})
 
 
 class RowAggregator(Aggregator):
@@ -185,7 +189,7 @@ class FunctionOfScores(RowAggregator, CustomAggregator):
         [entry] = self.agg_metric_configs
         values, sizes = [float(each.estimate) for each in members], [each.size for each in members]
         value = self.agg_fn(values, sizes, entry.by_size is not False, **self.kwargs)
-        return Estimate(float(value), None, int(sum(sizes)), "returned by a user function")
+        return returned(value, int(sum(sizes)))
 
 
 class MeanAggregator(RowAggregator):

@@ -11,7 +11,7 @@ from assay.errors import some
 from assay.groups.aggregators import guarded
 from assay.groups.group import Group, TaskT
 from assay.groups.rows import NONE, SAMPLES, MemberSelection, member_names, written_rows
-from assay.groups.spread import unknown
+from assay.groups.spread import failed_row
 from assay.records import Estimate, Influence, ScoreKey, UserValue, number
 
 
@@ -85,9 +85,9 @@ def _checked(numbers: Iterable[tuple[str, UserValue]], *, lenient: bool) -> dict
             wrong = row_name_problem(key.metric) or filter_name_problem(key.filter)
         if wrong is not None:
             key = ScoreKey(key.metric.removesuffix(STDERR) or "unnamed", NONE)
-            rows[key] = unknown(math.nan, (), f"a row cannot be named {name!r}: {wrong[0]} — {wrong[1]}")
+            rows[key] = failed_row(f"a row cannot be named {name!r}: {wrong[0]} — {wrong[1]}")
         elif key in rows and not lenient:
-            rows[key] = unknown(math.nan, (), "two numbers of the group have this name — rename one of them")
+            rows[key] = failed_row("two numbers of the group have this name — rename one of them")
         else:
             rows[key] = _as_estimate(value)
     return rows
@@ -103,7 +103,9 @@ def _as_estimate(value: UserValue) -> Estimate:
         return value
     plain_number = number(value)
     if plain_number is None:
-        return unknown(math.nan, (), f"a user function returned a value of type {type(value).__name__!r}, not a number")
+        return failed_row(f"a user function returned a value of type {type(value).__name__!r}, not a number")
+    if math.isnan(plain_number):
+        return failed_row("a user function returned NaN")
     return Estimate(plain_number, None, 0, "returned by a user function")
 
 
