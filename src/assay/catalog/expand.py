@@ -12,6 +12,8 @@ from assay.config.fields import Fields
 from assay.errors import Place, Problem, nearest
 from assay.records import Params
 
+ALIASES = ("task_alias", "group_alias")
+"""Keys that change how a thing is shown, not what it is."""
 MAX_GROUP_DEPTH = 64
 INVALID_CONDITION = "its condition is invalid"
 DEFAULT_KEYS = tuple(key for key in TASK_KEYS if key not in (*GROUP_KEYS, "tag", "task_alias", "class"))
@@ -91,7 +93,8 @@ class InheritedSettings:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.defaults or self.overrides or self.command)
+        """Whether a task stays as registered: an alias changes how it is shown, not what it is."""
+        return not any(key not in ALIASES for fields in (self.defaults, self.overrides, self.command) for key in fields)
 
     @property
     def chosen_format(self) -> str | None:
