@@ -26,6 +26,12 @@ SLIPS = (
 """Patterns of what is often written by mistake, each with how to write it."""
 
 
+class Facts(Mapping[str, object]):
+    """Facts of which some may be unknown; `remedies` says how the user can give those."""
+
+    remedies: Mapping[str, str] = {}
+
+
 class ConditionError(ValueError):
     """An invalid condition, or one with an unknown name; with how to correct it."""
 
@@ -153,6 +159,8 @@ def _lookup(name: str, facts: Params) -> UserValue:
     for part in name.split("."):
         if not isinstance(value, Mapping) or part not in value:
             known = value if isinstance(value, Mapping) else ()
+            if isinstance(value, Facts) and part in value.remedies:
+                raise ConditionError(f"{name!r} is not known of this model", value.remedies[part])
             raise ConditionError(f"unknown name {name!r}", did_you_mean(part, map(str, known)))
         value = value[part]
     return value

@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
+from assay.config.arguments import parse_arguments
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.flow import execute, prepare_run
+from assay.evaluation.model_facts import ModelFacts
 from assay.evaluation.options import run_config
 from assay.evaluation.options import task_manager as manager_of
 from assay.evaluation.writing import OutputOptions
@@ -63,7 +65,8 @@ def _evaluate(
     name = {"model": model} if isinstance(model, str) else {}
     own = {key: value for key, value in options.items() if key != "evaluation_tracker"}  # the run has its own folder
     config = run_config({"log_samples": True, **own, "model_role": named, **name})
-    about = {} if isinstance(model, str) else {"model": {"name": model.name, **getattr(model, "facts", {})}}
+    metadata = parse_arguments(config.metadata or None, "metadata")
+    about = {} if isinstance(model, str) else {"model": ModelFacts.of_object(model, metadata)}
     prepared = prepare_run(
         config, manager or manager_of(config, **about), None if isinstance(model, str) else model, objects
     )

@@ -6,7 +6,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from assay.catalog.catalog import Catalog
 from assay.catalog.examine import GROUP_KEYS
@@ -34,6 +34,7 @@ from assay.tasks.settings import Resolve
 from assay.tasks.task import Task
 from assay.user_code import UserCodeError, user_code
 
+Config = TypeVar("Config", TaskConfig, GroupConfig)
 Loadable = Spec | Task | Group[Task]
 HELPER_CODE: Table[Callable[[], Any], Any] = Table("helper code", {"modules": "assay.compat.modules:HelperCode"})
 """Loads the modules beside files; it is imported when the first is needed, and it needs tasks itself."""
@@ -51,7 +52,7 @@ class TaskManager:
     """Knows every task, group and tag, and loads what is asked for.
 
     `include_path` adds folders to those bundled, of an installed lm_eval and of plug-ins (`include_defaults`).
-    `metadata` is handed to every task; `facts` are what conditions of members speak of.
+    `metadata` is handed to every task and group; `facts` are what conditions of members speak of.
     `compat="lm-eval"` reads every folder as leniently as lm-eval's own.
     """
 
@@ -236,9 +237,8 @@ class _Builder:
         )
         return task
 
-    def _with_metadata(self, config: TaskConfig) -> TaskConfig:
-        from dataclasses import replace
-
+    def _with_metadata(self, config: Config) -> Config:
+        """The configuration of a task or group, with the manager's metadata over its own."""
         if not self.manager.metadata:
             return config
         own = config.metadata if isinstance(config.metadata, Mapping) else {}
@@ -250,6 +250,7 @@ class _Builder:
         config = decode(GroupConfig, node.fields.only(own), wrong)
         if config is None or any(problem.serious for problem in wrong):
             raise ConfigError(wrong)
+        config = self._with_metadata(config)
         if isinstance(config.type, Function) and self.resolve is not None:
             config = replace(config, type=resolved_kind(config.type, self.resolve))  # type: ignore[arg-type]  # resolved
         group = self._new_group(self._kind(config, node), config)
