@@ -45,7 +45,7 @@ class ModelFacts(Facts):
 
     def __getitem__(self, key: str) -> YAMLValue:
         if key not in self._known:
-            value = self._found(key) if key in MEANINGS else None
+            value: YAMLValue = self._found(key) if key in MEANINGS else None
             value = self._metadata.get(key) if value is None and key in MEANINGS else value
             if value is None:
                 raise KeyError(key)
@@ -84,7 +84,8 @@ def _cached(name: str, revision: YAMLValue) -> Path | None:
     try:
         from huggingface_hub import snapshot_download
 
-        return Path(snapshot_download(name, revision=revision, local_files_only=True))  # type: ignore[arg-type]
+        at = revision if isinstance(revision, str) else None
+        return Path(snapshot_download(name, revision=at, local_files_only=True))
     except (ImportError, OSError, ValueError):  # not installed, not there, or not a name of the hub
         return None
 
@@ -101,7 +102,7 @@ def _weights(file: Path) -> int | None:
         with file.open("rb") as opened:
             (size,) = struct.unpack("<Q", opened.read(8))
             header: dict[str, Any] = json.loads(opened.read(size)) if size <= MAX_HEADER else {}
-        return sum(prod(each["shape"]) for name, each in header.items() if name != "__metadata__")
+        return sum(int(prod(each["shape"])) for name, each in header.items() if name != "__metadata__")
     except (OSError, ValueError, KeyError, TypeError, struct.error):
         return None
 
@@ -111,4 +112,4 @@ def _context(folder: Path) -> int | None:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return next((config[key] for key in LENGTH_KEYS if isinstance(config.get(key), int)), None)
+    return next((int(config[key]) for key in LENGTH_KEYS if isinstance(config.get(key), int)), None)
