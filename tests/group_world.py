@@ -121,5 +121,6 @@ def group_of(names: Sequence[str], *entries: Mapping[str, object], **more: objec
 
 
 def computed(results: Plain, *entries: Mapping[str, object], **more: object) -> dict[str, float]:
-    """The numbers of a group of all these tasks."""
-    return group_of(list(results), *entries, **more).compute_metrics(results)
+    """The rows of a group of all these tasks, also those without a number."""
+    group = group_of(list(results), *entries, **more)
+    return group.aggregator.estimates(group, results)

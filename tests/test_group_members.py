@@ -8,6 +8,7 @@ import pytest
 
 from assay import ConfigError, Estimate
 from assay.catalog.conditions import ConditionError, holds
+from assay.cli.output import exit_code
 from group_world import UNSURE, Plain, attempts, computed, group_file, group_row, rows_of, scored
 from small_runs import ANYTHING, noting, run
 
@@ -282,13 +283,16 @@ def test_means_that_need_numbers_above_0_are_null_with_the_reason(kind: str, low
     assert "above 0" in row["reason"]
 
 
-def test_more_attempts_than_there_are_give_null_with_the_reason(tmp_path: Path) -> None:
+def test_more_attempts_than_there_are_are_refused_before_the_run(tmp_path: Path) -> None:
     attempts(tmp_path, "a", [1, 2], 3)
     entry = "{metric: pass@4, aggregation: pass@k, kwargs: {k: 4}}"
     group_file(tmp_path, f"group: g\ntask: [a]\naggregate_metric_list: [{entry}]\n")
-    row = rows_of(run(tmp_path, UNSURE, "g"), "g")["pass@4,none"]
-    assert (row["value"], row["stderr"]) == (None, None)
-    assert re.search("a has 3 answers.*k = 4", row["reason"])
+    with pytest.raises(ConfigError, match=r"a: filter 'none' leaves 3 of 3 answers, and pass@4 needs 4"):
+        run(tmp_path, UNSURE, "g")
+    few = {"a": {"exact_match,none": Estimate(0.5, 0.1, 2, repeats=[[1, 0, 0], [1, 1, 0]])}}
+    [row] = computed(few, {"metric": "pass@4", "aggregation": "pass@k", "kwargs": {"k": 4}}).values()
+    assert isinstance(row, Estimate)
+    assert re.search("a has 3 answers.*k = 4", row.reason)
 
 
 EVERY = ["mean", "harmonic_mean", "geometric_mean", "median", "min", "max", "difference", "pass@k"]
@@ -318,3 +322,38 @@ def test_members_without_documents_have_no_weight(kind: str) -> None:
     results: Plain = {"a": {"acc,none": 0.5, "samples": 0}, "b": {"acc,none": 0.5, "samples": 0}}
     [result] = computed(results, {**ACC, "aggregation": kind, "weight_by_size": True}).values()
     assert math.isnan(result)
+
+
+FAILING = {
+    "raises": ("return 1 / 0", "ZeroDivisionError: division by zero (own.py:2)"),
+    "returns text": ("return {'acc,none': 'good'}", "ValueError: could not convert string to float: 'good'"),
+    "returns nothing": ("return None", "float() argument must be a string or a real number, not 'NoneType'"),
+    "returns NaN": ("return float('nan')", "NaN"),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+@pytest.mark.parametrize("key", ["aggregation", "group_scorer"])
+def test_code_of_a_group_that_fails_makes_the_run_incomplete_with_the_reason(
+    key: str, name: str, tmp_path: Path
+) -> None:
+    body, reason = FAILING[name]
+    scored(tmp_path, "a", acc=[1, 0])
+    (tmp_path / "own.py").write_text(f"def own(group, results):\n    {body}\n")
+    entry = "{metric: acc, name: worst, aggregation: !function own.own}, " if key == "aggregation" else ""
+    scorer = "group_scorer: !function own.own\n" if key == "group_scorer" else ""
+    group_file(tmp_path, f"group: g\ntask: [a]\n{scorer}aggregate_metric_list: [{entry}{{metric: acc, name: mean}}]\n")
+    results = run(tmp_path, ANYTHING, "g")
+    lost = {row: about for row, about in rows_of(results, "g").items() if about["value"] is None}
+    assert len(lost) == 1
+    assert reason in next(iter(lost.values()))["reason"] or key == "group_scorer"
+    assert results["assay"]["status"] == "incomplete"
+    assert exit_code(results) == 1
+    assert results["assay"]["groups"]["g"]["no_value"].keys() == lost.keys()
+    assert rows_of(results, "g")["mean,none"]["value"] == 0.5, "the other row"
+
+
+def test_a_number_that_does_not_exist_leaves_the_run_complete(tmp_path: Path) -> None:
+    scored(tmp_path, "a", acc=[0, 0])
+    group_file(tmp_path, "group: g\ntask: [a]\naggregate_metric_list: [{metric: acc, aggregation: harmonic_mean}]\n")
+    assert run(tmp_path, ANYTHING, "g")["assay"]["status"] == "complete"

@@ -1,11 +1,14 @@
 """Groups as objects, as seed 000 describes them."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assay import ConfigError, Group, GroupConfig, GroupManager, StandardGroup, TagGroup, Task, TaskConfig, TaskManager
 from conftest import a_task
+from group_world import group_file, scored
 
 
 def task(name: str) -> Task:
@@ -208,3 +211,13 @@ def test_any_graph_of_groups_keeps_its_promises(edges: list[tuple[int, int]]) ->
         assert {t.name[1:] for t in tasks} == {each.name[1:]} | {g.name[1:] for g in each.get_all_groups()}
         assert all(each in child.parents for child in each.children if isinstance(child, Group))
         assert each.get_subtasks(1) == [c for c in each.children if isinstance(c, Task)]
+
+
+def test_metadata_of_the_manager_reach_groups_and_tasks(tmp_path: Path) -> None:
+    scored(tmp_path, "a", acc=[1])
+    group_file(tmp_path, "group: g\ntask: [a]\nmetadata: {version: 2.0, size: 1}\n")
+    manager = TaskManager(include_path=tmp_path, include_defaults=False, metadata={"size": 7, "site": "here"})
+    loaded = manager.load("g")
+    assert loaded["groups"]["g"].metadata == {"version": 2.0, "size": 7, "site": "here"}
+    assert loaded["groups"]["g"].config.metadata == {"version": 2.0, "size": 7, "site": "here"}
+    assert loaded["tasks"]["a"].config.metadata == {"size": 7, "site": "here"}

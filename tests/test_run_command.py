@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import assay
-from assay.cli import progress
+from assay.cli import main, progress
 from assay.cli.progress import Progress
 from assay.errors import ConfigError
 from assay.models import Scripted
@@ -389,3 +389,13 @@ def test_perplexities_have_intervals_above_nothing(tmp_path: Path) -> None:
     model = Scripted(loglikelihood=lambda q, text: (-(float(q[1]) ** 2), True))
     row = run(tmp_path, model)["assay"]["tasks"]["t"]["rows"]["perplexity,none"]
     assert 0 < row["interval"][0] < row["value"] < row["interval"][1]
+
+
+@pytest.mark.parametrize("first", [["--model", "dummy"], ["--limit", "1", "--model=dummy"]])
+def test_lm_evals_command_without_a_word_runs(first: list[str], tmp_path: Path) -> None:
+    """`lm_eval --model … --tasks …`, with the name of the program alone changed."""
+    task = ["--tasks", "first_steps_sums", "--limit", "1", "--output_path", str(tmp_path / "out")]
+    assert main([*first, *task]) == 0
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["results"]["first_steps_sums"]["sample_len"] == 1
+    with pytest.raises(SystemExit):
+        main(["--limit", "1"])

@@ -23,6 +23,7 @@ from assay.config.task import (
     ScorerConfig,
     TaskConfig,
 )
+from assay.evaluation.model_facts import MEANINGS
 from assay.graphs.spec import (
     AgentSpec,
     Attribute,
@@ -96,6 +97,15 @@ IDENTITY = (
     " and helper code are identified by their content instead. `assay run` has the options as flags"
     " ([commands](commands.md#assay-run)), `assay.simple_evaluate` as parameters."
 )
+INCLUDE = (
+    "| `include` | str or list of [str] |  | Files, relative to this one, whose keys are taken where this file does not have"
+    " them; of several the later wins. |"
+)
+MEMBERS = (
+    "## Members\n\nAn entry of `task` is a name; or a mapping with `task` or `group`, keys that change it, `include`, and\n"
+    "`if`: a condition of the facts below, compared by `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, joined by `and`,\n"
+    "`or`, `not`. A member whose condition is false is left out, and named in the results."
+)
 MODELS = "`--model_args` of each backend, by the name that `--model` takes. How to use them: [models](../models.md)."
 
 
@@ -113,8 +123,21 @@ def key_page(title: str, records: list[type]) -> str:
             "| key | type | default | |",
             "|---|---|---|---|",
         ]
-        parts += [row(item) for item in yaml_fields(record)] + [""]
-    return "\n".join(parts)
+        parts += [row(item) for item in yaml_fields(record)]
+        parts += [INCLUDE, ""] if record in (TaskConfig, GroupConfig) else [""]
+    return "\n".join([*parts, *(members() if GroupConfig in records else ())])
+
+
+def members() -> Iterator[str]:
+    """The section of a group's page about members, and the facts that their conditions can use."""
+    yield from (MEMBERS, "", "| fact | |", "|---|---|")
+    yield from (f"| `model.{name}` | {meaning} |" for name, meaning in MEANINGS.items())
+    yield from (
+        "| `model.ARGUMENT` | an argument of --model_args |",
+        "| `run.OPTION` | an [option of the run](run.md) |",
+        "| `metadata.KEY` | a key of --metadata |",
+        "",
+    )
 
 
 def run_table() -> Iterator[str]:

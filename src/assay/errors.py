@@ -45,7 +45,7 @@ class AssayError(SelfExplanatory):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-class ConfigError(AssayError):
+class ConfigError(AssayError, ValueError):
     """A file, flag or argument is invalid, or names something that does not exist."""
 
 
@@ -59,6 +59,8 @@ def nearest(name: str, options: Iterable[str], count: int = 5, *, floor: float =
 
     >>> nearest("mmlu_anatmy", ["mmlu_anatomy", "mmlu_astronomy", "gsm8k"], count=1)
     ['mmlu_anatomy']
+    >>> nearest("accuracy", ["acc", "bleu"], count=1)
+    ['acc']
     """
     from difflib import SequenceMatcher
 
@@ -69,7 +71,8 @@ def nearest(name: str, options: Iterable[str], count: int = 5, *, floor: float =
     for option in options:
         matcher.set_seq1(option.casefold())
         within = bool(folded) and folded in option.casefold()
-        least = min(floor, 0.3) if within else floor
+        shortened = len(option) >= 3 and folded.startswith(option.casefold())
+        least = min(floor, 0.3) if within or shortened else floor
         if matcher.real_quick_ratio() >= least and matcher.quick_ratio() >= least and matcher.ratio() >= least:
             ranked.append((-(matcher.ratio() + 0.3 * within), option))
     return [option for _, option in sorted(ranked)[:count]]

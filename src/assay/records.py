@@ -552,24 +552,14 @@ class Estimate(float):
 
     `parts` has the influence of the documents, with a weight each; `repeats` the scores of every answer by document. A
     group's estimate also has its number of `tasks` and the members `missing` a value. If the standard error is 0, `members`
-    are the estimates it is computed from, with their weights. `draws` is the number of independent draws: documents or
-    clusters. An aggregation that returns named numbers has them in `named_values`, and NaN as value. `bounds` limit the value.
+    are the estimates it is computed from, with their weights; `chosen` names the best members, if it is of those alone.
+    `draws` is the number of independent draws: documents or clusters. An aggregation that returns named numbers has them in
+    `named_values`, and NaN as value. `bounds` limit the value.
     """
 
     __slots__ = (
-        "bounds",
-        "draws",
-        "is_power",
-        "is_rate",
-        "members",
-        "missing",
-        "n",
-        "named_values",
-        "parts",
-        "reason",
-        "repeats",
-        "stderr",
-        "tasks",
+        "bounds", "chosen", "draws", "is_power", "is_rate", "members", "missing", "n", "named_values", "parts", "reason",
+        "repeats", "stderr", "tasks",
     )  # fmt: skip
 
     def __new__(cls, value: float, *_: Any, **__: Any) -> "Estimate":
@@ -580,12 +570,12 @@ class Estimate(float):
         parts: Mapping[Influence, float] | None = None, repeats: Sequence[Sequence[float]] | None = None,
         is_rate: bool = False, is_power: bool = False, tasks: int = 1, missing: Sequence[str] = (),
         members: "Sequence[tuple[float, Estimate]]" = (), draws: int | None = None,
-        named_values: Mapping[str, float] | None = None, bounds: tuple[float, float] | None = None,
+        named_values: Mapping[str, float] | None = None, bounds: tuple[float, float] | None = None, chosen: Sequence[str] = (),
     ) -> None:  # fmt: skip
         del value  # the float itself
         self.stderr, self.n, self.reason = stderr, n, reason
         self.parts: Mapping[Influence, float] = parts if parts is not None else {}
-        self.is_power, self.named_values, self.bounds = is_power, named_values, bounds
+        self.is_power, self.named_values, self.bounds, self.chosen = is_power, named_values, bounds, chosen
         self.draws = n if draws is None else draws
         self.repeats, self.is_rate, self.tasks, self.missing, self.members = repeats, is_rate, tasks, missing, members
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from assay.catalog.conditions import ConditionError, parsed
 from assay.catalog.include import IncludeReader, MergedFile
 from assay.catalog.index import CatalogEntry, Kind
 from assay.config.decode import check, decode
@@ -188,6 +189,11 @@ def empty_group_problems(fields: Fields, members: Sequence[tuple[str, str]] = ()
 
 
 def _check_member(member: Fields, group: Fields, number: int, problems: list[Problem]) -> None:
+    if "if" in member:
+        try:
+            parsed(str(member["if"]))
+        except ConditionError as error:
+            problems.append(Problem(member.place("if"), f"invalid condition: {error.what}", error.fix))
     if "group" in member:
         check_group(member, problems)
     elif "task" in member:
@@ -198,8 +204,9 @@ def _check_member(member: Fields, group: Fields, number: int, problems: list[Pro
         fix = f"{near[0]!r} looks like it" if near else "write `task: name`, or `group: name` with `task: [...]`"
         fix = "write 'tag:NAME' for the tasks of a tag" if "tag" in member else fix
         first = next(iter(member), None)
-        if isinstance(first, str) and str(member[first]).startswith(("if ", "always")):
-            fix = f'write {{task: {first}, if: "model.params >= 7e9"}}'
+        said = str(member[first]) if first is not None else ""
+        if said.startswith(("if ", "always", "never")):
+            fix = f"write `- {first}`" if said == "always" else f'write {{task: {first}, if: "model.params >= 7e9"}}'
         problems.append(Problem(group.place("task", number), "a member needs `task` or `group`", fix))
 
 

@@ -12,7 +12,10 @@ from assay.config.fields import Fields
 from assay.errors import Place, Problem, nearest
 from assay.records import Params
 
+ALIASES = ("task_alias", "group_alias")
+"""Keys that change how a thing is shown, not what it is."""
 MAX_GROUP_DEPTH = 64
+INVALID_CONDITION = "its condition is invalid"
 DEFAULT_KEYS = tuple(key for key in TASK_KEYS if key not in (*GROUP_KEYS, "tag", "task_alias", "class"))
 """The keys that tasks inherit from a group, or from a list that mentions one."""
 OVERRIDE_KEYS = tuple(key for key in TASK_KEYS if key not in ("task", "tag", "class"))
@@ -90,7 +93,8 @@ class InheritedSettings:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.defaults or self.overrides or self.command)
+        """Whether a task stays as registered: an alias changes how it is shown, not what it is."""
+        return not any(key not in ALIASES for fields in (self.defaults, self.overrides, self.command) for key in fields)
 
     @property
     def chosen_format(self) -> str | None:
@@ -204,8 +208,8 @@ class Expander:
             condition = str(written["if"])
             return "" if holds(condition, self.facts) else f"`if: {condition}` is false"
         except ConditionError as error:
-            self.problems.append(Problem(written.place("if"), f"invalid condition: {error}", "correct it"))
-            return "its condition is invalid"
+            self.problems.append(Problem(written.place("if"), f"invalid condition: {error.what}", error.fix))
+            return INVALID_CONDITION
 
     def _listed(
         self, name: str, place: Callable[[], Place], settings: InheritedSettings, trail: GroupTrail
@@ -275,7 +279,8 @@ class Expander:
             self.problems.append(Problem(fields.place("group"), what, "flatten them"))
             return []
         members = list(self.members(fields, name, settings, (*trail, name)))
-        self.problems += empty_group_problems(fields, [(member.name, member.skipped) for member in members])
+        if not any(member.skipped == INVALID_CONDITION for member in members):  # which is reported
+            self.problems += empty_group_problems(fields, [(member.name, member.skipped) for member in members])
         children = [node for member in members for node in member.expand()]
         skipped = tuple((member.name, member.skipped) for member in members if member.skipped)
         return [GroupNode(name, fields, registered, tuple(children), settings.chosen_format, skipped)]

@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Union
@@ -21,6 +22,9 @@ def functions_in(value: UserValue) -> Iterator[Function]:
     elif isinstance(value, Mapping):
         for inner in value.values():
             yield from functions_in(inner)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for each in fields(value):
+            yield from functions_in(getattr(value, each.name))
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from functions_in(inner)

@@ -133,7 +133,8 @@ def _unreadable_problem(path: str, place: Place, error: OSError | ValueError, *,
         return Problem(place, f"no file {path} to include", "write `/` between the parts of a path")
     folder, _, name = path.rpartition("/")
     try:
-        near = nearest(name, os.listdir(folder), count=1)  # noqa: PTH208  # names are wanted, not paths
+        own = os.path.basename(place.file)  # noqa: PTH119  # a file that includes itself is not meant
+        near = nearest(name, [each for each in os.listdir(folder) if each != own], count=1)  # noqa: PTH208
     except OSError:
         near = []
     return Problem(

@@ -49,6 +49,7 @@ NAMELESS = ("import", "pack", "new", "runs", "cache", "schema")
 PLUGIN = "a module or a .py file to import first: it may register metrics, models, … (docs/plugins.md); repeatable"
 
 
+LEGACY = frozenset(("--model", "--tasks", "-t", "--config"))
 CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)$")
 
 
@@ -89,6 +90,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"assay {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if (
+        arguments[:1]
+        and arguments[0].startswith("-")
+        and LEGACY.intersection(each.partition("=")[0] for each in arguments)
+    ):
+        arguments.insert(0, "run")  # as lm-eval's command, which needs no word for it
     chosen = parser
     for name, sentence in COMMANDS.items():
         command = commands.add_parser(name, help=sentence, description=sentence[0].upper() + sentence[1:] + ".")

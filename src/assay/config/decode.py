@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from assay.config.fields import Fields, Origin
 from assay.config.option import YAMLMapping, YAMLValue, near_miss, yaml_fields
-from assay.errors import Place, Problem, did_you_mean, nearest
+from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 from assay.records import Function
 
 R = TypeVar("R")
@@ -51,7 +51,7 @@ class ProblemCollector:
         scalars = not {kind, *readers} & {"list", "map", "function", "other"}
         tolerated = self.lenient and (kind == "null" or scalars)
         what = f"{_name(path)} must be {expected}, got {_shown(value, kind)}"
-        self.add(path, what, _remedy(value, kind, readers), serious=not tolerated)
+        self.add(path, what, _remedy(path, value, kind, readers), serious=not tolerated)
         return DEFAULT if kind == "null" else value
 
     def remark(self, path: Path, inner: Path, what: str, fix: str) -> None:
@@ -71,10 +71,15 @@ def decode(record: type[R], fields: Fields, problems: list[Problem], *, known: S
 
     `known` are keys that are allowed in addition to those of the record, and not read here.
     """
-    report = _report_on(fields, problems)
+    report, before = _report_on(fields, problems), len(problems)
     values = _read_mapping(record, fields, (), report, known)
-    missing = _missing(record, values, fields, (), report)
-    return None if missing else record(**values)
+    if _missing(record, values, fields, (), report):
+        return None
+    try:
+        return record(**values)
+    except ConfigError as error:  # it also checks what Python code gives it
+        problems += error.problems if len(problems) == before else ()
+        return None
 
 
 def check(record: type, fields: Fields, problems: list[Problem], *, known: Sequence[str] = ()) -> None:
@@ -211,7 +216,7 @@ def _readers(hint: Any) -> dict[str, Read]:
     if origin is typing.Literal:
         return {"str": _one_of(arguments)}
     if origin in (tuple, list):
-        return {"list": _each(_reader(arguments[0], {}))}
+        return {"list": _each(_reader(arguments[0], {}), arguments[0])}
     if origin is not None and issubclass(origin, Mapping):
         return {"map": _as_is}
     if hint is object:
@@ -260,11 +265,12 @@ def _one_of(options: tuple[str, ...]) -> Read:
     return read
 
 
-def _each(read: Read) -> Read:
+def _each(read: Read, item: Any) -> Read:
     def read_all(values: Sequence[YAMLValue], path: Path, report: ProblemCollector) -> Decoded:
         items = (read(value, (*path, number), report) for number, value in enumerate(values))
         return tuple(item for item in items if item is not DEFAULT)
 
+    read_all.record = item if dataclasses.is_dataclass(item) and item is not Function else None  # type: ignore[attr-defined]
     return read_all
 
 
@@ -273,6 +279,7 @@ def _nested(record: type) -> Read:
         values = _read_mapping(record, value, path, report)
         return value if _missing(record, values, value, path, report) else record(**values)
 
+    read.record = record  # type: ignore[attr-defined]
     return read
 
 
@@ -291,7 +298,7 @@ def _shown(value: YAMLValue, kind: str) -> str:
     )
 
 
-def _remedy(value: YAMLValue, kind: str, readers: Mapping[str, Read]) -> str:
+def _remedy(path: Path, value: YAMLValue, kind: str, readers: Mapping[str, Read]) -> str:
     if "str" in readers and kind in ("bool", "int", "float", "other"):
         return f"YAML reads this as {_shown(value, kind)}; put it in quotes"
     if kind == "null":
@@ -304,7 +311,28 @@ def _remedy(value: YAMLValue, kind: str, readers: Mapping[str, Read]) -> str:
             if str(value).strip().lower() in _PLAIN or _is_number(str(value))
             else "correct the value"
         )
-    return ""
+    if kind in ("str", "int", "float") and ("map" in readers or "list" in readers):
+        return _wrapped(path, value, readers)
+    if kind == "map" and "list" in readers:
+        return "begin it with `- `: it is an entry of a list"
+    if kind == "list" and "map" in readers:
+        return (
+            f"write `{path[-1]}: {{version: 1.0}}`"
+            if path[-1:] == ("metadata",)
+            else "write `key: value` in place of `- value`"
+        )
+    return "write one value in its place" if kind in ("list", "map") else ""
+
+
+def _wrapped(path: Path, value: YAMLValue, readers: Mapping[str, Read]) -> str:
+    """How a text or number is written where a mapping or list is needed: under the key that the mapping needs."""
+    key = str(path[-1]) if path else ""
+    record = getattr(readers.get("map") or readers["list"], "record", None)
+    needed = next(iter(shape_of(record).required), None) if record is not None else None
+    inner = f"{needed}: {value}" if needed is not None else f"{'version' if key == 'metadata' else 'key'}: {value}"
+    if "map" in readers:
+        return f"write `- {inner}`" if path and isinstance(path[-1], int) else f"write `{key}: {{{inner}}}`"
+    return f"write `{key}: [{{{inner}}}]`" if needed is not None else f"write `{key}: [{value}]`"
 
 
 _PLAIN = {"true", "false", "yes", "no", "on", "off"}

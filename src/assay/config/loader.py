@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from assay.config.option import YAMLValue
+from assay.config.yaml_slips import Mark, find_slip
 from assay.errors import Place, Problem, nearest
 from assay.records import Function
 
@@ -202,6 +203,10 @@ def _spelt(key: yaml.ScalarNode) -> str:
     return "None" if key.tag.endswith(":null") else str(key.value)
 
 
+def _point(mark: yaml.Mark | None) -> Mark:
+    return Mark(mark.line, mark.column) if mark is not None else Mark(0, 0)
+
+
 def _unreadable(error: yaml.YAMLError, data: bytes, file: str) -> Problem:
     if isinstance(error, yaml.reader.ReaderError):
         before = data[: error.position] if isinstance(error.position, int) else b""
@@ -211,11 +216,13 @@ def _unreadable(error: yaml.YAMLError, data: bytes, file: str) -> Problem:
         mark = error.problem_mark or error.context_mark
         place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
         what = " ".join(part for part in (error.context, error.problem) if part)
-        tag = re.search(r"constructor for the tag '(![^']*)'", what)
+        tag = re.search(r"constructor for the tag '([^']*)'", what)
         if tag:
-            fix = (
-                "did you mean `!function`?" if nearest(tag.group(1), ["!function"]) else "only `!function` is supported"
-            )
-            return Problem(place, f"unknown tag {tag.group(1)!r}", fix)
+            written = tag.group(1).replace("tag:yaml.org,2002:", "!!")
+            fix = "did you mean `!function`?" if nearest(written, ["!function"]) else "only `!function` is supported"
+            return Problem(place, f"unknown tag {written!r}", fix)
+        slip = find_slip(what, _point(mark), _point(error.context_mark), data.decode(errors="replace").splitlines())
+        if slip is not None:
+            return Problem(Place(file, slip.at.line + 1, slip.at.column + 1), slip.what, slip.fix)
         return Problem(place, what or "not valid YAML", "correct the YAML here")
     return Problem(Place(file), f"not valid YAML: {error}", "correct the YAML")

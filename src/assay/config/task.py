@@ -156,6 +156,11 @@ class NamedMetric:
             self._function = import_module("assay.tasks.scoring").metric_function(self._config)
         return self._function(*args, **kwargs)
 
+    @property
+    def metric(self) -> str | Function:
+        """The metric, by its key in a file."""
+        return self.name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterStep:

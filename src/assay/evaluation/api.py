@@ -2,18 +2,22 @@
 
 import logging
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
+from assay.config.arguments import parse_arguments
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.flow import execute, prepare_run
+from assay.evaluation.model_facts import ModelFacts
 from assay.evaluation.options import run_config
 from assay.evaluation.options import task_manager as manager_of
 from assay.evaluation.writing import OutputOptions
+from assay.groups import Group
 from assay.models.protocol import AnyModel
 from assay.records import JSONDict
 from assay.runs.results import failure_lines
-from assay.tasks import TaskManager
+from assay.tasks import Task, TaskManager
 from assay.tasks.manager import LoadedTasks
 
 
@@ -36,14 +40,14 @@ def simple_evaluate(
 
 def evaluate(
     lm: AnyModel,
-    task_dict: LoadedTasks,
+    task_dict: LoadedTasks | Mapping[str, Task | Group[Task]],
     *,
     task_manager: TaskManager | None = None,
     model_role: Mapping[str, AnyModel | YAMLValue] | None = None,
     **options: YAMLValue,
 ) -> JSONDict:
-    """Evaluate a model on tasks that `TaskManager.load` returned."""
-    items = [*task_dict["tasks"].values(), *task_dict.get("groups", {}).values()]
+    """Evaluate a model on tasks that `TaskManager.load` returned, or on tasks and groups by name."""
+    items = _tasks_in(task_dict)
     return _evaluate(lm, {"fewshot_as_multiturn": False, **options, "tasks": items}, task_manager, model_role)
 
 
@@ -67,7 +71,8 @@ def _evaluate(
     name = {"model": model} if isinstance(model, str) else {}
     own = {key: value for key, value in options.items() if key != "evaluation_tracker"}  # the run has its own folder
     config = run_config({"log_samples": True, **own, "model_role": named, **name})
-    about = {} if isinstance(model, str) else {"model": {"name": model.name, **getattr(model, "facts", {})}}
+    metadata = parse_arguments(config.metadata or None, "metadata")
+    about = {} if isinstance(model, str) else {"model": ModelFacts.of_object(model, metadata)}
     prepared = prepare_run(
         config, manager or manager_of(config, **about), None if isinstance(model, str) else model, objects
     )
@@ -75,6 +80,28 @@ def _evaluate(
     for line in failure_lines(results["assay"]):
         logging.getLogger("assay").warning(line)
     return results
+
+
+def _tasks_in(written: YAMLValue) -> list[Task | Group[Task]]:
+    """The tasks and groups of what `TaskManager.load` returned, or of a mapping of names to them, as lm-eval's task_dict."""
+    loaded = isinstance(written, Mapping) and isinstance(written.get("tasks"), Mapping)
+    parts = [written["tasks"], written.get("groups", {})] if loaded else [written]  # type: ignore[index, attr-defined]
+    items = [_named(item, str(name)) for part in parts if isinstance(part, Mapping) for name, item in part.items()]
+    wrong = next((item for item in items if not isinstance(item, Task | Group)), None)
+    if wrong is not None or not items:
+        what = f"{wrong!r:.60} is neither a task nor a group" if items else "there is no task"
+        fix = "give what TaskManager.load returned, or {'name': task}"
+        raise ConfigError([Problem(Place("task_dict"), what, fix)])
+    return items
+
+
+def _named(item: Task | Group[Task], name: str) -> Task | Group[Task]:
+    """A task under the name that results call it by."""
+    if not isinstance(item, Task) or item.name == name:
+        return item
+    renamed = copy(item)
+    renamed.name = renamed.alias = name
+    return renamed
 
 
 def _listed(tasks: YAMLValue) -> list[YAMLValue]:

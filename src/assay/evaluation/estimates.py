@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from assay.evaluation.prepare import Prepared
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, counted_tasks, group_numbers
+from assay.groups.spread import FailedRow
 from assay.records import Estimate, MetricValue, ScoreKey
 from assay.runs.results import GroupResult, ResultsJSON, Share, TaskResult, assay_section, lm_eval_results
 from assay.statistics.aggregations import Aggregation
@@ -81,6 +82,7 @@ def group_result(
             is not None
         },
         shares=shares(tasks, numbers),
+        failed={key: row.reason for key, row in numbers.items() if isinstance(row, FailedRow)},
     )
 
 

@@ -14,6 +14,7 @@ from assay.config.fields import Fields, Origin
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
+from assay.evaluation.model_facts import ModelFacts
 from assay.registry import load_plugins
 from assay.runs.redaction import redacted
 from assay.tasks import TaskManager
@@ -91,8 +92,9 @@ def task_manager(config: RunConfig, **more: YAMLValue) -> TaskManager:
 def run_facts(config: RunConfig) -> dict[str, YAMLValue]:
     """The names that conditions of group members can use: `model`, `run`, `metadata`."""
     options = {item.name: getattr(config, item.name) for item in dataclasses.fields(config)}
-    model = {"name": config.model, **parse_arguments(config.model_args, "model_args")}
-    return {"model": model, "run": options, "metadata": parse_arguments(config.metadata or None, "metadata")}
+    metadata = parse_arguments(config.metadata or None, "metadata")
+    model = ModelFacts({"name": config.model, **parse_arguments(config.model_args, "model_args")}, metadata)
+    return {"model": model, "run": options, "metadata": metadata}
 
 
 def checkpoint_runs(config: RunConfig) -> dict[str, RunConfig]:

@@ -21,6 +21,7 @@ from assay.config.task import TaskConfig
 from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.evaluation.estimates import group_result
 from assay.evaluation.manifest import RUN_KEYS
+from assay.groups.checks import MemberAnswers, group_problems, ready_group
 from assay.groups.group import Group
 from assay.groups.manager import GroupManager
 from assay.groups.results import bottom_up, group_numbers
@@ -35,7 +36,6 @@ from assay.statistics.aggregations import BOUNDS
 from assay.statistics.board import Board
 from assay.statistics.intervals import interval
 from assay.tasks.audit import Audit, kinds_of
-from assay.tasks.preflight import doubled, lacking, ready_group
 from assay.tasks.task import Task
 
 MAX_FAILED = 0.01
@@ -418,12 +418,14 @@ def groups_over_imports(
         manager.register_task(Task(TaskConfig(task=result.name, task_alias=result.alias), name=result.name))
     manager.build_hierarchy({**known, **dict(_read_group_file(file, known) for file in files)})
     ordered = [group for group in bottom_up(manager.groups.values()) if group.name not in known]
-    rows = {name: frozenset(result.rows) for name, result in tasks.items()}
+    answers = {name: MemberAnswers(frozenset(result.rows), {}) for name, result in tasks.items()}
     problems: list[Problem] = []
     for group in ordered:
-        ready_group(group, _refuse_function)
-        group.directions = _directions(group, tasks)
-        problems += [*lacking(group, rows), *doubled(group)]
+        wrong = group_problems(group, _refuse_function, answers, lenient=False)
+        problems += wrong
+        if not wrong:
+            ready_group(group, _refuse_function)
+            group.directions = _directions(group, tasks)
     if problems:
         raise ConfigError(problems)
     numbers = group_numbers(ordered, tasks, like_lm_eval=False)

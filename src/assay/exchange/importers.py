@@ -43,6 +43,8 @@ def import_runs(
     into = ImportTarget(Path(output), [Path(each) for each in groups], force, facts or {})
     try:
         return write_imported_run(read_sources([Path(path) for path in paths]), into)
+    except ConfigError:  # a ValueError, too
+        raise
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:  # they may contain anything
         what = f"has an unexpected layout: {type(error).__name__}: {error}"
         raise RunError(

@@ -259,6 +259,9 @@ class GraphScores:
             names |= set(row_labels(numbers).values())
         return frozenset(ScoreKey(name, "none") for name in names)
 
+    def answers(self) -> Mapping[str, int]:
+        return {}
+
     def higher_is_better(self) -> Mapping[str, bool | None]:
         return self._directions
 

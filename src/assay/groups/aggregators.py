@@ -13,7 +13,7 @@ from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups.group import Group, TaskT
 from assay.groups.rows import NONE, GroupRow, MemberSelection, Results, rows, written_rows
-from assay.groups.spread import MemberEstimate, curved, resampled, smooth, unknown
+from assay.groups.spread import MemberEstimate, curved, failed_row, resampled, smooth, unknown
 from assay.records import Estimate, Failed, Floats, Influence, ScoreKey, UserFunction, UserValue
 from assay.registry import Table, accepted, parameter_problems, subclass_of
 from assay.statistics.pass_at_k import pass_at_k
@@ -35,10 +35,14 @@ class Aggregator(ABC):
 
     @abstractmethod
     def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
-        """The rows of the group by `metric,filter`."""
+        """The rows of the group by `metric,filter`; those that have no number are absent."""
 
-    def check(self, names: Sequence[str]) -> str | None:  # noqa: ARG002  # subclasses that can check override it
-        """The problem with these members, where it is known before a run."""
+    def estimates(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+        """As `aggregate`, with the rows that have no number, each with the reason."""
+        return self.aggregate(group, task_results)
+
+    def check(self, names: Sequence[str]) -> tuple[str, str] | None:  # noqa: ARG002  # subclasses that can check override it
+        """The problem with these members and its fix, where it is known before a run."""
         return None
 
     def of_entry(self, number: int) -> "Aggregator":  # noqa: ARG002  # AggregatorList overrides it
@@ -68,12 +72,17 @@ class CustomAggregator(Aggregator):
                 for key, value in value_or_rows.items()
             }
         [entry] = self.agg_metric_configs or [AggMetricConfig(metric="value")]
-        estimate = (
-            value_or_rows
-            if isinstance(value_or_rows, Estimate)
-            else Estimate(float(value_or_rows), None, 0, "returned by a user function")
-        )
-        return written_rows({ScoreKey(entry.row_name, NONE): estimate})
+        return written_rows({ScoreKey(entry.row_name, NONE): returned(value_or_rows, 0)})
+
+
+def returned(value: Any, n: int) -> Estimate:
+    """The number that a user's function returned."""
+    if isinstance(value, Estimate):
+        return value
+    number = float(value)
+    if math.isnan(number):
+        return failed_row("a user function returned NaN")
+    return Estimate(number, None, n, "returned by a user function")
 
 
 class AggregatorList(Aggregator):
@@ -84,11 +93,14 @@ class AggregatorList(Aggregator):
         self.aggregators = aggregators
 
     def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+        return numbers_of(self.estimates(group, task_results))
+
+    def estimates(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
         numbers: dict[str, float] = {}
         for each in self.aggregators:
             each.strict = self.strict
             numbers |= guarded(
-                partial(each.aggregate, group, task_results), [entry.row_name for entry in each.agg_metric_configs]
+                partial(each.estimates, group, task_results), [entry.row_name for entry in each.agg_metric_configs]
             )
         return numbers
 
@@ -96,13 +108,17 @@ class AggregatorList(Aggregator):
         return self.aggregators[number]
 
 
+def numbers_of(rows: Mapping[str, float]) -> dict[str, float]:
+    """The rows that have a number."""
+    return {row: value for row, value in rows.items() if value == value}
+
+
 def guarded(compute: Callable[[], dict[str, float]], names: Iterable[str]) -> dict[str, float]:
     """Rows with these names; if computing them fails, each without a number and with the reason."""
     rows = call_user_code("", compute)
     if not isinstance(rows, Failed):
         return rows
-    lost = unknown(math.nan, (), rows.reason)
-    return written_rows({ScoreKey(name, NONE): lost for name in names})
+    return written_rows({ScoreKey(name, NONE): failed_row(rows.reason) for name in names})
 
 
 class RowAggregator(Aggregator):
@@ -116,11 +132,19 @@ class RowAggregator(Aggregator):
         """The number of a row."""
 
     def aggregate(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+        return numbers_of(self._rows(group, task_results))
+
+    def estimates(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
+        if type(self).aggregate is not RowAggregator.aggregate:  # a subclass's own
+            return self.aggregate(group, task_results)
+        return self._rows(group, task_results)
+
+    def _rows(self, group: Group[TaskT], task_results: Results) -> dict[str, float]:
         numbers: dict[ScoreKey, float] = {}
         for entry in self.agg_metric_configs:
             group_rows = self.rows(group, entry, task_results)
             numbers |= {ScoreKey(entry.row_name, row.filter): self._number(group, entry, row) for row in group_rows}
-            named = entry.filter_list is None or len(entry.filter_list) > 0
+            named = entry.filters is None or len(entry.filters) > 0
             if not group_rows and named and self.strict and entry.missing != "skip":
                 lost = unknown(math.nan, (), f"no member has {entry.metric_name!r}")
                 numbers[ScoreKey(entry.row_name, NONE)] = lost
@@ -149,10 +173,11 @@ class RowAggregator(Aggregator):
         chosen = MemberSelection.of(group.config).best(present, higher_is_better=better)
         if not chosen:
             return unknown(math.nan, (), "no member has a number")
-        by_size = self.by_size if entry.weight_by_size is None else entry.weight_by_size
+        by_size = self.by_size if entry.by_size is None else entry.by_size
         number = self.combine(chosen, [member.size if by_size else 1.0 for member in chosen])
         if len(chosen) < len(present):
-            number = unknown(float(number), chosen, BIASED)
+            names = [member.name for member in chosen]
+            number = unknown(float(number), chosen, f"{BIASED} (of {some(names)})").but(chosen=names)
         without_value = [member.name for member in row.members if math.isnan(member.estimate)]
         return number.but(missing=(*row.missing, *without_value))
 
@@ -163,8 +188,8 @@ class FunctionOfScores(RowAggregator, CustomAggregator):
     def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
         [entry] = self.agg_metric_configs
         values, sizes = [float(each.estimate) for each in members], [each.size for each in members]
-        value = self.agg_fn(values, sizes, entry.weight_by_size is not False, **self.kwargs)
-        return Estimate(float(value), None, int(sum(sizes)), "returned by a user function")
+        value = self.agg_fn(values, sizes, entry.by_size is not False, **self.kwargs)
+        return returned(value, int(sum(sizes)))
 
 
 class MeanAggregator(RowAggregator):
@@ -272,11 +297,14 @@ class DifferenceAggregator(RowAggregator):
             return unknown(math.nan, members, f"a difference takes two members, and there are {len(members)}")
         return smooth(members[0].estimate - members[1].estimate, members, [1.0, -1.0])
 
-    def check(self, names: Sequence[str]) -> str | None:
+    def check(self, names: Sequence[str]) -> tuple[str, str] | None:
         unknown_names = [name for name in self.of or () if name not in names]
         if unknown_names:
-            return f"no member named {unknown_names[0]!r}: {did_you_mean(unknown_names[0], names)}"
-        return None if self.of is not None or len(names) == 2 else f"a difference takes two members, not {len(names)}"
+            return f"no member named {unknown_names[0]!r}", did_you_mean(unknown_names[0], names)
+        if self.of is not None or len(names) == 2:
+            return None
+        what = f"a difference takes two members, and the group has {len(names)}"
+        return what, f"add `kwargs: {{of: [{', '.join([*names, 'b'][:2])}]}}`"
 
 
 class WeightedSumAggregator(RowAggregator):
@@ -297,9 +325,13 @@ class WeightedSumAggregator(RowAggregator):
         value = sum(weight * member.estimate for weight, member in zip(own, members, strict=True)) / whole
         return smooth(value, members, [weight / whole for weight in own])
 
-    def check(self, names: Sequence[str]) -> str | None:
+    def check(self, names: Sequence[str]) -> tuple[str, str] | None:
         without = [name for name in names if name not in self.weights]
-        return f"no weight is given for {', '.join(without[:3])}" if without else None
+        unknown_names = [name for name in self.weights if name not in names]
+        if unknown_names:
+            return f"weights: no member named {unknown_names[0]!r}", did_you_mean(unknown_names[0], names)
+        fix = f"add `{without[0]}: 1.0` to its weights" if without else ""
+        return (f"no weight is given for {some(without)}", fix) if without else None
 
 
 class PassAtKAggregator(MeanAggregator):
@@ -365,7 +397,8 @@ AGGREGATORS: Table[type[Aggregator], Aggregator] = Table(
     adopt=subclass_of(Aggregator),  # type: ignore[type-abstract]  # its subclasses are not
 )
 
-Places = Callable[[int], Place]
+Places = Callable[..., Place]
+"""The place of an entry by its number, or of a key in it."""
 
 
 def register_aggregator(name: str) -> Callable[[type[Aggregator]], type[Aggregator]]:
@@ -382,13 +415,13 @@ class AggregatorFactory:
         entries = tuple(config.aggregate_metric_list or ())
         if not entries:
             return NoOpAggregator(config)
-        where = place or (lambda number: Place(f"group {config.group!r}, aggregate_metric_list[{number}]"))
+        where = place or (lambda number, *_: Place(f"group {config.group!r}, aggregate_metric_list[{number}]"))
         aggregators: list[Aggregator] = []
         problems: list[Problem] = []
         for number, entry in enumerate(entries):
             try:
                 aggregators.append(
-                    _one(dataclasses.replace(config, aggregate_metric_list=(entry,)), entry, where(number))
+                    _one(dataclasses.replace(config, aggregate_metric_list=(entry,)), entry, partial(where, number))
                 )
             except ConfigError as error:
                 problems += error.problems
@@ -401,16 +434,20 @@ class AggregatorFactory:
         return aggregators[0]
 
 
-def _one(config: GroupConfig, entry: AggMetricConfig, place: Place) -> Aggregator:
+def _one(config: GroupConfig, entry: AggMetricConfig, place: Places) -> Aggregator:
     """The aggregator of one entry, with its parameters."""
     kwargs = dict(entry.kwargs or {})
     aggregation: Any = entry.aggregation
+
+    def at(key: str) -> Place:
+        return place("kwargs", key) if key else place("aggregation")
+
     if isinstance(aggregation, str) or (inspect.isclass(aggregation) and issubclass(aggregation, Aggregator)):
-        return AGGREGATORS.bind(aggregation, kwargs, place, config)
+        return AGGREGATORS.bind(aggregation, kwargs, at, config)
     kind = FunctionOfScores if "weight_by_size" in accepted(aggregation, 2).named else CustomAggregator
     supplied = 3 if kind is FunctionOfScores else 2
     name = getattr(aggregation, "__name__", "function")
-    problems = parameter_problems(aggregation, kwargs, f"aggregator {name!r}", place, supplied)
+    problems = parameter_problems(aggregation, kwargs, f"aggregator {name!r}", at, supplied)
     if problems:
         raise ConfigError(problems)
     return kind(config, aggregation, **kwargs)

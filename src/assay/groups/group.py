@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Union
 from assay.config.fields import Fields
 from assay.config.group import GroupConfig
 from assay.errors import ConfigError, Place, Problem
+from assay.records import Function
 
 if TYPE_CHECKING:
     from assay.groups.aggregators import Aggregator
@@ -26,7 +27,14 @@ Node = Union["Group[TaskT]", TaskT]
 
 
 class Group(ABC, Generic[TaskT]):
-    """A collection of tasks and groups under one name. Its kind says what may be added."""
+    """A collection of tasks and groups under one name. Its kind says what may be added.
+
+    name, alias:   the name in results, and in tables
+    config:        its GroupConfig
+    metadata:      `version`, `description`, and whatever else is said of it
+    parents:       the groups it is in; `parent` is the first of them
+    children:      its members, in order
+    """
 
     def __init__(self, config: GroupConfig, parent: "Group[TaskT] | None" = None) -> None:
         self.config = config
@@ -39,9 +47,18 @@ class Group(ABC, Generic[TaskT]):
         self.member_aliases: dict[str, str] = {}
         self.skipped: dict[str, str] = {}  # members left out, each with the condition that does not hold
         self.directions: dict[str, bool | None] = {}  # by metric whether more is better, as its members say
-        self._aggregator: Aggregator | None = None
+        self.resolve: Callable[[Function], Any] | None = None  # loads the functions that its file names
+        self._aggregator: Aggregator | None = self._made_aggregator()
         if parent is not None:
             parent.add_child(self)
+
+    def _made_aggregator(self) -> "Aggregator | None":
+        """The aggregator of its configuration; None where that names a function that is not loaded."""
+        from assay.groups.aggregators import AggregatorFactory  # aggregators know groups
+
+        if any(isinstance(entry.aggregation, Function) for entry in self.config.aggregate_metric_list or ()):
+            return None
+        return AggregatorFactory.create_aggregator(self.config)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {len(self.children)} members)"
@@ -50,9 +67,8 @@ class Group(ABC, Generic[TaskT]):
     def aggregator(self) -> "Aggregator":
         """The aggregator that computes its numbers: that of its configuration, or one that was set."""
         if self._aggregator is None:
-            from assay.groups.aggregators import AggregatorFactory  # aggregators know groups
-
-            self._aggregator = AggregatorFactory.create_aggregator(self.config)
+            self._aggregator = self._made_aggregator() or self._with_functions()._aggregator
+        assert self._aggregator is not None
         return self._aggregator
 
     @aggregator.setter
@@ -60,12 +76,30 @@ class Group(ABC, Generic[TaskT]):
         self._aggregator = aggregator
 
     def compute_metrics(self, task_results: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-        """Its numbers, from those of its tasks: `{task: {"metric,filter": value, "samples": n}}`."""
-        return {**self.aggregator.aggregate(self, task_results), **self.own_metrics(task_results)}
+        """Its numbers, from those of its tasks: `{task: {"metric,filter": value, "samples": n}}`, or a run's `results`.
+
+        A number that cannot be computed is absent: a harmonic mean with a 0, a metric that a task lacks.
+        """
+        from assay.groups.rows import with_sizes  # rows know groups
+
+        results = with_sizes(task_results)
+        rows = {**self.aggregator.aggregate(self, results), **self.own_metrics(results)}
+        return {row: value for row, value in rows.items() if value == value}  # NaN is not itself
+
+    def _with_functions(self) -> "Group[TaskT]":
+        """This group with the functions that its file names. This runs helper code."""
+        from assay.groups.checks import ready_group  # checks know groups
+
+        if self.resolve is None:
+            what = "it names a `!function` that is not loaded"
+            raise ConfigError([Problem(Place(f"group {self.name!r}"), what, "give the function itself in its place")])
+        ready_group(self, self.resolve)
+        return self
 
     def own_metrics(self, task_results: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
         """The numbers that its `group_scorer`, a user's function, returns."""
-        scorer = self.config.group_scorer
+        is_named = isinstance(self.config.group_scorer, Function)
+        scorer = (self._with_functions() if is_named else self).config.group_scorer
         return {str(row): value for row, value in scorer(self, task_results).items()} if callable(scorer) else {}
 
     @abstractmethod
@@ -74,18 +108,26 @@ class Group(ABC, Generic[TaskT]):
 
     @property
     def parent(self) -> "Group[TaskT] | None":
-        """The first of the groups this one was added to."""
+        """The first of the groups this one was added to. Set, it comes first; None takes it out of all."""
         return self.parents[0] if self.parents else None
+
+    @parent.setter
+    def parent(self, parent: "Group[TaskT] | None") -> None:
+        others = [known for known in self.parents if known is not parent]
+        self.parents = [] if parent is None else [parent, *others]
 
     @property
     def version(self) -> str:
+        """The version that its metadata has."""
         return str(self.metadata.get("version", "N/A"))
 
     @property
     def child_names(self) -> list[str]:
+        """The names of its members, in order."""
         return [child.name for child in self.children]
 
     def get_direct_children(self) -> list[Node[TaskT]]:
+        """Its members, tasks and groups, without those below them."""
         return list(self.children)
 
     def get_all_tasks(self) -> list[TaskT]:

@@ -25,9 +25,11 @@ class GroupManager(Generic[TaskT]):
         return [group for group in self.groups.values() if not group.parents]
 
     def register_group(self, group: Group[TaskT]) -> None:
+        """Know a group by its name; another of that name is replaced."""
         self.groups[group.name] = group
 
     def register_task(self, task: TaskT) -> None:
+        """Know a task by its name, so that groups can have it as a member."""
         self.tasks[task.name] = task
 
     def build_hierarchy(self, config_dict: Mapping[str, GroupConfig | Params]) -> None:

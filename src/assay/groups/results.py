@@ -11,7 +11,7 @@ from assay.errors import some
 from assay.groups.aggregators import guarded
 from assay.groups.group import Group, TaskT
 from assay.groups.rows import NONE, SAMPLES, MemberSelection, member_names, written_rows
-from assay.groups.spread import unknown
+from assay.groups.spread import failed_row
 from assay.records import Estimate, Influence, ScoreKey, UserValue, number
 
 
@@ -66,10 +66,13 @@ def _numbers(group: Group[TaskT], known: Mapping[str, Mapping[str, float]]) -> I
     """A group's own numbers. What fails loses its own rows: the aggregators', or those of the group's scorer."""
     names = [entry.row_name for entry in group.config.aggregate_metric_list or ()]
     if type(group).compute_metrics is not Group.compute_metrics:  # a kind of group of the user's
-        yield from guarded(partial(group.compute_metrics, known), names).items()
+        numbers = guarded(partial(group.compute_metrics, known), names)
+        aggregated = guarded(partial(group.aggregator.estimates, group, known), names)
+        lost = {row: value for row, value in aggregated.items() if value != value and row not in numbers}
+        yield from {**numbers, **lost}.items()
         return
     scorer = getattr(group.config.group_scorer, "__name__", "group_scorer")
-    yield from guarded(partial(group.aggregator.aggregate, group, known), names).items()
+    yield from guarded(partial(group.aggregator.estimates, group, known), names).items()
     yield from guarded(partial(group.own_metrics, known), [scorer]).items()
 
 
@@ -82,9 +85,9 @@ def _checked(numbers: Iterable[tuple[str, UserValue]], *, lenient: bool) -> dict
             wrong = row_name_problem(key.metric) or filter_name_problem(key.filter)
         if wrong is not None:
             key = ScoreKey(key.metric.removesuffix(STDERR) or "unnamed", NONE)
-            rows[key] = unknown(math.nan, (), f"a row cannot be named {name!r}: {wrong[0]} — {wrong[1]}")
+            rows[key] = failed_row(f"a row cannot be named {name!r}: {wrong[0]} — {wrong[1]}")
         elif key in rows and not lenient:
-            rows[key] = unknown(math.nan, (), "two numbers of the group have this name — rename one of them")
+            rows[key] = failed_row("two numbers of the group have this name — rename one of them")
         else:
             rows[key] = _as_estimate(value)
     return rows
@@ -100,7 +103,9 @@ def _as_estimate(value: UserValue) -> Estimate:
         return value
     plain_number = number(value)
     if plain_number is None:
-        return unknown(math.nan, (), f"a user function returned a value of type {type(value).__name__!r}, not a number")
+        return failed_row(f"a user function returned a value of type {type(value).__name__!r}, not a number")
+    if math.isnan(plain_number):
+        return failed_row("a user function returned NaN")
     return Estimate(plain_number, None, 0, "returned by a user function")
 
 
@@ -171,7 +176,7 @@ def like_lm_evals(group: Group[TaskT], tasks: Mapping[str, MemberResult]) -> dic
                 for name in leaves
                 if name in tasks and (estimate := tasks[name].rows.get(key)) is not None
             }
-            by_size = entry.weight_by_size is not False
+            by_size = entry.by_size is not False
             score = mean_of_tasks(leaves, scores, by_size=by_size)
             if score is not None:
                 parts = _parts({name: tasks[name].rows[key] for name in scores}, scores, by_size=by_size)
@@ -190,10 +195,10 @@ def _parts(rows: Mapping[str, Estimate], scores: Mapping[str, TaskScore], *, by_
 
 
 def _filters(entry: AggMetricConfig, leaves: Sequence[str], tasks: Mapping[str, MemberResult]) -> list[str]:
-    if isinstance(entry.filter_list, str):
-        return [entry.filter_list]
-    if entry.filter_list is not None:
-        return list(entry.filter_list)
+    if isinstance(entry.filters, str):
+        return [entry.filters]
+    if entry.filters is not None:
+        return list(entry.filters)
     rows = [key for name in leaves if name in tasks for key in tasks[name].rows]
     return sorted({key.filter for key in rows if key.metric == entry.metric_name})
 

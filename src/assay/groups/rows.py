@@ -1,15 +1,16 @@
 """The rows of a group: which numbers of which members make one, and which members count (`group_filter`)."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from assay.config.group import AggMetricConfig, GroupConfig
-from assay.config.row_names import is_row_name, row_key, row_name
+from assay.config.row_names import row_name, rows_of, stderr_name
 from assay.groups.group import Group, TaskT
 from assay.groups.spread import MemberEstimate, smooth
-from assay.records import Estimate, Params, ScoreKey, UserValue
+from assay.records import Estimate, Influence, Params, ScoreKey, UserValue, number
 
 T = TypeVar("T")
 
@@ -17,7 +18,8 @@ Results = Mapping[str, Mapping[str, float]]
 """As aggregators, which may be a user's, are given them: by task (and by group, once it has numbers) the value of each
 `metric,filter`; `samples` is how many documents it has."""
 
-NONE, SAMPLES = "none", "samples"
+NONE, DEFAULT = "none", "default"
+SAMPLES, LENGTH = "samples", "sample_len"
 
 
 class MemberRows(NamedTuple):
@@ -27,10 +29,35 @@ class MemberRows(NamedTuple):
     documents: int
 
     @classmethod
-    def of(cls, results: Mapping[str, float]) -> "MemberRows":
-        """From what an aggregator is given of a member."""
-        rows = {row_key(name): value for name, value in results.items() if is_row_name(name)}
-        return cls(rows, int(results.get(SAMPLES, 1)))
+    def of(cls, name: str, results: Mapping[str, Any]) -> "MemberRows":
+        """From what an aggregator is given of a member: its rows with `samples`, or the entry of a run's `results`."""
+        documents = int(results.get(SAMPLES, results.get(LENGTH, 1)))
+        counts = results.get("sample_count") or {}
+        rows = {
+            key: _reported(value, results.get(stderr_name(key)), counts.get(row_name(key), documents), f"{name} {key}")
+            for key, value in rows_of(results)
+        }
+        return cls(rows, documents)
+
+
+def _reported(value: UserValue, stderr: UserValue, n: int, source: str) -> float:
+    """A number with the standard error that is reported beside it."""
+    if isinstance(value, Estimate):
+        return value
+    plain_number, error = number(value), number(stderr)
+    if plain_number is None:
+        return Estimate(math.nan, None, n, f"{value!r:.40} is not a number")
+    if error is None:
+        return Estimate(plain_number, None, n, "a plain number has no standard error")
+    return Estimate(plain_number, error, n, parts={Influence(source, (), None, error**2): 1.0})
+
+
+def with_sizes(results: Results) -> Results:
+    """Results with `samples` where a run's `results` call it `sample_len`."""
+    return {
+        name: {**own, SAMPLES: own[LENGTH]} if LENGTH in own and SAMPLES not in own else own
+        for name, own in results.items()
+    }
 
 
 Derive = Callable[[str, Mapping[ScoreKey, float]], Mapping[ScoreKey, float]]
@@ -55,19 +82,19 @@ def rows(
 ) -> Iterator[GroupRow]:
     """The rows of one entry of a group's aggregate_metric_list."""
     names = MemberSelection.of(group.config).names(member_names(group, entry))
-    known = {name: MemberRows.of(results[name]) for name in names if name in results}
+    known = {name: MemberRows.of(name, results[name]) for name in names if name in results}
     if derive is not None:
         known = {name: member._replace(rows=derive(name, member.rows)) for name, member in known.items()}
     metric = entry.metric_name
-    if isinstance(entry.filter_list, Mapping):
-        by_task = {str(task): filter_name(str(name)) for task, name in entry.filter_list.items()}
+    if isinstance(entry.filters, Mapping):
+        by_task = {str(task): filter_name(str(name)) for task, name in entry.filters.items()}
         filters_by_member = {name: by_task.get(name, by_task.get("*", NONE)) for name in names}
         row = _row("", names, known, lambda name: [ScoreKey(metric, filters_by_member[name])])
         yield row._replace(
             filter="+".join(dict.fromkeys(filters_by_member[member.name] for member in row.members)) or NONE
         )
         return
-    filters = _filters(entry, known)
+    filters = _as_reported(_filters(entry, known), metric, known)
     if entry.combine and len(filters) > 1:
         yield _row("+".join(filters), names, known, lambda _: [ScoreKey(metric, each) for each in filters])
         return
@@ -83,12 +110,18 @@ def member_names(group: Group[TaskT], entry: AggMetricConfig) -> list[str]:
 
 def filter_name(written: str) -> str:
     """`default` is another word for the filter that every task has."""
-    return NONE if written == "default" else written
+    return NONE if written == DEFAULT else written
+
+
+def _as_reported(filters: Sequence[str], metric: str, known: Mapping[str, MemberRows]) -> list[str]:
+    """The filters by the names that results have: `acc,default` where no member has `acc,none`."""
+    there = {key.filter for member in known.values() for key in member.rows if key.metric == metric}
+    return [DEFAULT if each == NONE and NONE not in there and DEFAULT in there else each for each in filters]
 
 
 def _filters(entry: AggMetricConfig, known: Mapping[str, MemberRows]) -> list[str]:
-    if entry.filter_list is not None:
-        written = [entry.filter_list] if isinstance(entry.filter_list, str) else entry.filter_list
+    if entry.filters is not None:
+        written = [entry.filters] if isinstance(entry.filters, str) else entry.filters
         return list(dict.fromkeys(filter_name(str(each)) for each in written))
     return sorted({key.filter for member in known.values() for key in member.rows if key.metric == entry.metric_name})
 
@@ -108,7 +141,7 @@ def _row(
 
 def _member(name: str, own: MemberRows, keys: Sequence[ScoreKey]) -> MemberEstimate | None:
     """A member's number; of several filters their mean, its documents counted once."""
-    estimates = [_estimate(own.rows[key], own.documents) for key in keys if key in own.rows]
+    estimates = [as_estimate(own.rows[key], own.documents) for key in keys if key in own.rows]
     if not estimates:
         return None
     if len(estimates) == 1:
@@ -122,7 +155,8 @@ def _member(name: str, own: MemberRows, keys: Sequence[ScoreKey]) -> MemberEstim
     )
 
 
-def _estimate(value: float, documents: int) -> Estimate:
+def as_estimate(value: float, documents: int) -> Estimate:
+    """A number of a member; one that user code adds is plain."""
     if isinstance(value, Estimate):
         return value
     return Estimate(value, None, documents, "a plain number has no standard error")
@@ -149,9 +183,9 @@ class MemberSelection:
         for each in [written] if isinstance(written, Mapping) else written:
             said |= _one(each)
         only, exclude, best = said.get("only"), said.get("exclude"), said.get("top_k")
-        return cls(
-            _names(only) if only is not None else None, _names(exclude or ()), None if best is None else int(str(best))
-        )
+        if best is not None and (isinstance(best, bool) or not isinstance(best, int)):
+            raise ValueError(f"top_k must be a whole number, got {best!r:.60}")
+        return cls(_names(only) if only is not None else None, _names(exclude or ()), best)
 
     def names(self, names: Sequence[str]) -> list[str]:
         kept = [name for name in names if self.only is None or _is_one_of(name, self.only)]
@@ -191,6 +225,9 @@ def check(written: UserValue) -> str | None:
     except (ValueError, TypeError) as error:
         return str(error)
     return "top_k must be at least 1" if selection.top_k is not None and selection.top_k < 1 else None
+
+
+REMEDY = 'write `group_filter: {exclude: ["*_old"], top_k: 5}`'
 
 
 def _names(written: UserValue) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.config.row_names import row_key, row_name, rows_of, stderr_name
 from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
-from assay.runs.results import ResultsJSON, coverage, failure_lines, names_with_depth
+from assay.runs.results import ResultsJSON, coverage, failure_lines, result_paths
 
 HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")
 
@@ -87,13 +87,32 @@ def _duration(seconds: float) -> str:
 
 
 def _rows(results: ResultsJSON, *, groups: bool, depth: int | None) -> Iterator[tuple[str, ...]]:
-    rows = results.get("groups", {}) if groups else results["results"]
+    rows = _group_rows(results) if groups else results["results"]
     members = results.get("group_subtasks", {})
-    for name, level in names_with_depth(results):
+    for path in result_paths(results):
+        name, level = path[-1], len(path) - 1
         if name in rows and (depth is None or level <= depth):
-            yield from _task_rows(name, level, rows[name], results)
+            yield from _task_rows(path, rows[name], results)
             if level == depth and members.get(name) and not groups:
                 yield (" " * (level + 1) + f"… {len(members[name])} members", *[""] * (len(HEADER) - 1))
+
+
+def _group_rows(results: ResultsJSON) -> JSONDict:
+    """The groups with numbers, and those above them: a number stands below the group it belongs to."""
+    rows = dict(results.get("groups", {}))
+    above = {name for path in result_paths(results) if path[-1] in rows for name in path}
+    return {**{name: results["results"].get(name, {}) for name in above}, **rows}
+
+
+def _label(path: Sequence[str], row: ResultsJSON) -> str:
+    """The name in a table; below a group without the part of it that the group's lines show already."""
+    name, depth = path[-1], len(path) - 1
+    shown = str(row.get("alias", name))
+    if shown == name:
+        shown = next(
+            (name.removeprefix(f"{each}::") for each in reversed(path[:-1]) if name.startswith(f"{each}::")), name
+        )
+    return " " * depth + ("- " if depth else "") + shown
 
 
 def _failed(own: ResultsJSON, row: ResultsJSON) -> str:
@@ -102,8 +121,8 @@ def _failed(own: ResultsJSON, row: ResultsJSON) -> str:
     return f"{counted['failed']}*" if counted.get("incomplete") else str(counted["failed"])
 
 
-def _task_rows(name: str, depth: int, row: ResultsJSON, results: ResultsJSON) -> Iterator[tuple[str, ...]]:
-    alias = " " * depth + ("- " if depth else "") + str(row.get("alias", name))
+def _task_rows(path: Sequence[str], row: ResultsJSON, results: ResultsJSON) -> Iterator[tuple[str, ...]]:
+    name, alias = path[-1], _label(path, row)
     version = str(results.get("versions", {}).get(name, "N/A"))
     shots = str(results.get("n-shot", {}).get(name, ""))
     account = results.get("assay", {})
@@ -261,9 +280,9 @@ def _checkpoint_rows(checkpoints: Mapping[str, ResultsJSON | None]) -> list[Chec
     for results in checkpoints.values():
         if results is None:
             continue
-        for name, depth in names_with_depth(results):
-            row = results["results"].get(name, {})
-            alias = " " * depth + ("- " if depth else "") + str(row.get("alias", name))
+        for path in result_paths(results):
+            name, row = path[-1], results["results"].get(path[-1], {})
+            alias = _label(path, row)
             for key in metrics_of(row):
                 better: bool | None = results["higher_is_better"].get(name, {}).get(key.metric)
                 arrow = "" if better is None else "↑" if better else "↓"

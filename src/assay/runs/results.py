@@ -70,6 +70,8 @@ class GroupResult:
     skipped: Mapping[str, str]
     higher_is_better: Mapping[str, bool]
     shares: Mapping[ScoreKey, Sequence["Share"]]
+    failed: Mapping[ScoreKey, str] = field(default_factory=dict)
+    """The rows that code was to compute and did not, each with the reason."""
 
 
 class Share(NamedTuple):
@@ -168,7 +170,7 @@ def assay_section(
     lacking = any("no_value" in each or "not_asked" in each for each in by_task.values())
     lacking = lacking or any(map(_has_failed, groups))
     return {
-        "status": "incomplete" if failed or broken or lacking else "complete",
+        "status": "incomplete" if failed or broken or lacking or any(group.failed for group in groups) else "complete",
         "failed": failed,
         "incomplete": [name for name, account in by_task.items() if account["incomplete"]],
         "broken": dict(broken),
@@ -269,6 +271,7 @@ def _group_account(group: GroupResult, ends: Ends) -> JSONDict:
     return {
         **({"metadata": plain(group.metadata)} if group.metadata else {}),
         **({"skipped": dict(group.skipped)} if group.skipped else {}),
+        **({"no_value": {row_name(key): reason for key, reason in group.failed.items()}} if group.failed else {}),
         "rows": rows,
     }
 
@@ -286,6 +289,7 @@ def _described(rows: Mapping[ScoreKey, Estimate], ends: Ends) -> JSONDict:
             **({"clusters": row.draws} if 0 < row.draws < row.n else {}),
             **({"tasks": row.tasks} if row.tasks > 1 else {}),
             **({"missing": list(row.missing)} if row.missing else {}),
+            **({"chosen": list(row.chosen)} if row.chosen else {}),
             **({"reason": row.reason} if row.reason else {}),
         }
         for key, row in rows.items()

@@ -3,10 +3,10 @@
 import os
 import warnings
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from assay.catalog.catalog import Catalog
 from assay.catalog.examine import GROUP_KEYS
@@ -23,14 +23,21 @@ from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import FormatConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
 from assay.groups import Group, StandardGroup
+from assay.groups.checks import resolved_kind
 from assay.groups.group import group_type
+from assay.records import Function
+from assay.registry import Table
 from assay.samples.formats import FORMATS, apply_format, choose_format, format_from_mapping
 from assay.scoring.filters import FILTERS
 from assay.tasks.naming import Meaning, meanings
+from assay.tasks.settings import Resolve
 from assay.tasks.task import Task
 from assay.user_code import UserCodeError, user_code
 
+Config = TypeVar("Config", TaskConfig, GroupConfig)
 Loadable = Spec | Task | Group[Task]
+HELPER_CODE: Table[Callable[[], Any], Any] = Table("helper code", {"modules": "assay.compat.modules:HelperCode"})
+"""Loads the modules beside files; it is imported when the first is needed, and it needs tasks itself."""
 
 
 class LoadedTasks(TypedDict):
@@ -45,7 +52,7 @@ class TaskManager:
     """Knows every task, group and tag, and loads what is asked for.
 
     `include_path` adds folders to those bundled, of an installed lm_eval and of plug-ins (`include_defaults`).
-    `metadata` is handed to every task; `facts` are what conditions of members speak of.
+    `metadata` is handed to every task and group; `facts` are what conditions of members speak of.
     `compat="lm-eval"` reads every folder as leniently as lm-eval's own.
     """
 
@@ -71,14 +78,17 @@ class TaskManager:
 
     @property
     def all_groups(self) -> list[str]:
+        """The names of all groups."""
         return self.catalog.names("group")
 
     @property
     def all_subtasks(self) -> list[str]:
+        """The names of all tasks."""
         return self.catalog.names("task")
 
     @property
     def all_tags(self) -> list[str]:
+        """The names of all tags."""
         return self.catalog.names("tag")
 
     @cached_property
@@ -113,7 +123,7 @@ class TaskManager:
         listed: list[Any] = [specs] if single else list(specs)  # type: ignore[arg-type]
         objects = [spec for spec in listed if isinstance(spec, Task | Group)]
         names = [spec for spec in listed if not isinstance(spec, Task | Group)]
-        loaded, problems = self.attempt(names, overrides)
+        loaded, problems = self.attempt(names, overrides, resolve=self._resolve)
         if any(problem.serious for problem in problems):
             raise ConfigError([problem for problem in problems if problem.serious])
         loaded_objects = _flat(objects)
@@ -133,13 +143,23 @@ class TaskManager:
         overrides: Overrides | None = None,
         *,
         thorough: bool = False,
+        resolve: Resolve | None = None,
     ) -> tuple[LoadedTasks, list[Problem]]:
-        """Return the tasks that load and all problems; `thorough` checks again what the index found right."""
+        """Return the tasks that load and all problems; `thorough` checks again what the index found right.
+
+        With `resolve`, groups can load the functions that they name, and are of the class that they name.
+        """
         selection = self.catalog.select(specs, overrides, thorough=thorough)
         problems = list(selection.problems)
-        builder = _Builder(self, meanings(selection.nodes, selection.ways), problems)
+        builder = _Builder(self, meanings(selection.nodes, selection.ways), problems, resolve)
         built = [builder.build(node) for node in selection.nodes]
         return _flat(item for item in built if item is not None), problems
+
+    @cached_property
+    def _resolve(self) -> Resolve:
+        """Returns the objects that groups name with `!function`; each module is executed once."""
+        resolve: Resolve = HELPER_CODE["modules"]().resolve
+        return resolve
 
     def list_all_tasks(self, list_groups: bool = True, list_tags: bool = True, list_subtasks: bool = True) -> str:
         """Markdown tables of all names."""
@@ -158,8 +178,11 @@ class TaskManager:
 class _Builder:
     """Nodes to objects: one object per meaning, however often it is selected."""
 
-    def __init__(self, manager: TaskManager, known: Mapping[int, Meaning], problems: list[Problem]) -> None:
+    def __init__(
+        self, manager: TaskManager, known: Mapping[int, Meaning], problems: list[Problem], resolve: Resolve | None
+    ) -> None:
         self.manager = manager
+        self.resolve = resolve
         self.meanings = known
         self.problems = problems
         self.built: dict[int, Task | Group[Task] | None] = {}
@@ -214,9 +237,8 @@ class _Builder:
         )
         return task
 
-    def _with_metadata(self, config: TaskConfig) -> TaskConfig:
-        from dataclasses import replace
-
+    def _with_metadata(self, config: Config) -> Config:
+        """The configuration of a task or group, with the manager's metadata over its own."""
         if not self.manager.metadata:
             return config
         own = config.metadata if isinstance(config.metadata, Mapping) else {}
@@ -228,7 +250,11 @@ class _Builder:
         config = decode(GroupConfig, node.fields.only(own), wrong)
         if config is None or any(problem.serious for problem in wrong):
             raise ConfigError(wrong)
-        group: Group[Task] = self._kind(config, node)(config)
+        config = self._with_metadata(config)
+        if isinstance(config.type, Function) and self.resolve is not None:
+            config = replace(config, type=resolved_kind(config.type, self.resolve))  # type: ignore[arg-type]  # resolved
+        group = self._new_group(self._kind(config, node), config)
+        group.resolve = self.resolve
         group.name, group.fields = meaning.key, node.fields
         group.skipped = dict(node.skipped)
         group.alias = _alias(meaning, "group_alias") or (
@@ -242,10 +268,19 @@ class _Builder:
                 group.add_child(member, alias=alias if isinstance(alias, str) else None)
         return group
 
+    @staticmethod
+    def _new_group(kind: type[StandardGroup[Task]], config: GroupConfig) -> Group[Task]:
+        try:
+            return kind(config)
+        except ConfigError:  # an aggregator is wrong: `group_problems` says so, with its place in the file
+            group = kind(replace(config, aggregate_metric_list=None))
+            group.config = config
+            return group
+
     def _kind(self, config: GroupConfig, node: GroupNode) -> type[StandardGroup[Task]]:
-        """The class of a group. One that a `!function` names is known when helper code is run, before a run."""
+        """The class of a group. One that a `!function` names is known when helper code is run."""
         if not isinstance(config.type, str):
-            return StandardGroup
+            return config.type if isinstance(config.type, type) else StandardGroup
         kind = group_type(config.type)
         if kind is None:
             fix = "give the name of a subclass of StandardGroup that is imported, or !function module.Class"

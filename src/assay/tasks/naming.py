@@ -9,10 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
-from assay.catalog.expand import CatalogNode, GroupNode
-
-ALIASES = ("task_alias", "group_alias")
-"""Keys that change how a thing is shown, not what it is."""
+from assay.catalog.expand import ALIASES, CatalogNode, GroupNode
 
 
 @dataclass(slots=True, eq=False)

@@ -56,7 +56,7 @@ from assay.tasks.instances import typed
 from assay.tasks.metrics import check_reference_order
 from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets, check_templates
 from assay.tasks.runnable import AggregationOrFunction, Estimator
-from assay.tasks.scoring import BYPASS, placer, scoring
+from assay.tasks.scoring import BYPASS, answers_left, known_rows, placer, scoring
 from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
 
@@ -394,16 +394,10 @@ class PreparedTask:
         self.scoring = replace(self.scoring, rules=ScoreRules(is_averaged, lenient, takes_nan))
 
     def rows(self) -> frozenset[ScoreKey] | None:
-        rows = set()
-        for each, scorer in self.scoring.pipelines:
-            metrics, own_rows = scorer.run_metrics(each.name), scorer.rows()
-            if own_rows is None or any(metric.gives is None for metric in metrics):
-                return None
-            names = [name for metric in metrics for name in metric.gives or (metric.name,)]
-            added = [row for metric in metrics for row in metric.reductions.added]
-            own_added = scorer.own_reductions.added if own_rows else ()
-            rows |= {ScoreKey(name, each.name) for name in (*names, *added, *own_rows, *own_added)}
-        return frozenset(rows)
+        return known_rows(self.scoring)
+
+    def answers(self) -> Mapping[str, int]:
+        return answers_left(self.scoring, self.config)
 
     def remarks(self, *, differ: bool) -> Sequence[str]:
         """Which repeats are not scored, and whether they are copies of one answer."""

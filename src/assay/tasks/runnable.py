@@ -113,6 +113,10 @@ class Runnable(Protocol):
         """Sentences about its numbers for below the table; `differ` says whether answers to one request ever differed."""
         ...
 
+    def answers(self) -> Mapping[str, int]:
+        """By filter how many answers to a document it leaves, where that is known before the run."""
+        ...
+
     def higher_is_better(self) -> Mapping[str, bool | None]: ...
 
     def files(self, folder: Path | None, created: float, label: str) -> SampleSink | None:

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Never, TypeVar
 from assay.config.row_names import filter_name_problem, row_name_problem
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.records import Function, UserFunction, UserValue
+from assay.records import Function, ScoreKey, UserFunction, UserValue
 from assay.registry import parameter_problems
-from assay.scoring.filters import DEFAULT, Pipeline, build_pipeline
+from assay.scoring.filters import DEFAULT, FILTERS, Pipeline, build_pipeline
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.named import SCORERS, make_scorer
@@ -200,6 +200,46 @@ def _check_filters(task: Task, pipelines: Sequence[tuple[Pipeline, Scorer]]) -> 
             if name not in known:
                 what = f"scorer {scorer.name!r} needs the filter {name!r}, but the task has none of that name"
                 raise ConfigError([Problem(placer(task, "filter_list")(), what, did_you_mean(name, known))])
+
+
+def known_rows(scored: ScoringLoop) -> frozenset[ScoreKey] | None:
+    """The rows that a task will have; None where only user code knows."""
+    rows = set()
+    for each, scorer in scored.pipelines:
+        metrics, own_rows = scorer.run_metrics(each.name), scorer.rows()
+        if own_rows is None or any(metric.gives is None for metric in metrics):
+            return None
+        names = [name for metric in metrics for name in metric.gives or (metric.name,)]
+        added = [row for metric in metrics for row in metric.reductions.added]
+        own_added = scorer.own_reductions.added if own_rows else ()
+        rows |= {ScoreKey(name, each.name) for name in (*names, *added, *own_rows, *own_added)}
+    return frozenset(rows)
+
+
+def answers_left(scored: ScoringLoop, config: TaskConfig) -> dict[str, int]:
+    """By filter how many answers to a document it leaves; without those of which only user code knows."""
+    written = {entry.name: entry for entry in config.filter_list or ()}
+    left: dict[str, int] = {}
+    for pipeline, _ in scored.pipelines:
+        if not isinstance(pipeline, Pipeline):  # a class's own
+            continue
+        count = answers_of(written[pipeline.name], config.repeats) if pipeline.name in written else config.repeats
+        if pipeline.single or count is not None:
+            left[pipeline.name] = 1 if pipeline.single or count is None else count
+    return left
+
+
+def answers_of(entry: FilterConfig, repeats: int) -> int | None:
+    """How many of a document's answers a filter leaves; None where only user code knows."""
+    for step in entry.filter:
+        if not isinstance(step.function, str) or step.function == "custom" or step.function not in FILTERS:
+            return None
+        if step.function in ("take_first", "majority_vote"):
+            return 1
+        kept = step.kwargs.get("k")
+        if step.function == "take_first_k" and isinstance(kept, int):
+            repeats = min(repeats, kept)
+    return repeats
 
 
 def _unscored(config: TaskConfig, settings: Settings) -> Callable[[Any, list[Any]], Mapping[str, None]]:

@@ -15,9 +15,7 @@ from assay.config.fields import Fields
 from assay.config.option import YAMLValue
 from assay.config.task import FilterConfig, FormatConfig, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
-from assay.groups import Group
-from assay.groups.aggregators import AggregatorFactory
-from assay.groups.results import is_lenient
+from assay.groups.checks import MemberAnswers, group_problems
 from assay.records import Function
 from assay.registry import Accepted, accepted
 from assay.samples.data import FILE_READERS, find_files
@@ -25,14 +23,14 @@ from assay.samples.fewshot import SAMPLERS
 from assay.samples.formats import format_from_table, formats_table
 from assay.samples.rows import DataError
 from assay.scoring.filters import FILTERS
+from assay.scoring.loop import ScoringLoop
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.named import SCORERS
 from assay.scoring.scorer import GenerationScorer, Scorer
 from assay.tasks.kinds import FindDotted, kind_of
 from assay.tasks.manager import TaskManager, file_of
-from assay.tasks.preflight import doubled, place_in
 from assay.tasks.prompt_checks import FORMAT_TEXTS, format_slips, template_error, written_slips
-from assay.tasks.scoring import scoring
+from assay.tasks.scoring import answers_left, known_rows, scoring
 from assay.tasks.settings import Helpers, Settings, UserFunction, resolved
 from assay.tasks.task import Task
 from assay.user_code import UserCodeError, user_code
@@ -62,9 +60,10 @@ def validate(
                     problems += kind.check(task, Helpers(_unloaded, list, find_metric, dict), find_dotted)
         except UserCodeError as error:
             problems.append(uncheckable(file_of(task.fields), str(error)))
+    known = _MemberAnswers(loaded["tasks"], find_metric)
     for group in loaded["groups"].values():
-        problems += doubled(group) if not is_lenient(group) else ()
-        problems += _check_aggregators(group)
+        broken = [problem for problem in map(check_function, functions_in(group.config)) if problem is not None]
+        problems += broken or group_problems(group, _unloaded, known, lenient=False)
     if specs is None:
         problems += [*manager.format_problems, *broken_plugins(), *_left_over(catalog)]
         problems += [
@@ -97,19 +96,33 @@ def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: Fin
         yield Problem(Place(f"task {task.name!r}"), note, "give the format a metric_list", serious=False)
 
 
-def _check_aggregators(group: Group[Task]) -> Iterator[Problem]:
-    """The names and parameters of a group's aggregators; of functions by the text of their modules."""
-    entries = tuple(
-        replace(entry, aggregation=_unloaded(entry.aggregation)) if isinstance(entry.aggregation, Function) else entry
-        for entry in group.config.aggregate_metric_list or ()
-    )
+class _MemberAnswers(Mapping[str, MemberAnswers]):
+    """The rows that tasks will have, found when a group asks for them; nothing of tasks that are not scored as written."""
+
+    def __init__(self, tasks: Mapping[str, Task], find_metric: FindMetric) -> None:
+        self._tasks = {
+            name: task for name, task in tasks.items() if task.definition is None and task.config.class_ is None
+        }
+        self._find = cache(lambda name: _answers_of(self._tasks[name], find_metric))
+
+    def __getitem__(self, name: str) -> MemberAnswers:
+        return self._find(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tasks)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+
+def _answers_of(task: Task, find_metric: FindMetric) -> MemberAnswers:
+    """The rows that a task shows without being run; none where something is wrong with it, which is reported there."""
     try:
-        AggregatorFactory.create_aggregator(
-            replace(group.config, aggregate_metric_list=entries or None),
-            lambda number: place_in(group, "aggregate_metric_list", number),
-        )
-    except ConfigError as error:
-        yield from error.problems
+        with user_code("cannot be checked"):
+            config, loop = _scoring_of(task, list(functions_in(dict(task.fields))), find_metric)
+    except (ConfigError, UserCodeError):
+        return MemberAnswers(None, {})
+    return MemberAnswers(known_rows(loop), answers_left(loop, config), config.repeats)
 
 
 def _check_formats(fields: Fields, formats: Mapping[str, FormatConfig]) -> Iterator[Problem]:
@@ -196,14 +209,18 @@ def _unloaded(function: Function) -> Any:
 
 def _check_scoring(task: Task, functions: list[Function], find_metric: FindMetric) -> Iterator[Problem]:
     """The names and parameters of filters, metrics and aggregations."""
+    try:
+        _scoring_of(task, functions, find_metric)
+    except ConfigError as error:
+        yield from error.problems
 
+
+def _scoring_of(task: Task, functions: list[Function], find_metric: FindMetric) -> tuple[TaskConfig, ScoringLoop]:
+    """The filters and scorers of a task, with stand-ins for helper code."""
     registered = {name: _Unloaded for function in functions for name in _registered_filters(str(module_file(function)))}
     helpers = Helpers(_unloaded, list, find_metric, lambda: registered)
     config = resolved(replace(task.config, derived={}), _unloaded)
-    try:
-        scoring(task, config, Settings(), helpers)
-    except ConfigError as error:
-        yield from error.problems
+    return config, scoring(task, config, Settings(), helpers)
 
 
 @cache

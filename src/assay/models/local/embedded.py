@@ -151,6 +151,7 @@ class Embedded:
         ends = json.loads(generation.read_text())["eos_token_id"] if generation.is_file() else self._end
         self._ends = frozenset(ends if isinstance(ends, list) else [ends])
         self.max_length: int | None = self._llama.max_length
+        self.facts = {"path": str(self._folder)}
 
     @cached_property
     def identity(self) -> str:

@@ -96,6 +96,7 @@ class HF(TokenizedModel):
                 self._loaded, self._tokenizer, max_batch, share_prefixes=share_prefixes, compiled=compile
             )
         self.remarks: dict[str, str] = dict(self._runner.remarks)
+        self.facts = {"params": self._loaded.model.num_parameters()}
 
     @cached_property
     def identity(self) -> str:

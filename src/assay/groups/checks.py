@@ -1,0 +1,260 @@
+"""Checks of a group before anything is asked: its aggregators, and whether members have what these aggregate."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from assay.config.group import AggMetricConfig, GroupConfig
+from assay.config.row_names import row_name_problem
+from assay.errors import ConfigError, Place, Problem, did_you_mean, some
+from assay.groups.aggregators import Aggregator, AggregatorFactory, PassAtKAggregator
+from assay.groups.group import Group, StandardGroup, TaskT
+from assay.groups.results import is_lenient
+from assay.groups.rows import NONE, REMEDY, MemberSelection, filter_name, member_names
+from assay.groups.rows import check as check_filter
+from assay.records import Function, ScoreKey
+from assay.registry import parameter_problems
+
+Resolve = Callable[[Function], Any]
+"""Returns the object that a `!function` names, or a stand-in for it."""
+
+
+class MemberAnswers(NamedTuple):
+    """The rows that a task will have, and how many answers to a problem each filter leaves of its repeats.
+
+    `rows` is None where only user code knows, and `answers` lacks the filters of which that holds.
+    """
+
+    rows: frozenset[ScoreKey] | None
+    answers: Mapping[str, int]
+    repeats: int = 1
+
+
+Known = Mapping[str, MemberAnswers]
+"""By name the tasks of which something is known before the run."""
+Fault = tuple[str, str, str]
+"""The key of an entry, its problem, and the fix."""
+SKIP = "add `missing: skip` to leave such members out of this number"
+
+
+def group_problems(group: Group[TaskT], resolve: Resolve, known: Known, *, lenient: bool) -> list[Problem]:
+    """Everything wrong with a group that needs no data; `run`, before the first request, and `validate` report the same."""
+    try:
+        _, aggregator = _with_functions(group, resolve)
+    except ConfigError as error:
+        return list(error.problems)
+    if lenient or is_lenient(group):
+        return []
+    return [*lacking(group, aggregator, known), *doubled(group)]
+
+
+def ready_group(group: Group[TaskT], resolve: Resolve) -> None:
+    """Give a group its functions and aggregators."""
+    group.config, group.aggregator = _with_functions(group, resolve)
+    if isinstance(group.config.type, Function):
+        group.__class__ = resolved_kind(group.config.type, resolve)
+
+
+def resolved_kind(written: Function, resolve: Resolve) -> type[StandardGroup[Any]]:
+    """The kind of group that a `!function` names."""
+    kind = resolve(written)
+    if not (isinstance(kind, type) and issubclass(kind, Group)):
+        what = f"{written.name} is not a kind of group: it must be a subclass of assay.StandardGroup"
+        raise ConfigError([Problem(written.place, what, f"write `class {written.name}(StandardGroup):`")])
+    return kind  # type: ignore[return-value]
+
+
+def _with_functions(group: Group[TaskT], resolve: Resolve) -> tuple[GroupConfig, Aggregator]:
+    """The configuration of a group with the functions it names, and its aggregators; every problem is raised at once."""
+    entries = tuple(
+        replace(entry, aggregation=resolve(entry.aggregation)) if isinstance(entry.aggregation, Function) else entry
+        for entry in group.config.aggregate_metric_list or ()
+    )
+    scorer = group.config.group_scorer
+    group_scorer = resolve(scorer) if isinstance(scorer, Function) else scorer
+    config = replace(group.config, aggregate_metric_list=entries or None, group_scorer=group_scorer)
+    wrong = check_filter(config.group_filter)
+    problems = [Problem(place_in(group, "group_filter"), wrong, REMEDY)] if wrong is not None else []
+    if group_scorer is not None:
+        about = f"group_scorer {getattr(group_scorer, '__name__', 'function')!r}"
+        problems += parameter_problems(group_scorer, {}, about, place_in(group, "group_scorer"), 2)
+    try:
+        aggregator = AggregatorFactory.create_aggregator(
+            config, lambda *path: place_in(group, "aggregate_metric_list", *path)
+        )
+    except ConfigError as error:
+        raise ConfigError([*problems, *error.problems]) from None
+    if problems:
+        raise ConfigError(problems)
+    return config, aggregator
+
+
+def place_in(group: Group[TaskT], *path: str | int) -> Place:
+    """Return the place of a key in the file of a group."""
+    if str(path[0]) in group.fields:
+        return group.fields.place(*path)
+    return Place(f"group {group.name!r}, {path[0]}")
+
+
+def lacking(group: Group[TaskT], aggregator: Aggregator, known: Known) -> Iterator[Problem]:
+    """Aggregates of what members do not have."""
+    for number, entry in enumerate(group.config.aggregate_metric_list or ()):
+        every = member_names(group, entry)
+        names = MemberSelection.of(group.config).names(every)
+        if every and not names:
+            what = f"{dict.fromkeys(['group_filter'], group.config.group_filter)} leaves no member"
+            yield Problem(place_in(group, "group_filter"), what, f"there are: {', '.join(every[:8])}")
+            return
+        own = aggregator.of_entry(number)
+        wrong = own.check(names)
+        fault = ("kwargs", *wrong) if wrong else _fault(group, entry, own, names, known)
+        if fault is not None:
+            key, what, fix = fault
+            yield Problem(place_in(group, "aggregate_metric_list", number, key), what, fix)
+
+
+def doubled(group: Group[TaskT]) -> Iterator[Problem]:
+    """Entries that make the same row, of which one would overwrite the other, or a row that results read otherwise."""
+    entries = list(enumerate(group.config.aggregate_metric_list or ()))
+    for number, entry in entries:
+        place = place_in(group, "aggregate_metric_list", number)
+        wrong = row_name_problem(entry.row_name)
+        if wrong is not None:
+            yield Problem(place, f"a row cannot be named {entry.row_name!r}: {wrong[0]}", wrong[1])
+        first = next((n for n, other in entries[:number] if _make_one_row(other, entry)), None)
+        if first is not None:
+            other_place = place_in(group, "aggregate_metric_list", first)
+            what = f"two entries make the row {entry.row_name!r}: the other one is at {other_place}"
+            yield Problem(place, what, "give one of them a `name`")
+
+
+def _make_one_row(one: AggMetricConfig, other: AggMetricConfig) -> bool:
+    """Whether two entries make rows of one name, of the same filter or of filters that only a run will show."""
+    if one.row_name != other.row_name or not one.filters or not other.filters:
+        return one.row_name == other.row_name
+    if isinstance(one.filters, Mapping) or isinstance(other.filters, Mapping):
+        return one.filters == other.filters
+    filters = [[each] if isinstance(each, str) else each for each in (one.filters, other.filters)]
+    return not {filter_name(str(each)) for each in filters[0]}.isdisjoint(filter_name(str(each)) for each in filters[1])
+
+
+def _fault(
+    group: Group[TaskT], entry: AggMetricConfig, aggregator: Aggregator, names: Sequence[str], known: Known
+) -> Fault | None:
+    if not isinstance(entry.aggregation, str):
+        return None
+    rows = {name: keys for name in names if (keys := _rows(group, name, known)) is not None}
+    if not rows:
+        return None
+    metrics = {entry.metric_name}
+    if isinstance(aggregator, PassAtKAggregator):
+        metrics.add(aggregator.of)
+    fault = _metric_fault(entry, metrics, rows, len(rows) == len(names)) or _filter_fault(entry, metrics, rows, names)
+    if fault is None and isinstance(aggregator, PassAtKAggregator):
+        return _few_answers(entry, aggregator, rows, known)
+    return fault
+
+
+def _rows(group: Group[TaskT], name: str, known: Known) -> frozenset[ScoreKey] | None:
+    """The rows of a member: those of a task, or of the aggregate_metric_list of a group; None where user code decides."""
+    child = next((each for each in group.children if each.name == name and isinstance(each, Group)), None)
+    if child is None:
+        return known[name].rows if name in known else None
+    entries = child.config.aggregate_metric_list or ()
+    if child.config.group_scorer is not None or any(not isinstance(entry.aggregation, str) for entry in entries):
+        return None
+    return frozenset(ScoreKey(entry.row_name, "*") for entry in entries)
+
+
+def _metric_fault(
+    entry: AggMetricConfig, metrics: set[str], rows: Mapping[str, frozenset[ScoreKey]], whole: bool
+) -> Fault | None:
+    there = sorted({key.metric for keys in rows.values() for key in keys})
+    if not metrics & set(there):
+        metric = sorted(metrics)[0] if entry.aggregation == "pass@k" else entry.metric_name
+        what = f"no task of the group has the metric {metric!r}"
+        fix = did_you_mean(metric, there)
+        return (
+            ("metric", what, fix if fix.startswith("use") else f"{fix} (there are: {', '.join(there)})")
+            if whole
+            else None
+        )
+    without = [name for name, keys in rows.items() if not any(key.metric in metrics for key in keys)]
+    if without and entry.missing != "skip":
+        return "metric", f"{some(without)}: no metric {entry.metric_name!r}", SKIP
+    return None
+
+
+def _filter_fault(
+    entry: AggMetricConfig, metrics: set[str], rows: Mapping[str, frozenset[ScoreKey]], names: Sequence[str]
+) -> Fault | None:
+    """Return the problem of a filter that an entry names and members lack."""
+    filters = {name: {key.filter for key in keys if key.metric in metrics} for name, keys in rows.items()}
+    if isinstance(entry.filters, Mapping):
+        unknown = [str(name) for name in entry.filters if name != "*" and name not in names]
+        if unknown:
+            return "filter_list", f"no member named {unknown[0]!r}", did_you_mean(unknown[0], names)
+    if entry.filters is None and entry.missing != "skip":
+        return _no_common_filter(entry, {name: sorted(keys) for name, keys in filters.items() if keys})
+    for name, keys in filters.items():
+        asked = _filters_asked(entry, name)
+        absent = next((each for each in asked if keys and "*" not in keys and each not in keys), None)
+        if absent is not None and (entry.missing != "skip" or not any(absent in each for each in filters.values())):
+            known_elsewhere = any(absent in each for each in filters.values())
+            who = f"{name}: no" if known_elsewhere else "no task of the group has"
+            fix = did_you_mean(absent, keys) + (f" or {SKIP}" if known_elsewhere else "")
+            return "filter_list", f"{who} {entry.metric_name!r} of filter {absent!r}", fix
+    return None
+
+
+def _no_common_filter(entry: AggMetricConfig, filters: Mapping[str, Sequence[str]]) -> Fault | None:
+    """Return the problem of members that have no filter in common: then no row has a number of every member."""
+    different = list(dict.fromkeys(each for keys in filters.values() for each in keys))
+    if (
+        "*" in different
+        or len(filters) < 2
+        or any(all(each in keys for keys in filters.values()) for each in different)
+    ):
+        return None
+    has = some([f"{name} has {', '.join(keys)}" for name, keys in filters.items()])
+    first, second = [f"{name}: {keys[0]}" for name, keys in filters.items()][:2]
+    what = f"no filter of {entry.metric_name!r} is in all members: {has}"
+    return "metric", what, f"add `filter_list: {{{first}, {second}}}`, or {SKIP}"
+
+
+def _filters_asked(entry: AggMetricConfig, name: str) -> list[str]:
+    """The filters that an entry names for a member; none where it takes all."""
+    if isinstance(entry.filters, Mapping):
+        by_task = {str(task): filter_name(str(each)) for task, each in entry.filters.items()}
+        return [by_task.get(name, by_task.get("*", NONE))]
+    listed = [entry.filters] if isinstance(entry.filters, str) else entry.filters or ()
+    return [filter_name(str(each)) for each in listed]
+
+
+def _few_answers(
+    entry: AggMetricConfig, aggregator: PassAtKAggregator, rows: Mapping[str, frozenset[ScoreKey]], known: Known
+) -> Fault | None:
+    """Return the problem of a member whose filter leaves fewer answers to a problem than are drawn from them."""
+    k = aggregator.k
+    for name, keys in rows.items():
+        asked = _filters_asked(entry, name)
+        reported = {key.filter for key in keys if key.metric == entry.metric_name}
+        for key in sorted(keys):
+            left = known[name].answers.get(key.filter, k) if name in known else k
+            if (
+                key.metric != aggregator.of
+                or key.filter in reported
+                or left >= k
+                or (asked and key.filter not in asked)
+            ):
+                continue
+            what = (
+                f"{name}: filter {key.filter!r} leaves {left} of {known[name].repeats} answers, and pass@{k} needs {k}"
+            )
+            enough = sorted(each for each, count in known[name].answers.items() if count >= k)
+            if enough:
+                return "aggregation", what, f"add `filter_list: {enough[0]}` to this entry"
+            all_answers = f"[{{name: all, filter: [{{function: take_first_k, k: {k}}}]}}]"
+            repeats = f"`repeats: {k}` and " if known[name].repeats < k else ""
+            return "aggregation", what, f"add {repeats}`filter_list: {all_answers}` to the task"
+    return None
