@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tools.math_pairs import FILES, by_assay, misjudged, pairs_of
 
 from assay.scoring.metrics.math_equal import LONGEST, math_equal
 from small_runs import generate
@@ -75,7 +76,7 @@ PAIRS = [
     ("42", "#### 42", 1.0), ("42", "**42**", 1.0), ("42", "Answer: 42", 1.0), ("42", "Answer: 43 (not 42)", 0.0),
     (r"\frac{1}{2}", r"The answer is \frac{1}{2}", 1.0), (r"\frac{1}{2}", r"so it is \boxed{\frac{1}{2}} as wanted", 1.0),
     (r"\frac{1}{2}", r"\boxed{\frac{2}{3}} and not 1/2", 0.0), ("5", "I do not know", 0.0), ("5", "", 0.0), ("5", "(((", 0.0),
-    ("5", r"\frac{", 0.0), ("12", "１２", 0.0), ("x^2 - 1", "(x-1)(x+1)", 1.0), ("x^2 - 1", "(x+1)^2", 0.0), ("x+1", "1 + x", 1.0),
+    ("5", r"\frac{", 0.0), ("12", "１２", 1.0), ("x^2 - 1", "(x-1)(x+1)", 1.0), ("x^2 - 1", "(x+1)^2", 0.0), ("x+1", "1 + x", 1.0),
     ("2y", "y + y", 1.0), ("2^{10}", "1024", 1.0), (r"\pi", "3.14", 0.0), (r"\pi", "π", 1.0), (r"2\pi", r"2 \pi", 1.0),
     (r"\log_2 8", "3", 1.0), ("5!", "120", 1.0), ("2+3i", "3i+2", 1.0), ("2+3i", "2-3i", 0.0), ("5", r"\boxed{{5}}", 1.0),
     (r"\emptyset", "∅", 1.0), (r"\emptyset", "0", 0.0), (r"(3, \frac{\pi}{2})", r"\left(3, \frac{\pi}{2}\right)", 1.0),
@@ -116,7 +117,7 @@ PAIRS = [
     ("y = -2x", "y=-2x", 1.0), ("y = -2x", "-2x", 1.0), (r"x \le 5", "x≤5", 1.0), (r"x \le 5", "x <= 5", 1.0),
     (r"x \le 5", "5 >= x", 1.0), (r"x \le 5", "x < 5", 0.0), (r"x \le 5", r"x \leqslant 5", 1.0),
     (r"-1 \le x \le 1", "[-1, 1]", 1.0), (r"-1 \le x \le 1", "(-1, 1)", 0.0),
-    (r"(-\infty, 0) \cup (0, \infty)", r"x \neq 0", 0.0), (r"\text{Tuesday}", "Tuesday", 1.0),
+    (r"(-\infty, 0) \cup (0, \infty)", r"x \neq 0", 1.0), (r"\text{Tuesday}", "Tuesday", 1.0),
     (r"\text{Tuesday}", r"\boxed{Tuesday}", 1.0), (r"\text{Tuesday}", "It is Tuesday. The answer is Tuesday.", 1.0),
     (r"\text{(C)}", "C", 1.0), (r"\text{(C)}", "(C)", 1.0), ("C", "(C)", 1.0), ("C", "C.", 1.0), ("C", "**C**", 1.0),
     ("C", "Answer: C", 1.0), ("C", "D", 0.0), (r"\text{east}", "west", 0.0), (r"6^{\text{th}}", "6", 1.0),
@@ -228,8 +229,22 @@ def test_of_several_targets_one_must_be_met() -> None:
     assert math_equal(["(1, 2)", "(2, 1)"], "2") == 0.0
 
 
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_no_wrong_answer_of_the_labelled_pairs_is_credited_and_98_percent_are_judged_rightly(file: Path) -> None:
+    pairs = pairs_of(file)
+    positive, negative = misjudged(pairs, by_assay)
+    assert positive == []
+    assert len(negative) <= 0.02 * len(pairs), negative
+
+
+def test_half_of_the_labelled_pairs_are_cases_of_other_projects_and_two_of_five_are_wrong_answers() -> None:
+    pairs = pairs_of(FILES[0])
+    assert len(pairs) >= 300
+    assert sum(pair["source"] != "by hand" for pair in pairs) >= len(pairs) / 2
+    assert sum(not pair["right"] for pair in pairs) >= 0.4 * len(pairs)
+
+
 UNREADABLE = [
-    "１２",
     r"\frac{",
     "(((",
     "",
@@ -248,7 +263,7 @@ def test_an_answer_that_cannot_be_read_is_wrong(answer: str) -> None:
         assert math_equal([target], answer) == 0.0
 
 
-@pytest.mark.parametrize("target", ["１２", r"\frac{", "", "@#", "1/0", "1." + r"\overline{" + "3" * 5000 + "}"])
+@pytest.mark.parametrize("target", [r"\frac{", "", "@#", "1/0", "1." + r"\overline{" + "3" * 5000 + "}"])
 def test_a_target_that_cannot_be_read_is_a_failure(target: str) -> None:
     with pytest.raises(ValueError, match="target"):
         math_equal([target], "5")
@@ -260,26 +275,33 @@ def test_a_target_that_cannot_be_read_is_a_failure(target: str) -> None:
 def test_unreadable_answers_count_and_unreadable_targets_do_not(tmp_path: Path) -> None:
     """Of three that can be scored one is right."""
     yaml = "metric_list: [{metric: math_equal}]\n"
-    results = generate(tmp_path, ["(1, 2)", "１２", "2", "5"], ["(1,2)", "12", "(1, 2)", "１２"], yaml)
+    results = generate(tmp_path, ["(1, 2)", r"\frac{", "2", "5"], ["(1,2)", "12", "(1, 2)", "@#"], yaml)
     assert results["results"]["t"]["math_equal,none"] == pytest.approx(1 / 3)
     assert results["assay"]["failed"] == 1
-    assert "the target '１２' cannot be read" in str(results["assay"]["tasks"]["t"]["reasons"])
+    assert "the target '@#' cannot be read" in str(results["assay"]["tasks"]["t"]["reasons"])
 
 
 ENDLESS = [
-    ("1", "9^{9^{9^{9}}}"),
-    ("9^{9^{9^{9}}}", "1"),
-    ("(1, 2)", "(1, 9^{9^{9^{9}}})"),
-    ("1", r"so \boxed{9^{9^{9^{9}}}}"),
-]
+    ("1", "9^{9^{9}}"), ("1", "9^{9^{9^{9}}}"), ("9^{9^{9^{9}}}", "1"), ("(1, 2)", "(1, 9^{9^{9^{9}}})"),
+    ("1", r"so \boxed{9^{9^{9^{9}}}}"), ("1", r"\frac{1}{9^{9^{9}}}"), ("1", "10000000!"), ("1", "10!!!!!"),
+    ("x^2", "(x+1)^{1000000}"), ("2", r"\prod_{n=1}^{100000000} n"), ("9^{9^{9}}", "9^{9^{9}} + 1"),
+]  # fmt: skip
+TOO_LONG = [("1", r"\binom{10^{9}}{5\cdot 10^8}"), ("1", "(" * 200 + "1" + ")" * 200)]
 
 
 @pytest.mark.parametrize(("target", "answer"), ENDLESS)
+def test_numbers_too_large_to_compute_with_are_compared_as_they_are_written(target: str, answer: str) -> None:
+    start = time.process_time()
+    assert math_equal([target], answer) == 0.0
+    assert math_equal([target], f"${target}$") == 1.0
+    assert time.process_time() - start < 4
+
+
+@pytest.mark.parametrize(("target", "answer"), TOO_LONG)
 def test_an_endless_comparison_is_stopped_and_a_running_timer_continues(target: str, answer: str) -> None:
     signal.setitimer(signal.ITIMER_REAL, 1000)
     try:
-        with pytest.raises(TimeoutError, match="Timeout"):
-            math_equal([target], answer)
+        assert math_equal([target], answer) == 0.0
         assert 900 < signal.getitimer(signal.ITIMER_REAL)[0] <= 1000
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
