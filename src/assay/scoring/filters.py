@@ -110,14 +110,48 @@ def map_values(*, mapping_dict: Mapping[Any, Any] | None = None, default_value: 
 
 
 def regex(*, regex_pattern: str = NUMBER_AFTER_HASHES, group_select: int = 0, fallback: str = INVALID) -> Step:
-    """The match of a pattern: of all matches the `group_select`-th, of its groups the first that is not empty."""
+    """The match of a pattern: of all matches the `group_select`-th, of its groups the first that is not empty.
+
+    Fewer matches are no match.
+    """
     pattern = re.compile(regex_pattern)
 
     def extract(response: Answer) -> str:
         matches = pattern.findall(response if isinstance(response, str) else "")
-        return _selected(matches[group_select], fallback) if matches else fallback
+        return _selected(matches[group_select], fallback) if _has(matches, group_select) else fallback
 
     return each(extract)
+
+
+def _has(matches: Sequence[Any], number: int) -> bool:
+    return -len(matches) <= number < len(matches)
+
+
+def selection_note(step: FilterStep) -> str:
+    """Say that `group_select` counts matches, where it finds nothing or looks like the number of a group; else "".
+
+    >>> selection_note(FilterStep(function="regex", kwargs={"regex_pattern": "Answer: (.*)", "group_select": 1}))
+    'group_select 1 is the match number 2 in the answer, not the group 1 of the pattern'
+    >>> selection_note(FilterStep(function="regex", kwargs={"regex_pattern": "^[a-z]", "group_select": 1}))
+    'group_select 1 never finds anything: the pattern matches once at most'
+    """
+    written, number = step.kwargs.get("regex_pattern", NUMBER_AFTER_HASHES), step.kwargs.get("group_select", 0)
+    if step.function not in ("regex", "multi_choice_regex") or type(number) is not int or number in (0, -1):
+        return ""
+    try:
+        pattern = re.compile(str(written))
+    except re.error:
+        return ""  # refused by its filter
+    if _ANCHORED.search(pattern.pattern) and not pattern.flags & re.MULTILINE and "|" not in pattern.pattern:
+        return f"group_select {number} never finds anything: the pattern matches once at most"
+    if number < 0 or not pattern.groups:
+        return ""
+    return (
+        f"group_select {number} is the match number {number + 1} in the answer, not the group {number} of the pattern"
+    )
+
+
+_ANCHORED = re.compile(r"^(?:\(\?\w+\))?(?:\^|\\A)|(?<!\\)(?:\$|\\Z)$")
 
 
 def _selected(match: str | tuple[str, ...], fallback: str) -> str:
@@ -179,7 +213,7 @@ def _match(
     pattern: re.Pattern[str], response: Answer, group_select: int, table: Mapping[str, str] | None = None
 ) -> str:
     matches = pattern.findall(response if isinstance(response, str) else "")
-    if not matches:
+    if not _has(matches, group_select):
         return ""
     match = _selected(matches[group_select], "")
     return (table or {}).get(match, match)

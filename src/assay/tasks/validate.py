@@ -24,14 +24,14 @@ from assay.samples.data import FILE_READERS, find_files
 from assay.samples.fewshot import SAMPLERS
 from assay.samples.formats import format_from_table, formats_table
 from assay.samples.rows import DataError
-from assay.scoring.filters import FILTERS
+from assay.scoring.filters import FILTERS, selection_note
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.scorer import SCORERS, Scorer
 from assay.tasks.kinds import FindDotted, kind_of
 from assay.tasks.manager import TaskManager, file_of
 from assay.tasks.preflight import doubled, place_in
 from assay.tasks.prompt_checks import FORMAT_TEXTS, format_slips, template_error, written_slips
-from assay.tasks.scoring import scoring
+from assay.tasks.scoring import placer, scoring
 from assay.tasks.settings import Helpers, Settings, UserFunction, resolved
 from assay.tasks.task import Task
 from assay.user_code import UserCodeError, user_code
@@ -194,10 +194,21 @@ def _check_scoring(task: Task, functions: list[Function], find_metric: FindMetri
     registered = {name: _Unloaded for function in functions for name in _registered_filters(str(module_file(function)))}
     helpers = Helpers(_unloaded, list, find_metric, lambda: registered)
     config = resolved(replace(task.config, derived={}), _unloaded)
+    yield from _selections(task, config)
     try:
         scoring(task, config, Settings(), helpers)
     except ConfigError as error:
         yield from error.problems
+
+
+def _selections(task: Task, config: TaskConfig) -> Iterator[Problem]:
+    """Yield a note for each pattern whose `group_select` looks like the number of a group."""
+    for number, entry in enumerate(config.filter_list or ()):
+        for position, step in enumerate(entry.filter):
+            note = selection_note(step)
+            if note:
+                place = placer(task, "filter_list", number, "filter", position, "group_select")()
+                yield Problem(place, note, "use 0 for the first match, -1 for the last", serious=False)
 
 
 @cache
