@@ -229,6 +229,8 @@ class TaskConfig:
     )
     # not a key of any file: variables of the templates that a function computes from the row, set by a format
     derived: Mapping[str, Function] = field(default_factory=lambda: NOTHING)
+    # neither: the choices that a format lists in the prompt of a generation
+    listed: "ListedChoices | None" = None
 
     @property
     def _metric_list(self) -> tuple[MetricConfig, ...]:
@@ -251,6 +253,14 @@ class RepeatConfig:
     """How often each request is sent."""
 
     repeats: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ListedChoices:
+    """The choices in a prompt, as `doc_to_choice` has them, and the format's labels."""
+
+    choices: object
+    labels: str | tuple[object, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from assay.config.task import FormatConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
 from assay.groups import Group, StandardGroup
 from assay.groups.group import group_type
-from assay.samples.formats import FORMATS, apply_format, choose_format, format_from_mapping
+from assay.samples.formats import FORMATS, LIKE_LM_EVAL, apply_format, choose_format, format_from_mapping
 from assay.scoring.filters import FILTERS
 from assay.tasks.naming import Meaning, meanings
 from assay.tasks.task import Task
@@ -62,6 +62,7 @@ class TaskManager:
             warnings.warn("`verbosity` has no effect: configure logging instead", DeprecationWarning, stacklevel=2)
         self.catalog = Catalog(include_path, include_defaults=include_defaults, lenient=compat == "lm-eval")
         self.catalog.facts = facts
+        self._like_lm_eval = compat == "lm-eval"
         self.metadata = dict(metadata or {})
 
     @property
@@ -83,7 +84,7 @@ class TaskManager:
 
     @cached_property
     def _formats(self) -> "KnownFormats":
-        return KnownFormats(self.catalog)
+        return KnownFormats(self.catalog, like_lm_eval=self._like_lm_eval)
 
     @property
     def formats(self) -> Mapping[str, FormatConfig]:
@@ -311,9 +312,10 @@ def _entries(value: YAMLValue) -> Iterator[tuple[int, YAMLMapping]]:
 class KnownFormats:
     """`whole` can be asked for; `broken` says of the others what is wrong. A format may start from any other."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, *, like_lm_eval: bool) -> None:
         self._fields: dict[str, Fields] = {}
-        self.whole: MutableMapping[str, FormatConfig] = ChainMap({}, FORMATS)
+        built_in = {"generate": LIKE_LM_EVAL} if like_lm_eval else {}
+        self.whole: MutableMapping[str, FormatConfig] = ChainMap(built_in, FORMATS)
         self.broken: dict[str, list[Problem]] = {}
         for name, entry in sorted(catalog.index.formats.items()):
             fields, problems = catalog.read(entry, thorough=True)

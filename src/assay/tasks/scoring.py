@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from assay.config.row_names import filter_name_problem, row_name_problem
-from assay.config.task import FilterConfig, MetricConfig, TaskConfig
+from assay.config.task import FilterConfig, FilterStep, MetricConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.samples.prompt import written_choices
 from assay.scoring.filters import DEFAULT, Pipeline, build_pipeline
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric, ResultBuilder
@@ -44,6 +45,7 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     process = config.process_results if callable(config.process_results) and not settings.run.predict_only else None
     lenient = settings.like_lm_eval or any(task.fields.origin(key).lenient for key in task.fields)
     whole = ScorerFactory.create_scorer(replace(config, process_results=process), placer(task, "scorer")())
+    whole.overwrites = lenient
     entries = config.filter_list or whole.default_filters() or (DEFAULT,)
     making = _Making(task, config, settings, helpers, whole, process is not None, lenient)
     filters = [making.filter(*each) for each in (_different(entries) if lenient else enumerate(entries))]
@@ -74,7 +76,7 @@ class _Making:
         """A filter with its scorer and metrics; None where something is wrong with them."""
         config, processes = self.config, self.processes
         at = placer(self.task, "filter_list", number, "filter")
-        pipeline = self._tried(lambda: build_pipeline(entry, at, self.helpers.filters()))
+        pipeline = self._tried(lambda: build_pipeline(_with_choices(entry), at, self.helpers.filters()))
         scorer = self.whole if processes else self._tried(lambda: self._scorer(number, entry))
         places = _metric_placer(self.task, entry, number)
         binder = MetricBinder(config.output_type, places, self.helpers, lenient=self.lenient, repeats=config.repeats)
@@ -111,6 +113,16 @@ class _Making:
         except ConfigError as error:
             self.problems += error.problems
             return None
+
+
+def _with_choices(entry: FilterConfig) -> FilterConfig:
+    """The filter, with its `choices` as a function of the document: they are written as doc_to_choice is."""
+
+    def step(each: FilterStep) -> FilterStep:
+        written: Any = each.kwargs.get("choices") if each.function == "choice" else None
+        return each if written is None else replace(each, kwargs={**each.kwargs, "choices": written_choices(written)})
+
+    return replace(entry, filter=tuple(map(step, entry.filter)))
 
 
 def _check_filters(task: Task, pipelines: Sequence[tuple[Pipeline, Scorer]]) -> None:
