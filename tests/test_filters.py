@@ -206,7 +206,7 @@ def test_validate_notes_a_group_select_that_looks_like_the_number_of_a_group(cas
 
 
 @pytest.mark.parametrize("number", [1, 2, -2, -3])
-def test_a_letter_beyond_the_matches_is_no_match(number: int) -> None:
+def test_a_letter_beyond_the_matches_gives_the_fallback(number: int) -> None:
     step = FILTERS["multi_choice_regex"](group_select=number)
     assert step(["it is blue"], {"choices": ["red", "blue"]}) == ["[invalid]"]
 

@@ -10,7 +10,7 @@ import pytest
 from assay import TaskManager, simple_evaluate
 from assay.models import Scripted
 from assay.scoring.filters import FILTERS
-from assay.scoring.stated_choice import letters, stated_choice
+from assay.scoring.stated_choice import labels_of, stated_choice
 from serving import Arrived, loopback
 from small_runs import filtered, generate, run, write_task
 
@@ -306,7 +306,7 @@ OTHERS: dict[str, tuple[tuple[str, ...], tuple[str, ...], Verdicts]] = {
             "There are 2 apples and 3 pears, so 4.": "4",
             "The answer is 4 because 2+2=4": "4",
             "2+2=4": None,
-            "It weighs 3 kg": None,
+            "It needs 3 kg": None,
             "1/2": None,
             "10": None,
             "The answer is #3": None,
@@ -482,7 +482,7 @@ OTHERS: dict[str, tuple[tuple[str, ...], tuple[str, ...], Verdicts]] = {
         },
     ),
     "more than 26": (
-        (*letters(30),),
+        (*labels_of("letters", 30),),
         tuple(f"c{n}" for n in range(30)),
         {
             "AC": "AC",
@@ -564,7 +564,7 @@ def chat(folder: Path, said: str, task: str = "t@generate", **options: Any) -> d
     return results
 
 
-SPOKEN = {
+SAID = {
     "The best answer is B.": 0.25,
     "Let me think.\n\nFire is red, grass is green.\n\n**The best answer is B) blue.**": 0.25,
     "<think>A? No.</think>The best answer is B.": 0.25,
@@ -573,11 +573,11 @@ SPOKEN = {
 }
 
 
-@pytest.mark.parametrize("said", SPOKEN)
+@pytest.mark.parametrize("said", SAID)
 def test_an_obedient_chat_model_is_right_where_it_is_right(said: str, tmp_path: Path) -> None:
     write_task(tmp_path, ROWS, TASK.format(choices="choices"))
     results = chat(tmp_path, said)
-    assert results["results"]["t@generate"]["exact_match,none"] == SPOKEN[said]
+    assert results["results"]["t@generate"]["exact_match,none"] == SAID[said]
     [body, *_] = [each for each in results["bodies"] if "Q0?" in json.dumps(each)]
     assert body.get("max_tokens", body.get("max_completion_tokens")) >= 256
     assert not any(stop in said for stop in body["stop"])

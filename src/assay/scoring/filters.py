@@ -19,7 +19,7 @@ from assay.config.task import FilterConfig, FilterStep
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Answer, AnyJSON, Document, Params, UserFunction, UserValue, plain
 from assay.registry import Table, accepted, must_be_callable, refused
-from assay.scoring.stated_choice import letters, stated_choice, stated_text
+from assay.scoring.stated_choice import labels_of, stated_choice, stated_text
 
 Step = Callable[[list[Answer], Document], list[Answer]]
 """The responses to one request (one per repeat) and the document, to cleaner responses."""
@@ -111,10 +111,7 @@ def map_values(*, mapping_dict: Mapping[Any, Any] | None = None, default_value: 
 
 
 def regex(*, regex_pattern: str = NUMBER_AFTER_HASHES, group_select: int = 0, fallback: str = INVALID) -> Step:
-    """The match of a pattern: of all matches the `group_select`-th, of its groups the first that is not empty.
-
-    Fewer matches are no match.
-    """
+    """The match of a pattern: of all matches the `group_select`-th, if there is one, of its groups the first with text."""
     pattern = re.compile(regex_pattern)
 
     def extract(response: Answer) -> str:
@@ -238,7 +235,7 @@ def _punctuation() -> dict[int, None]:
 
 
 def choice(*, choices: Any = None, labels: Any = "letters", fallback: str = INVALID) -> Step:
-    """The label of the choice that the answer states in words, and its text where `labels` is null; a hedge is no match.
+    """The label of the choice that the answer states in words, and its text where `labels` is null; a hedge does not match.
 
     `choices` is written as doc_to_choice, `labels` as choice_labels of a format. Without `choices`, letters are looked
     for, and an answer without any is left as it is.
@@ -249,7 +246,7 @@ def choice(*, choices: Any = None, labels: Any = "letters", fallback: str = INVA
     def step(responses: list[Answer], doc: Document) -> list[Answer]:
         listed = choices(doc) if callable(choices) else doc[choices] if isinstance(choices, str) else choices
         texts = [str(text) for text in listed or ()]
-        names = _names(labels, len(texts))
+        names = labels_of(labels, len(texts))
 
         def stated(response: Answer) -> Answer:
             if not isinstance(response, str):
@@ -262,15 +259,6 @@ def choice(*, choices: Any = None, labels: Any = "letters", fallback: str = INVA
         return each(stated)(responses, doc)
 
     return step
-
-
-def _names(labels: Any, count: int) -> list[str]:
-    """The labels of so many choices; of 0, all there may be."""
-    if labels == "letters":
-        return letters(count or 26)
-    if labels == "numbers":
-        return [str(number) for number in range(1, 1 + (count or 9))]
-    return [str(label) for label in labels or ()][: count or None]
 
 
 _LABELS = {

@@ -19,9 +19,13 @@ _HEAD, _TAIL = 500, 2000
 """Characters of an answer that are looked at: its statement is where it begins or ends."""
 
 
-def letters(count: int) -> list[str]:
-    """The labels of so many choices; after Z comes AA, as in the prompts of formats."""
-    return [(ALPHABET[n // 26 - 1] if n >= 26 else "") + ALPHABET[n % 26] for n in range(count)]
+def labels_of(written: str | Sequence[object] | None, count: int) -> list[str]:
+    """The labels of so many choices, by `choice_labels` of a format; of 0 choices, all there may be."""
+    if written == "letters":  # after Z comes AA
+        return [(ALPHABET[n // 26 - 1] if n >= 26 else "") + ALPHABET[n % 26] for n in range(count or 26)]
+    if written == "numbers":
+        return [str(number) for number in range(1, 1 + (count or 9))]
+    return [str(label) for label in written or ()][: count or None]
 
 
 def stated_choice(answer: str, labels: Sequence[str], texts: Sequence[str] = (), *, weak: bool = True) -> int | None:
@@ -295,10 +299,10 @@ def _united(pair: re.Match[str]) -> str:
 
 def _statements(text: str) -> Iterator[_Statement]:
     for match in _FORWARD.finditer(text):
-        spoken = text[max(0, match.start() - 20) : match.end()]
+        sentence = text[max(0, match.start() - 20) : match.end()]
         by_text = all(ord(sign) >= _TEXT for sign in re.findall(_SIGN, match[0]))
-        rank = 1 if match.lastgroup == "loose" and by_text and not _CORRECTED.search(spoken) else 0
-        yield _statement(match, rank, is_unsure=_UNSURE.search(re.split(r"[.!?\n]", spoken)[-1]) is not None)
+        rank = 1 if match.lastgroup == "loose" and by_text and not _CORRECTED.search(sentence) else 0
+        yield _statement(match, rank, is_unsure=_UNSURE.search(re.split(r"[.!?\n]", sentence)[-1]) is not None)
     for match in _SUBJECT.finditer(text):
         before = re.search(r"([^\W\d_]+) $", text[max(0, match.start() - 20) : match.start()])
         if before is not None and before[1] not in _BEFORE and ord(match[0][0]) < _SURE:
