@@ -19,7 +19,6 @@ from assay.config.task import FilterConfig, FilterStep
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Answer, AnyJSON, Document, Params, UserFunction, UserValue, plain
 from assay.registry import Table, accepted, must_be_callable, refused
-from assay.scoring.stated_choice import labels_of, stated_choice, stated_text
 
 Step = Callable[[list[Answer], Document], list[Answer]]
 """The responses to one request (one per repeat) and the document, to cleaner responses."""
@@ -234,33 +233,6 @@ def _punctuation() -> dict[int, None]:
     return dict.fromkeys(code for code in range(sys.maxunicode) if unicodedata.category(chr(code)).startswith("P"))
 
 
-def choice(*, choices: Any = None, labels: Any = "letters", fallback: str = INVALID) -> Step:
-    """The label of the choice that the answer states in words, and its text where `labels` is null; a hedge does not match.
-
-    `choices` is written as doc_to_choice, `labels` as choice_labels of a format. Without `choices`, letters are looked
-    for, and an answer without any is left as it is.
-    """
-    if not (labels is None or labels in ("letters", "numbers") or isinstance(labels, list | tuple)):
-        raise ValueError(f"labels must be letters, numbers, a list or null, got {labels!r}")
-
-    def step(responses: list[Answer], doc: Document) -> list[Answer]:
-        listed = choices(doc) if callable(choices) else doc[choices] if isinstance(choices, str) else choices
-        texts = [str(text) for text in listed or ()]
-        names = labels_of(labels, len(texts))
-
-        def stated(response: Answer) -> Answer:
-            if not isinstance(response, str):
-                return fallback
-            number = stated_choice(response, names, texts, weak=bool(texts))
-            if number is None:
-                return fallback if texts else stated_text(response)
-            return names[number] if names else texts[number]
-
-        return each(stated)(responses, doc)
-
-    return step
-
-
 _LABELS = {
     "person": "PER", "location": "LOC", "organization": "ORG", "counties": "LOC", "places": "LOC", "people": "PER",
     "persons": "PER", "company": "ORG", "country": "LOC", "continent": "LOC", "time": "DATE", "date": "DATE",
@@ -457,7 +429,7 @@ FILTERS: Table[Callable[..., Step], Step] = Table(
         "regex_pos": regex_pos,
         "multi_choice_regex": multi_choice_regex,
         "format_span": format_span,
-        "choice": choice,
+        "choice": "assay.scoring.stated_choice:choice",
         "think": think,
         "json_path": json_path,
         "math": math,

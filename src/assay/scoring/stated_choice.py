@@ -8,7 +8,10 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from assay.records import Answer, Document
+from assay.scoring.filters import INVALID, Step, is_unfinished
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _BARE, _SURE, _TEXT, _MOST = 0xE000, 0xE800, 0xF000, 0x800
@@ -17,6 +20,33 @@ _NOT = "\uf8ff"
 """Stands for a negated choice."""
 _HEAD, _TAIL = 500, 2000
 """Characters of an answer that are looked at: its statement is where it begins or ends."""
+
+
+def choice(*, choices: Any = None, labels: Any = "letters", fallback: str = INVALID) -> Step:
+    """The label of the choice that the answer states in words, and its text where `labels` is null; a hedge does not match.
+
+    `choices` is written as doc_to_choice, `labels` as choice_labels of a format. Without `choices`, letters are looked
+    for, and an answer without any is left as it is.
+    """
+    if not (labels is None or labels in ("letters", "numbers") or isinstance(labels, list | tuple)):
+        raise ValueError(f"labels must be letters, numbers, a list or null, got {labels!r}")
+
+    def step(responses: list[Answer], doc: Document) -> list[Answer]:
+        listed = choices(doc) if callable(choices) else doc[choices] if isinstance(choices, str) else choices
+        texts = [str(text) for text in listed or ()]
+        names = labels_of(labels, len(texts))
+
+        def stated(response: Answer) -> Answer:
+            if not isinstance(response, str) or is_unfinished(response):
+                return response if isinstance(response, str) else fallback
+            number = stated_choice(response, names, texts, weak=bool(texts))
+            if number is None:
+                return fallback if texts else stated_text(response)
+            return names[number] if names else texts[number]
+
+        return [stated(response) for response in responses]
+
+    return step
 
 
 def labels_of(written: str | Sequence[object] | None, count: int) -> list[str]:
