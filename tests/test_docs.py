@@ -9,7 +9,8 @@ import pytest
 import yaml
 from tools.make_public import generated
 
-from assay import TaskManager
+from assay import TaskManager, simple_evaluate
+from assay.models import Scripted
 from assay.models.arguments import BACKEND_DESCRIPTIONS, DESCRIPTIONS, arguments_of, distinct_backends
 from assay.tasks.validate import validate
 
@@ -20,6 +21,27 @@ ROWS = '{"question": "q", "choices": ["a", "b"], "answer": 0}\n'
 
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def write_helpers(folder: Path) -> None:
+    """The Python examples that begin with the name of their file."""
+    for text in [text for page in PAGES for text in blocks(page, "python") if re.match(r"# \w+\.py\n", text)]:
+        (folder / text.split()[1]).write_text(text)
+
+
+def test_the_functions_in_the_documents_give_what_they_should(tmp_path: Path) -> None:
+    """The references are "a" and "b". The last two words of the answers begin alike in 3 of 4, and are equal to one in 2."""
+    [text] = [text for text in blocks(ROOT / "docs/metrics.md", "yaml") if "task: quiz_own" in text]
+    (tmp_path / "quiz_own.yaml").write_text(text)
+    (tmp_path / "quiz.jsonl").write_text(ROWS * 3)
+    write_helpers(tmp_path)
+    answers = ["a", "b", "so it is an x", "so it is"]
+    model = Scripted(generate=lambda prompt, params, repeat: answers[repeat])
+    row = simple_evaluate(model=model, tasks=["quiz_own"], include_path=str(tmp_path), include_defaults=False)[
+        "results"
+    ]
+    values = {name: value for name, value in row["quiz_own"].items() if name.endswith(",last") and "stderr" not in name}
+    assert values == {"near,last": 0.75, "length,last": (1 + 1 + 4 + 5) / 4, "exact_match,last": 0.5, "steady,last": 0.0}
 
 
 def test_every_yaml_example_in_the_documents_loads(tmp_path: Path) -> None:
@@ -33,6 +55,7 @@ def test_every_yaml_example_in_the_documents_loads(tmp_path: Path) -> None:
             (tmp_path / f"{name.group(1)}.yaml").write_text(text)
     assert count >= 6
     (tmp_path / "utils.py").write_text(helpers)
+    write_helpers(tmp_path)
     for name in ("quiz", "quiz_hard"):
         (tmp_path / f"{name}.jsonl").write_text(ROWS)
     manager = TaskManager(include_path=tmp_path, include_defaults=False)

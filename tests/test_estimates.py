@@ -209,10 +209,12 @@ def test_equal_values_have_no_spread(compat: str | None, name: str, tmp_path: Pa
 
 
 def test_a_document_that_failed_does_not_count_in_the_error(tmp_path: Path) -> None:
-    yaml = "filter_list: [{name: none, filter: [{function: regex, regex_pattern: '[ab]', group_select: 1}, {function: take_first}]}]\n"
+    second = "def second(references, predictions):\n    return float(references[0] == predictions[0][1])\n"
+    (tmp_path / "own.py").write_text(second)
+    yaml = "metric_list: [{metric: !function own.second, aggregation: mean}]\n"
     row = generate(tmp_path, ["aa", "ab", "a", "bb", "aa"], list("aabba"), yaml)["results"]["t"]
-    assert (row["exact_match,none"], row["sample_len"]) == (0.75, 4)
-    assert row["exact_match_stderr,none"] == pytest.approx(0.25)  # √(0.75·0.25/3)
+    assert (row["second,none"], row["sample_len"]) == (0.75, 4)
+    assert row["second_stderr,none"] == pytest.approx(0.25)  # √(0.75·0.25/3)
 
 
 # --- repeats ------------------------------------------------------------------------------------------------------

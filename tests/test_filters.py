@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay import ConfigError
+from assay import ConfigError, TaskManager
 from assay.models import Scripted
 from assay.scoring.filters import FILTERS
+from assay.tasks.validate import validate
 from small_runs import SAMPLED, filtered, generate, noting, run, says, write_task
 
 CASES: dict[str, tuple[str, Mapping[str, Any], list[Any], list[Any]]] = {
@@ -168,12 +169,47 @@ def test_more_responses_than_there_are_is_never_a_score(tmp_path: Path) -> None:
         assert results["assay"]["failed"] == 2
 
 
-def test_a_match_that_is_not_there_is_a_counted_failure_and_no_score(tmp_path: Path) -> None:
+def test_a_match_that_is_not_there_is_no_match(tmp_path: Path) -> None:
     """lm-eval stops with an IndexError."""
     yaml = "filter_list: [{name: r, filter: [{function: regex, regex_pattern: b, group_select: 1}, {function: take_first}]}]\n"
     results = generate(tmp_path, ["b b", "b", ""], ["b", "b", "[invalid]"], yaml)
-    assert (results["results"]["t"]["exact_match,r"], results["results"]["t"]["sample_len"]) == (1.0, 2)
-    assert results["assay"]["failed"] == 1
+    assert filtered(results, "r") == ["b", "[invalid]", "[invalid]"]
+    assert (results["results"]["t"]["exact_match,r"], results["results"]["t"]["sample_len"]) == (2 / 3, 3)
+    assert results["assay"]["failed"] == 0
+    assert results["assay"]["tasks"]["t"]["noticed"]["no match by filter r"] == 2
+
+
+SELECTIONS = {
+    "the second match, not the group 1": ("'Answer: (.*)', group_select: 1", "is the match number 2"),
+    "beyond the groups": ("'Answer: (.*)', group_select: 4", "is the match number 5"),
+    "anchored at the start": ("'^(a)', group_select: 1", "never finds anything"),
+    "anchored at the start, from the end": ("'^(a)', group_select: -2", "never finds anything"),
+    "anchored at the end": ("'b$', group_select: 1", "never finds anything"),
+    "anchored to each line": ("'(?m)^b', group_select: 1", ""),
+    "without groups": ("'b', group_select: 1", ""),
+    "the first": ("'(b)'", ""),
+    "the last": ("'^(b)', group_select: -1", ""),
+}
+
+
+@pytest.mark.parametrize("case", SELECTIONS)
+def test_validate_notes_a_group_select_that_looks_like_the_number_of_a_group(case: str, tmp_path: Path) -> None:
+    written, expected = SELECTIONS[case]
+    steps = f"[{{function: regex, regex_pattern: {written}}}, {{function: take_first}}]"
+    write_task(
+        tmp_path,
+        [{"q": "0", "gold": "a"}],
+        f"doc_to_text: q\ndoc_to_target: gold\nfilter_list: [{{name: f, filter: {steps}}}]\n",
+    )
+    problems = validate(TaskManager(include_path=str(tmp_path), include_defaults=False), ["t"])
+    assert [problem.serious for problem in problems] == ([False] if expected else [])
+    assert all(expected in problem.what and problem.place.line == 7 for problem in problems)
+
+
+@pytest.mark.parametrize("number", [1, 2, -2, -3])
+def test_a_letter_beyond_the_matches_gives_the_fallback(number: int) -> None:
+    step = FILTERS["multi_choice_regex"](group_select=number)
+    assert step(["it is blue"], {"choices": ["red", "blue"]}) == ["[invalid]"]
 
 
 def test_a_function_of_ones_own_sees_all_responses_and_documents(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ COMMANDS = {
     "ls": "list tasks, groups, tags, formats and everything else that has a name",
     "show": "print the settings of a task or group, each with its origin",
     "validate": "check task and group files without a model, a network or a GPU",
-    "new": "write a starter file for a task or group",
+    "new": "write files to start from: a task, group, metric, filter, scorer or graph",
     "runs": "list, show and remove runs",
     "cache": "list and remove the responses in a cache",
     "fetch": "download the data sets of tasks into a folder, for machines without a network",
@@ -39,7 +39,7 @@ MODULES = {
     "merge": "score",
     "verify-backend": "compare",
     **dict.fromkeys(("export", "import", "pack"), "exchange"),
-    **dict.fromkeys(("validate", "new", "fetch"), "tasks"),
+    **dict.fromkeys(("validate", "fetch"), "tasks"),
     "cache": "runs",
     "schema": "ls",
 }

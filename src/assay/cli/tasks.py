@@ -1,136 +1,25 @@
-"""`assay new`, `assay validate` and `assay fetch`: write task files, check them, and download their data."""
+"""`assay validate` and `assay fetch`: check task files, and download their data."""
 
 import argparse
-import re
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from assay.catalog.examine import name_problem
 from assay.cli.flags import add_catalog_options, add_option, task_manager
 from assay.cli.output import counted, echo, echo_err, echo_json
 from assay.compat.evaluate_names import find_metric
 from assay.compat.modules import HelperCode, seen_dotted
 from assay.config.task import TaskConfig
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import Place
 from assay.plugins import plugin_problems
 from assay.records import Document
 from assay.samples.data import FILE_READERS, data_set
 from assay.samples.rows import DataError
 from assay.tasks.validate import validate
 
-WORDS = ("yes", "no", "on", "off", "true", "false", "null", "y", "n")
-"""Words that YAML does not read as text unless they are quoted."""
-
-TASK = """\
-# A task turns each row of a data set into a request, and the answer into scores.
-# Check it:   assay validate {name}.yaml
-# Look at it: assay show {name}.yaml
-task: {written}
-# task_alias: {name}              # the name shown in tables
-tag: [my_tasks]                    # select it with others: --tasks my_tasks
-
-# Data: a local file (paths are relative to this file), or a data set of the Hugging Face hub.
-dataset_path: json                 # json, csv, parquet, or a hub name such as openai/gsm8k
-dataset_kwargs:
-  data_files:
-    test: {name}.jsonl
-test_split: test
-# fewshot_split: train             # where examples come from, for num_fewshot > 0
-# num_fewshot: 0
-
-# The kind of request: multiple_choice, generate_until, loglikelihood or loglikelihood_rolling.
-output_type: multiple_choice
-doc_to_text: "Question: {{{{question}}}}\\nAnswer:"   # a column or a Jinja template over the columns
-doc_to_choice: choices             # a column with a list, or the list itself
-doc_to_target: answer              # the index of the right choice
-# process_docs: !function utils.process_docs         # Python code in this folder
-
-# How answers are scored.
-metric_list:
-  - metric: acc
-  - metric: acc_norm
-metadata:
-  version: 1.0
-"""
-
-ROWS = """\
-{"question": "Which animal barks?", "choices": ["cat", "dog", "fish"], "answer": 1}
-{"question": "What color is a ripe banana?", "choices": ["yellow", "blue", "black"], "answer": 0}
-{"question": "How many legs has a spider?", "choices": ["four", "six", "eight"], "answer": 2}
-"""
-
-GROUP = """\
-# A group shows its members under one name, and may have aggregated metrics.
-# Check it:   assay validate {name}.yaml
-# Look at it: assay show {name}.yaml
-group: {written}
-group_alias: {written}                # the name shown in tables
-task:
-  # - some_task                    # a task, group or tag by name: `assay ls`
-  # - task: other_task             # ... with changes for this group
-  #   num_fewshot: 5
-  - task: example                  # ... or a whole task, written here; results call it {name}::example
-    dataset_path: json
-    dataset_kwargs:
-      data_files:
-        test: {name}.jsonl
-    test_split: test
-    output_type: multiple_choice
-    doc_to_text: "Question: {{{{question}}}}\\nAnswer:"
-    doc_to_choice: choices
-    doc_to_target: answer
-aggregate_metric_list:
-  - metric: acc
-    aggregation: mean
-    weight_by_size: true           # false: every member counts the same
-metadata:
-  version: 1.0
-  description: What this group measures.
-"""
 HERE = ("/", "./", "../", "~")
 """Prefixes of data set paths that are on this machine already."""
-
-
-def define_new(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", choices=["task", "group"])
-    parser.add_argument("name", metavar="NAME", help="the name; also the name of the files")
-    parser.add_argument("--dir", default=".", metavar="DIR", help="where to write (default: here)")
-    parser.set_defaults(run=run_new)
-
-
-def run_new(options: argparse.Namespace) -> int:
-    wrong = name_problem(options.name) or (
-        "" if re.fullmatch(r"[\w.-]+", options.name) else "has characters other than letters, digits and _ . -"
-    )
-    if wrong:
-        raise ConfigError([Problem(Place("new"), f"the name {options.name!r} {wrong}", "use letters, digits and _")])
-    folder = Path(options.dir)
-    written = (
-        options.name
-        if re.fullmatch(r"[A-Za-z]\w*", options.name) and options.name.lower() not in WORDS
-        else repr(options.name)
-    )
-    texts = {
-        folder / f"{options.name}.yaml": (TASK if options.kind == "task" else GROUP).format(
-            name=options.name, written=written
-        ),
-        folder / f"{options.name}.jsonl": ROWS,
-    }
-    for path in texts:
-        if path.exists():
-            raise ConfigError([Problem(Place(str(path)), "the file exists already", "choose another name or --dir")])
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, text in texts.items():
-            path.write_text(text, encoding="utf-8")
-            echo(f"wrote {path}")
-    except OSError as error:
-        problem = Problem(Place(str(folder)), f"cannot be written: {error.strerror}", "choose another --dir")
-        raise ConfigError([problem]) from None
-    echo(f"next: assay validate {folder / options.name}.yaml")
-    return 0
 
 
 def define_validate(parser: argparse.ArgumentParser) -> None:

@@ -133,6 +133,11 @@ class MetricConfig:
             object.__setattr__(self, "fn", NamedMetric(self))
 
     @property
+    def metric(self) -> str | Function:
+        """The metric, by its key in a file."""
+        return self.name
+
+    @property
     def row_name(self) -> str:
         """The name of its row."""
         if self.row is not None:
@@ -155,11 +160,6 @@ class NamedMetric:
         if self._function is None:  # by name, since metrics are bound some layers above
             self._function = import_module("assay.tasks.scoring").metric_function(self._config)
         return self._function(*args, **kwargs)
-
-    @property
-    def metric(self) -> str | Function:
-        """The metric, by its key in a file."""
-        return self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +189,11 @@ class FilterConfig:
     filter: tuple[FilterStep, ...] = option("The steps, in order.", ())
     metric_list: tuple[MetricConfig, ...] | None = option("Metrics of this filter (default: the task's).", None)
     scorer: str | Function | ScorerConfig | None = option("Scorer of this filter (default: the task's).", None)
+
+    @property
+    def metric(self) -> str | Function:
+        """The metric, by its key in a file."""
+        return self.name
 
     @property
     def row_name(self) -> str:
@@ -292,6 +297,8 @@ class TaskConfig:
     )
     # not a key of any file: variables of the templates that a function computes from the row, set by a format
     derived: Mapping[str, Function] = field(default_factory=lambda: NOTHING)
+    # neither: the choices that a format lists in the prompt of a generation
+    listed: "ListedChoices | None" = None
 
     @property
     def _metric_list(self) -> tuple[MetricConfig, ...]:
@@ -312,6 +319,14 @@ class RepeatConfig:
     """How often each request is sent."""
 
     repeats: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ListedChoices:
+    """The choices in a prompt, as `doc_to_choice` has them, and the format's labels."""
+
+    choices: object
+    labels: str | tuple[object, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 from assay.config.task import TaskConfig
 from assay.errors import installing
-from assay.samples.rows import DataError, ReaderOptions, Row, Rows, as_rows
+from assay.samples.rows import DataError, ReaderOptions, Row, Rows, TypedRows, as_rows, needs_typing, typed
 from assay.user_code import place_of, user_code
 
 FILE_READERS = ("json", "csv", "parquet", "text")
-SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
+SUFFIXES = (".jsonl", ".json", ".parquet", ".csv", ".tsv")
 
 Split = Sequence[Row]
 
@@ -59,7 +59,7 @@ def data_set(
 ) -> DataSet:
     """Open the data set of a task. `folder` is that of its YAML; `data_dir` is searched first, by data-set name.
 
-    `as_table` gives every column one type, as lm-eval's data library does: integers among floats become floats.
+    `as_table` types values as lm-eval's data library does: integers among floats become floats.
     `read_run` opens an earlier run whose samples are the data.
     """
     try:
@@ -72,7 +72,7 @@ def data_set(
 
 def _locate(config: TaskConfig, folder: str | None, data_dir: str | None, as_table: bool) -> DataSet:
     if callable(config.custom_dataset):
-        return _from_function(config)
+        return _from_function(config, as_table)
     kwargs = dict(config.dataset_kwargs or {})
     path = config.dataset_path
     if not path:
@@ -87,7 +87,7 @@ def _locate(config: TaskConfig, folder: str | None, data_dir: str | None, as_tab
     if local is not None:
         inner = local / (config.dataset_name or "default")
         return _from_folder(path, inner if inner.is_dir() else local, kwargs, as_table)
-    return _from_hub(path, config.dataset_name, kwargs, data_dir)
+    return _from_hub(path, config.dataset_name, kwargs, data_dir, as_table)
 
 
 def _from_folder(name: str, folder: Path, kwargs: ReaderOptions, as_table: bool) -> DataSet:
@@ -169,7 +169,7 @@ def _local_folder(path: str, folder: str | None) -> Path | None:
     return beside if beside is not None and beside.is_dir() and any(beside.rglob("*.jsonl")) else None
 
 
-def _from_function(config: TaskConfig) -> DataSet:
+def _from_function(config: TaskConfig, as_table: bool) -> DataSet:
     """The splits that a function returns. As in lm-eval, it gets the metadata and dataset_kwargs; the latter win."""
     function: Any = config.custom_dataset
     loaded: dict[str, Split] = {}
@@ -187,12 +187,13 @@ def _from_function(config: TaskConfig) -> DataSet:
     def open_split(split: str) -> Split:
         if split not in splits():
             raise DataError(f"custom_dataset returned no split {split!r}; it returned: {', '.join(map(str, splits()))}")
-        return as_rows(splits()[split], f"custom_dataset returned for the split {split!r}")
+        rows = as_rows(splits()[split], f"custom_dataset returned for the split {split!r}")
+        return rows if as_table else _typed(rows)
 
     return DataSet(f"function {getattr(function, '__name__', 'custom_dataset')}", open_split, lambda: list(splits()))
 
 
-def _from_hub(path: str, name: str | None, kwargs: ReaderOptions, data_dir: str | None) -> DataSet:
+def _from_hub(path: str, name: str | None, kwargs: ReaderOptions, data_dir: str | None, as_table: bool) -> DataSet:
     """A data set of the hub, through the `datasets` library (extra `hub`), which respects HF_HUB_OFFLINE."""
     full_name = f"{path}/{name or 'default'}"
     options = {key: value for key, value in kwargs.items() if key != "trust_remote_code"}
@@ -206,9 +207,17 @@ def _from_hub(path: str, name: str | None, kwargs: ReaderOptions, data_dir: str 
     def open_split(split: str) -> Split:
         if split not in splits():
             raise DataError(f"{full_name} has no split {split!r}; it has: {', '.join(splits())}")
-        return splits()[split]
+        return splits()[split] if as_table else _typed(splits()[split])
 
     return DataSet(full_name, open_split, lambda: list(splits()))
+
+
+def _typed(rows: Split) -> Split:
+    """The documents with the types that files give; a library's data set that has no others stays what it is."""
+    if isinstance(rows, list | tuple):
+        return [typed(row) for row in rows]
+    table = getattr(getattr(rows, "data", None), "table", None)
+    return TypedRows(rows, columns_of(rows)) if table is not None and needs_typing(table) else rows
 
 
 def _load_from_hub(

@@ -6,7 +6,16 @@ from dataclasses import dataclass, replace
 from assay.config.decode import decode
 from assay.config.fields import Fields
 from assay.config.option import yaml_keys
-from assay.config.task import FewshotConfig, FilterConfig, FilterStep, FormatConfig, MetricConfig, TaskConfig
+from assay.config.task import (
+    FewshotConfig,
+    FilterConfig,
+    FilterStep,
+    FormatConfig,
+    ListedChoices,
+    MetricConfig,
+    ScorerConfig,
+    TaskConfig,
+)
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.registry import Table
 from assay.samples.layout import PromptLayout, prompt_layout, prompt_parts
@@ -21,14 +30,29 @@ _GENERATE = FormatConfig(
     gen_prefix="The best answer is",
     target_delimiter="\n",
     scorer="first_token",
+    generation_kwargs={
+        "until": ["\nQuestion:", "\n\nGiven the following question"],  # a chat answer has lines, and reasons first
+        "do_sample": False,
+        "temperature": 0.0,
+        "max_gen_toks": 512,
+    },
+)
+LIKE_LM_EVAL = replace(
+    _GENERATE,
+    scorer=ScorerConfig(type="first_token", kwargs={"whole": True}),
     generation_kwargs={"until": ["\n"], "do_sample": False, "temperature": 0.0, "max_gen_toks": 32},
 )
+"""`generate` as lm-eval 0.5 has it: the first line, compared as a whole."""
 
 _FINAL_ANSWER = FilterConfig(
     name="final-answer",
     filter=(
         FilterStep(
-            function="regex", kwargs={"regex_pattern": r"(?i)the final answer is:?\s*(.*\S)", "group_select": -1}
+            function="regex",
+            kwargs={
+                "regex_pattern": r"(?i)final answer\W*(?:is\b|:)[\s:*_]*((?:(?!final answer).)*(?!final answer)\S)",
+                "group_select": -1,
+            },
         ),
         FilterStep(function="take_first"),
     ),
@@ -99,6 +123,7 @@ def apply_format(config: TaskConfig, format: FormatConfig, *, any_output: bool =
         doc_to_target=layout.doc_to_target,
         derived={**layout.derived, **(examples.derived if examples else {})},
         fewshot_config=_fewshot_config(config.fewshot_config, examples),
+        listed=_listed(config, format),
         output_type=format.output_type,
         target_delimiter=format.target_delimiter,
         fewshot_delimiter=format.fewshot_delimiter,
@@ -109,6 +134,12 @@ def apply_format(config: TaskConfig, format: FormatConfig, *, any_output: bool =
         generation_kwargs=_generation_kwargs(config, format),
     )
     return FormattedTask(changed, _ignored_notes(config, changed, format))
+
+
+def _listed(config: TaskConfig, format: FormatConfig) -> ListedChoices | None:
+    if config.doc_to_choice is None or format.output_type != "generate_until":
+        return None
+    return ListedChoices(config.doc_to_choice, format.choice_labels)
 
 
 def choose_format(

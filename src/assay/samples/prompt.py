@@ -138,6 +138,12 @@ def choice_field(spec: FieldSpec, columns: Collection[str]) -> FieldFunction:
     return lambda row: listed  # noqa: ARG005
 
 
+def written_choices(spec: FieldSpec) -> FieldFunction:
+    """The choices of documents whose columns are not known yet: a text without markup is a column."""
+    is_column = isinstance(spec, str) and not is_template(spec) and not spec.lstrip().startswith("[")
+    return choice_field(spec, [str(spec)] if is_column else ())
+
+
 def function_field(purpose: str, function: Callable[..., Any]) -> FieldFunction:
     """A user's function as a field: its errors belong to the document, its values become plain ones."""
     place = place_of(purpose, function)

@@ -1,6 +1,7 @@
 """Documents from json, jsonl, csv and parquet files, read one by one; and those of a function, spilled to disk."""
 
 import csv
+import json
 import math
 import re
 import sys
@@ -8,6 +9,8 @@ import tempfile
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
 from functools import cached_property
 from hashlib import blake2b
 from itertools import count, zip_longest
@@ -34,6 +37,8 @@ MISSING = frozenset((
 """Cells of a csv file that are missing values for pandas."""
 SIGNED, UNSIGNED = (-(2**63), 2**63 - 1), (0, 2**64 - 1)
 """The integers that a column of a table can hold, signed or unsigned."""
+_LARGE, _DIGITS = 2.0**63, 25
+"""Floats from here on may have been integers in JSON; longer ones are texts before Python refuses to read them."""
 SPILL_FROM = 1000
 """Fewer documents than this stay in memory."""
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,20}", re.ASCII)
@@ -68,13 +73,68 @@ def plain_rows(rows: Any) -> Any:
     return [plain(row) for row in rows] if isinstance(rows, list | tuple) else rows
 
 
+def typed(value: Any) -> Any:
+    """A value as every loader returns it: a text, a number, a truth, None, or lists and mappings of them.
+
+    NaN is None; dates, times, decimals with places and integers beyond 64 bits are the texts that they print as.
+
+    >>> typed([float("nan"), date(2020, 1, 31), Decimal("1.50"), Decimal("7"), 10**20, b"caf\\xc3\\xa9", 0.1])
+    [None, '2020-01-31', '1.50', 7, '100000000000000000000', 'café', 0.1]
+    """
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if SIGNED[0] <= value <= UNSIGNED[1] else str(value)
+    if isinstance(value, list | tuple):
+        return type(value)(map(typed, value)) if type(value) in (list, tuple) else value
+    if isinstance(value, Mapping):
+        return {key: typed(item) for key, item in value.items()}
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value  # an image, say
+    if isinstance(value, Decimal):
+        if value.is_nan():
+            return None
+        return typed(int(value)) if value.is_finite() and value.as_tuple().exponent == 0 else str(value)
+    if isinstance(value, date | time | timedelta):
+        return None if str(value) == "NaT" else str(value)
+    return value
+
+
+class TypedRows(Sequence[Row]):
+    """The documents of a data set of a library, each with the types of `typed`."""
+
+    def __init__(self, rows: Sequence[Row], columns: Sequence[str]) -> None:
+        self._rows, self.columns = rows, tuple(columns)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return map(typed, self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        row: Row = typed(self._rows[index])
+        return row
+
+
 class FileOptions(NamedTuple):
-    """How files are read: the task's reader options; and for csv whether cells are parsed as pandas does, and which
-    columns are text or numbers because they are so in other files.
+    """How files are read: the task's reader options; whether values are typed as by lm-eval's data library; for csv,
+    which columns are text or numbers because they are so in other files; for JSON, whether there are integers beyond 64
+    bits, for which the quick parser gives floats.
     """
 
     options: ReaderOptions
     like_pandas: bool = False
+    has_large: bool = False
     as_text: frozenset[str] = frozenset()
     as_numbers: frozenset[str] = frozenset()
 
@@ -95,6 +155,7 @@ class Rows(Sequence[Row]):
         like_pandas: bool = False,
     ) -> None:
         self.files, self.as_table = files, as_table
+        self._has_large = False
         self._reading = FileOptions(options or {}, as_table or like_pandas)
 
     def __iter__(self) -> Iterator[Row]:
@@ -132,15 +193,19 @@ class Rows(Sequence[Row]):
         for row in self._read():
             count += 1
             for name, value in row.items():
+                kind = type(value)
+                if kind is float and not -_LARGE < value < _LARGE and not self._reading.like_pandas:
+                    self._has_large = True  # it may be an integer whose digits are lost
                 if name in kinds:
-                    kinds[name].add(type(value))
+                    kinds[name].add(kind)
                 else:
-                    kinds[name] = {type(value)}
+                    kinds[name] = {kind}
         return TableSurvey(count, tuple(kinds), tuple(name for name, of in kinds.items() if {int, float} <= of))
 
     def _read(self) -> Iterator[FreshRow]:
+        reading = self._agreed._replace(has_large=True) if self._has_large else self._agreed
         for file in self.files:
-            yield from read_file(file, self._agreed)
+            yield from read_file(file, reading)
 
     @cached_property
     def _agreed(self) -> FileOptions:
@@ -181,8 +246,8 @@ def read_file(file: Path, reading: FileOptions) -> Iterator[FreshRow]:
         ) from error
 
 
-def _jsonl(file: Path, reading: FileOptions) -> Iterator[FreshRow]:  # noqa: ARG001  # the shape of a reader
-    loads = orjson.loads
+def _jsonl(file: Path, reading: FileOptions) -> Iterator[FreshRow]:
+    loads = _loads_slowly if reading.has_large else orjson.loads
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if number == 1:
@@ -191,19 +256,24 @@ def _jsonl(file: Path, reading: FileOptions) -> Iterator[FreshRow]:  # noqa: ARG
                 continue
             try:
                 row = loads(line)
-            except orjson.JSONDecodeError as error:
-                raise DataError(f"{file}:{number}: not valid JSON: {error}") from None
+            except ValueError as error:
+                row = _with_nan(line, error)
+                if row is None:
+                    raise DataError(f"{file}:{number}: not valid JSON: {error}") from None
             if not isinstance(row, dict):
                 raise DataError(f"{file}:{number}: a row must be an object, got {type(row).__name__}")
             yield row
 
 
 def _json(file: Path, reading: FileOptions) -> Iterator[FreshRow]:
+    data = file.read_bytes()
     try:
-        whole = orjson.loads(file.read_bytes())
-    except orjson.JSONDecodeError:
-        yield from _jsonl(file, reading)  # lines of JSON are often called .json, too
-        return
+        whole = (_loads_slowly if reading.has_large else orjson.loads)(data)
+    except ValueError as error:
+        whole = _with_nan(data, error)
+        if whole is None:
+            yield from _jsonl(file, reading)  # lines of JSON are often called .json, too
+            return
     field = reading.options.get("field")
     if field:
         if not isinstance(whole, dict) or field not in whole:
@@ -221,6 +291,20 @@ def _json(file: Path, reading: FileOptions) -> Iterator[FreshRow]:
     if not isinstance(whole, list) or not all(isinstance(row, dict) for row in whole):
         raise DataError(f"{file}: must hold a list of objects")
     yield from whole
+
+
+def _loads_slowly(data: bytes) -> Any:
+    """JSON with NaN, which is None, and integers beyond 64 bits, which are texts."""
+    text = data.decode("utf-8-sig")
+    return typed(json.loads(text, parse_int=lambda digits: digits if len(digits) > _DIGITS else int(digits)))
+
+
+def _with_nan(data: bytes, error: ValueError) -> Any:
+    """JSON with NaN and Infinity, as Python writes them, or too large a number; None where something else is wrong."""
+    try:
+        return _loads_slowly(data) if b"NaN" in data or b"Infinity" in data or "infinity" in str(error) else None
+    except ValueError:
+        return None
 
 
 def _csv(file: Path, reading: FileOptions) -> Iterator[FreshRow]:
@@ -266,15 +350,40 @@ def _csv_lines(file: Path, reading: FileOptions) -> tuple[Sequence[str], list[li
     return names, lines
 
 
-def _parquet(file: Path, reading: FileOptions) -> Iterator[FreshRow]:  # noqa: ARG001
+def _parquet(file: Path, reading: FileOptions) -> Iterator[FreshRow]:
     from pyarrow import ArrowException, parquet
 
     try:
         with parquet.ParquetFile(file) as table:
             for batch in table.iter_batches(batch_size=1024):
-                yield from batch.to_pylist()
+                rows = batch.to_pylist()
+                yield from map(typed, rows) if not reading.like_pandas and needs_typing(batch) else rows
     except (ArrowException, ValueError, OverflowError) as error:
         raise DataError(f"{file}: not a readable Parquet file: {error} — write it again") from error
+
+
+def needs_typing(table: Any) -> bool:
+    """Whether a table of Arrow has more than texts, integers, truths and numbers: only then `typed` looks at each value."""
+    from pyarrow import compute, types
+
+    for field in table.schema:
+        if types.is_float32(field.type) or types.is_float64(field.type):
+            if compute.any(compute.is_nan(table.column(field.name))).as_py():
+                return True
+        elif not _is_json_type(field.type):
+            return True
+    return False
+
+
+def _is_json_type(kind: Any) -> bool:
+    from pyarrow import types
+
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return _is_json_type(kind.value_type)
+    if types.is_struct(kind):
+        return all(_is_json_type(field.type) for field in kind)
+    is_text = types.is_string(kind) or types.is_large_string(kind)
+    return bool(is_text or types.is_integer(kind) or types.is_boolean(kind) or types.is_null(kind))
 
 
 def file_digest(file: Path) -> str:

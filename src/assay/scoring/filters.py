@@ -1,7 +1,7 @@
 """Filters: the steps they are made of, and pipelines of them. A step is made by a function whose parameters are its YAML keys.
 
 A step takes the responses to one request (one per repeat) and the document, and returns cleaner ones. The meaning of
-each is lm-eval 0.4.13's; `think`, `json_path` and `math` are ours.
+each is lm-eval 0.4.13's; `choice`, `think`, `json_path` and `math` are ours.
 """
 
 import inspect
@@ -110,14 +110,45 @@ def map_values(*, mapping_dict: Mapping[Any, Any] | None = None, default_value: 
 
 
 def regex(*, regex_pattern: str = NUMBER_AFTER_HASHES, group_select: int = 0, fallback: str = INVALID) -> Step:
-    """The match of a pattern: of all matches the `group_select`-th, of its groups the first that is not empty."""
+    """The match of a pattern: of all matches the `group_select`-th, if there is one, of its groups the first with text."""
     pattern = re.compile(regex_pattern)
 
     def extract(response: Answer) -> str:
         matches = pattern.findall(response if isinstance(response, str) else "")
-        return _selected(matches[group_select], fallback) if matches else fallback
+        return _selected(matches[group_select], fallback) if _has(matches, group_select) else fallback
 
     return each(extract)
+
+
+def _has(matches: Sequence[Any], number: int) -> bool:
+    return -len(matches) <= number < len(matches)
+
+
+def selection_note(step: FilterStep) -> str:
+    """Say that `group_select` counts matches, where it finds nothing or looks like the number of a group; else "".
+
+    >>> selection_note(FilterStep(function="regex", kwargs={"regex_pattern": "Answer: (.*)", "group_select": 1}))
+    'group_select 1 is the match number 2 in the answer, not the group 1 of the pattern'
+    >>> selection_note(FilterStep(function="regex", kwargs={"regex_pattern": "^[a-z]", "group_select": 1}))
+    'group_select 1 never finds anything: the pattern matches once at most'
+    """
+    written, number = step.kwargs.get("regex_pattern", NUMBER_AFTER_HASHES), step.kwargs.get("group_select", 0)
+    if step.function not in ("regex", "multi_choice_regex") or type(number) is not int or number in (0, -1):
+        return ""
+    try:
+        pattern = re.compile(str(written))
+    except re.error:
+        return ""  # refused by its filter
+    if _ANCHORED.search(pattern.pattern) and not pattern.flags & re.MULTILINE and "|" not in pattern.pattern:
+        return f"group_select {number} never finds anything: the pattern matches once at most"
+    if number < 0 or not pattern.groups:
+        return ""
+    return (
+        f"group_select {number} is the match number {number + 1} in the answer, not the group {number} of the pattern"
+    )
+
+
+_ANCHORED = re.compile(r"^(?:\(\?\w+\))?(?:\^|\\A)|(?<!\\)(?:\$|\\Z)$")
 
 
 def _selected(match: str | tuple[str, ...], fallback: str) -> str:
@@ -179,7 +210,7 @@ def _match(
     pattern: re.Pattern[str], response: Answer, group_select: int, table: Mapping[str, str] | None = None
 ) -> str:
     matches = pattern.findall(response if isinstance(response, str) else "")
-    if not matches:
+    if not _has(matches, group_select):
         return ""
     match = _selected(matches[group_select], "")
     return (table or {}).get(match, match)
@@ -398,6 +429,7 @@ FILTERS: Table[Callable[..., Step], Step] = Table(
         "regex_pos": regex_pos,
         "multi_choice_regex": multi_choice_regex,
         "format_span": format_span,
+        "choice": "assay.scoring.stated_choice:choice",
         "think": think,
         "json_path": json_path,
         "math": math,

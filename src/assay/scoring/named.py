@@ -178,10 +178,18 @@ class _Matching(GenerationScorer):
 
 
 class FirstToken(_Matching):
-    """The answer without white space around it, compared without case and punctuation."""
+    """The choice that the answer states, compared without case and punctuation; with `whole` all of the answer."""
+
+    def __init__(self, config: TaskConfig | None = None, whole: bool = False) -> None:
+        super().__init__(config)
+        self._whole = whole
 
     def steps(self) -> tuple[FilterStep, ...]:
-        return (FilterStep(function="remove_whitespace"),)
+        listed = self.config.listed if self.config is not None else None
+        if self._whole or (self.overwrites and listed is None):
+            return (FilterStep(function="remove_whitespace"),)
+        kwargs = {} if listed is None else {"choices": listed.choices, "labels": listed.labels}
+        return FilterStep(function="think"), FilterStep(function="choice", kwargs=kwargs)
 
 
 class Regex(_Matching):

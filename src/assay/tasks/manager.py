@@ -27,7 +27,7 @@ from assay.groups.checks import resolved_kind
 from assay.groups.group import group_type
 from assay.records import Function
 from assay.registry import Table
-from assay.samples.formats import FORMATS, apply_format, choose_format, format_from_mapping
+from assay.samples.formats import FORMATS, LIKE_LM_EVAL, apply_format, choose_format, format_from_mapping
 from assay.scoring.filters import FILTERS
 from assay.tasks.naming import Meaning, meanings
 from assay.tasks.settings import Resolve
@@ -69,6 +69,7 @@ class TaskManager:
             warnings.warn("`verbosity` has no effect: configure logging instead", DeprecationWarning, stacklevel=2)
         self.catalog = Catalog(include_path, include_defaults=include_defaults, lenient=compat == "lm-eval")
         self.catalog.facts = facts
+        self._like_lm_eval = compat == "lm-eval"
         self.metadata = dict(metadata or {})
 
     @property
@@ -93,7 +94,7 @@ class TaskManager:
 
     @cached_property
     def _formats(self) -> "KnownFormats":
-        return KnownFormats(self.catalog)
+        return KnownFormats(self.catalog, like_lm_eval=self._like_lm_eval)
 
     @property
     def formats(self) -> Mapping[str, FormatConfig]:
@@ -346,9 +347,10 @@ def _entries(value: YAMLValue) -> Iterator[tuple[int, YAMLMapping]]:
 class KnownFormats:
     """`whole` can be asked for; `broken` says of the others what is wrong. A format may start from any other."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, *, like_lm_eval: bool) -> None:
         self._fields: dict[str, Fields] = {}
-        self.whole: MutableMapping[str, FormatConfig] = ChainMap({}, FORMATS)
+        built_in = {"generate": LIKE_LM_EVAL} if like_lm_eval else {}
+        self.whole: MutableMapping[str, FormatConfig] = ChainMap(built_in, FORMATS)
         self.broken: dict[str, list[Problem]] = {}
         for name, entry in sorted(catalog.index.formats.items()):
             fields, problems = catalog.read(entry, thorough=True)

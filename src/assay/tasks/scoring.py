@@ -13,6 +13,7 @@ from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConf
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Function, ScoreKey, UserFunction, UserValue
 from assay.registry import parameter_problems
+from assay.samples.prompt import written_choices
 from assay.scoring.filters import DEFAULT, FILTERS, Pipeline, build_pipeline
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.metrics.table import METRICS
@@ -66,6 +67,7 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     config = with_own_scorers(task, config, helpers)
     whole = ScorerFactory.create_scorer(replace(config, process_results=process), placer(task, "scorer")())
     with_reductions(whole, config.scorer, config, placer(task, "scorer"))
+    whole.overwrites = lenient
     entries = config.filter_list or whole.default_filters() or (DEFAULT,)
     making = _Making(task, config, settings, helpers, whole, process is not None, lenient)
     filters = [making.filter(*each) for each in (_different(entries) if lenient else enumerate(entries))]
@@ -110,7 +112,7 @@ class _Making:
         named_filters = bool(config.filter_list)
         if not named_filters and self._scores_repeats:
             entry = replace(entry, filter=_without_selection(entry.filter))
-        pipeline = self._tried(lambda: build_pipeline(entry, at, self.helpers.filters()))
+        pipeline = self._tried(lambda: build_pipeline(_with_choices(entry), at, self.helpers.filters()))
         scorer = self.whole if processes else self._tried(lambda: self._scorer(number, entry))
         places = _metric_placer(self.task, entry, number)
         binder = MetricBinder(config.output_type, places, self.helpers, lenient=self.lenient, repeats=config.repeats)
@@ -182,6 +184,16 @@ def _check_computed(task: Task, config: TaskConfig, filters: Sequence[BoundFilte
             what = f"filter {bound.name!r} has no metric, so nothing would be scored"
             fix = "leave metric_list out to get the metrics of the output type, or name some"
             raise ConfigError([Problem(bound.place(), what, fix)])
+
+
+def _with_choices(entry: FilterConfig) -> FilterConfig:
+    """The filter, with its `choices` as a function of the document: they are written as doc_to_choice is."""
+
+    def step(each: FilterStep) -> FilterStep:
+        written: Any = each.kwargs.get("choices") if each.function == "choice" else None
+        return each if written is None else replace(each, kwargs={**each.kwargs, "choices": written_choices(written)})
+
+    return replace(entry, filter=tuple(map(step, entry.filter)))
 
 
 def _check_filters(task: Task, pipelines: Sequence[tuple[Pipeline, Scorer]]) -> None:

@@ -22,7 +22,7 @@ from assay.samples.data import FILE_READERS, find_files
 from assay.samples.fewshot import SAMPLERS
 from assay.samples.formats import format_from_table, formats_table
 from assay.samples.rows import DataError
-from assay.scoring.filters import FILTERS
+from assay.scoring.filters import FILTERS, selection_note
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.named import SCORERS
@@ -30,7 +30,7 @@ from assay.scoring.scorer import GenerationScorer, Scorer
 from assay.tasks.kinds import FindDotted, kind_of
 from assay.tasks.manager import TaskManager, file_of
 from assay.tasks.prompt_checks import FORMAT_TEXTS, format_slips, template_error, written_slips
-from assay.tasks.scoring import answers_left, known_rows, scoring
+from assay.tasks.scoring import answers_left, known_rows, placer, scoring
 from assay.tasks.settings import Helpers, Settings, UserFunction, resolved
 from assay.tasks.task import Task
 from assay.user_code import UserCodeError, user_code
@@ -209,6 +209,7 @@ def _unloaded(function: Function) -> Any:
 
 def _check_scoring(task: Task, functions: list[Function], find_metric: FindMetric) -> Iterator[Problem]:
     """The names and parameters of filters, metrics and aggregations."""
+    yield from _selections(task, task.config)
     try:
         _scoring_of(task, functions, find_metric)
     except ConfigError as error:
@@ -221,6 +222,16 @@ def _scoring_of(task: Task, functions: list[Function], find_metric: FindMetric) 
     helpers = Helpers(_unloaded, list, find_metric, lambda: registered)
     config = resolved(replace(task.config, derived={}), _unloaded)
     return config, scoring(task, config, Settings(), helpers)
+
+
+def _selections(task: Task, config: TaskConfig) -> Iterator[Problem]:
+    """Yield a note for each pattern whose `group_select` looks like the number of a group."""
+    for number, entry in enumerate(config.filter_list or ()):
+        for position, step in enumerate(entry.filter):
+            note = selection_note(step)
+            if note:
+                place = placer(task, "filter_list", number, "filter", position, "group_select")()
+                yield Problem(place, note, "use 0 for the first match, -1 for the last", serious=False)
 
 
 @cache
