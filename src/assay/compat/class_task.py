@@ -12,7 +12,7 @@ from assay.compat.task_base import Instance, Surroundings
 from assay.compat.task_base import Task as Base
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import MEDIA, media_problem, unsent_media
-from assay.errors import ConfigError, Problem
+from assay.errors import ConfigError
 from assay.records import (
     JSON,
     Document,
@@ -34,7 +34,7 @@ from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_clusters, 
 from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.scoring import BYPASS
 from assay.tasks.settings import Helpers, Settings, resolved
-from assay.tasks.task import Task
+from assay.tasks.task import Task, not_a_task_class
 from assay.user_code import user_code
 
 NOT_CONFIGURATION = ("tag", "group", "task_list")
@@ -53,10 +53,7 @@ class ClassTask(PreparedTask):
         assert task.config.class_ is not None
         kind = helpers.resolve(task.config.class_)
         if not (isinstance(kind, type) and issubclass(kind, Base)):
-            fix = "derive it from lm_eval.api.task.ConfigurableTask"
-            raise ConfigError(
-                [Problem(task.config.class_.place, f"{task.config.class_.name!r} is not a task class", fix)]
-            )
+            raise ConfigError([not_a_task_class(task.config.class_)])
         yaml_values = resolved(
             {key: task.fields[key] for key in task.fields if key not in NOT_CONFIGURATION}, helpers.resolve
         )

@@ -27,6 +27,8 @@ class DataSet:
     name: str
     open: Callable[[str], Split]
     available: Callable[[], Sequence[str]]
+    is_local: bool = True
+    """Whether it can be read without a network, and without calling a user's function."""
     _opened: dict[str, Split] = field(default_factory=dict)
 
     def split(self, name: str) -> Split:
@@ -187,7 +189,12 @@ def _from_function(config: TaskConfig) -> DataSet:
             raise DataError(f"custom_dataset returned no split {split!r}; it returned: {', '.join(map(str, splits()))}")
         return as_rows(splits()[split], f"custom_dataset returned for the split {split!r}")
 
-    return DataSet(f"function {getattr(function, '__name__', 'custom_dataset')}", open_split, lambda: list(splits()))
+    return DataSet(
+        f"function {getattr(function, '__name__', 'custom_dataset')}",
+        open_split,
+        lambda: list(splits()),
+        is_local=False,
+    )
 
 
 def _from_hub(path: str, name: str | None, kwargs: ReaderOptions, data_dir: str | None) -> DataSet:
@@ -206,7 +213,7 @@ def _from_hub(path: str, name: str | None, kwargs: ReaderOptions, data_dir: str 
             raise DataError(f"{full_name} has no split {split!r}; it has: {', '.join(splits())}")
         return splits()[split]
 
-    return DataSet(full_name, open_split, lambda: list(splits()))
+    return DataSet(full_name, open_split, lambda: list(splits()), is_local=False)
 
 
 def _load_from_hub(

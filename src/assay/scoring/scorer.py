@@ -555,7 +555,8 @@ def make_scorer(written: UserValue, config: TaskConfig | None, place: Place) -> 
     kind: Any = written.type if isinstance(written, ScorerConfig) else written
     kwargs: Mapping[str, Any] = written.kwargs if isinstance(written, ScorerConfig) else {}
     if not isinstance(kind, str) and not (inspect.isclass(kind) and issubclass(kind, Scorer)):
-        raise _problem(place, f"unsupported scorer {kind!r}", "name one, or a class derived from assay.Scorer")
+        named = repr(getattr(kind, "__name__", kind))
+        raise _problem(place, f"{named} is not a scorer", "name one, or a class derived from assay.Scorer")
     scorer = SCORERS.bind(kind, kwargs, place, config)
     scorer.made_with(kwargs)
     named = kind if isinstance(kind, str) else kind.__name__

@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypedDict
@@ -11,7 +11,6 @@ from typing import Any, TypedDict
 from assay.catalog.catalog import Catalog
 from assay.catalog.examine import GROUP_KEYS
 from assay.catalog.expand import CatalogNode, GroupNode, TaskNode
-from assay.catalog.functions import functions_in
 from assay.catalog.index import CatalogEntry
 from assay.catalog.roots import IncludePath
 from assay.catalog.selection import Overrides, Spec
@@ -21,11 +20,10 @@ from assay.config.group import GroupConfig
 from assay.config.kinds import KINDS, kind_key
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import FormatConfig, TaskConfig
-from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
+from assay.errors import ConfigError, Place, Problem, uncheckable
 from assay.groups import Group, StandardGroup
 from assay.groups.group import group_type
 from assay.samples.formats import FORMATS, apply_format, choose_format, format_from_mapping
-from assay.scoring.filters import FILTERS
 from assay.tasks.naming import Meaning, meanings
 from assay.tasks.task import Task
 from assay.user_code import UserCodeError, user_code
@@ -134,10 +132,12 @@ class TaskManager:
         *,
         thorough: bool = False,
     ) -> tuple[LoadedTasks, list[Problem]]:
-        """Return the tasks that load and all problems; `thorough` checks again what the index found right."""
+        """Return the tasks that load and all problems; `thorough` checks again what the index found right, and returns
+        tasks with wrong values, too, so that nothing hides what else is wrong with them.
+        """
         selection = self.catalog.select(specs, overrides, thorough=thorough)
         problems = list(selection.problems)
-        builder = _Builder(self, meanings(selection.nodes, selection.ways), problems)
+        builder = _Builder(self, meanings(selection.nodes, selection.ways), problems, thorough=thorough)
         built = [builder.build(node) for node in selection.nodes]
         return _flat(item for item in built if item is not None), problems
 
@@ -158,8 +158,11 @@ class TaskManager:
 class _Builder:
     """Nodes to objects: one object per meaning, however often it is selected."""
 
-    def __init__(self, manager: TaskManager, known: Mapping[int, Meaning], problems: list[Problem]) -> None:
+    def __init__(
+        self, manager: TaskManager, known: Mapping[int, Meaning], problems: list[Problem], *, thorough: bool
+    ) -> None:
         self.manager = manager
+        self.thorough = thorough
         self.meanings = known
         self.problems = problems
         self.built: dict[int, Task | Group[Task] | None] = {}
@@ -196,9 +199,8 @@ class _Builder:
             return self._task_of_kind(node, marking, meaning)
         wrong: list[Problem] = []
         config = decode(TaskConfig, node.fields, wrong, known=("group", "task_list", "include"))
-        wrong += misspelt(node.fields)
         self.problems += wrong
-        if config is None or any(problem.serious for problem in wrong):
+        if config is None or (any(problem.serious for problem in wrong) and not self.thorough):
             return None
         asked = node.chosen_format or node.written_format
         if asked in self.manager.broken_formats and asked not in self.manager.formats:
@@ -285,27 +287,6 @@ def _flat(items: Iterable[Task | Group[Task]]) -> LoadedTasks:
 def _markdown(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [header, ("---",) * len(header), *rows]
     return "\n".join("|" + "|".join(cells) + "|" for cells in lines)
-
-
-def misspelt(fields: Fields) -> list[Problem]:
-    """Filter steps that do not exist. Helper code may add some, so a task that has any is left alone."""
-    if any(fields.origin(key).lenient for key in fields) or next(iter(functions_in(dict(fields))), None) is not None:
-        return []
-    return list(_steps(fields))
-
-
-def _steps(fields: Fields) -> Iterator[Problem]:
-    for number, pipeline in _entries(fields.get("filter_list")):
-        for step, each in _entries(pipeline.get("filter")):
-            name = each.get("function")
-            if isinstance(name, str) and name != "custom" and name not in FILTERS:
-                place = fields.place("filter_list", number, "filter", step, "function")
-                yield Problem(place, f"no filter named {name!r}", did_you_mean(name, FILTERS.names()))
-
-
-def _entries(value: YAMLValue) -> Iterator[tuple[int, YAMLMapping]]:
-    entries = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
-    return ((number, each) for number, each in enumerate(entries) if isinstance(each, Mapping))
 
 
 class KnownFormats:

@@ -7,6 +7,17 @@ from assay.config.option import YAMLMapping, yaml_keys
 from assay.config.task import MEDIA, TaskConfig, media_problem, unsent_media
 from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group, TagGroup
+from assay.records import Function
+
+
+def is_lenient_task(task: "Task") -> bool:
+    """Whether a task, or a part of it, is read as lm-eval reads its own files."""
+    return any(task.fields.origin(key).lenient for key in task.fields)
+
+
+def not_a_task_class(function: Function) -> Problem:
+    fix = "derive it from lm_eval.api.task.ConfigurableTask"
+    return Problem(function.place, f"{function.name!r} is not a task class", fix)
 
 
 class Task:

@@ -2,14 +2,13 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from assay.catalog.catalog import Catalog
-from assay.catalog.functions import check_function, functions_in, module_file, static_signature
+from assay.catalog.functions import check_function, functions_in, is_plain_class, module_file, static_signature
 from assay.catalog.roots import broken_plugins
 from assay.config.fields import Fields
 from assay.config.option import YAMLValue
@@ -23,20 +22,51 @@ from assay.registry import Accepted, accepted
 from assay.samples.data import FILE_READERS, find_files
 from assay.samples.fewshot import SAMPLERS
 from assay.samples.formats import format_from_table, formats_table
+from assay.samples.prompt import RenderError
 from assay.samples.rows import DataError
 from assay.scoring.filters import FILTERS
+from assay.scoring.loop import ScoringLoop
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.scorer import SCORERS, Scorer
+from assay.tasks.documents import evaluated_split
 from assay.tasks.kinds import FindDotted, kind_of
 from assay.tasks.manager import TaskManager, file_of
 from assay.tasks.preflight import doubled, place_in
-from assay.tasks.prompt_checks import FORMAT_TEXTS, format_slips, template_error, written_slips
+from assay.tasks.prepare import bind, check_shown, open_splits, with_settings
+from assay.tasks.prompt_checks import (
+    FORMAT_TEXTS,
+    check_templates,
+    format_slips,
+    misfit_functions,
+    template_error,
+    written_slips,
+)
 from assay.tasks.scoring import scoring
-from assay.tasks.settings import Helpers, Settings, UserFunction, resolved
-from assay.tasks.task import Task
+from assay.tasks.settings import Helpers, RegisteredMetric, Settings, UserFunction, resolved
+from assay.tasks.task import Task, is_lenient_task, not_a_task_class
 from assay.user_code import UserCodeError, user_code
 
 FindMetric = Callable[[str], UserFunction | None]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedCode:
+    """Helper code that may be imported: with it, names and functions are those of a run."""
+
+    helpers: Helpers
+    check_class: Callable[[Task], None]
+    """Creates the class of a class task, or raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Checks:
+    """How tasks are checked: with the settings of a run, and with helper code or only by its text."""
+
+    formats: Mapping[str, FormatConfig]
+    settings: Settings
+    find_metric: FindMetric
+    find_dotted: FindDotted
+    code: LoadedCode | None
 
 
 def validate(
@@ -44,23 +74,27 @@ def validate(
     specs: YAMLValue = None,
     find_metric: FindMetric = lambda name: None,  # noqa: ARG005
     find_dotted: FindDotted = lambda name, folder, place: None,  # noqa: ARG005
+    *,
+    settings: Settings | None = None,
+    code: LoadedCode | None = None,
 ) -> list[Problem]:
     """List the problems of the tasks asked for, or of all; serious ones and mere notes, by place.
 
     `find_metric` finds metrics that are not in our own table, `find_dotted` the objects that graphs name and assay supplies.
+    With `code` helper modules are imported; without, they are read.
     """
     catalog = manager.catalog
     selected: object = [*catalog.index.named.values()] if specs is None else specs
     loaded, problems = manager.attempt(selected, thorough=True)
+    broken = {problem.place.file for problem in problems if problem.serious}
+    checks = _Checks(manager.formats, settings or Settings(), find_metric, find_dotted, code)
     for task in loaded["tasks"].values():
         try:
             with user_code("cannot be checked"):  # a file may say anything: the others are checked
-                problems += check_task(task, manager.formats, find_metric)
-                kind = kind_of(task)
-                if kind is not None:
-                    problems += kind.check(task, Helpers(_unloaded, list, find_metric, dict), find_dotted)
+                problems += _check(task, checks)
         except UserCodeError as error:
-            problems.append(uncheckable(file_of(task.fields), str(error)))
+            if file_of(task.fields) not in broken:  # wrong values were reported, and may be why
+                problems.append(uncheckable(file_of(task.fields), str(error)))
     for group in loaded["groups"].values():
         problems += doubled(group) if not is_lenient(group) else ()
         problems += _check_aggregators(group)
@@ -72,12 +106,18 @@ def validate(
     return sorted(dict.fromkeys(problems))
 
 
-def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: FindMetric) -> Iterator[Problem]:
-    """Yield the problems that a task shows without being run."""
-    if task.definition is not None:
-        return  # its keys were checked when it was read, the rest is for `TaskKind.check`
+def _check(task: Task, checks: _Checks) -> list[Problem]:
+    kind = kind_of(task)
+    if kind is None:
+        return list(_check_task(task, checks))
+    helpers = Helpers(_unloaded, list, checks.find_metric, dict) if checks.code is None else checks.code.helpers
+    return kind.check(task, helpers, checks.find_dotted)
+
+
+def _check_task(task: Task, checks: _Checks) -> Iterator[Problem]:
+    """Yield the problems that a task shows without a model."""
     if task.unsent is not None:
-        yield replace(task.unsent, serious=not any(task.fields.origin(key).lenient for key in task.fields))
+        yield replace(task.unsent, serious=not is_lenient_task(task))
     functions = list(functions_in(dict(task.fields)))
     broken = [problem for problem in map(check_function, functions) if problem is not None]
     yield from broken
@@ -88,10 +128,13 @@ def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: Fin
         if isinstance(sampler, str) and sampler not in SAMPLERS:
             place = task.fields.place("fewshot_config", "sampler")
             yield Problem(place, f"no sampler named {sampler!r}", did_you_mean(sampler, SAMPLERS.names()))
-    yield from _check_formats(task.fields, formats)
-    yield from _check_data(task)
-    if not broken and task.config.class_ is None:
-        yield from _check_scoring(task, functions, find_metric)
+    yield from _check_formats(task.fields, checks.formats)
+    lacking = list(_check_data(task))
+    yield from lacking
+    if task.config.class_ is not None:
+        yield from _check_class(task, checks) if not broken else ()
+    else:
+        yield from _check_run(task, checks, is_whole=not broken and not lacking)
     for note in task.notes:
         yield Problem(Place(f"task {task.name!r}"), note, "give the format a metric_list", serious=False)
 
@@ -133,7 +176,7 @@ def _check_format(format: FormatConfig, place: Place) -> Iterator[Problem]:
 def _check_data(task: Task) -> Iterator[Problem]:
     """Whether a task says where its data is, and whether files it names are there."""
     config, fields = task.config, task.fields
-    lenient = any(fields.origin(key).lenient for key in fields)
+    lenient = is_lenient_task(task)
     if config.dataset_path is None and config.custom_dataset is None and config.class_ is None:
         what, fix = f"task {task.name!r} names no data", "add dataset_path"
         yield Problem(fields.place("task"), what, fix, serious=not lenient)
@@ -156,11 +199,10 @@ def _check_data(task: Task) -> Iterator[Problem]:
                 yield Problem(place, str(error), "put the file there, or correct its name", serious=not lenient)
 
 
-class _Unloaded(Scorer):
-    """A stand-in for what helper code defines: it is not run here, so it may be anything, also a scorer."""
+class _AnyCallable:
+    """A stand-in for what helper code defines: it is not run here, so it may be anything."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        super().__init__(None)
         self.__name__ = "function"
 
     def apply(self, resps: Any, docs: Any) -> Any:  # noqa: ARG002  # the shape of a filter
@@ -170,44 +212,171 @@ class _Unloaded(Scorer):
         return self
 
 
-class _UnloadedFunction:
-    """A stand-in for a function of helper code, with the signature that the text of its module shows."""
+class _AnyScorer(_AnyCallable, Scorer):
+    """The same for a class, which may be a scorer."""
 
-    def __init__(self, name: str, signature: inspect.Signature) -> None:
-        self.__name__, self.__signature__ = name, signature
-
-    def __call__(self, *_: Any, **__: Any) -> Any:
-        return self
+    def __init__(self, *_: Any, **__: Any) -> None:
+        Scorer.__init__(self, None)
+        self.__name__ = "function"
 
 
 def _unloaded(function: Function) -> Any:
     """Return a stand-in for a function or class: with its signature, where the text of its module shows it, else with any."""
     written = static_signature(function)
-    if written is not None and not written.is_class:
-        return _UnloadedFunction(function.name, written.signature)
-    return type(function.name, (_Unloaded,), {} if written is None else {"__signature__": written.signature})
+    if written is None or written.is_class:
+        kind = _AnyCallable if is_plain_class(function) else _AnyScorer
+        return type(function.name, (kind,), {} if written is None else {"__signature__": written.signature})
+
+    def stand_in(*_: Any, **__: Any) -> Any:
+        return stand_in
+
+    async def async_stand_in(*_: Any, **__: Any) -> None: ...
+
+    made: Any = async_stand_in if written.is_async else stand_in
+    made.__name__, made.__signature__ = function.name, written.signature
+    made.__code__ = made.__code__.replace(co_filename=str(module_file(function)), co_firstlineno=written.line)
+    return made
 
 
-def _check_scoring(task: Task, functions: list[Function], find_metric: FindMetric) -> Iterator[Problem]:
-    """The names and parameters of filters, metrics and aggregations."""
+def _check_class(task: Task, checks: _Checks) -> Iterator[Problem]:
+    kind = task.config.class_
+    assert kind is not None
+    if is_plain_class(kind):
+        yield not_a_task_class(kind)
+    elif checks.code is not None:
+        try:
+            checks.code.check_class(task)
+        except ConfigError as error:
+            yield from error.problems
+        except (DataError, RenderError) as error:
+            yield error.problem or Problem(kind.place, str(error), "correct the class")
 
-    registered = {name: _Unloaded for function in functions for name in _registered_filters(str(module_file(function)))}
-    helpers = Helpers(_unloaded, list, find_metric, lambda: registered)
-    config = resolved(replace(task.config, derived={}), _unloaded)
+
+def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Problem]:
+    """What a run would refuse: filters, metrics, scorers and their parameters; and what local data shows."""
+    files = sorted({str(module_file(function)) for function in functions_in(dict(task.fields))})
+    known = _registered(files) if checks.code is None else {}
+    helpers = _static_helpers(known, checks.find_metric) if checks.code is None else checks.code.helpers
+    problems: list[Problem] = []
+    scored: ScoringLoop | None = None
+    config = task.config
     try:
-        scoring(task, config, Settings(), helpers)
+        config = with_settings(resolved(replace(config, derived={}), helpers.resolve), checks.settings)
+        problems += misfit_functions(task, config)
+        scored = scoring(task, config, checks.settings, helpers)
     except ConfigError as error:
-        yield from error.problems
+        problems += error.problems
+    yield from (each for problem in problems if (each := _unless_registered(problem, known)) is not None)
+    if is_whole and (checks.code is None or not any(problem.serious for problem in problems)):
+        found = _check_documents(task, scored, helpers, checks)
+        yield from (replace(each, serious=each.serious and not is_lenient_task(task)) for each in found)
 
 
-@cache
-def _registered_filters(module: str) -> frozenset[str]:
-    """The filters that a helper module gives names to, as its text shows."""
+def _check_documents(task: Task, scored: ScoringLoop | None, helpers: Helpers, checks: _Checks) -> Sequence[Problem]:
+    """The problems that documents show, where they can be read here: splits, columns, examples, prompts, targets."""
+    settings = checks.settings
+    hidden = _hidden_fields(task.config) if checks.code is None else {}
+    config = with_settings(resolved(replace(task.config, **hidden), helpers.resolve), settings)
     try:
-        text = Path(module).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return frozenset()
-    return frozenset(re.findall(r"register_filter\(\s*[\"']([^\"']+)[\"']", text))
+        check_templates(task, config)
+        splits = open_splits(task, config, settings, helpers)
+        if not splits.data.is_local:
+            return ()
+        if "process_docs" in hidden:
+            splits.split(evaluated_split(config), None)
+            return ()
+        if hidden:
+            check_shown(task, config, splits.split(evaluated_split(config), None), settings, scored)
+            return ()
+        unscored = replace(config, filter_list=None, metric_list=None, scorer=None, process_results=None)
+        prepared = bind(task, config, splits, settings, scored or scoring(task, unscored, settings, helpers))
+        return (prepared.note,) if prepared.note is not None else ()
+    except ConfigError as error:
+        return error.problems
+    except (DataError, RenderError) as error:
+        at = "dataset_path" if "dataset_path" in task.fields else "task"
+        place = task.fields.place(at) if at in task.fields else Place(f"task {task.name!r}")
+        return (error.problem or Problem(place, str(error), "correct the data, or where the file says it is"),)
+
+
+def _hidden_fields(config: TaskConfig) -> dict[str, Any]:
+    """Fields that functions fill, with values to take instead where no helper code is run."""
+    hidden = {
+        key: value
+        for key, value in HIDDEN.items()
+        if isinstance(getattr(config, key), Function) or (key == "derived" and config.derived)
+    }
+    shots = config.fewshot_config
+    if (
+        config.num_fewshot
+        and shots is not None
+        and next(functions_in({each.name: getattr(shots, each.name) for each in fields(shots)}), None) is not None
+    ):
+        hidden["num_fewshot"] = 0
+    return hidden
+
+
+HIDDEN: Mapping[str, Any] = {
+    "process_docs": None,
+    "doc_to_text": "",
+    "doc_to_target": "",
+    "doc_to_choice": None,
+    "derived": {},
+}
+
+
+def _static_helpers(known: Mapping[str, set[str]], find_metric: FindMetric) -> Helpers:
+    """Helper code that is only read: what it registers may be anything."""
+    metrics = {name: RegisteredMetric(_AnyCallable(), _AnyCallable(), None) for name in known.get("metric", ())}
+    return Helpers(
+        _unloaded,
+        list,
+        lambda name: metrics[name].function if name in metrics else find_metric(name),
+        lambda: dict.fromkeys(known.get("filter", ()), _AnyScorer),
+        metrics,
+        dict.fromkeys(known.get("aggregation", ()), _AnyCallable()),
+    )
+
+
+_REGISTERS = re.compile(
+    r"(?:register_|assay\.|@)(filter|metric|aggregation|reduction|scorer|sampler)\("
+    r"\s*(?:(?:name|metric)\s*=\s*)?(?:[\"']([^\"']+)[\"'])?"
+)
+_IMPORTS = re.compile(r"^\s*(?:from|import)\s+\.?(\w+)", re.MULTILINE)
+_UNKNOWN = re.compile(r"no (\w+) named '(.+?)'")
+
+
+def _registered(files: Sequence[str]) -> dict[str, set[str]]:
+    """By kind, the names that helper modules register, as their texts show; "" for one that is computed."""
+    known: dict[str, set[str]] = {}
+    waiting, seen = list(files), set(files)
+    while waiting:
+        file = Path(waiting.pop())
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except (OSError, ValueError):
+            continue
+        for kind, name in _REGISTERS.findall(text):
+            known.setdefault(kind, set()).add(name)
+        beside = {str(file.with_name(f"{name}.py")) for name in _IMPORTS.findall(text)} - seen
+        seen |= beside
+        waiting += beside
+    return known
+
+
+def _unless_registered(problem: Problem, known: Mapping[str, set[str]]) -> Problem | None:
+    """A problem with a name; None where helper code registers it, a note where it may."""
+    unknown = _UNKNOWN.match(problem.what)
+    names = known.get(unknown[1], set()) if unknown is not None else set()
+    if unknown is None or not names:
+        return problem
+    if unknown[2] in names:
+        return None
+    return (
+        replace(problem, fix=f"{problem.fix}; `--load` runs the helper code that may register it", serious=False)
+        if "" in names
+        else problem
+    )
 
 
 def _left_over(catalog: Catalog) -> Iterator[Problem]:
