@@ -172,7 +172,9 @@ MISTAKES: dict[str, Mistake] = {
 
 
 def graph(changes: Mapping[str, str], what: str, fix: str) -> Mistake:
-    text = QUESTION_ANSWERING.lstrip("\n")
+    text = QUESTION_ANSWERING.lstrip("\n").replace(
+        "tasks.eval.question_answering.simpleqa.task_executor", "task_executor"
+    )
     for old, new in changes.items():
         assert old in text, old
         text = text.replace(old, new, 1)
@@ -186,9 +188,9 @@ GRAPHS: dict[str, Mistake] = {
     "an edge to nowhere": graph({"to: predict_answer": "to: »predict_anser"}, "predict_anser", "predict_answer"),
     "a golden key": graph({'golden_key: "answer"': 'golden_key: »"anwser"'}, "nothing produces 'anwser'", "answer"),
     "a unit metric": graph({'name: "exact_match"': 'name: »"exact_mach"'}, "exact_mach", "exact_match"),
-    "a parameter of a transform": graph({"overwrite: false": "»overwrit: false"}, "overwrit", "overwrite"),
-    "a post-processor of a node": graph({"tasks.eval.question_answering.simpleqa.task_executor.GenerateAnswerPostProcessor": "»task_executr.GenerateAnswerPostProcessor"}, "task_executr", "task_executor"),
-    "a class that the module lacks": graph({"tasks.eval.question_answering.simpleqa.task_executor.GenerateAnswerPostProcessor": "»task_executor.GenerateAnswrPostProcessor"}, "GenerateAnswrPostProcessor", "GenerateAnswerPostProcessor"),
+    "a parameter of a transform": graph({"transform: sygra": "»transform: sygra", "overwrite: false": "overwrit: false"}, "overwrit", "overwrite"),
+    "a post-processor of a node": graph({"task_executor.GenerateAnswerPostProcessor": "»task_executr.GenerateAnswerPostProcessor"}, "task_executr", "task_executor"),
+    "a class that the module lacks": graph({"task_executor.GenerateAnswerPostProcessor": "»task_executor.GenerateAnswrPostProcessor"}, "GenerateAnswrPostProcessor", "GenerateAnswerPostProcessor"),
     "a node type": graph({"node_type: llm": "node_type: »lm"}, "lm", "llm"),
     "a key of a node": graph({"output_keys:": "»output_kyes:"}, "output_kyes", "output_keys"),
     "a lambda": graph({"tasks.eval.utils.UnitMetrics": "»tasks.eval.utils.UnitMetrix"}, "UnitMetrix", "UnitMetrics"),

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Union
 
-from assay.errors import Problem, did_you_mean, nearest
+from assay.errors import Place, Problem, did_you_mean, nearest
 from assay.records import Function, UserValue
 
 
@@ -52,12 +52,17 @@ def check_function(function: Function) -> Problem | None:
         near = nearest(file.stem, [path.stem for path in file.parent.glob("*.py")], count=1)
         fix = f"did you mean {near[0]!r}?" if near else "write the module, or correct its name"
         return Problem(function.place, f"no module {function.module!r}: there is no {file}", fix)
+    return check_name(file, function.name, function.place)
+
+
+def check_name(file: Path, name: str, place: Place) -> Problem | None:
+    """Return the problem of a name that a module's source does not define."""
     names = _names_in(str(file), file.stat().st_mtime_ns)
     if isinstance(names, str):
-        return Problem(function.place, f"module {file} cannot be read: {names}", "correct the module")
-    if names is None or function.name in names:
+        return Problem(place, f"module {file} cannot be read: {names}", "correct the module")
+    if names is None or name in names:
         return None
-    return Problem(function.place, f"{file.name} has no {function.name!r}", did_you_mean(function.name, names))
+    return Problem(place, f"{file.name} has no {name!r}", did_you_mean(name, names))
 
 
 def _is_installed(package: str) -> bool:

@@ -179,7 +179,9 @@ class _Builder:
             except ConfigError as error:
                 self.problems += error.problems
             except UserCodeError as error:
-                self.problems.append(uncheckable(file_of(node.fields), str(error)))
+                file = file_of(node.fields)
+                if not any(known.serious and known.place.file == file for known in self.problems):  # which may be why
+                    self.problems.append(uncheckable(file, str(error)))
         return self.built[id(meaning)]
 
     def _task_of_kind(self, node: TaskNode, marking: str, meaning: Meaning) -> Task:

@@ -118,7 +118,7 @@ def is_everywhere_undefined(error: RenderError, docs: Iterable[Row]) -> bool:
 def _undefined(task: Task, error: UndefinedVariable, doc: Row, columns: Collection[str]) -> Problem:
     name = error.name
     path = _path_of(task, error)
-    place = task.fields.origin(path[0]).word_place(path, name) if path else _place(task, ("doc_to_text",))
+    place = task.fields.origin(str(path[0])).word_place(path, name) if path else _place(task, ("doc_to_text",))
     key = f"{next((str(step) for step in reversed(path) if isinstance(step, str)), 'a template')}: "
     owner = re.search(rf"([\w.]+)(?:\.|\[['\"]){re.escape(name)}\b", error.text)
     if owner is not None and name not in required_variables(error.text):
@@ -186,9 +186,9 @@ CALLED: Mapping[str, Sequence[str]] = {
 
 def misfit_functions(task: Task, config: TaskConfig) -> list[Problem]:
     """Functions of the task that cannot be called as they will be, or that nothing would await."""
-    problems = []
+    problems: list[Problem] = []
     for path in [(key,) for key in CALLED] + [("fewshot_config", key) for key in CALLED]:
-        function = config if path[0] in task.fields else None
+        function: Any = config if path[0] in task.fields else None
         for step in path:
             function = getattr(function, step, None)
         wrong = _misfit(function, CALLED[path[-1]]) if callable(function) else None

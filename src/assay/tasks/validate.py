@@ -27,12 +27,12 @@ from assay.samples.rows import DataError
 from assay.scoring.filters import FILTERS
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.metrics.table import METRICS
-from assay.scoring.scorer import SCORERS, Scorer
+from assay.scoring.scorer import SCORERS, Scorer, models_of
 from assay.tasks.documents import evaluated_split
 from assay.tasks.kinds import FindDotted, kind_of
 from assay.tasks.manager import TaskManager, file_of
 from assay.tasks.preflight import doubled, place_in
-from assay.tasks.prepare import bind, check_shown, open_splits, with_settings
+from assay.tasks.prepare import KINDS, bind, check_shown, open_splits, with_settings
 from assay.tasks.prompt_checks import (
     FORMAT_TEXTS,
     check_templates,
@@ -41,7 +41,7 @@ from assay.tasks.prompt_checks import (
     template_error,
     written_slips,
 )
-from assay.tasks.scoring import scoring
+from assay.tasks.scoring import placer, scoring
 from assay.tasks.settings import Helpers, RegisteredMetric, Settings, UserFunction, resolved
 from assay.tasks.task import Task, is_lenient_task, not_a_task_class
 from assay.user_code import UserCodeError, user_code
@@ -133,7 +133,7 @@ def _check_task(task: Task, checks: _Checks) -> Iterator[Problem]:
     yield from lacking
     if task.config.class_ is not None:
         yield from _check_class(task, checks) if not broken else ()
-    else:
+    elif task.config.output_type in KINDS:
         yield from _check_run(task, checks, is_whole=not broken and not lacking)
     for note in task.notes:
         yield Problem(Place(f"task {task.name!r}"), note, "give the format a metric_list", serious=False)
@@ -264,12 +264,22 @@ def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Probl
         config = with_settings(resolved(replace(config, derived={}), helpers.resolve), checks.settings)
         problems += misfit_functions(task, config)
         scored = scoring(task, config, checks.settings, helpers)
+        problems += _needed_roles(task, scored, checks.settings)
     except ConfigError as error:
         problems += error.problems
     yield from (each for problem in problems if (each := _unless_registered(problem, known)) is not None)
     if is_whole and (checks.code is None or not any(problem.serious for problem in problems)):
         found = _check_documents(task, scored, helpers, checks)
         yield from (replace(each, serious=each.serious and not is_lenient_task(task)) for each in found)
+
+
+def _needed_roles(task: Task, scored: ScoringLoop, settings: Settings) -> Iterator[Problem]:
+    """Notes on further models that a run must name."""
+    place = placer(task, "scorer" if "scorer" in task.fields else "filter_list")()
+    for role, model in models_of(scorer.models() for _, scorer in scored.pipelines).items():
+        if model is None and role not in (settings.run.model_role or {}):
+            fix = f"give --model_role {role}=… when it is run"
+            yield Problem(place, f"the scorer asks a model in the role {role!r}", fix, serious=False)
 
 
 def _check_documents(task: Task, scored: ScoringLoop | None, helpers: Helpers, checks: _Checks) -> Sequence[Problem]:
