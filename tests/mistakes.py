@@ -21,7 +21,7 @@ TASK = {
     "doc_to_target": "answer",
 }
 MARK = "»"
-"""Stands before the place that must be named, and is not written."""
+"""Marks the place that must be named; it is not part of the file."""
 CHOICE = TASK | {"doc_to_target": "gold", "output_type": "multiple_choice", "doc_to_choice": "choices"}
 HELPERS = """
     import assay
@@ -55,7 +55,7 @@ def a_file(fields: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Mistake:
-    """Files beside the usual ones, the place of the mistake, and what is said of it; `load` where code must run to tell."""
+    """Files beside the usual ones, the place of the mistake, and what is said of it; `load` where only the running code shows it."""
 
     files: Mapping[str, str]
     at: str
@@ -97,8 +97,8 @@ MISTAKES: dict[str, Mistake] = {
     "a parameter of a metric": task(metrics("metric: exact_match, ignore_cas: »true"), "no parameter 'ignore_cas'", "ignore_case"),
     "a parameter of the wrong type": task(metrics("metric: exact_match, ignore_case: »maybe"), "cannot be 'maybe'", "bool"),
     "a metric of another output type": task(metrics("metric: »acc"), "'acc' does not score generate_until", "multiple_choice"),
-    "a parameter of one's own metric": task(metrics("metric: !function helpers.close, widht: »2, aggregation: mean"), "no parameter 'widht'", "width"),
-    "a value of one's own metric": task(metrics("metric: !function helpers.close, width: »two, aggregation: mean"), "'width' cannot be 'two'", "int"),
+    "a parameter of a user's metric": task(metrics("metric: !function helpers.close, widht: »2, aggregation: mean"), "no parameter 'widht'", "width"),
+    "a value of a user's metric": task(metrics("metric: !function helpers.close, width: »two, aggregation: mean"), "'width' cannot be 'two'", "int"),
     "a metric without an aggregation": task(metrics("metric: »!function helpers.close"), "no aggregation", "aggregation: mean"),
     "a metric that the helper lacks": task(metrics("metric: »!function helpers.clos, aggregation: mean"), "helpers.py has no 'clos'", "did you mean 'close'"),
     "a helper that is not there": task(metrics("metric: »!function helprs.close, aggregation: mean"), "no module 'helprs'", "helpers"),
@@ -112,7 +112,7 @@ MISTAKES: dict[str, Mistake] = {
     # filters
     "a filter that is not there": task(filters("function: »lowercas"), "no filter named 'lowercas'", "lowercase"),
     "a parameter of a filter": task(filters("function: regex, regex_patern: »x"), "no parameter 'regex_patern'", "regex_pattern"),
-    "a pattern that is none": task(filters('function: »regex, regex_pattern: "("'), "cannot be made", "correct"),
+    "an invalid pattern": task(filters('function: »regex, regex_pattern: "("'), "cannot be made", "correct"),
     "a filter without its parameter": task(filters("function: »take_first_k"), "needs the parameter 'k'", "k"),
     "two filters of one name": task({"filter_list": "[{name: f, filter: [{function: lowercase}]}, {name: »f, filter: [{function: uppercase}]}]"}, "two filters are named 'f'", "rename"),
     "a filter without a function": task({"filter_list": "[{name: f, filter: [{»functon: lowercase}]}]"}, "unknown key 'functon'", "function"),
@@ -121,15 +121,15 @@ MISTAKES: dict[str, Mistake] = {
     "an unknown filter does not hide a scorer": task(filters("function: lowercas") | {"scorer": "»{type: generation, kwargs: {k: 1}}"}, "k", ""),
     # scorers
     "a scorer that is not there": task({"scorer": "»ensembel"}, "no scorer named 'ensembel'", "ensemble"),
-    "a parameter of one's own scorer": task({"scorer": "»{type: !function helpers.Polite, kwargs: {weigth: 2}}"}, "weigth", "weight"),
-    "a value of one's own scorer": task({"scorer": "»{type: !function helpers.Polite, kwargs: {weight: heavy}}"}, "'heavy'", "float"),
-    "a class that is no scorer": task({"scorer": "»!function helpers.Plain"}, "Plain", "derived from assay.Scorer"),
-    "a function that is no scorer": task({"scorer": "»!function helpers.close"}, "close", "derived from assay.Scorer"),
+    "a parameter of a user's scorer": task({"scorer": "»{type: !function helpers.Polite, kwargs: {weigth: 2}}"}, "weigth", "weight"),
+    "a value of a user's scorer": task({"scorer": "»{type: !function helpers.Polite, kwargs: {weight: heavy}}"}, "'heavy'", "float"),
+    "a class that is not a scorer": task({"scorer": "»!function helpers.Plain"}, "Plain", "derived from assay.Scorer"),
+    "a function as scorer": task({"scorer": "»!function helpers.close"}, "close", "derived from assay.Scorer"),
     "a scorer of another output type": task({"scorer": "»generation"}, "'generation' does not score multiple_choice", "generate_until", base=CHOICE),
     "a judge without its scale": task({"scorer": "»{type: llm_judge, kwargs: {scael: [1, 5]}}"}, "scael", "scale"),
     "a cross_filter over one filter": task({"scorer": "»cross_filter"}, "filters", "filter_list"),
     # prompts and columns
-    "a variable that is no column": task({"doc_to_text": '"Q: {{»quesion}}"'}, "no column 'quesion'; they have: question, answer", "did you mean 'question'"),
+    "a variable without a column": task({"doc_to_text": '"Q: {{»quesion}}"'}, "no column 'quesion'; they have: question, answer", "did you mean 'question'"),
     "a variable like no column": task({"doc_to_text": '"Q: {{»zebra}} {{question}}"'}, "no column 'zebra'; they have: question", "correct"),
     "a variable in a branch not taken": task({"doc_to_text": '"{{question}}{% if gold == 9 %}{{»anwser}}{% endif %}"'}, "no column 'anwser'", "did you mean 'answer'"),
     "a variable in a block of text": task({"doc_to_text": "|\n  Question: {{question}}\n  Hint: {{»toipc}}"}, "no column 'toipc'", "did you mean 'topic'"),
@@ -145,9 +145,9 @@ MISTAKES: dict[str, Mistake] = {
     "a column of examples": task({"num_fewshot": "1", "fewshot_split": "few", "fewshot_config": '{doc_to_text: "{{»qestion}}"}'}, "no column 'qestion'", "did you mean 'question'"),
     "a column that a format names": task({"formats": '{type: mcqa, instruction: "About {{»topc}}: "}'}, "no column 'topc'", "did you mean 'topic'", base=CHOICE),
     "a column with process_docs": task({"process_docs": "!function own.keep", "doc_to_text": '"{{»textt}}"'}, "no column 'textt'; they have: text, answer", "did you mean 'text'", files=helper("def keep(split): return [{'text': row['question'], 'answer': 'x'} for row in split]\n"), load=True),
-    "a template that is none": task({"doc_to_text": '»"{{question}"'}, "not a valid template", "correct"),
+    "an invalid template": task({"doc_to_text": '»"{{question}"'}, "not a valid template", "correct"),
     "a prompt without a column": task({"doc_to_text": '»"Answer the question:"'}, "all 4 documents are asked the same", "name a column"),
-    "a target that is no choice": task({"doc_to_target": "»question"}, "the right answer, 'q0', is none of the 2 choices", "index", base=CHOICE),
+    "a target beside the choices": task({"doc_to_target": "»question"}, "the right answer, 'q0', is none of the 2 choices", "index", base=CHOICE),
     "a cluster column": task({"cluster_by": "»topc"}, "no column 'topc'", "topic"),
     # data
     "a split that is not there": task({"test_split": "»tets"}, "no split 'tets'; it has: test, few", "did you mean 'test'"),
@@ -165,7 +165,7 @@ MISTAKES: dict[str, Mistake] = {
     "a question function without its argument": task({"doc_to_text": "»!function own.text"}, "'text' cannot be called with 1 arguments (doc)", "def text(doc)", files=helper("def text(): return 'x'\n")),
     "an async function": task({"process_docs": "»!function own.keep"}, "'keep' is async", "def keep(dataset)", files=helper("async def keep(split): return split\n")),
     # class tasks
-    "a class that is no task": task({"class": "»!function helpers.Plain"}, "'Plain' is not a task class", "derive it"),
+    "a class that is not a task": task({"class": "»!function helpers.Plain"}, "'Plain' is not a task class", "derive it"),
     "a function for a class": task({"class": "»!function helpers.close"}, "'close' is not a task class", "derive it"),
     "a class that fails": task({"class": "»!function own.Own"}, "broken on purpose", "", files=helper("from lm_eval.api.task import ConfigurableTask\nclass Own(ConfigurableTask):\n    def __init__(self, *a, **k): raise ValueError('broken on purpose')\n"), load=True),
 }  # fmt: skip
@@ -210,6 +210,6 @@ GROUPS: dict[str, Mistake] = {
     "a parameter of an aggregator": group("task: [t, u]\naggregate_metric_list: [{metric: exact_match, aggregation: pass@k, kwargs: {kk: 2}}]\n", "3:", "kk", "k"),
     "a circle": group("task: [g]\n", "2:8", "circle", ""),
     "two rows of one name": group("task: [t, u]\naggregate_metric_list: [{metric: exact_match}, {metric: exact_match}]\n", "3:48", "two entries make the row 'exact_match'", "name"),
-    "an override that is no key": group("task:\n  - task: t\n    num_fewsht: 2\n", "4:5", "unknown key 'num_fewsht'", "num_fewshot"),
+    "an unknown key of an override": group("task:\n  - task: t\n    num_fewsht: 2\n", "4:5", "unknown key 'num_fewsht'", "num_fewshot"),
     "a type that is not there": group("task: [t]\ntype: Nothing\n", "3:7", "no kind of group named 'Nothing'", "StandardGroup"),
 }  # fmt: skip

@@ -161,11 +161,11 @@ def is_plain_class(function: Function) -> bool:
 def _plain_in(path: str, _changed_at: int) -> frozenset[str]:
     tree = _parsed(path)
     defined = [] if isinstance(tree, str) else tree.body
-    found = [each for each in defined if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
-    names = [each.name for each in found]
+    definitions = [each for each in defined if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+    names = [each.name for each in definitions]
     return frozenset(
         each.name
-        for each in found
+        for each in definitions
         if names.count(each.name) == 1
         and not each.decorator_list
         and not (isinstance(each, ast.ClassDef) and (each.keywords or any(_name(b) != "object" for b in each.bases)))

@@ -79,9 +79,9 @@ def locate_word(root: yaml.Node | None, data: bytes, path: Sequence[str | int], 
     lines = data.decode("utf-8-sig", "replace").split("\n")[line - 1 : node.end_mark.line + 1]
     for number, text in enumerate(lines):
         start = column - 1 if number == 0 else 0
-        found = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)").search(text, start)
-        if found is not None:
-            return line + number, found.start() + 1
+        match = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)").search(text, start)
+        if match is not None:
+            return line + number, match.start() + 1
     return line, column
 
 

@@ -85,9 +85,9 @@ def every_problem(config: RunConfig, manager: TaskManager) -> Iterator[None]:
         if not all(isinstance(spec, str | Mapping) for spec in specs):
             raise
         known = {problem.place for problem in error.problems}
-        found = find_problems(manager, config, list(specs))
+        every = find_problems(manager, config, list(specs))
         raise ConfigError(
-            [*error.problems, *(each for each in found if each.serious and each.place not in known)]
+            [*error.problems, *(each for each in every if each.serious and each.place not in known)]
         ) from error
 
 

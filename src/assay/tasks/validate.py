@@ -232,10 +232,12 @@ def _unloaded(function: Function) -> Any:
 
     async def async_stand_in(*_: Any, **__: Any) -> None: ...
 
-    made: Any = async_stand_in if written.is_async else stand_in
-    made.__name__, made.__signature__ = function.name, written.signature
-    made.__code__ = made.__code__.replace(co_filename=str(module_file(function)), co_firstlineno=written.line)
-    return made
+    function_like: Any = async_stand_in if written.is_async else stand_in
+    function_like.__name__, function_like.__signature__ = function.name, written.signature
+    function_like.__code__ = function_like.__code__.replace(
+        co_filename=str(module_file(function)), co_firstlineno=written.line
+    )
+    return function_like
 
 
 def _check_class(task: Task, checks: _Checks) -> Iterator[Problem]:
@@ -253,7 +255,7 @@ def _check_class(task: Task, checks: _Checks) -> Iterator[Problem]:
 
 
 def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Problem]:
-    """What a run would refuse: filters, metrics, scorers and their parameters; and what local data shows."""
+    """Yield the problems of filters, metrics and scorers that a run would refuse, and those that local data shows."""
     files = sorted({str(module_file(function)) for function in functions_in(dict(task.fields))})
     known = _registered(files) if checks.code is None else {}
     helpers = _static_helpers(known, checks.find_metric) if checks.code is None else checks.code.helpers
@@ -269,8 +271,8 @@ def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Probl
         problems += error.problems
     yield from (each for problem in problems if (each := _unless_registered(problem, known)) is not None)
     if is_whole and (checks.code is None or not any(problem.serious for problem in problems)):
-        found = _check_documents(task, scored, helpers, checks)
-        yield from (replace(each, serious=each.serious and not is_lenient_task(task)) for each in found)
+        shown = _check_documents(task, scored, helpers, checks)
+        yield from (replace(each, serious=each.serious and not is_lenient_task(task)) for each in shown)
 
 
 def _needed_roles(task: Task, scored: ScoringLoop, settings: Settings) -> Iterator[Problem]:
