@@ -15,7 +15,7 @@ from assay.config.fields import Fields
 from assay.config.option import YAMLValue
 from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem, nearest, placed_error
-from assay.records import Sample
+from assay.records import Function, Sample
 from assay.registry import read_signature
 from assay.samples.fewshot import TooFewExamples
 from assay.samples.prompt import (
@@ -191,7 +191,12 @@ def misfit_functions(task: Task, config: TaskConfig) -> list[Problem]:
         function: Any = config if path[0] in task.fields else None
         for step in path:
             function = getattr(function, step, None)
-        wrong = _misfit(function, CALLED[path[-1]]) if callable(function) else None
+        if callable(function):
+            wrong = _misfit(function, CALLED[path[-1]])
+        elif path[-1].startswith("process_") and function is not None and not isinstance(function, Function):
+            wrong = f"{function!r:.40} is not a function", "name a function"
+        else:
+            wrong = None
         if wrong is not None:
             problems.append(Problem(task.fields.place(*path), f"{path[-1]}: {wrong[0]}", wrong[1]))
     return problems
