@@ -103,6 +103,11 @@ MISTAKES: dict[str, Mistake] = {
     "a metric that the helper lacks": task(metrics("metric: »!function helpers.clos, aggregation: mean"), "helpers.py has no 'clos'", "did you mean 'close'"),
     "a helper that is not there": task(metrics("metric: »!function helprs.close, aggregation: mean"), "no module 'helprs'", "helpers"),
     "two rows of one name": task({"metric_list": "[{metric: exact_match}, {metric: »exact_match, ignore_case: true}]"}, "exact_match", "name"),
+    "a metric without arguments": task(metrics("metric: »!function own.m, aggregation: mean"), "'m'", "", files=helper("def m(): return 1.0\n")),
+    "a metric of three arguments": task(metrics("metric: »!function own.m, aggregation: mean"), "'m'", "", files=helper("def m(references, prediction, third): return 1.0\n")),
+    "a metric that is a number": task(metrics("metric: »!function own.m, aggregation: mean"), "", "", files=helper("m = 5\n"), load=True),
+    "an aggregation without arguments": task(metrics("metric: exact_match, aggregation: »!function own.m"), "'m'", "", files=helper("def m(): return 1.0\n")),
+    "a text for a truth in a metric": task(metrics("metric: exact_match, ignore_case: »'yes please'"), "cannot be 'yes please'", "bool"),
     # aggregations and reductions
     "an aggregation that is not there": task(metrics("metric: exact_match, aggregation: »maen"), "no aggregation named 'maen'", "mean"),
     "a reduction that is not there": task({"repeats": "4"} | metrics("metric: exact_match, reduction: »bets"), "no reduction named 'bets'", "use one of"),
@@ -128,6 +133,9 @@ MISTAKES: dict[str, Mistake] = {
     "a scorer of another output type": task({"scorer": "»generation"}, "'generation' does not score multiple_choice", "generate_until", base=CHOICE),
     "a judge without its scale": task({"scorer": "»{type: llm_judge, kwargs: {scael: [1, 5]}}"}, "scael", "scale"),
     "a cross_filter over one filter": task({"scorer": "»cross_filter"}, "filters", "filter_list"),
+    "a scorer without a parameter that it needs": task({"scorer": "»!function own.S"}, "needs the parameter 'path'", "path", files=helper("import assay\nclass S(assay.GenerationScorer):\n    def __init__(self, task_config, path): super().__init__(task_config)\n")),
+    "an ensemble without scorers": task({"scorer": "»ensemble"}, "scorers", ""),
+    "an ensemble with a wrong weight": task({"scorer": "»{type: ensemble, kwargs: {scorers: [generation], weights: [1, 2]}}"}, "weights", ""),
     # prompts and columns
     "a variable without a column": task({"doc_to_text": '"Q: {{»quesion}}"'}, "no column 'quesion'; they have: question, answer", "did you mean 'question'"),
     "a variable like no column": task({"doc_to_text": '"Q: {{»zebra}} {{question}}"'}, "no column 'zebra'; they have: question", "correct"),
@@ -211,5 +219,7 @@ GROUPS: dict[str, Mistake] = {
     "a circle": group("task: [g]\n", "2:8", "circle", ""),
     "two rows of one name": group("task: [t, u]\naggregate_metric_list: [{metric: exact_match}, {metric: exact_match}]\n", "3:48", "two entries make the row 'exact_match'", "name"),
     "an unknown key of an override": group("task:\n  - task: t\n    num_fewsht: 2\n", "4:5", "unknown key 'num_fewsht'", "num_fewshot"),
+    "a group without members": group("", "1:", "no members", ""),
+    "a group of nothing": group("task: []\n", "", "no members", ""),
     "a type that is not there": group("task: [t]\ntype: Nothing\n", "3:7", "no kind of group named 'Nothing'", "StandardGroup"),
 }  # fmt: skip

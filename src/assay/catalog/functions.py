@@ -107,6 +107,7 @@ class StaticSignature(NamedTuple):
     signature: inspect.Signature
     is_class: bool
     is_async: bool = False
+    is_generator: bool = False
     line: int = 1
 
 
@@ -143,6 +144,7 @@ def _signatures_in(path: str, _changed_at: int) -> dict[str, StaticSignature]:
                 _signature(arguments, skipped=1 if is_class else 0),
                 is_class,
                 isinstance(each, ast.AsyncFunctionDef),
+                not is_class and _yields(each),
                 each.lineno,
             )
     return signatures
@@ -185,6 +187,12 @@ def _parsed(path: str) -> ast.Module | str:
         return str(error) or "it is nested too deeply"
     except OSError as error:
         return error.strerror or str(error)
+
+
+def _yields(function: ast.AST) -> bool:
+    """Whether a function is a generator: it yields itself, and not a function inside it."""
+    inner = [each for each in ast.iter_child_nodes(function) if not isinstance(each, ast.FunctionDef | ast.Lambda)]
+    return any(isinstance(each, ast.Yield | ast.YieldFrom) or _yields(each) for each in inner)
 
 
 def _signature(arguments: ast.arguments, *, skipped: int) -> inspect.Signature:

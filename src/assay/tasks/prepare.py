@@ -111,6 +111,15 @@ def bind(task: Task, config: TaskConfig, splits: Splits, settings: Settings, sco
     return prepared
 
 
+def evaluated_docs(task: Task, config: TaskConfig, splits: Splits) -> Split:
+    """The documents to evaluate, as its process_docs prepares them."""
+    process = config.process_docs if callable(config.process_docs) else None
+    try:
+        return splits.split(evaluated_split(config), process)
+    except DataError as error:
+        raise _placed_split(task, error, splits) from error
+
+
 _NO_SPLIT = re.compile(r"\bno split '([^']*)'")
 
 
@@ -127,8 +136,7 @@ def _placed_split(task: Task, error: DataError, splits: Splits) -> DataError:
 
 def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, scored: ScoringLoop) -> "PreparedTask":
     shots = examples(config, config.num_fewshot or 0, splits, settings)
-    process = config.process_docs if callable(config.process_docs) else None
-    docs = splits.split(evaluated_split(config), process)
+    docs = evaluated_docs(task, config, splits)
     if len(docs) == 0:
         raise DataError(f"the split {evaluated_split(config)!r} is empty")
     check_clusters(task, docs)

@@ -28,11 +28,10 @@ from assay.scoring.filters import FILTERS
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.scorer import SCORERS, Scorer, models_of
-from assay.tasks.documents import evaluated_split
 from assay.tasks.kinds import FindDotted, kind_of
 from assay.tasks.manager import TaskManager, file_of
 from assay.tasks.preflight import doubled, place_in
-from assay.tasks.prepare import KINDS, bind, check_shown, open_splits, with_settings
+from assay.tasks.prepare import KINDS, bind, check_columns, check_shown, evaluated_docs, open_splits, with_settings
 from assay.tasks.prompt_checks import (
     FORMAT_TEXTS,
     check_templates,
@@ -202,6 +201,8 @@ def _check_data(task: Task) -> Iterator[Problem]:
 class _AnyCallable:
     """A stand-in for what helper code defines: it is not run here, so it may be anything."""
 
+    is_unknown = True
+
     def __init__(self, *_: Any, **__: Any) -> None:
         self.__name__ = "function"
 
@@ -225,19 +226,22 @@ def _unloaded(function: Function) -> Any:
     written = static_signature(function)
     if written is None or written.is_class:
         kind = _AnyCallable if is_plain_class(function) else _AnyScorer
-        return type(function.name, (kind,), {} if written is None else {"__signature__": written.signature})
+        known = {} if written is None else {"__signature__": written.signature, "is_unknown": False}
+        return type(function.name, (kind,), known)
 
     def stand_in(*_: Any, **__: Any) -> Any:
         return stand_in
 
     async def async_stand_in(*_: Any, **__: Any) -> None: ...
 
-    function_like: Any = async_stand_in if written.is_async else stand_in
-    function_like.__name__, function_like.__signature__ = function.name, written.signature
-    function_like.__code__ = function_like.__code__.replace(
-        co_filename=str(module_file(function)), co_firstlineno=written.line
-    )
-    return function_like
+    def generator_stand_in(*_: Any, **__: Any) -> Iterator[None]:
+        yield
+
+    like: Any = async_stand_in if written.is_async else generator_stand_in if written.is_generator else stand_in
+    like.__name__, like.__signature__ = function.name, written.signature
+    like.__code__ = like.__code__.replace(co_filename=str(module_file(function)), co_firstlineno=written.line)
+    like.is_async, like.is_generator = written.is_async, written.is_generator
+    return like
 
 
 def _check_class(task: Task, checks: _Checks) -> Iterator[Problem]:
@@ -294,14 +298,18 @@ def _check_documents(task: Task, scored: ScoringLoop | None, helpers: Helpers, c
         splits = open_splits(task, config, settings, helpers)
         if not splits.data.is_local:
             return ()
+        docs = evaluated_docs(task, config, splits)
         if "process_docs" in hidden:
-            splits.split(evaluated_split(config), None)
             return ()
         if hidden:
-            check_shown(task, config, splits.split(evaluated_split(config), None), settings, scored)
+            check_shown(task, config, docs, settings, scored)
             return ()
-        unscored = replace(config, filter_list=None, metric_list=None, scorer=None, process_results=None)
-        prepared = bind(task, config, splits, settings, scored or scoring(task, unscored, settings, helpers))
+        if scored is not None:
+            check_columns(task, docs, scored)
+        if scored is None or checks.code is None:  # stand-ins score nothing
+            unscored = replace(config, filter_list=None, metric_list=None, scorer=None, process_results=None)
+            scored = scoring(task, unscored, settings, helpers)
+        prepared = bind(task, config, splits, settings, scored)
         return (prepared.note,) if prepared.note is not None else ()
     except ConfigError as error:
         return error.problems
