@@ -114,6 +114,7 @@ MISTAKES: dict[str, Mistake] = {
     "a reduction with too few repeats": task(metrics("metric: exact_match, reduction: »pass@4"), "needs 4 repeats, but the task has 1", "repeats: 4"),
     "a reduction behind a filter that leaves one": task({"repeats": "4", "filter_list": "[{name: f, filter: »[{function: take_first}]}]"} | metrics("metric: exact_match, reduction: pass@4"), "leaves one answer", "take_first_k, k: 4"),
     "a parameter of an aggregation": task(metrics("metric: exact_match, aggregation: mean, axsi: »1"), "axsi", ""),
+    "a reduction without arguments": task({"repeats": "4"} | metrics("metric: exact_match, reduction: »!function own.m"), "m cannot be used as reduction", "", files=helper("def m(): return 1.0\n")),
     # filters
     "a filter that is not there": task(filters("function: »lowercas"), "no filter named 'lowercas'", "lowercase"),
     "a parameter of a filter": task(filters("function: regex, regex_patern: »x"), "no parameter 'regex_patern'", "regex_pattern"),

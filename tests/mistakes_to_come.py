@@ -10,13 +10,12 @@ REPEATED = {
 }
 
 METRICS: dict[str, Mistake] = {
-    "an async metric": task(metrics(OWN), "async", "def m", files=helper("async def m(references, prediction): return 1.0\n")),
+    "an async metric": task(metrics(OWN), "async", "`def`", files=helper("async def m(references, prediction): return 1.0\n")),
     "a metric whose score depends on the order of references": task(metrics(OWN) | {"doc_to_target": "choices"}, "order", "reference", files=helper("def m(references, prediction): return float(references[0] == 'x')\n"), load=True),
-    "a filter function of one argument": task({"filter_list": "[{name: f, filter: [{function: custom, filter_fn: »!function own.m}]}]"}, "'m'", "", files=helper("def m(responses): return responses\n")),
-    "an async filter function": task({"filter_list": "[{name: f, filter: [{function: custom, filter_fn: »!function own.m}]}]"}, "async", "", files=helper("async def m(resps, docs): return resps\n")),
+    "a filter function of one argument": task({"filter_list": "[{name: f, filter: [{function: »custom, filter_fn: !function own.m}]}]"}, "(resps, docs)", "", files=helper("def m(responses): return responses\n")),
+    "an async filter function": task({"filter_list": "[{name: f, filter: [{function: »custom, filter_fn: !function own.m}]}]"}, "async", "`def`", files=helper("async def m(resps, docs): return resps\n")),
     "an async aggregation": task(metrics("metric: exact_match, aggregation: »!function own.m"), "async", "", files=helper("async def m(values): return 1.0\n")),
-    "a reduction without arguments": task(REPEATED | metrics("metric: exact_match, reduction: »!function own.m"), "'m'", "", files=helper("def m(): return 1.0\n")),
-    "repeats of a metric of the whole task": task(REPEATED | metrics("metric: »bleu, reduction: pass@2"), "bleu", ""),
+    "repeats of a metric of the whole task": task(REPEATED | metrics("metric: bleu, reduction: »pass@2"), "bleu", ""),
 }  # fmt: skip
 
 SEEDS: dict[str, Mistake] = {

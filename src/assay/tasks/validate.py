@@ -260,14 +260,11 @@ def _check_class(task: Task, checks: _Checks) -> Iterator[Problem]:
 
 def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Problem]:
     """Yield the problems of filters, metrics and scorers that a run would refuse, and those that local data shows."""
-    files = sorted({str(module_file(function)) for function in functions_in(dict(task.fields))})
-    known = _registered(files) if checks.code is None else {}
-    helpers = _static_helpers(known, checks.find_metric) if checks.code is None else checks.code.helpers
+    helpers, known = _helpers_of(task, checks)
     problems: list[Problem] = []
     scored: ScoringLoop | None = None
-    config = task.config
     try:
-        config = with_settings(resolved(replace(config, derived={}), helpers.resolve), checks.settings)
+        config = with_settings(resolved(replace(task.config, derived={}), helpers.resolve), checks.settings)
         problems += misfit_functions(task, config)
         scored = scoring(task, config, checks.settings, helpers)
         problems += _needed_roles(task, scored, checks.settings)
@@ -277,6 +274,14 @@ def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Probl
     if is_whole and (checks.code is None or not any(problem.serious for problem in problems)):
         shown = _check_documents(task, scored, helpers, checks)
         yield from (replace(each, serious=each.serious and not is_lenient_task(task)) for each in shown)
+
+
+def _helpers_of(task: Task, checks: _Checks) -> tuple[Helpers, Mapping[str, set[str]]]:
+    """Helper code of a task, loaded or only read, and the names that it registers where it is only read."""
+    if checks.code is not None:
+        return checks.code.helpers, {}
+    known = _registered(sorted({str(module_file(function)) for function in functions_in(dict(task.fields))}))
+    return _static_helpers(known, checks.find_metric), known
 
 
 def _needed_roles(task: Task, scored: ScoringLoop, settings: Settings) -> Iterator[Problem]:
