@@ -19,7 +19,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 FILES = {
     "a.yaml": a_task("alpha", tag="red", num_fewshot="3"),
     "b.yaml": "task: beta\ninclude: base.yaml\ntag: [red, blue]\n",
-    "base.yaml": "dataset_path: json\ndoc_to_text: question\n",
+    "base.yaml": "dataset_path: some/data\ndoc_to_text: question\n",
     "g.yaml": "group: gamma\ngroup_alias: The third\ntask:\n  - alpha\n  - group: inner\n    task: [beta]\n"
     "aggregate_metric_list:\n  - metric: acc\nmetadata: {version: 2, description: What it measures}\n",
 }
@@ -132,7 +132,7 @@ def test_validate_ends_with_1_on_any_error_and_0_without(write: Write, run_assay
     ):
         good = run_assay("validate", *asked)
         assert (good.returncode, good.stdout) == (0, "0 problems, 0 notes\n")
-    write({"slip.yaml": "task: slip\nnum_fewshto: 3\ndataset_path: json\n"})
+    write({"slip.yaml": "task: slip\nnum_fewshto: 3\ndataset_path: some/data\n"})
     bad = run_assay("validate", folder)
     assert bad.returncode == 1
     assert bad.stdout.splitlines() == [

@@ -35,7 +35,7 @@ def column(folder: Path, content: str, **options: Any) -> list[Any]:
 
 def a_table(*cells: str) -> str:
     text = io.StringIO()
-    csv.writer(text).writerows([["c", "k"], *([cell, "k"] for cell in cells)])
+    csv.writer(text).writerows([["c", "k"], *([cell, f"k{n}"] for n, cell in enumerate(cells))])
     return text.getvalue()
 
 

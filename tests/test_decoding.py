@@ -72,7 +72,7 @@ def test_a_typo_is_refused_with_its_place_and_the_right_suggestion(
 def test_all_problems_of_all_files_are_reported_at_once(manage: Callable[..., TaskManager]) -> None:
     manager = manage(
         {
-            "a.yaml": "task: a\ndoc_to_txt: q\nnum_fewshot: x\n",
+            "a.yaml": "task: a\ndoc_to_txt: q\nnum_fewshot: x\ndataset_path: d\n",
             "b.yaml": "task: b\ninclude: gone.yaml\nrepeats: 0\ndataset_path: d\n",
             "c.yaml": "task: c\n  bad: [\n",
         }
@@ -89,7 +89,7 @@ def test_loading_a_task_with_problems_raises_all_of_them(manage: Callable[..., T
 
 def test_a_problem_in_a_template_is_reported_once_and_at_its_line(manage: Callable[..., TaskManager]) -> None:
     files = {f"t{number}.yaml": f"task: t{number}\ninclude: base.yaml\n" for number in range(5)}
-    problems = validate(manage({**files, "base.yaml": "dataset_path: json\nnum_fewshto: 5\n"}))
+    problems = validate(manage({**files, "base.yaml": "dataset_path: some/data\nnum_fewshto: 5\n"}))
     assert [(Path(p.place.file).name, p.place.line) for p in problems if p.serious] == [("base.yaml", 2)]
 
 

@@ -210,10 +210,10 @@ SAMPLED = "generation_kwargs: {do_sample: true, temperature: 1.0, until: []}\n"
 
 def run_task(folder: Path, arguments: dict[str, Any], yaml: str, count: int = 2, **options: Any) -> list[list[str]]:
     """What was answered to samples that all ask the same."""
-    write_task(folder, [{"q": DRAW, "gold": "x"}] * count, TASK + yaml)
-    results = assay.simple_evaluate(
-        **arguments, tasks=["t"], include_path=str(folder), include_defaults=False, **{"log_samples": True, **options}
-    )
+    other = {"q": "another question, which is not asked", "gold": "x"}
+    write_task(folder, [*[{"q": DRAW, "gold": "x"}] * count, other], TASK + yaml)
+    fixed = {"log_samples": True, "limit": count, "include_path": str(folder), "include_defaults": False}
+    results = assay.simple_evaluate(**arguments, tasks=["t"], **(fixed | options))
     return [sample["resps"][0] for sample in results["samples"]["t"]]
 
 

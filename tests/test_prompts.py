@@ -102,10 +102,10 @@ def prompts(folder: Path, **options: Any) -> list[str]:
 QUESTIONS = [
     ({"doc_to_text": "q"}, "e0"),
     ({"doc_to_text": '"Q: {{q}}\\nA:\\n"'}, "Q: e0\nA:\n"),
-    ({"doc_to_text": "hello there"}, "hello there"),
+    ({"doc_to_text": "hello there", "gen_prefix": "q"}, "hello there e0"),
     ({"doc_to_text": "!function helper.text"}, "fn e0"),
     ({"doc_to_text": """'{{q | regex_replace("e", "E")}}'"""}, "E0"),
-    ({"doc_to_text": '"{{d}}"'}, "3"),
+    ({"doc_to_text": '"{{d}}"', "gen_prefix": "q"}, "3 e0"),
     ({"doc_to_text": '"{# c #}x{{q}}"'}, "xe0"),
     ({"doc_to_text": '"{% for i in range(2) %}{{i}}{{q}}\\n{% endfor %}"'}, "0e0\n1e0\n"),
     ({"description": '"About {{q}}:\\n"'}, "About e0:\ne0"),
@@ -364,7 +364,9 @@ def test_a_template_cannot_reach_out_of_its_sandbox(written: str, write: Write) 
 
 @pytest.mark.parametrize("field", ["doc_to_text", "doc_to_target", "description", "gen_prefix"])
 def test_an_undefined_variable_is_an_error_that_names_it(field: str, write: Write) -> None:
-    with pytest.raises(ConfigError, match="'nope' is undefined"):
+    with pytest.raises(
+        ConfigError, match=rf"t\.yaml:\d+:\d+: {field}: the documents have no column 'nope'; they have: q, a, "
+    ):
         asked(write(files({field: '"{{nope}}"'})))
 
 

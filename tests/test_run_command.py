@@ -99,7 +99,7 @@ def test_unusable_data_is_reported_before_any_request(
 ) -> None:
     write_task(tmp_path, rows, "output_type: generate_until\n" + yaml)
     asked: list[str] = []
-    with pytest.raises(ConfigError, match=rf"task 't'.*{said}"):
+    with pytest.raises(ConfigError, match=rf"(task 't'|t\.yaml:\d+:\d+: ).*{said}"):
         run(tmp_path, Scripted(generate=lambda prompt, params, repeat: asked.append(prompt) or "x"))
     assert asked == []
 

@@ -1,7 +1,8 @@
 """Every error a user can meet: what happened, where, and how to fix it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,6 +37,9 @@ class Problem:
 class SelfExplanatory(Exception):
     """An error whose message is a complete sentence for users, shown without its type."""
 
+    problem: Problem | None = None
+    """The same with its place, where that is known."""
+
 
 class AssayError(SelfExplanatory):
     """Base class of every error that assay raises on purpose."""
@@ -43,6 +47,16 @@ class AssayError(SelfExplanatory):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(dict.fromkeys(problems))
         super().__init__("\n".join(map(str, self.problems)))
+
+
+Explained = TypeVar("Explained", bound=SelfExplanatory)
+
+
+def placed_error(kind: Callable[[str], Explained], problem: Problem) -> Explained:
+    """An error about one problem."""
+    error = kind(str(problem))
+    error.problem = problem
+    return error
 
 
 class ConfigError(AssayError, ValueError):

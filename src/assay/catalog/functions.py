@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Union
 
-from assay.errors import Problem, did_you_mean, nearest
+from assay.errors import Place, Problem, did_you_mean, nearest
 from assay.records import Function, UserValue
 
 
@@ -51,17 +51,29 @@ def check_function(function: Function) -> Problem | None:
             "correct its name",
         )
     if not is_there:
-        if importlib.util.find_spec(function.module.partition(".")[0]) is not None:
+        if _is_installed(function.module.partition(".")[0]):
             return None  # an installed module: to look inside would be to run it
         near = nearest(file.stem, [path.stem for path in file.parent.glob("*.py")], count=1)
         fix = f"did you mean {near[0]!r}?" if near else "write the module, or correct its name"
         return Problem(function.place, f"no module {function.module!r}: there is no {file}", fix)
+    return check_name(file, function.name, function.place)
+
+
+def check_name(file: Path, name: str, place: Place) -> Problem | None:
+    """Return the problem of a name that a module's source does not define."""
     names = _names_in(str(file), file.stat().st_mtime_ns)
     if isinstance(names, str):
-        return Problem(function.place, f"module {file} cannot be read: {names}", "correct the module")
-    if names is None or function.name in names:
+        return Problem(place, f"module {file} cannot be read: {names}", "correct the module")
+    if names is None or name in names:
         return None
-    return Problem(function.place, f"{file.name} has no {function.name!r}", did_you_mean(function.name, names))
+    return Problem(place, f"{file.name} has no {name!r}", did_you_mean(name, names))
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ValueError, ImportError):  # a module without a spec, as `__main__`
+        return False
 
 
 @cache
@@ -69,11 +81,9 @@ def _names_in(path: str, _changed_at: int) -> frozenset[str] | str | None:
     """The names that a module defines; None where only executing it would show them, an error text where it cannot be
     parsed.
     """
-    try:
-        with warnings.catch_warnings(action="ignore"):  # warnings of users' code are not ours
-            tree = ast.parse(Path(path).read_bytes())
-    except (SyntaxError, ValueError) as error:
-        return str(error)
+    tree = _parsed(path)
+    if isinstance(tree, str):
+        return tree
     names: set[str] = set()
     waiting: list[ast.stmt] = list(tree.body)
     while waiting:
@@ -96,12 +106,13 @@ def _names_in(path: str, _changed_at: int) -> frozenset[str] | str | None:
 
 
 class StaticSignature(NamedTuple):
-    """The signature of a function or class, read from the source of its module."""
+    """The signature of a function or class, read from the source of its module, with its line."""
 
     signature: inspect.Signature
     is_class: bool
     is_async: bool = False
     is_generator: bool = False
+    line: int = 1
 
 
 def static_signature(function: Function) -> StaticSignature | None:
@@ -119,10 +130,8 @@ def static_signature(function: Function) -> StaticSignature | None:
 @cache
 def _signatures_in(path: str, _changed_at: int) -> dict[str, StaticSignature]:
     """By name, the signatures of functions and classes defined once, at top level, without decorators."""
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            tree = ast.parse(Path(path).read_bytes())
-    except (SyntaxError, ValueError):
+    tree = _parsed(path)
+    if isinstance(tree, str):
         return {}
     stored = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
     defined = [each for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
@@ -140,8 +149,48 @@ def _signatures_in(path: str, _changed_at: int) -> dict[str, StaticSignature]:
                 is_class,
                 isinstance(each, ast.AsyncFunctionDef),
                 not is_class and _yields(each),
+                each.lineno,
             )
     return signatures
+
+
+def is_plain_class(function: Function) -> bool:
+    """Whether a name is, by its source, a function or a class that extends nothing: neither a task nor a scorer."""
+    file = module_file(function)
+    try:
+        return function.name in _plain_in(str(file), file.stat().st_mtime_ns)
+    except OSError:
+        return False
+
+
+@cache
+def _plain_in(path: str, _changed_at: int) -> frozenset[str]:
+    tree = _parsed(path)
+    defined = [] if isinstance(tree, str) else tree.body
+    definitions = [each for each in defined if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+    names = [each.name for each in definitions]
+    return frozenset(
+        each.name
+        for each in definitions
+        if names.count(each.name) == 1
+        and not each.decorator_list
+        and not (isinstance(each, ast.ClassDef) and (each.keywords or any(_name(b) != "object" for b in each.bases)))
+    )
+
+
+def _name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _parsed(path: str) -> ast.Module | str:
+    """The syntax tree of a module, or why it cannot be read."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # warnings of users' code are not ours
+            return ast.parse(Path(path).read_bytes())
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return str(error) or "it is nested too deeply"
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def _yields(function: ast.AST) -> bool:

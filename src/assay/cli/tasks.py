@@ -2,21 +2,18 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from assay.cli.flags import add_catalog_options, add_option, task_manager
 from assay.cli.output import counted, echo, echo_err, echo_json
-from assay.compat.evaluate_names import find_metric
-from assay.compat.modules import HelperCode, seen_dotted
+from assay.config.run import RunConfig
 from assay.config.task import TaskConfig
-from assay.errors import Place
+from assay.evaluation.prepare import find_problems
 from assay.plugins import plugin_problems
 from assay.records import Document
 from assay.samples.data import FILE_READERS, data_set
 from assay.samples.rows import DataError
-from assay.tasks.validate import validate
 
 HERE = ("/", "./", "../", "~")
 """Prefixes of data set paths that are on this machine already."""
@@ -26,19 +23,19 @@ def define_validate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="what to check (default: everything)")
     parser.add_argument("--tasks", action="append", metavar="NAMES", help="the same, in lm-eval's spelling")
     parser.add_argument("--json", action="store_true", help="an array of file, line, column, what, fix, serious")
+    parser.add_argument(
+        "--load", action="store_true", help="import helper modules, as a run does; else they are only read"
+    )
+    add_option(parser, "data_dir")
     add_catalog_options(parser)
     parser.set_defaults(run=run_validate)
 
 
 def run_validate(options: argparse.Namespace) -> int:
     manager = task_manager(options)
-    helper = HelperCode()
-
-    def see(name: str, folder: str | None, place: Place) -> Any:
-        return seen_dotted(name, folder, helper, place)
-
     names = [*options.names, *(options.tasks or [])] or None
-    problems = validate(manager, names, find_metric, see)
+    config = RunConfig(data_dir=options.data_dir, compat=options.compat)
+    problems = find_problems(manager, config, names, load=options.load)
     if names is None:
         problems = sorted([*problems, *plugin_problems()])
     serious = sum(problem.serious for problem in problems)

@@ -12,6 +12,7 @@ from assay.compat.task_base import Instance, Surroundings
 from assay.compat.task_base import Task as Base
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import MEDIA, media_problem, unsent_media
+from assay.errors import ConfigError
 from assay.records import (
     JSON,
     Document,
@@ -29,12 +30,11 @@ from assay.records import (
 from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
 from assay.statistics.aggregations import Aggregation
-from assay.tasks.instances import refuse_class
 from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_clusters, preserved_random
 from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.scoring import BYPASS
 from assay.tasks.settings import Helpers, Settings, resolved
-from assay.tasks.task import Task
+from assay.tasks.task import Task, not_a_task_class
 from assay.user_code import user_code
 
 NOT_CONFIGURATION = ("tag", "group", "task_list")
@@ -53,7 +53,7 @@ class ClassTask(PreparedTask):
         assert task.config.class_ is not None
         kind = helpers.resolve(task.config.class_)
         if not (isinstance(kind, type) and issubclass(kind, Base)):
-            raise refuse_class(task, kind)
+            raise ConfigError([not_a_task_class(task.config.class_)])
         yaml_values = resolved(
             {key: task.fields[key] for key in task.fields if key not in NOT_CONFIGURATION}, helpers.resolve
         )

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from assay.catalog.functions import check_function, module_file
+from assay.catalog.functions import check_function, check_name, module_file
 from assay.compat.dataset import Dataset
 from assay.compat.names import provided_modules
 from assay.compat.registered import Registered
@@ -367,7 +367,14 @@ def seen_dotted(path: str, folder: str | None, helper: HelperCode, place: Place)
         return vars(supplied)[name]
     for each in (module_name, path):
         files = [Path(top, *each.split(".")).with_suffix(".py") for top in (here, Path.cwd())]
-        if any(file.is_file() for file in files) or (each.startswith(("tasks.", "sygra.")) and task_file(each, here)):
+        around = task_file(each, here) if each.startswith(("tasks.", "sygra.")) else None
+        file = next((file for file in files if file.is_file()), around)
+        if file is not None:
+            wrong = (
+                check_name(file, name, place) if each == module_name and supplied is None and file.is_file() else None
+            )
+            if wrong is not None:
+                raise ConfigError([wrong])
             return None
     if supplied is not None:
         public = [each for each in vars(supplied) if not each.startswith("_")]

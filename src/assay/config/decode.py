@@ -52,7 +52,7 @@ class ProblemCollector:
         tolerated = self.lenient and (kind == "null" or scalars)
         what = f"{_name(path)} must be {expected}, got {_shown(value, kind)}"
         self.add(path, what, _remedy(path, value, kind, readers), serious=not tolerated)
-        return DEFAULT if kind == "null" else value
+        return value if tolerated and kind != "null" else DEFAULT
 
     def remark(self, path: Path, inner: Path, what: str, fix: str) -> None:
         """Report a problem that a field's check found in its value, or in a key inside it."""
@@ -60,7 +60,7 @@ class ProblemCollector:
 
 
 Read = Callable[[Any, Path, ProblemCollector], Decoded]
-"""Reads one value. A value that does not fit is reported, and returned unchanged or as DEFAULT."""
+"""Reads one value. A value that does not fit is reported, and DEFAULT returned; lenient files keep some."""
 
 DEFAULT = object()
 """Marks an absent value."""
@@ -145,6 +145,8 @@ def _missing(
 ) -> bool:
     absent = [key for key, attribute in shape_of(record).required.items() if attribute not in values]
     for key in absent:
+        if key in mapping:  # its type is wrong, which was reported
+            continue
         near = nearest(key, (str(other) for other in mapping if other not in shape_of(record).slots), count=1)
         if near:
             report.add((*path, near[0]), f"unknown key {near[0]!r}", f"did you mean {key!r}?", key=True)
@@ -277,7 +279,7 @@ def _each(read: Read, item: Any) -> Read:
 def _nested(record: type) -> Read:
     def read(value: YAMLMapping, path: Path, report: ProblemCollector) -> Decoded:
         values = _read_mapping(record, value, path, report)
-        return value if _missing(record, values, value, path, report) else record(**values)
+        return DEFAULT if _missing(record, values, value, path, report) else record(**values)
 
     read.record = record  # type: ignore[attr-defined]
     return read

@@ -20,6 +20,12 @@ class Origin:
             return self.source.place((*self.prefix, *path), key=key)
         return Place(".".join(map(str, (self.source, *self.prefix, *path))))
 
+    def word_place(self, path: Sequence[str | int], word: str) -> Place:
+        """Locate a word inside the text at `path`."""
+        if isinstance(self.source, Source):
+            return self.source.word_place((*self.prefix, *path), word)
+        return self.place(path)
+
     def within(self, *path: str | int) -> "Origin":
         return Origin(self.source, (*self.prefix, *path))
 

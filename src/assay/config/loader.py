@@ -68,6 +68,24 @@ def locate(root: yaml.Node | None, path: Sequence[str | int], *, key: bool) -> t
     return (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
 
 
+def locate_word(root: yaml.Node | None, data: bytes, path: Sequence[str | int], word: str) -> tuple[int, int]:
+    """Return line and column of a word inside the text at `path`; of the text where it is not written as it is read."""
+    line, column = locate(root, path, key=False)
+    node: yaml.Node | None = root
+    for step in path:
+        pair = _descend(node, step)
+        node = pair[1] if pair is not None else None
+    if not isinstance(node, yaml.ScalarNode):
+        return line, column
+    lines = data.decode("utf-8-sig", "replace").split("\n")[line - 1 : node.end_mark.line + 1]
+    for number, text in enumerate(lines):
+        start = column - 1 if number == 0 else 0
+        match = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)").search(text, start)
+        if match is not None:
+            return line + number, match.start() + 1
+    return line, column
+
+
 class _Loader(_BaseLoader):  # type: ignore[misc]  # which loader there is depends on how PyYAML was built
     """The safe loader, with `!function` and a check for duplicate keys."""
 

@@ -35,6 +35,12 @@ class Source:
         line, column = locate(self._root, path, key=key)
         return Place(self.file, line, column)
 
+    def word_place(self, path: Sequence[str | int], word: str) -> Place:
+        """Locate a word inside the text at `path`."""
+        from assay.config.loader import locate_word
+
+        return Place(self.file, *locate_word(self._root, self.data, path, word))
+
     @cached_property
     def _root(self) -> Any:
         from assay.config.loader import compose

@@ -1,15 +1,18 @@
 """Prepare tasks: bound to their data or to stored answers, with every problem reported before a model is opened."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.catalog.roots import installed_folders
 from assay.compat.class_task import ClassTask
-from assay.compat.modules import HelperCode
+from assay.compat.evaluate_names import find_metric
+from assay.compat.modules import HelperCode, seen_dotted
 from assay.config.arguments import parse_arguments
+from assay.config.option import YAMLValue
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.definitions import Definitions
@@ -25,12 +28,13 @@ from assay.tasks import Task, TaskManager
 from assay.tasks.documents import parse_shard
 from assay.tasks.kinds import FindDefinition, kind_of
 from assay.tasks.preflight import check_samples, ready_groups, refuse_unsafe
+from assay.tasks.prepare import open_splits, preserved_random, seed_random
 from assay.tasks.prepare import prepare as prepare_yaml
-from assay.tasks.prepare import preserved_random, seed_random
 from assay.tasks.prompt_checks import placed
 from assay.tasks.rescore import TaskFacts, prepare_scoring
 from assay.tasks.runnable import Runnable
-from assay.tasks.settings import Settings
+from assay.tasks.settings import Helpers, Settings
+from assay.tasks.validate import LoadedCode, validate
 
 if TYPE_CHECKING:
     from assay.evaluation.answers import StoredAnswers
@@ -64,10 +68,57 @@ class PreparedRun(Prepared):
 
 def load(config: RunConfig, manager: TaskManager) -> Definitions:
     """Look the tasks and groups of a run up by name; no helper code is executed."""
-    loaded = manager.load(config.tasks)  # type: ignore[arg-type]  # checked there
+    with every_problem(config, manager):
+        loaded = manager.load(config.tasks)  # type: ignore[arg-type]  # checked there
     refuse_unsafe(loaded["tasks"].values(), confirmed=config.confirm_run_unsafe_code)
     check_samples(config.samples, loaded["tasks"])
     return Definitions(loaded["tasks"], loaded["groups"], {})
+
+
+@contextmanager
+def every_problem(config: RunConfig, manager: TaskManager) -> Iterator[None]:
+    """Raise a ConfigError inside again with everything else that is wrong with the tasks of the run."""
+    try:
+        yield
+    except ConfigError as error:
+        specs = config.tasks if isinstance(config.tasks, list | tuple) else [config.tasks]
+        if not all(isinstance(spec, str | Mapping) for spec in specs):
+            raise
+        known = {problem.place for problem in error.problems}
+        every = find_problems(manager, config, list(specs))
+        raise ConfigError(
+            [*error.problems, *(each for each in every if each.serious and each.place not in known)]
+        ) from error
+
+
+def find_problems(manager: TaskManager, config: RunConfig, specs: YAMLValue, *, load: bool = False) -> list[Problem]:
+    """List what is wrong with tasks and groups; with `load`, helper modules are imported as by a run, else only read."""
+    settings, code = _settings(config), _helper_code(config)
+    if not load:
+        return validate(
+            manager,
+            specs,
+            find_metric,
+            lambda name, folder, place: seen_dotted(name, folder, code, place),
+            settings=settings,
+        )
+    helpers = code.helpers()
+    loaded = LoadedCode(helpers, lambda task: _check_class(task, settings, helpers))
+    with preserved_random():
+        return validate(manager, specs, helpers.find_metric, code.dotted, settings=settings, code=loaded)
+
+
+def _check_class(task: Task, settings: Settings, helpers: Helpers) -> None:
+    """Make a class task, where its data is here; else only its class."""
+    if open_splits(task, task.config, settings, helpers).data.is_local:
+        ClassTask.of(task, settings, helpers).check_first()
+    elif task.config.class_ is not None:
+        helpers.resolve(task.config.class_)
+
+
+def _helper_code(config: RunConfig) -> HelperCode:
+    lm_eval = next((folder for origin, folder in installed_folders() if origin == "lm_eval"), None)
+    return HelperCode(config.data_dir, lm_eval or None)
 
 
 def prepare(definitions: Definitions, manager: TaskManager, models: ModelPool, started: float) -> PreparedRun:
@@ -76,18 +127,19 @@ def prepare(definitions: Definitions, manager: TaskManager, models: ModelPool, s
     What a task's file gets wrong is raised, of all tasks together; missing data breaks its task alone.
     """
     config, settings, find = models.config, run_settings(models), read_inner(manager)
-    bound = _bind_all(
-        definitions.tasks.values(), settings, config, lambda task, code: _bind(task, settings, code, find)
-    )
+    with every_problem(config, manager):
+        bound = _bind_all(
+            definitions.tasks.values(), settings, config, lambda task, code: _bind(task, settings, code, find)
+        )
     helper_files = [*bound.helper_files, *load_plugins(config.plugins)]
     if not bound.tasks:
-        problems = [Problem(Place(f"task {name!r}"), reason) for name, reason in bound.broken.items()]
-        raise ConfigError(problems or [Problem(Place("tasks"), "the selection has no tasks", "name others")])
+        raise ConfigError(bound.problems or [Problem(Place("tasks"), "the selection has no tasks", "name others")])
     groups = list(definitions.groups.values())
     if config.predict_only:
         for group in groups:
             group.config = dataclasses.replace(group.config, aggregate_metric_list=None, group_scorer=None)
-    ready_groups(groups, bound.tasks, bound.resolve, lenient=settings.like_lm_eval)
+    with every_problem(config, manager):
+        ready_groups(groups, bound.tasks, bound.resolve, lenient=settings.like_lm_eval)
     return PreparedRun(
         config=config,
         tasks=bound.tasks,
@@ -165,15 +217,17 @@ class _Bound(NamedTuple):
     broken: dict[str, str]
     helper_files: list[Path]
     resolve: Callable[[Function], Any]
+    problems: list[Problem]
+    """Those of the broken tasks."""
 
 
 def _bind_all(tasks: Iterable[Task], settings: Settings, config: RunConfig, bind: Bind) -> _Bound:
-    lm_eval = next((folder for origin, folder in installed_folders() if origin == "lm_eval"), None)
-    code = HelperCode(settings.run.data_dir, lm_eval or None)
+    code = _helper_code(settings.run)
     seed_random(config.random_seed, config.numpy_random_seed)
     bound: list[Runnable] = []
     broken: dict[str, str] = {}
     problems: list[Problem] = []
+    reasons: list[Problem] = []
     for task in tasks:
         if not settings.like_lm_eval:  # a task draws the same numbers whichever tasks come before it
             seed_random(config.random_seed, config.numpy_random_seed)
@@ -181,11 +235,12 @@ def _bind_all(tasks: Iterable[Task], settings: Settings, config: RunConfig, bind
             bound.append(bind(task, code))
         except (DataError, RenderError) as error:
             broken[task.name] = str(error)
+            reasons.append(error.problem or Problem(Place(f"task {task.name!r}"), str(error)))
         except ConfigError as error:
             problems += error.problems
     if problems:
         raise ConfigError(problems)
-    return _Bound(bound, broken, code.files, code.resolve)
+    return _Bound(bound, broken, code.files, code.resolve, reasons)
 
 
 def _is_for_lm_eval(task: Task, code: HelperCode) -> bool:

@@ -378,7 +378,8 @@ def _of_node(graph: GraphFile, name: str, known: set[str]) -> Iterator[Problem]:
     for path, text in written_texts(node):
         for key in Braces.of(text).names:
             if key not in known:
-                yield _problem(key, known, graph.node_place(name, *path))
+                inside = ("graph_config", "nodes", name, *path)
+                yield _problem(key, known, graph.fields.origin("graph_config").word_place(inside, key))
     if isinstance(node, ChoiceSpec) and isinstance(node.choices, str) and node.choices not in known:
         yield _problem(node.choices, known, graph.node_place(name, "choices"))
 

@@ -1,10 +1,11 @@
 """A task that is a graph: records go through it, and what their unit metrics say are its scores."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from assay.catalog.functions import static_signature
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.binding import GraphBinder
 from assay.graphs.models import UNDER_TEST, GraphModels
@@ -19,9 +20,9 @@ from assay.graphs.scores import (
     unit_fields,
 )
 from assay.graphs.sources import GraphSources
-from assay.graphs.spec import LambdaSpec
+from assay.graphs.spec import LambdaSpec, SubgraphSpec
 from assay.graphs.walk import Graph
-from assay.records import Estimate, Plan, Sample, ScoreKey, UserValue
+from assay.records import Estimate, Function, Plan, Sample, ScoreKey, UserValue
 from assay.samples.data import Split, columns_of
 from assay.samples.rows import DataError
 from assay.scoring.results import ModelRoles
@@ -217,7 +218,16 @@ def prepare_graph_scoring(task: Task, settings: Settings, helpers: Helpers, fact
     return RescoredGraph(task=task, settings=settings, processors=processors, scored=there, facts=facts)
 
 
-class _Unseen:
+class _AnyMethod(type):
+    """Classes that have every method one asks for."""
+
+    def __getattr__(cls, name: str) -> UserValue:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: {}
+
+
+class _Unseen(metaclass=_AnyMethod):
     """A stand-in for a user's class that is not imported: it may be and take anything."""
 
     def __init__(self, **_: UserValue) -> None:
@@ -229,13 +239,54 @@ class _Unseen:
     process = transform = apply
 
 
+def _unseen(name: str, folder: str | None, place: Place, tools: Collection[str]) -> UserValue:
+    """The stand-in for what a dotted name means: a function with its signature, where its source shows one."""
+    module, _, last = name.rpartition(".")
+    written = static_signature(Function(folder or "", module, last, place)) if module else None
+    if (written is None or written.is_class) and name not in tools:
+        return _Unseen
+
+    def stand_in(*_: UserValue, **__: UserValue) -> dict[str, UserValue]:
+        return {}
+
+    stand_in.__name__ = last
+    if written is not None and not written.is_class:
+        stand_in.__signature__ = written.signature  # type: ignore[attr-defined]
+    return stand_in
+
+
+def _binding_problems(file: GraphFile, settings: Settings, helpers: Helpers, folder: str | None) -> Iterator[Problem]:
+    """The problems of nodes, edges and outputs. Subgraphs are of other files, and models of the run."""
+    if any(isinstance(node, SubgraphSpec) for node in file.nodes.values()):
+        return
+    whole = replace(settings, graphs=replace(settings.graphs, whole=True))
+    models = GraphModels(file, whole, helpers, folder)
+    makers: list[Callable[[], UserValue]] = [
+        lambda: make_finish(file, helpers, folder),
+        lambda: GraphBinder(file, models, helpers, folder, _no_subgraph, lambda *_: ()).bind(),
+    ]
+    for make in makers:
+        try:
+            make()
+        except ConfigError as error:
+            yield from error.problems
+
+
+def _no_subgraph(name: str, place: Place) -> GraphFile:
+    raise ConfigError([Problem(place, f"the subgraph {name} is not looked at", "run it")])
+
+
 def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[Problem]:
     """The problems that a run would refuse the graph for, all that show."""
     file = graph_of(task)
     folder = file.fields.origin("graph_config").folder
-    looked = replace(helpers, dotted=lambda name, folder, place: find_dotted(name, folder, place) or _Unseen)
+    tools = {tool for node in file.nodes.values() for tool in getattr(node, "tools", ())}
+    looked = replace(
+        helpers,
+        dotted=lambda name, folder, place: find_dotted(name, folder, place) or _unseen(name, folder, place, tools),
+    )
     sources = GraphSources(Settings(), looked)
-    problems: list[Problem] = []
+    problems = list(_binding_problems(file, Settings(), looked, folder))
     processors: list[Processor] = []
     try:
         processors = make_processors(file, looked, folder)

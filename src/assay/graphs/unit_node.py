@@ -147,13 +147,13 @@ def check_unit_metrics(node_config: Record, place: Place, at: Places | None = No
         fix = "add `unit_metrics_map:` with a list of `name:` and `params:`"
         return [*problems, Problem(place, "UnitMetrics has no unit metrics", fix)]
     for number, entry in enumerate(entries):
-        problems += _entry_problems(entry, number, at("unit_metrics_map", number))
+        problems += _entry_problems(entry, number, at("unit_metrics_map", number), at)
     if problems:
         return problems
     return _field_problems(node_config, place, at)
 
 
-def _entry_problems(entry: UserValue, number: int, place: Place) -> list[Problem]:
+def _entry_problems(entry: UserValue, number: int, place: Place, at: Places) -> list[Problem]:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
         return [
             Problem(place, f"entry {number + 1} of unit_metrics_map names no metric", "write `- name: exact_match`")
@@ -166,7 +166,9 @@ def _entry_problems(entry: UserValue, number: int, place: Place) -> list[Problem
     if not isinstance(params, Mapping):
         return [Problem(place, f"params of {entry['name']!r} must be a mapping", "write `params: {key: text}`")]
     try:
-        UNIT_METRICS.bind(entry["name"], params, place)
+        UNIT_METRICS.bind(
+            entry["name"], params, lambda key: at("unit_metrics_map", number, *(("params", key) if key else ("name",)))
+        )
     except ConfigError as error:
         return list(error.problems)
     return []

@@ -27,6 +27,8 @@ class DataSet:
     name: str
     open: Callable[[str], Split]
     available: Callable[[], Sequence[str]]
+    is_local: bool = True
+    """Whether it can be read without a network, and without calling a user's function."""
     _opened: dict[str, Split] = field(default_factory=dict)
 
     def split(self, name: str) -> Split:
@@ -190,7 +192,12 @@ def _from_function(config: TaskConfig, as_table: bool) -> DataSet:
         rows = as_rows(splits()[split], f"custom_dataset returned for the split {split!r}")
         return rows if as_table else _typed(rows)
 
-    return DataSet(f"function {getattr(function, '__name__', 'custom_dataset')}", open_split, lambda: list(splits()))
+    return DataSet(
+        f"function {getattr(function, '__name__', 'custom_dataset')}",
+        open_split,
+        lambda: list(splits()),
+        is_local=False,
+    )
 
 
 def _from_hub(path: str, name: str | None, kwargs: ReaderOptions, data_dir: str | None, as_table: bool) -> DataSet:
@@ -209,7 +216,7 @@ def _from_hub(path: str, name: str | None, kwargs: ReaderOptions, data_dir: str 
             raise DataError(f"{full_name} has no split {split!r}; it has: {', '.join(splits())}")
         return splits()[split] if as_table else _typed(splits()[split])
 
-    return DataSet(full_name, open_split, lambda: list(splits()))
+    return DataSet(full_name, open_split, lambda: list(splits()), is_local=False)
 
 
 def _typed(rows: Split) -> Split:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
-from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError
+from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, UndefinedError, meta, nodes
 from jinja2.sandbox import SandboxedEnvironment
 
 from assay.config.task import FewshotConfig, TaskConfig
@@ -42,6 +42,14 @@ class RenderError(SelfExplanatory, ValueError):
     """A template that cannot be rendered for a document."""
 
 
+class UndefinedVariable(RenderError):
+    """A template that names what a document does not have: the variable or attribute `name`."""
+
+    def __init__(self, message: str, name: str, text: str) -> None:
+        super().__init__(message)
+        self.name, self.text = name, text
+
+
 class InvalidTemplate(RenderError):
     """A text with invalid template syntax; `reason` is Jinja's message."""
 
@@ -64,7 +72,16 @@ def answer_key_to_index(key: object, labels: Sequence[object] | None = None) -> 
     return list(labels).index(key) if labels is not None else ord(str(key).strip().upper()) - 65
 
 
-_ENVIRONMENT = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
+class _Undefined(StrictUndefined):
+    """An undefined variable that is an error in a list, too, where others are written as the word "Undefined"."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)  # raises
+
+
+_ENVIRONMENT = SandboxedEnvironment(undefined=_Undefined, keep_trailing_newline=True, autoescape=False)
 _ENVIRONMENT.filters |= {
     "regex_replace": regex_replace, "letter_choices": letter_choices, "answer_key_to_index": answer_key_to_index,
 }  # fmt: skip
@@ -90,13 +107,42 @@ def template(text: str) -> Render:
             # shared: Jinja would merge the same globals into every row, at three times the cost of the rendering
             rendered = "".join(root(new_context({**usual, **row}, shared=True)))
         except _RENDER_ERRORS as error:
-            what = str(error) or type(error).__name__
-            raise RenderError(f"{what} (in the template {_quote(text)})") from error
+            raise _render_error(error, text) from error
         if not is_writable(rendered):
             raise RenderError(f"the template {_quote(text)} gave {HALF}")
         return rendered
 
     return render
+
+
+_NAME = re.compile(r"^'(\w+)' is undefined|has no attribute '(\w+)'$")
+
+
+def _render_error(error: BaseException, text: str) -> RenderError:
+    what = str(error) or type(error).__name__
+    message = f"{what} (in the template {_quote(text)})"
+    named = _NAME.search(what) if isinstance(error, UndefinedError) else None
+    return UndefinedVariable(message, named[1] or named[2], text) if named is not None else RenderError(message)
+
+
+@cache
+def required_variables(text: str) -> frozenset[str]:
+    """The variables that a template needs a value of; none that it asks about with `is defined` or `default`.
+
+    >>> sorted(required_variables("{{a}} {% if b is defined %}{{b}}{% endif %} {{c | default('')}} {{range(n)}}"))
+    ['a', 'n']
+    """
+    try:
+        tree = _ENVIRONMENT.parse(text)
+    except _COMPILE_ERRORS:
+        return frozenset()
+    asked = [*_tests(tree, nodes.Test, ("defined", "undefined")), *_tests(tree, nodes.Filter, ("default", "d"))]
+    optional = {name.name for each in asked for name in each.find_all(nodes.Name)}
+    return frozenset(meta.find_undeclared_variables(tree) - optional - set(_ENVIRONMENT.globals))
+
+
+def _tests(tree: nodes.Template, kind: type[nodes.Test] | type[nodes.Filter], names: Sequence[str]) -> list[nodes.Node]:
+    return [each for each in tree.find_all(kind) if each.name in names]
 
 
 def _error_text(error: BaseException) -> str:

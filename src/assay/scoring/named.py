@@ -104,7 +104,8 @@ def make_scorer(written: UserValue, config: TaskConfig | None, place: Place) -> 
     kwargs: Mapping[str, Any] = written.kwargs if isinstance(written, ScorerConfig) else {}
     kind = named if isinstance(named, str) else scorer_class(named)
     if kind is None:
-        raise _problem(place, f"unsupported scorer {named!r}", "name one, or a class derived from assay.Scorer")
+        shown = repr(getattr(named, "__name__", named))
+        raise _problem(place, f"{shown} is not a scorer", "name one, or a class derived from assay.Scorer")
     scorer = SCORERS.bind(kind, _with_members(kwargs, config, place), place, config)
     if scorer.config is None:
         scorer.config = config

@@ -11,7 +11,7 @@ from typing import Any
 
 from assay.config.option import YAMLMapping
 from assay.config.task import FilterConfig, TaskConfig
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import Place
 from assay.records import EVERY_ROW, Answers, Failed, FilterScores, MetricValue, Sample
 from assay.registry import refused
 from assay.scoring.loop import ScoringLoop, ScoringStep, without_scores
@@ -174,14 +174,6 @@ def with_methods(task: Task, steps_only: bool, loop: ScoringLoop, step: ScoringS
         return task._create_result(instances(document, own, answers), name)
 
     return replace(step, result=result, compute=lambda created: computed(created, bound, scorer), by_answer=by_answer)
-
-
-def refuse_class(task: Task, kind: object) -> ConfigError:
-    """The error of a `class:` that is not a task class."""
-    assert task.config.class_ is not None
-    what = f"{task.config.class_.name!r} is not a task class, but {kind!r:.60}"
-    fix = "derive it from assay.GenerateTask, assay.MultipleChoiceTask, or lm_eval.api.task.ConfigurableTask"
-    return ConfigError([Problem(task.config.class_.place, what, fix)])
 
 
 def _by_filter(scored: list[FilterScores] | Failed, steps: Sequence[ScoringStep]) -> list[FilterScores]:

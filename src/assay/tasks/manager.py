@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypedDict, TypeVar
@@ -11,7 +11,6 @@ from typing import Any, TypedDict, TypeVar
 from assay.catalog.catalog import Catalog
 from assay.catalog.examine import GROUP_KEYS
 from assay.catalog.expand import CatalogNode, GroupNode, TaskNode
-from assay.catalog.functions import functions_in
 from assay.catalog.index import CatalogEntry
 from assay.catalog.roots import IncludePath
 from assay.catalog.selection import Overrides, Spec
@@ -21,14 +20,13 @@ from assay.config.group import GroupConfig
 from assay.config.kinds import KINDS, kind_key
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import FormatConfig, TaskConfig
-from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
+from assay.errors import ConfigError, Place, Problem, uncheckable
 from assay.groups import Group, StandardGroup
 from assay.groups.checks import resolved_kind
 from assay.groups.group import group_type
 from assay.records import Function
 from assay.registry import Table
 from assay.samples.formats import FORMATS, LIKE_LM_EVAL, apply_format, choose_format, format_from_mapping
-from assay.scoring.filters import FILTERS
 from assay.tasks.naming import Meaning, meanings
 from assay.tasks.settings import Resolve
 from assay.tasks.task import Task
@@ -146,13 +144,15 @@ class TaskManager:
         thorough: bool = False,
         resolve: Resolve | None = None,
     ) -> tuple[LoadedTasks, list[Problem]]:
-        """Return the tasks that load and all problems; `thorough` checks again what the index found right.
+        """Return the tasks that load and all problems; `thorough` checks again what the index found right, and returns
+        tasks with wrong values, too, so that nothing hides what else is wrong with them.
 
         With `resolve`, groups can load the functions that they name, and are of the class that they name.
         """
         selection = self.catalog.select(specs, overrides, thorough=thorough)
         problems = list(selection.problems)
-        builder = _Builder(self, meanings(selection.nodes, selection.ways), problems, resolve)
+        known = meanings(selection.nodes, selection.ways)
+        builder = _Builder(self, known, problems, resolve, thorough=thorough)
         built = [builder.build(node) for node in selection.nodes]
         return _flat(item for item in built if item is not None), problems
 
@@ -180,10 +180,17 @@ class _Builder:
     """Nodes to objects: one object per meaning, however often it is selected."""
 
     def __init__(
-        self, manager: TaskManager, known: Mapping[int, Meaning], problems: list[Problem], resolve: Resolve | None
+        self,
+        manager: TaskManager,
+        known: Mapping[int, Meaning],
+        problems: list[Problem],
+        resolve: Resolve | None,
+        *,
+        thorough: bool,
     ) -> None:
         self.manager = manager
         self.resolve = resolve
+        self.thorough = thorough
         self.meanings = known
         self.problems = problems
         self.built: dict[int, Task | Group[Task] | None] = {}
@@ -200,7 +207,9 @@ class _Builder:
             except ConfigError as error:
                 self.problems += error.problems
             except UserCodeError as error:
-                self.problems.append(uncheckable(file_of(node.fields), str(error)))
+                file = file_of(node.fields)
+                if not any(known.serious and known.place.file == file for known in self.problems):  # which may be why
+                    self.problems.append(uncheckable(file, str(error)))
         return self.built[id(meaning)]
 
     def _task_of_kind(self, node: TaskNode, marking: str, meaning: Meaning) -> Task:
@@ -220,9 +229,8 @@ class _Builder:
             return self._task_of_kind(node, marking, meaning)
         wrong: list[Problem] = []
         config = decode(TaskConfig, node.fields, wrong, known=("group", "task_list", "include"))
-        wrong += misspelt(node.fields)
         self.problems += wrong
-        if config is None or any(problem.serious for problem in wrong):
+        if config is None or (any(problem.serious for problem in wrong) and not self.thorough):
             return None
         asked = node.chosen_format or node.written_format
         if asked in self.manager.broken_formats and asked not in self.manager.formats:
@@ -321,27 +329,6 @@ def _flat(items: Iterable[Task | Group[Task]]) -> LoadedTasks:
 def _markdown(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [header, ("---",) * len(header), *rows]
     return "\n".join("|" + "|".join(cells) + "|" for cells in lines)
-
-
-def misspelt(fields: Fields) -> list[Problem]:
-    """Filter steps that do not exist. Helper code may add some, so a task that has any is left alone."""
-    if any(fields.origin(key).lenient for key in fields) or next(iter(functions_in(dict(fields))), None) is not None:
-        return []
-    return list(_steps(fields))
-
-
-def _steps(fields: Fields) -> Iterator[Problem]:
-    for number, pipeline in _entries(fields.get("filter_list")):
-        for step, each in _entries(pipeline.get("filter")):
-            name = each.get("function")
-            if isinstance(name, str) and name != "custom" and name not in FILTERS:
-                place = fields.place("filter_list", number, "filter", step, "function")
-                yield Problem(place, f"no filter named {name!r}", did_you_mean(name, FILTERS.names()))
-
-
-def _entries(value: YAMLValue) -> Iterator[tuple[int, YAMLMapping]]:
-    entries = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
-    return ((number, each) for number, each in enumerate(entries) if isinstance(each, Mapping))
 
 
 class KnownFormats:

@@ -1,6 +1,8 @@
 """A task bound to its data, its prompts, its filters and its metrics: all that can fail before the first request does so here."""
 
+import logging
 import random
+import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -13,7 +15,7 @@ import numpy as np
 
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import TaskConfig, generation_types
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean, placed_error
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Document,
@@ -34,7 +36,7 @@ from assay.records import (
 )
 from assay.runs.folder import SampleSink
 from assay.samples.data import Split, columns_of, data_set
-from assay.samples.prompt import Chat, Prompter, Question, RenderError
+from assay.samples.prompt import Chat, Examples, Prompter, Question, RenderError
 from assay.samples.rows import DataError
 from assay.scoring.filters import Pipeline
 from assay.scoring.loop import AnsweredSample, ScoringLoop
@@ -54,16 +56,27 @@ from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggre
 from assay.tasks.documents import Splits, count, evaluated_split, examples, read_run, walked
 from assay.tasks.instances import typed
 from assay.tasks.metrics import check_reference_order
-from assay.tasks.prompt_checks import check_prompts, check_right_choices, check_targets, check_templates
+from assay.tasks.prompt_checks import (
+    check_prompts,
+    check_right_choices,
+    check_targets,
+    check_templates,
+    equal_prompts,
+    explained,
+    is_everywhere_undefined,
+    misfit_functions,
+)
 from assay.tasks.runnable import AggregationOrFunction, Estimator
 from assay.tasks.scoring import BYPASS, answers_left, known_rows, placer, scoring
 from assay.tasks.settings import Helpers, Settings, resolved
-from assay.tasks.task import Task
+from assay.tasks.task import Task, is_lenient_task
 
 LOOKED_AT = 3
 """Samples that are built before the run: a task of which none of them can be asked is broken."""
 SEARCHED = 200
 """Documents that are searched for several references, where a metric is tried with them."""
+LOOKED_FURTHER = 1000
+"""Documents that are tried where none of those can be asked: a column may be absent from the first."""
 KINDS = {GENERATE: "generate", CHOICE: "loglikelihood", LIKELIHOOD: "loglikelihood", ROLLING: "rolling"}
 
 
@@ -74,25 +87,71 @@ def prepare(task: Task, settings: Settings, helpers: Helpers) -> "PreparedTask":
         place = task.fields.place("use_prompt", key=True)
         raise ConfigError([Problem(place, "use_prompt is not supported", "write doc_to_text and doc_to_target")])
     check_templates(task, config)
+    misfits = misfit_functions(task, config)
+    if misfits:
+        raise ConfigError(misfits)
     config = with_settings(config, settings)
-    key = next((key for key in ("dataset_kwargs", "dataset_path", "task") if key in task.fields), None)
-    folder = task.fields.origin(key).folder if key is not None else None
-    splits = Splits(
-        data_set(
-            config, folder=folder, data_dir=settings.run.data_dir, as_table=settings.like_lm_eval, read_run=read_run
-        ),
-        helpers.as_dataset,
+    splits = open_splits(task, config, settings, helpers)
+    prepared = bind(task, config, splits, settings, scoring(task, config, settings, helpers))
+    if prepared.note is not None:
+        logging.getLogger("assay").warning("%s", prepared.note)
+    return prepared
+
+
+def open_splits(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers) -> Splits:
+    """The data of a task; nothing is read yet."""
+    data = data_set(
+        config,
+        folder=data_folder(task),
+        data_dir=settings.run.data_dir,
+        as_table=settings.like_lm_eval,
+        read_run=read_run,
     )
-    scored = scoring(task, config, settings, helpers)
-    prepared = _bound(task, config, splits, settings, scored)
+    return Splits(data, helpers.as_dataset)
+
+
+def data_folder(task: Task) -> str | None:
+    """The folder that paths of data are relative to."""
+    key = next((key for key in ("dataset_kwargs", "dataset_path", "task") if key in task.fields), None)
+    return task.fields.origin(key).folder if key is not None else None
+
+
+def bind(task: Task, config: TaskConfig, splits: Splits, settings: Settings, scored: ScoringLoop) -> "PreparedTask":
+    """The task with its documents, of which the first are looked at: can they be asked and scored?"""
+    try:
+        prepared = _bound(task, config, splits, settings, scored)
+    except DataError as error:
+        raise _placed_split(task, error, splits) from error
     prepared.check_first()
     return prepared
 
 
+def evaluated_docs(task: Task, config: TaskConfig, splits: Splits) -> Split:
+    """The documents to evaluate, as its process_docs prepares them."""
+    process = config.process_docs if callable(config.process_docs) else None
+    try:
+        return splits.split(evaluated_split(config), process)
+    except DataError as error:
+        raise _placed_split(task, error, splits) from error
+
+
+_NO_SPLIT = re.compile(r"\bno split '([^']*)'")
+
+
+def _placed_split(task: Task, error: DataError, splits: Splits) -> DataError:
+    """The same error; that about a split that does not exist with the place of its name."""
+    named = _NO_SPLIT.search(str(error))
+    if named is None or error.problem is not None:
+        return error
+    keys = ("test_split", "validation_split", "fewshot_split", "training_split")
+    path = next(((key,) for key in keys if task.fields.get(key) == named[1]), ("fewshot_config", "split"))
+    fix = did_you_mean(named[1], splits.data.available())
+    return placed_error(DataError, Problem(placer(task, *path)(), str(error), fix))
+
+
 def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, scored: ScoringLoop) -> "PreparedTask":
     shots = examples(config, config.num_fewshot or 0, splits, settings)
-    process = config.process_docs if callable(config.process_docs) else None
-    docs = splits.split(evaluated_split(config), process)
+    docs = evaluated_docs(task, config, splits)
     if len(docs) == 0:
         raise DataError(f"the split {evaluated_split(config)!r} is empty")
     check_clusters(task, docs)
@@ -107,7 +166,7 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
         fits=_fitting(config, settings),
         strict=not settings.like_lm_eval,
     )
-    first = _look_at_first(config, prompter, docs)
+    first = _look_at_first(task, prompter, docs, settings)
     prompter.multiple_inputs = first.multiple_inputs
     has_targets = isinstance(first.target, list) and not (
         settings.like_lm_eval and not first.target
@@ -124,20 +183,49 @@ class _First(NamedTuple):
     choices: Any
 
 
-def _look_at_first(config: TaskConfig, prompter: Prompter, docs: Split) -> _First:
-    """Return facts that the first document shows for all; of the first few, the first that can be rendered.
+def _look_at_first(task: Task, prompter: Prompter, docs: Split, settings: Settings) -> _First:
+    """Return facts that the first document shows for all; of the first, the first that can be rendered.
 
     Text, target and choices are rendered once and in this order, as by lm-eval: functions may draw random numbers.
     """
     problem: RenderError | None = None
-    for doc in islice(docs, LOOKED_AT):
+    for doc in islice(docs, LOOKED_FURTHER):
         try:
-            is_multiple = has_multiple_inputs(config, prompter, doc)
+            is_multiple = has_multiple_inputs(prompter.config, prompter, doc)
             return _First(is_multiple, prompter.target(doc), prompter.choices(doc))
         except RenderError as error:
             problem = problem or error
     assert problem is not None, "a split has documents"
-    raise problem
+    raise _unaskable(task, problem, docs, settings)
+
+
+def _unaskable(task: Task, error: RenderError, docs: Split, settings: Settings) -> Exception:
+    """The error about documents that cannot be asked: a column that none of them has is a mistake in the file."""
+    if settings.like_lm_eval:
+        return error
+    problem = explained(task, error, docs, columns_of(docs))
+    if not is_lenient_task(task) and is_everywhere_undefined(error, islice(docs, LOOKED_FURTHER)):
+        return ConfigError([problem])
+    return placed_error(RenderError, problem)
+
+
+def check_shown(task: Task, config: TaskConfig, docs: Split, settings: Settings, scored: ScoringLoop | None) -> None:
+    """Refuse what documents show of a task whose functions are not run; `config` has other values for them."""
+    columns = columns_of(docs)
+    check_clusters(task, docs)
+    if scored is not None:
+        check_columns(task, docs, scored)
+    check_prompts(task, config, columns, settings)
+    prompter = Prompter(config, columns, strict=not settings.like_lm_eval)
+    problem: RenderError | None = None
+    for doc in islice(docs, LOOKED_FURTHER):
+        try:
+            prompter.question(doc)
+            return
+        except RenderError as error:
+            problem = problem or error
+    if problem is not None:
+        raise _unaskable(task, problem, docs, settings)
 
 
 def check_clusters(task: Task, docs: Split) -> None:
@@ -205,6 +293,7 @@ class PreparedTask:
     scoring: ScoringLoop
     fingerprint: str = ""
     source: str = ""
+    note: Problem | None = None
 
     def __post_init__(self) -> None:
         self.selected_only = self.settings.like_lm_eval
@@ -449,12 +538,42 @@ class PreparedTask:
                 self, prompter=replace(self.prompter, chat=Chat(system=self.prompter.chat.system), fits=None)
             )
             first = list(islice(bare._samples(whole=False), LOOKED_AT))
-        if first and all(sample.problem for sample in first):
-            raise RenderError(first[0].problem)
+            if first and all(sample.problem for sample in first):
+                bare._refuse_unaskable()
         check_reference_order(self._metrics(), self._several_references)
         own = self.config.process_results is not None or self.settings.run.predict_only or self.settings.like_lm_eval
         if self.config.output_type == CHOICE and not own:
-            check_right_choices(self.scoring.reading, [sample for sample in first if not sample.problem])
+            check_right_choices(self.task, self.scoring.reading, [sample for sample in first if not sample.problem])
+        self.note = self.equal_prompts()
+        if self.note is not None and self.note.serious:
+            raise ConfigError([self.note])
+
+    def _refuse_unaskable(self) -> None:
+        """Refuse a task of which none of the first documents can be asked."""
+        first: RenderError | None = None
+        self.prompter.restart()
+        for doc_id, doc, _ in islice(walked(self.docs, self.task.name, self.settings, whole=False), LOOKED_FURTHER):
+            try:
+                self.sample(doc_id, doc)
+                return
+            except RenderError as error:
+                first = first or error
+        if first is not None:
+            raise _unaskable(self.task, first, self.docs, self.settings)
+
+    def equal_prompts(self) -> Problem | None:
+        """Whether every document is asked the same, examples aside."""
+        if self.settings.like_lm_eval or len(self.docs) < 2:
+            return None
+        with preserved_random():
+            bare = replace(self, prompter=replace(self.prompter, chat=Chat(), fits=None, examples=Examples()))
+            return equal_prompts(self.task, bare._all_samples())
+
+    def _all_samples(self) -> Iterator[Sample]:
+        """Samples of all documents, whichever the run selects; those that cannot be asked are left out."""
+        for doc_id, doc in enumerate(self.docs):
+            with suppress(RenderError):
+                yield self.sample(doc_id, doc)
 
     def _several_references(self) -> Iterator[GenResult]:
         """Results of the first documents with several references, each with the first and the last as answer."""

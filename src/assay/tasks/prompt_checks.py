@@ -4,8 +4,9 @@ A text without markup is a column where the data has one of that name, and else 
 and nothing at all are texts that tasks mean; a lone word is nearly always the name of a column.
 """
 
+import inspect
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,22 @@ from typing import Any
 from assay.config.fields import Fields
 from assay.config.option import YAMLValue
 from assay.config.task import TaskConfig
-from assay.errors import ConfigError, Place, Problem, nearest
-from assay.records import Sample
-from assay.samples.prompt import InvalidTemplate, RenderError, is_template, template
+from assay.errors import ConfigError, Place, Problem, nearest, placed_error
+from assay.records import Function, Sample
+from assay.registry import read_signature
+from assay.samples.fewshot import TooFewExamples
+from assay.samples.prompt import (
+    InvalidTemplate,
+    RenderError,
+    Row,
+    UndefinedVariable,
+    is_template,
+    required_variables,
+    template,
+)
 from assay.scoring.results import ResultBuilder
 from assay.tasks.settings import Settings
-from assay.tasks.task import Task
+from assay.tasks.task import Task, is_lenient_task
 
 Slip = tuple[str, str]
 """A problem and its fix."""
@@ -71,7 +82,7 @@ def check_targets(
         raise ConfigError(wrong)
 
 
-def check_right_choices(reading: ResultBuilder, first: Sequence[Sample]) -> None:
+def check_right_choices(task: Task, reading: ResultBuilder, first: Sequence[Sample]) -> None:
     """Refuse a task of which none of the first right answers is a choice: every document would be asked, and fail."""
     problems = []
     for sample in first:
@@ -80,7 +91,135 @@ def check_right_choices(reading: ResultBuilder, first: Sequence[Sample]) -> None
         except (ValueError, TypeError) as error:
             problems.append(str(error))
     if first and len(problems) == len(first):
-        raise RenderError(f"doc_to_target: {problems[0]}")
+        fix = "give the index of a choice, or its text"
+        raise placed_error(RenderError, Problem(_place(task, ("doc_to_target",)), f"doc_to_target: {problems[0]}", fix))
+
+
+def explained(task: Task, error: RenderError, docs: Iterable[Row], columns: Collection[str]) -> Problem:
+    """The problem that keeps every document from being asked, with its place; `docs` are the first of them."""
+    if error.problem is not None:
+        return error.problem
+    if isinstance(error, UndefinedVariable):
+        return _undefined(task, error, next(iter(docs), {}), columns)
+    if isinstance(error, TooFewExamples):
+        place = task.fields.place("num_fewshot") if "num_fewshot" in task.fields else Place("num_fewshot")
+        return Problem(place, str(error), "ask for fewer, or name a split with more of them as fewshot_split")
+    named = [
+        key for key in TEMPLATES if str(error).startswith(key) or f"template {task.fields.get(key)!r}" in str(error)
+    ]
+    return Problem(_place(task, (named[0] if named else "doc_to_text",)), str(error), "correct it")
+
+
+def is_everywhere_undefined(error: RenderError, docs: Iterable[Row]) -> bool:
+    """Whether a template names a variable, or an attribute, that none of these documents has."""
+    return isinstance(error, UndefinedVariable) and not any(error.name in doc for doc in docs)
+
+
+def _undefined(task: Task, error: UndefinedVariable, doc: Row, columns: Collection[str]) -> Problem:
+    name = error.name
+    path = _path_of(task, error)
+    place = task.fields.origin(str(path[0])).word_place(path, name) if path else _place(task, ("doc_to_text",))
+    key = f"{next((str(step) for step in reversed(path) if isinstance(step, str)), 'a template')}: "
+    owner = re.search(rf"([\w.]+)(?:\.|\[['\"]){re.escape(name)}\b", error.text)
+    if owner is not None and name not in required_variables(error.text):
+        value: Any = doc
+        for step in owner[1].split("."):
+            value = value.get(step) if isinstance(value, Mapping) else None
+        has = f"; it has: {_some([*map(str, value)])}" if isinstance(value, Mapping) else ""
+        return Problem(place, f"{key}{owner[1]!r} has no {name!r}{has}", _meant(name, value if has else ()))
+    if name not in required_variables(error.text):
+        return Problem(place, f"{key}no {name!r} in what is read there", "correct the name")
+    inner = re.search(r"\bdoc\.(\w+)", error.text) if name == "doc" else None
+    if inner is not None:
+        fix = f"write {{{{{(nearest(inner[1], columns, count=1) or [inner[1]])[0]}}}}}: columns are named alone"
+    else:
+        fix = _meant(name, columns)
+    return Problem(place, f"{key}the documents have no column {name!r}; they have: {_some(columns)}", fix)
+
+
+def _meant(name: str, options: Collection[str]) -> str:
+    near = nearest(name, map(str, options), count=1)
+    return (
+        f"did you mean {near[0]!r}?" if near else f"correct it, or write {{{{ {name} | default('') }}}} if some lack it"
+    )
+
+
+def _path_of(task: Task, error: UndefinedVariable) -> tuple[str | int, ...]:
+    """The path of the text that has the variable: of the template itself, or of the text that a format put into it."""
+    word = re.compile(rf"\b{re.escape(error.name)}\b")
+    texts = [(path, text) for path, text in _texts(dict(task.fields), ()) if is_template(text) and word.search(text)]
+    return next((path for path, text in texts if text == error.text), texts[0][0] if texts else ())
+
+
+def _texts(value: YAMLValue, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Every text in the prompt fields of a task, its examples and its formats."""
+    if isinstance(value, str) and path[-1] in (*TEMPLATES, *FORMAT_TEXTS):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _texts(inner, (*path, str(key)))
+
+
+def equal_prompts(task: Task, samples: Iterable[Sample]) -> Problem | None:
+    """Whether all documents are asked the same: two or more with equal prompts and choices."""
+    first: Sample | None = None
+    count = 0
+    for sample in samples:
+        if first is None:
+            first = sample
+        elif sample.requests != first.requests:
+            return None
+        count += 1
+    if count < 2:
+        return None
+    what = f"all {count} documents are asked the same: their prompts and choices are equal"
+    fix = "name a column in doc_to_text; to ask one question several times, write `repeats`"
+    return Problem(_place(task, ("doc_to_text",)), what, fix, serious=not is_lenient_task(task))
+
+
+CALLED: Mapping[str, Sequence[str]] = {
+    "doc_to_text": ("doc",), "doc_to_target": ("doc",), "doc_to_choice": ("doc",),
+    "process_docs": ("dataset",), "process_results": ("doc", "results"), "samples": (),
+}  # fmt: skip
+"""The arguments that functions of prompt fields and data are called with, by position."""
+
+
+def misfit_functions(task: Task, config: TaskConfig) -> list[Problem]:
+    """Functions of the task that cannot be called as they will be, or that nothing would await."""
+    problems: list[Problem] = []
+    for path in [(key,) for key in CALLED] + [("fewshot_config", key) for key in CALLED]:
+        function: Any = config if path[0] in task.fields else None
+        for step in path:
+            function = getattr(function, step, None)
+        if callable(function):
+            wrong = _misfit(function, CALLED[path[-1]])
+        elif path[-1].startswith("process_") and function is not None and not isinstance(function, Function):
+            wrong = f"{function!r:.40} is not a function", "name a function"
+        else:
+            wrong = None
+        if wrong is not None:
+            problems.append(Problem(task.fields.place(*path), f"{path[-1]}: {wrong[0]}", wrong[1]))
+    return problems
+
+
+def _misfit(function: Callable[..., Any], arguments: Sequence[str]) -> Slip | None:
+    name = getattr(function, "__name__", type(function).__name__)
+    shape = f"`def {name}({', '.join(arguments)})`"
+    if inspect.iscoroutinefunction(function):
+        return f"{name!r} is async, and nothing awaits it", f"write {shape}"
+    try:
+        read_signature(function).bind(*arguments)
+    except TypeError:
+        return f"{name!r} cannot be called with {len(arguments)} arguments ({', '.join(arguments)})", f"write {shape}"
+    except ValueError:  # a function of C without a signature
+        return None
+    return None
+
+
+def _place(task: Task, path: Sequence[str]) -> Place:
+    if path[0] in task.fields:
+        return task.fields.place(*path)
+    return task.fields.place("task") if "task" in task.fields else Place(f"task {task.name!r}, {'.'.join(path)}")
 
 
 def _paths(task: Task, config: TaskConfig, keys: Sequence[str], settings: Settings) -> Iterator[tuple[str, ...]]:
@@ -107,10 +246,22 @@ def _written(task: Task, config: TaskConfig, path: Sequence[str]) -> YAMLValue:
 
 
 def _problems(task: Task, path: Sequence[str], text: YAMLValue, columns: Collection[str]) -> Iterator[Problem]:
-    place = task.fields.place(*path) if path[0] in task.fields else Place(f"task {task.name!r}, {'.'.join(path)}")
+    place = _place(task, path)
     folder = task.fields.origin(path[0]).folder if path[0] in task.fields else None
     for wrong in _slips(path[-1], text, columns, folder):
         yield Problem(place, f"{path[-1]}: {wrong[0]}", wrong[1])
+    if isinstance(text, str) and is_template(text):
+        yield from _misspelt_variables(task, path, text, columns)
+
+
+def _misspelt_variables(task: Task, path: Sequence[str], text: str, columns: Collection[str]) -> Iterator[Problem]:
+    """Variables one slip away from a column, also in a branch that the first documents do not take."""
+    for name in sorted(required_variables(text) - {*columns, *task.config.derived}):
+        meant = _column(name, columns, exactly=len(name) <= LEAST)
+        if meant is not None:
+            place = task.fields.origin(path[0]).word_place(path, name) if path[0] in task.fields else _place(task, path)
+            what = f"{path[-1]}: the documents have no column {name!r}; they have: {_some(columns)}"
+            yield Problem(place, what, f"did you mean {meant!r}?")
 
 
 def _slips(key: str, text: YAMLValue, columns: Collection[str], folder: str | None) -> Iterator[Slip]:
@@ -274,9 +425,8 @@ def check_templates(task: Task, config: TaskConfig) -> None:
 def placed(task: Task, wrong: str) -> RenderError:
     """Return the error about an invalid template of a task, with its place."""
     known = [*written_slips(task.fields), *format_slips(task.fields)]
-    return RenderError(
-        str(known[0] if known else Problem(Place(f"task {task.name!r}"), _invalid("one of its texts", wrong)))
-    )
+    problem = known[0] if known else Problem(Place(f"task {task.name!r}"), _invalid("one of its texts", wrong))
+    return placed_error(RenderError, problem)
 
 
 def written_slips(fields: Fields) -> Iterator[Problem]:

@@ -199,19 +199,18 @@ def _with_choices(entry: FilterConfig) -> FilterConfig:
 def _check_filters(task: Task, pipelines: Sequence[tuple[Pipeline, Scorer]]) -> None:
     """Scorers that look at other filters find them."""
     known = [pipeline.name for pipeline, _ in pipelines]
+    place = placer(task, "filter_list" if "filter_list" in task.fields else "scorer")()
     for pipeline, scorer in pipelines:
         if len(known) < scorer.least_filters:
             what = f"scorer {scorer.name!r} needs {scorer.least_filters} filters, but the task has {len(known)}"
-            raise ConfigError([Problem(placer(task, "filter_list")(), what, "name more in filter_list")])
+            raise ConfigError([Problem(place, what, "name more in filter_list")])
         if scorer.asks and pipeline.is_batch:
             what = f"scorer {scorer.name!r} asks about each answer, and filter {pipeline.name!r} waits for all of them"
-            raise ConfigError(
-                [Problem(placer(task, "filter_list")(), what, "use a filter that needs one document at a time")]
-            )
+            raise ConfigError([Problem(place, what, "use a filter that needs one document at a time")])
         for name in scorer.needs_filters:
             if name not in known:
                 what = f"scorer {scorer.name!r} needs the filter {name!r}, but the task has none of that name"
-                raise ConfigError([Problem(placer(task, "filter_list")(), what, did_you_mean(name, known))])
+                raise ConfigError([Problem(place, what, did_you_mean(name, known))])
 
 
 def known_rows(scored: ScoringLoop) -> frozenset[ScoreKey] | None:

@@ -11,7 +11,7 @@ from assay.config.option import YAMLMapping, yaml_keys
 from assay.config.task import MEDIA, TaskConfig, media_problem, unsent_media
 from assay.errors import ConfigError, Place, Problem
 from assay.groups import Group, TagGroup
-from assay.records import MetricValue
+from assay.records import Function, MetricValue
 from assay.scoring.results import Instance, Metric, StepInput, sort_instances
 
 if TYPE_CHECKING:
@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 
 InstanceScores = dict[tuple[str, str], list[Any]]
 """By metric and filter, the scores of documents in their order: a number, a list of several answers', or a failure."""
+
+
+def is_lenient_task(task: "Task") -> bool:
+    """Whether a task, or a part of it, is read as lm-eval reads its own files."""
+    return any(task.fields.origin(key).lenient for key in task.fields)
+
+
+def not_a_task_class(function: Function) -> Problem:
+    fix = "derive it from assay.GenerateTask, assay.MultipleChoiceTask, or lm_eval.api.task.ConfigurableTask"
+    return Problem(function.place, f"{function.name!r} is not a task class", fix)
 
 
 class Task:

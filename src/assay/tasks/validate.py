@@ -2,14 +2,14 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from assay.catalog.catalog import Catalog
-from assay.catalog.functions import StaticSignature, check_function, functions_in, module_file, static_signature
+from assay.catalog.functions import check_function, functions_in, is_plain_class, module_file, static_signature
 from assay.catalog.roots import broken_plugins
 from assay.config.fields import Fields
 from assay.config.option import YAMLValue
@@ -21,21 +21,50 @@ from assay.registry import Accepted, accepted
 from assay.samples.data import FILE_READERS, find_files
 from assay.samples.fewshot import SAMPLERS
 from assay.samples.formats import format_from_table, formats_table
+from assay.samples.prompt import RenderError
 from assay.samples.rows import DataError
 from assay.scoring.filters import FILTERS, selection_note
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.named import SCORERS
-from assay.scoring.scorer import GenerationScorer, Scorer
+from assay.scoring.scorer import GenerationScorer, Scorer, models_of
 from assay.tasks.kinds import FindDotted, kind_of
 from assay.tasks.manager import TaskManager, file_of
-from assay.tasks.prompt_checks import FORMAT_TEXTS, format_slips, template_error, written_slips
+from assay.tasks.prepare import KINDS, bind, check_columns, check_shown, evaluated_docs, open_splits, with_settings
+from assay.tasks.prompt_checks import (
+    FORMAT_TEXTS,
+    check_templates,
+    format_slips,
+    misfit_functions,
+    template_error,
+    written_slips,
+)
 from assay.tasks.scoring import answers_left, known_rows, placer, scoring
-from assay.tasks.settings import Helpers, Settings, UserFunction, resolved
-from assay.tasks.task import Task
+from assay.tasks.settings import Helpers, RegisteredMetric, Settings, UserFunction, resolved
+from assay.tasks.task import Task, is_lenient_task, not_a_task_class
 from assay.user_code import UserCodeError, user_code
 
 FindMetric = Callable[[str], UserFunction | None]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedCode:
+    """Helper code that may be imported: with it, names and functions are those of a run."""
+
+    helpers: Helpers
+    check_class: Callable[[Task], None]
+    """Creates the class of a class task, or raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Checks:
+    """How tasks are checked: with the settings of a run, and with helper code or only by its text."""
+
+    formats: Mapping[str, FormatConfig]
+    settings: Settings
+    find_metric: FindMetric
+    find_dotted: FindDotted
+    code: LoadedCode | None
 
 
 def validate(
@@ -43,27 +72,31 @@ def validate(
     specs: YAMLValue = None,
     find_metric: FindMetric = lambda name: None,  # noqa: ARG005
     find_dotted: FindDotted = lambda name, folder, place: None,  # noqa: ARG005
+    *,
+    settings: Settings | None = None,
+    code: LoadedCode | None = None,
 ) -> list[Problem]:
     """List the problems of the tasks asked for, or of all; serious ones and mere notes, by place.
 
     `find_metric` finds metrics that are not in our own table, `find_dotted` the objects that graphs name and assay supplies.
+    With `code` helper modules are imported; without, they are read.
     """
     catalog = manager.catalog
     selected: object = [*catalog.index.named.values()] if specs is None else specs
     loaded, problems = manager.attempt(selected, thorough=True)
+    broken = {problem.place.file for problem in problems if problem.serious}
+    checks = _Checks(manager.formats, settings or Settings(), find_metric, find_dotted, code)
     for task in loaded["tasks"].values():
         try:
             with user_code("cannot be checked"):  # a file may say anything: the others are checked
-                problems += check_task(task, manager.formats, find_metric)
-                kind = kind_of(task)
-                if kind is not None:
-                    problems += kind.check(task, Helpers(_unloaded, list, find_metric, dict), find_dotted)
+                problems += _check(task, checks)
         except UserCodeError as error:
-            problems.append(uncheckable(file_of(task.fields), str(error)))
-    known = _MemberAnswers(loaded["tasks"], find_metric)
+            if file_of(task.fields) not in broken:  # wrong values were reported, and may be why
+                problems.append(uncheckable(file_of(task.fields), str(error)))
+    known = _MemberAnswers(loaded["tasks"], checks)
     for group in loaded["groups"].values():
-        broken = [problem for problem in map(check_function, functions_in(group.config)) if problem is not None]
-        problems += broken or group_problems(group, _unloaded, known, lenient=False)
+        missing = [problem for problem in map(check_function, functions_in(group.config)) if problem is not None]
+        problems += missing or group_problems(group, _unloaded, known, lenient=False)
     if specs is None:
         problems += [*manager.format_problems, *broken_plugins(), *_left_over(catalog)]
         problems += [
@@ -72,12 +105,18 @@ def validate(
     return sorted(dict.fromkeys(problems))
 
 
-def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: FindMetric) -> Iterator[Problem]:
-    """Yield the problems that a task shows without being run."""
-    if task.definition is not None:
-        return  # its keys were checked when it was read, the rest is for `TaskKind.check`
+def _check(task: Task, checks: _Checks) -> list[Problem]:
+    kind = kind_of(task)
+    if kind is None:
+        return list(_check_task(task, checks))
+    helpers = Helpers(_unloaded, list, checks.find_metric, dict) if checks.code is None else checks.code.helpers
+    return kind.check(task, helpers, checks.find_dotted)
+
+
+def _check_task(task: Task, checks: _Checks) -> Iterator[Problem]:
+    """Yield the problems that a task shows without a model."""
     if task.unsent is not None:
-        yield replace(task.unsent, serious=not any(task.fields.origin(key).lenient for key in task.fields))
+        yield replace(task.unsent, serious=not is_lenient_task(task))
     functions = list(functions_in(dict(task.fields)))
     broken = [problem for problem in map(check_function, functions) if problem is not None]
     yield from broken
@@ -88,10 +127,13 @@ def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: Fin
         if isinstance(sampler, str) and sampler not in SAMPLERS:
             place = task.fields.place("fewshot_config", "sampler")
             yield Problem(place, f"no sampler named {sampler!r}", did_you_mean(sampler, SAMPLERS.names()))
-    yield from _check_formats(task.fields, formats)
-    yield from _check_data(task)
-    if not broken and task.config.class_ is None:
-        yield from _check_scoring(task, functions, find_metric)
+    yield from _check_formats(task.fields, checks.formats)
+    lacking = list(_check_data(task))
+    yield from lacking
+    if task.config.class_ is not None:
+        yield from _check_class(task, checks) if not broken else ()
+    elif task.config.output_type in KINDS:
+        yield from _check_run(task, checks, is_whole=not broken and not lacking)
     for note in task.notes:
         yield Problem(Place(f"task {task.name!r}"), note, "give the format a metric_list", serious=False)
 
@@ -99,11 +141,11 @@ def check_task(task: Task, formats: Mapping[str, FormatConfig], find_metric: Fin
 class _MemberAnswers(Mapping[str, MemberAnswers]):
     """The rows that tasks will have, found when a group asks for them; nothing of tasks that are not scored as written."""
 
-    def __init__(self, tasks: Mapping[str, Task], find_metric: FindMetric) -> None:
+    def __init__(self, tasks: Mapping[str, Task], checks: _Checks) -> None:
         self._tasks = {
             name: task for name, task in tasks.items() if task.definition is None and task.config.class_ is None
         }
-        self._find = cache(lambda name: _answers_of(self._tasks[name], find_metric))
+        self._find = cache(lambda name: _answers_of(self._tasks[name], checks))
 
     def __getitem__(self, name: str) -> MemberAnswers:
         return self._find(name)
@@ -115,11 +157,13 @@ class _MemberAnswers(Mapping[str, MemberAnswers]):
         return len(self._tasks)
 
 
-def _answers_of(task: Task, find_metric: FindMetric) -> MemberAnswers:
+def _answers_of(task: Task, checks: _Checks) -> MemberAnswers:
     """The rows that a task shows without being run; none where something is wrong with it, which is reported there."""
     try:
         with user_code("cannot be checked"):
-            config, loop = _scoring_of(task, list(functions_in(dict(task.fields))), find_metric)
+            helpers, _ = _helpers_of(task, checks)
+            config = with_settings(resolved(replace(task.config, derived={}), helpers.resolve), checks.settings)
+            loop = scoring(task, config, checks.settings, helpers)
     except (ConfigError, UserCodeError):
         return MemberAnswers(None, {})
     return MemberAnswers(known_rows(loop), answers_left(loop, config), config.repeats)
@@ -147,7 +191,7 @@ def _check_format(format: FormatConfig, place: Place) -> Iterator[Problem]:
 def _check_data(task: Task) -> Iterator[Problem]:
     """Whether a task says where its data is, and whether files it names are there."""
     config, fields = task.config, task.fields
-    lenient = any(fields.origin(key).lenient for key in fields)
+    lenient = is_lenient_task(task)
     if config.dataset_path is None and config.custom_dataset is None and config.class_ is None:
         what, fix = f"task {task.name!r} names no data", "add dataset_path"
         yield Problem(fields.place("task"), what, fix, serious=not lenient)
@@ -170,14 +214,12 @@ def _check_data(task: Task) -> Iterator[Problem]:
                 yield Problem(place, str(error), "put the file there, or correct its name", serious=not lenient)
 
 
-class _Unloaded(Scorer):
-    """A stand-in for what helper code defines: it is not run here, so it may be anything, also a scorer."""
+class _AnyCallable:
+    """A stand-in for what helper code defines: it is not run here, so it may be anything."""
 
     is_unknown = True
-    score_instances = GenerationScorer.score_instances
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        super().__init__(None)
         self.__name__ = "function"
 
     def apply(self, resps: Any, docs: Any) -> Any:  # noqa: ARG002  # the shape of a filter
@@ -187,41 +229,69 @@ class _Unloaded(Scorer):
         return self
 
 
-class _UnloadedFunction:
-    """A stand-in for a function of helper code, with the signature that the text of its module shows."""
+class _AnyScorer(_AnyCallable, Scorer):
+    """The same for a class, which may be a scorer."""
 
-    def __init__(self, name: str, written: StaticSignature) -> None:
-        self.__name__, self.__signature__ = name, written.signature
-        self.is_async, self.is_generator = written.is_async, written.is_generator
+    score_instances = GenerationScorer.score_instances
 
-    def __call__(self, *_: Any, **__: Any) -> Any:
-        return self
+    def __init__(self, *_: Any, **__: Any) -> None:
+        Scorer.__init__(self, None)
+        self.__name__ = "function"
 
 
 def _unloaded(function: Function) -> Any:
     """Return a stand-in for a function or class: with its signature, where the text of its module shows it, else with any."""
     written = static_signature(function)
-    if written is not None and not written.is_class:
-        return _UnloadedFunction(function.name, written)
-    known = {} if written is None else {"__signature__": written.signature, "is_unknown": False}
-    return type(function.name, (_Unloaded,), known)
+    if written is None or written.is_class:
+        kind = _AnyCallable if is_plain_class(function) else _AnyScorer
+        known = {} if written is None else {"__signature__": written.signature, "is_unknown": False}
+        return type(function.name, (kind,), known)
+
+    def stand_in(*_: Any, **__: Any) -> Any:
+        return stand_in
+
+    async def async_stand_in(*_: Any, **__: Any) -> None: ...
+
+    def generator_stand_in(*_: Any, **__: Any) -> Iterator[None]:
+        yield
+
+    like: Any = async_stand_in if written.is_async else generator_stand_in if written.is_generator else stand_in
+    like.__name__, like.__signature__ = function.name, written.signature
+    like.__code__ = like.__code__.replace(co_filename=str(module_file(function)), co_firstlineno=written.line)
+    like.is_async, like.is_generator = written.is_async, written.is_generator
+    return like
 
 
-def _check_scoring(task: Task, functions: list[Function], find_metric: FindMetric) -> Iterator[Problem]:
-    """The names and parameters of filters, metrics and aggregations."""
-    yield from _selections(task, task.config)
+def _check_class(task: Task, checks: _Checks) -> Iterator[Problem]:
+    kind = task.config.class_
+    assert kind is not None
+    if is_plain_class(kind):
+        yield not_a_task_class(kind)
+    elif checks.code is not None:
+        try:
+            checks.code.check_class(task)
+        except ConfigError as error:
+            yield from error.problems
+        except (DataError, RenderError) as error:
+            yield error.problem or Problem(kind.place, str(error), "correct the class")
+
+
+def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Problem]:
+    """Yield the problems of filters, metrics and scorers that a run would refuse, and those that local data shows."""
+    helpers, known = _helpers_of(task, checks)
+    problems = list(_selections(task, task.config))
+    scored: ScoringLoop | None = None
     try:
-        _scoring_of(task, functions, find_metric)
+        config = with_settings(resolved(replace(task.config, derived={}), helpers.resolve), checks.settings)
+        problems += misfit_functions(task, config)
+        scored = scoring(task, config, checks.settings, helpers)
+        problems += _needed_roles(task, scored, checks.settings)
     except ConfigError as error:
-        yield from error.problems
-
-
-def _scoring_of(task: Task, functions: list[Function], find_metric: FindMetric) -> tuple[TaskConfig, ScoringLoop]:
-    """The filters and scorers of a task, with stand-ins for helper code."""
-    registered = {name: _Unloaded for function in functions for name in _registered_filters(str(module_file(function)))}
-    helpers = Helpers(_unloaded, list, find_metric, lambda: registered)
-    config = resolved(replace(task.config, derived={}), _unloaded)
-    return config, scoring(task, config, Settings(), helpers)
+        problems += error.problems
+    yield from (each for problem in problems if (each := _unless_registered(problem, known)) is not None)
+    if is_whole and (checks.code is None or not any(problem.serious for problem in problems)):
+        shown = _check_documents(task, scored, helpers, checks)
+        yield from (replace(each, serious=each.serious and not is_lenient_task(task)) for each in shown)
 
 
 def _selections(task: Task, config: TaskConfig) -> Iterator[Problem]:
@@ -234,14 +304,132 @@ def _selections(task: Task, config: TaskConfig) -> Iterator[Problem]:
                 yield Problem(place, note, "use 0 for the first match, -1 for the last", serious=False)
 
 
-@cache
-def _registered_filters(module: str) -> frozenset[str]:
-    """The filters that a helper module gives names to, as its text shows."""
+def _helpers_of(task: Task, checks: _Checks) -> tuple[Helpers, Mapping[str, set[str]]]:
+    """Helper code of a task, loaded or only read, and the names that it registers where it is only read."""
+    if checks.code is not None:
+        return checks.code.helpers, {}
+    known = _registered(sorted({str(module_file(function)) for function in functions_in(dict(task.fields))}))
+    return _static_helpers(known, checks.find_metric), known
+
+
+def _needed_roles(task: Task, scored: ScoringLoop, settings: Settings) -> Iterator[Problem]:
+    """Notes on further models that a run must name."""
+    place = placer(task, "scorer" if "scorer" in task.fields else "filter_list")()
+    for role, model in models_of(scorer.models() for _, scorer in scored.pipelines).items():
+        if model is None and role not in (settings.run.model_role or {}):
+            fix = f"give --model_role {role}=… when it is run"
+            yield Problem(place, f"the scorer asks a model in the role {role!r}", fix, serious=False)
+
+
+def _check_documents(task: Task, scored: ScoringLoop | None, helpers: Helpers, checks: _Checks) -> Sequence[Problem]:
+    """The problems that documents show, where they can be read here: splits, columns, examples, prompts, targets."""
+    settings = checks.settings
+    hidden = _hidden_fields(task.config) if checks.code is None else {}
+    config = with_settings(resolved(replace(task.config, **hidden), helpers.resolve), settings)
     try:
-        text = Path(module).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return frozenset()
-    return frozenset(re.findall(r"register_filter\(\s*[\"']([^\"']+)[\"']", text))
+        check_templates(task, config)
+        splits = open_splits(task, config, settings, helpers)
+        if not splits.data.is_local:
+            return ()
+        docs = evaluated_docs(task, config, splits)
+        if "process_docs" in hidden:
+            return ()
+        if hidden:
+            check_shown(task, config, docs, settings, scored)
+            return ()
+        if scored is not None:
+            check_columns(task, docs, scored)
+        if scored is None or checks.code is None:  # stand-ins score nothing
+            unscored = replace(config, filter_list=None, metric_list=None, scorer=None, process_results=None)
+            scored = scoring(task, unscored, settings, helpers)
+        prepared = bind(task, config, splits, settings, scored)
+        return (prepared.note,) if prepared.note is not None else ()
+    except ConfigError as error:
+        return error.problems
+    except (DataError, RenderError) as error:
+        at = "dataset_path" if "dataset_path" in task.fields else "task"
+        place = task.fields.place(at) if at in task.fields else Place(f"task {task.name!r}")
+        return (error.problem or Problem(place, str(error), "correct the data, or where the file says it is"),)
+
+
+def _hidden_fields(config: TaskConfig) -> dict[str, Any]:
+    """Fields that functions fill, with values to take instead where no helper code is run."""
+    hidden = {
+        key: value
+        for key, value in HIDDEN.items()
+        if isinstance(getattr(config, key), Function) or (key == "derived" and config.derived)
+    }
+    shots = config.fewshot_config
+    if (
+        config.num_fewshot
+        and shots is not None
+        and next(functions_in({each.name: getattr(shots, each.name) for each in fields(shots)}), None) is not None
+    ):
+        hidden["num_fewshot"] = 0
+    return hidden
+
+
+HIDDEN: Mapping[str, Any] = {
+    "process_docs": None,
+    "doc_to_text": "",
+    "doc_to_target": "",
+    "doc_to_choice": None,
+    "derived": {},
+}
+
+
+def _static_helpers(known: Mapping[str, set[str]], find_metric: FindMetric) -> Helpers:
+    """Helper code that is only read: what it registers may be anything."""
+    metrics = {name: RegisteredMetric(_AnyCallable(), _AnyCallable(), None) for name in known.get("metric", ())}
+    return Helpers(
+        _unloaded,
+        list,
+        lambda name: metrics[name].function if name in metrics else find_metric(name),
+        lambda: dict.fromkeys(known.get("filter", ()), _AnyScorer),
+        metrics,
+        dict.fromkeys(known.get("aggregation", ()), _AnyCallable()),
+    )
+
+
+_REGISTERS = re.compile(
+    r"(?:register_|assay\.|@)(filter|metric|aggregation|reduction|scorer|sampler)\("
+    r"\s*(?:(?:name|metric)\s*=\s*)?(?:[\"']([^\"']+)[\"'])?"
+)
+_IMPORTS = re.compile(r"^\s*(?:from|import)\s+\.?(\w+)", re.MULTILINE)
+_UNKNOWN = re.compile(r"no (\w+) named '(.+?)'")
+
+
+def _registered(files: Sequence[str]) -> dict[str, set[str]]:
+    """By kind, the names that helper modules register, as their texts show; "" for one that is computed."""
+    known: dict[str, set[str]] = {}
+    waiting, seen = list(files), set(files)
+    while waiting:
+        file = Path(waiting.pop())
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except (OSError, ValueError):
+            continue
+        for kind, name in _REGISTERS.findall(text):
+            known.setdefault(kind, set()).add(name)
+        beside = {str(file.with_name(f"{name}.py")) for name in _IMPORTS.findall(text)} - seen
+        seen |= beside
+        waiting += beside
+    return known
+
+
+def _unless_registered(problem: Problem, known: Mapping[str, set[str]]) -> Problem | None:
+    """A problem with a name; None where helper code registers it, a note where it may."""
+    unknown = _UNKNOWN.match(problem.what)
+    names = known.get(unknown[1], set()) if unknown is not None else set()
+    if unknown is None or not names:
+        return problem
+    if unknown[2] in names:
+        return None
+    return (
+        replace(problem, fix=f"{problem.fix}; `--load` runs the helper code that may register it", serious=False)
+        if "" in names
+        else problem
+    )
 
 
 def _left_over(catalog: Catalog) -> Iterator[Problem]:
