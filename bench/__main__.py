@@ -13,6 +13,7 @@ PARTS = (
     "errors",
     "groups",
     "servers",
+    "under_fire",
     "scoring",
     "rescore",
     "graphs",

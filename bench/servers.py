@@ -60,7 +60,7 @@ def make_world(python: Path) -> None:
 _GENERATE = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\ngeneration_kwargs: {until: [], max_gen_toks: 64, do_sample: false}\n"
 _CHOOSE = "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_target: gold\ndoc_to_choice: ['yes', 'no', 'maybe', 'never']\n"
 _ENCODE = (
-    "import json, sys; from assay.models.tokenizer import Vocabulary; words = Vocabulary.load(sys.argv[1]);"
+    "import json, sys; from assay.models.tokenizer import FolderTokenizer; words = FolderTokenizer(sys.argv[1]);"
     "print(json.dumps([words.encode(text) for text in json.load(sys.stdin)]))"
 )
 

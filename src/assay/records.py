@@ -404,22 +404,23 @@ UNFINISHED = "thinking"
 
 
 class Text(NamedTuple):
-    """A generated text with its finish reason, if the model reports one; reasoning apart, and `calls`, the requested tool
-    calls in OpenAI's format."""
+    """A generated text, reasoning apart. `calls` are tool calls in OpenAI's format; `model` is a name other than requested."""
 
     text: str
     finish: str | None = None
     reasoning: str | None = None
     usage: Usage | None = None
     calls: Sequence[Mapping[str, Any]] = ()
+    model: str = ""
 
 
 class Likelihood(NamedTuple):
-    """A log-likelihood; for a continuation also whether each token was the most likely one."""
+    """A log-likelihood; for a continuation also whether each token was the most likely one. `model` as in Text."""
 
     value: float
     greedy: bool = False
     usage: Usage | None = None
+    model: str = ""
 
 
 Trace = Sequence[tuple[str, Sequence[int]]]

@@ -4,9 +4,11 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from assay.records import JSON, Failed, Response, Usage
+from assay.records import JSON, Failed, Likelihood, Response, Text, Usage
 
 PERCENTILES = (50, 90, 99)
+MAX_NAMES = 20
+"""Number of names of other models that are counted one by one."""
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
@@ -33,6 +35,8 @@ class UsageTotals:
     stored: int = 0
     retries: int = 0
     cost: float | None = None
+    other_models: dict[str, int] = field(default_factory=dict)
+    """Number of responses by the name that the server gave the model, if it was not the one that was asked for."""
     seconds: "array[float]" = field(default_factory=lambda: array("d"))
 
     def add(self, usage: Usage, cost: float | None) -> None:
@@ -44,6 +48,11 @@ class UsageTotals:
         self.seconds.append(usage.seconds)
         if cost is not None:
             self.cost = (self.cost or 0.0) + cost
+
+    def add_name(self, name: str) -> None:
+        """Count a response of another model; a server may give every response another name."""
+        known = name if name in self.other_models or len(self.other_models) < MAX_NAMES else "others"
+        self.other_models[known] = self.other_models.get(known, 0) + 1
 
     def to_json(self) -> dict[str, JSON]:
         """Return the totals as stored in results.json."""
@@ -58,6 +67,7 @@ class UsageTotals:
             "tokens": {"in": self.read, "out": self.written, **({"in_from_cache": self.stored} if self.stored else {})},
             **({"cost": self.cost} if self.cost is not None else {}),
             **({"seconds": latency} if latency else {}),
+            **({"other_models": dict(self.other_models)} if self.other_models else {}),
         }
 
     def _local_to_json(self) -> dict[str, JSON]:
@@ -95,6 +105,8 @@ class RunUsage:
                 totals.failed += 1
             elif response.usage is not None:
                 totals.add(response.usage, cost)
+                if isinstance(response, Text | Likelihood) and response.model:
+                    totals.add_name(response.model)
 
     def to_json(self) -> dict[str, JSON]:
         """Return the usage as stored in results.json; empty if nothing was counted."""

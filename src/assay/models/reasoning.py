@@ -1,8 +1,10 @@
 """Reasoning, kept apart from the answer."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from assay.models.protocol import PermanentError
 from assay.models.tokenizer import cut_at_stop
 from assay.records import UNFINISHED, Text, Usage
 
@@ -27,25 +29,34 @@ def split_thinking(text: str, start: str = START, end: str = END) -> tuple[str |
 class Draft:
     """A response in progress: chunks of reasoning and of text, as bytes, since thousands are open at once.
 
-    Reasoning within the text is enclosed in `tags`; stop strings apply to the answer alone.
+    Reasoning within the text is enclosed in `tags`; stop strings apply to the answer alone. `most` is the maximum number
+    of bytes.
     """
 
-    __slots__ = ("_answer", "_seen", "_stops", "_tags", "_text", "_thoughts", "calls", "finish", "pieces", "usage")
+    __slots__ = ("_answer", "_most", "_seen", "_stops", "_tags", "_text", "_thoughts", "calls", "finish", "model", "pieces",
+                 "usage")  # fmt: skip
 
-    def __init__(self, stops: Sequence[str] = (), tags: tuple[str, str] | None = None) -> None:
+    def __init__(self, stops: Sequence[str] = (), tags: tuple[str, str] | None = None, most: int = sys.maxsize) -> None:
         self._text, self._thoughts = bytearray(), bytearray()
+        self._most = most
         self._stops, self._tags = stops, tags
         self._seen = self._answer = 0
         self.pieces = 0
         self.finish: str | None = None
         self.usage: Usage | None = None
         self.calls: Sequence[Mapping[str, Any]] = ()
+        self.model = ""
 
     def add(self, text: str | None, thought: str | None = None) -> bool:
         """Add a chunk; return whether the answer reached a stop string."""
         self.pieces += 1
         if text is not None and not isinstance(text, str):  # a server may send any type
             raise TypeError(f"the text of an answer must be text, got {type(text).__name__}")
+        size = len(self._text) + len(self._thoughts) + len(text or "") + len(thought or "")
+        if size > self._most:
+            raise PermanentError(
+                f"the answer has {size:,} characters: the tokens that were asked for cannot be so long"
+            )
         if thought:
             self._thoughts += thought.encode("utf-8", "replace")
         if not text:
@@ -84,4 +95,4 @@ class Draft:
                 thoughts, text, ended = text, "", False
         answer, stopped = cut_at_stop(text, self._stops)
         finish = UNFINISHED if not ended else "stop" if stopped else self.finish
-        return Text(answer, finish, thoughts, self.usage, self.calls)
+        return Text(answer, finish, thoughts, self.usage, self.calls, self.model)

@@ -53,7 +53,16 @@ def table_footing(results: ResultsJSON) -> list[str]:
 def _usage_lines(account: JSONObject) -> list[str]:
     """The usage of a run in a line; with several roles, one line for each."""
     lines = [_usage_line("requests", account)] if account else []
-    return lines + [_usage_line(f"  as {role}", spent) for role, spent in account.get("roles", {}).items()]
+    lines += [_usage_line(f"  as {role}", spent) for role, spent in account.get("roles", {}).items()]
+    return lines + _other_models(account.get("other_models", {}))
+
+
+def _other_models(counts: JSONObject) -> list[str]:
+    """The line about responses of a model with another name than was asked for."""
+    if not counts:
+        return []
+    names = ", ".join(f"{name!r}: {count:,}" for name, count in counts.items())
+    return [f"the server says that another model answered ({names}): check the model's name, or the server"]
 
 
 def _usage_line(name: str, spent: JSONObject) -> str:

@@ -436,7 +436,11 @@ def _unpack(path: Path) -> int:
 def to_line(response: Response) -> bytes:
     """A response and what it took, as the inside of a JSON object."""
     plain = b'"r":%s' % orjson.dumps(_plain(response))
-    if isinstance(response, Failed) or response.usage is None:
+    if isinstance(response, Failed):
+        return plain
+    if isinstance(response, Text | Likelihood) and response.model:
+        plain = b'%s,"by":%s' % (plain, orjson.dumps(response.model))
+    if response.usage is None:
         return plain
     return b'%s,"u":%s' % (plain, orjson.dumps(tuple(response.usage)))
 
@@ -451,9 +455,13 @@ def from_line(inside: bytes) -> Response:
 
 def _read(entry: JSONObject) -> Response:
     response = _response(entry["r"])
-    if isinstance(response, Failed) or "u" not in entry:
+    if isinstance(response, Failed):
         return response
-    return response._replace(usage=_usage(entry["u"]))
+    if "by" in entry:
+        if not isinstance(entry["by"], str) or not isinstance(response, Text | Likelihood):
+            raise ValueError(UNREADABLE)
+        response = response._replace(model=entry["by"])
+    return response._replace(usage=_usage(entry["u"])) if "u" in entry else response
 
 
 def _usage(plain: AnyJSON) -> Usage:

@@ -14,7 +14,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import orjson
 
 from assay.models.protocol import PermanentError, RetryableError
-from assay.models.servers.usage import ServerJSON
+from assay.models.servers.bodies import ENCODINGS, MB, BodyReader, EventData, pieces, start_of
+from assay.models.servers.reading import ServerJSON, error_message
 from assay.records import JSON
 
 if TYPE_CHECKING:
@@ -28,8 +29,10 @@ RATE_LIMIT_STATUSES = frozenset((429, 503, 529))
 MAX_COOLDOWN = 5.0
 """Maximum seconds for which a failing server is skipped, if there are others."""
 CONNECT_SECONDS = 30.0
-MAX_LINE_BYTES = 64 * 2**20
-"""Maximum bytes of a stream without an end of line."""
+RESPONSE_BYTES = 64 * MB
+MAX_VALUES = 2**20
+"""Maximum values in a large body: each takes up to 200 bytes, however short it is written."""
+MANY_BYTES, MAX_NAN_BYTES = 2**20, 2**23
 HIDDEN = "***"
 MAX_RETRY_AFTER = 120.0
 MAX_SHOWN = 80
@@ -59,7 +62,8 @@ class Http:
 
     `timeout` applies to a whole answer or, if streamed, to its next chunk. `secrets` are redacted from messages. No
     redirect is followed: keys and prompts go only to the given hosts. Proxies and passwords of the environment
-    (HTTP_PROXY, .netrc) are not used: aiohttp's `trust_env` stays off.
+    (HTTP_PROXY, .netrc) are not used: aiohttp's `trust_env` stays off. Cookies are not kept: they would grow with the
+    run. `limit` is the maximum size of an answer in bytes, decompressed.
     """
 
     urls: Sequence[str]
@@ -68,16 +72,20 @@ class Http:
     connections: int = 64
     secrets: Sequence[str] = ()
     verify: bool | str = True
+    limit: int = RESPONSE_BYTES
     _servers: list[ServerAddress] = field(default_factory=list)
     _session: Any = None
+    _bodies: Any = None
 
     async def __aenter__(self) -> "Http":
         import aiohttp
 
         self._servers = [ServerAddress(url) for url in self.urls]
         connector = aiohttp.TCPConnector(limit=self.connections, keepalive_timeout=60, ssl=_certificates(self.verify))
+        self._bodies = BodyReader(self.limit, self.connections)
         self._session = aiohttp.ClientSession(
-            connector=connector, headers={"Content-Type": "application/json", **self.headers},
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False,
+            headers={"Content-Type": "application/json", "Accept-Encoding": ENCODINGS, **self.headers},
             timeout=aiohttp.ClientTimeout(total=self.timeout, sock_connect=CONNECT_SECONDS),
         )  # fmt: skip
         return self
@@ -88,29 +96,34 @@ class Http:
     async def post(self, path: str, body: Mapping[str, JSON]) -> ServerJSON:
         """Return the answer to a request. Raises RetryableError for temporary failures and PermanentError for others."""
         async with self._sent(path, body, None) as answer:
-            return self._read(await answer.read())
+            return await self._bodies.read(answer, self._read)
 
-    async def stream(self, path: str, body: Mapping[str, JSON]) -> AsyncIterator[ServerJSON]:
-        """Yield the events of a streamed answer; the whole answer of a server that does not stream."""
+    async def stream(self, path: str, body: Mapping[str, JSON], most: int | None = None) -> AsyncIterator[ServerJSON]:
+        """Yield the events of a streamed answer of at most `most` bytes; the whole answer of a server that does not stream."""
         import aiohttp
 
         chunk_timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=self.timeout)
         async with self._sent(path, body, chunk_timeout) as answer:
             if "event-stream" not in answer.headers.get("Content-Type", ""):
-                yield self._read(await answer.read())
+                yield await self._bodies.read(answer, self._read)
                 return
-            rest, last = b"", time.monotonic()
-            async for piece in answer.content.iter_any():
-                *lines, rest = (rest + piece).split(b"\n")
-                for line in lines:
-                    if line.startswith(b"data:"):
+            events = EventData(self.limit if most is None else most)
+            last, held = time.monotonic(), 0
+            try:
+                async for piece in pieces(answer):
+                    for data in events.add(piece):
                         last = time.monotonic()
-                        data = line[5:].strip()
                         if data == b"[DONE]":
                             return
                         yield self._read(data)
-                if time.monotonic() - last > self.timeout or len(rest) > MAX_LINE_BYTES:
-                    raise RetryableError(f"no data within {self.timeout:.0f} s", rate_limited=True)
+                    if time.monotonic() - last > self.timeout:
+                        raise RetryableError(f"no data within {self.timeout:.0f} s", rate_limited=True)
+                    if events.waiting > self.limit:
+                        raise self._bodies.too_large(f"more than {self.limit / MB:.0f}")
+                    if not held and events.waiting > self._bodies.small:
+                        held = await self._bodies.reserve()
+            finally:
+                self._bodies.release(held)
 
     @asynccontextmanager
     async def _sent(
@@ -127,7 +140,7 @@ class Http:
             url = with_path(server.url, path)
             async with self._session.post(url, data=data, allow_redirects=False, **options) as answer:
                 if answer.status != 200:
-                    self._refuse(answer.status, answer.headers, await answer.text(errors="replace"))
+                    self._refuse(answer.status, answer.headers, (await start_of(answer)).decode("utf-8", "replace"))
                 yield answer
                 server.faults = 0
         except RetryableError:
@@ -161,8 +174,8 @@ class Http:
         try:
             url, short = with_path(self.urls[0], path), aiohttp.ClientTimeout(total=10)
             async with self._session.get(url, timeout=short, allow_redirects=False) as answer:
-                return self._read(await answer.read()) if answer.status == 200 else None
-        except (aiohttp.ClientError, TimeoutError, RetryableError):
+                return await self._bodies.read(answer, self._read) if answer.status == 200 else None
+        except (aiohttp.ClientError, TimeoutError, RetryableError, PermanentError):
             return None
 
     def _least_loaded(self) -> ServerAddress:
@@ -198,16 +211,18 @@ class Http:
 
     def _read(self, data: bytes) -> ServerJSON:
         """The JSON of an answer. NaN and infinities, which JSON does not have and some servers send, are read as such."""
+        if len(data) > MANY_BYTES and data.count(b",") > MAX_VALUES:
+            raise PermanentError(f"the answer has more than {MAX_VALUES} values")
         try:
             return orjson.loads(data)
         except orjson.JSONDecodeError:
-            if b"NaN" in data or b"Infinity" in data:
+            if len(data) <= MAX_NAN_BYTES and (b"NaN" in data or b"Infinity" in data):
                 with suppress(ValueError, RecursionError):
                     value = json.loads(data)
                     json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair could not be written down
                     return value
             longest = max(map(len, self.secrets), default=0)
-            start = self.clean(data[: 4 * (MAX_SHOWN + longest)].decode("utf-8", "replace"))
+            start = self.clean(bytes(data[: 4 * (MAX_SHOWN + longest)]).decode("utf-8", "replace"))
             raise RetryableError(f"the answer is not JSON: {start[:MAX_SHOWN]!r}") from None
 
 
@@ -255,16 +270,6 @@ def redirect_message(status: int, location: str | None) -> str:
     )
 
 
-def error_message(text: str) -> str:
-    """Return a server's error message without the JSON around it."""
-    try:
-        answer = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return text.strip()[:300]
-    error = answer.get("error", answer) if isinstance(answer, dict) else answer
-    return str(error.get("message", error) if isinstance(error, dict) else error)[:300]
-
-
 def _retry_after(written: str | None) -> float | None:
     """Return the seconds of a Retry-After header: a number, or a date."""
     if written is None:
@@ -274,6 +279,6 @@ def _retry_after(written: str | None) -> float | None:
     except ValueError:
         try:
             seconds = parsedate_to_datetime(written).timestamp() - time.time()
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return None
-    return min(max(seconds, 0.0), MAX_RETRY_AFTER)
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER) if seconds == seconds else None  # not NaN

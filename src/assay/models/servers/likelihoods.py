@@ -1,190 +1,31 @@
-"""Log-likelihoods from generation servers: through echoed prompts, prompt log-probabilities or the next token.
-
-Every value is checked: an invalid one fails its document and is never a number.
-"""
+"""Log-likelihoods from generation servers: through echoed prompts, prompt log-probabilities or the next token."""
 
 import asyncio
-import re
 import sys
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from assay.models.conversations import sent_messages
 from assay.models.protocol import PermanentError
-from assay.models.servers.usage import RequestBody, ServerObject, usage, usage_of
+from assay.models.servers.reading import (
+    RequestBody,
+    ServerObject,
+    logprobs_of,
+    most_likely,
+    name_of,
+    offsets_of,
+    refuse_other_text,
+    refuse_part,
+    sglang_loglikelihood,
+    sum_logprobs,
+    token_count_mismatch,
+    usage_of,
+    vllm_loglikelihood,
+)
 from assay.models.tokenizer import ServerTokenizer, Tokenizer, encode_pair, rolling_windows
 from assay.records import JSON, Failed, Likelihood, Prompt, Response, Usage
-
-ROUNDING = 1e-3
-"""Tolerance for a log-probability above 0."""
-LOST = "\ufffd"
-"""Replacement character for bytes that are not a character."""
-SPACES = str.maketrans({"\u0120": " ", "\u2581": " ", "\u010a": "\n", "\u0109": "\t"})
-LONGEST_TOKEN = 32
-ANOTHER_TOKENIZER = "the server reports other tokens than were sent: check that the tokenizer is this model's"
-
-
-def checked_logprob(value: JSON) -> float:
-    """Return a log-probability: a number, at most 0 but for rounding. Minus infinity is valid: the token is impossible."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value <= ROUNDING:
-        raise PermanentError(f"the server reports the log-probability {value!r:.40}: it must be a number of at most 0")
-    return float(value)
-
-
-def logprobs_of(answer: ServerObject) -> ServerObject:
-    """Return the log-probabilities of an answer; raise if its lists differ in length."""
-    logprobs = answer["choices"][0].get("logprobs")
-    if not isinstance(logprobs, Mapping) or not isinstance(logprobs.get("token_logprobs"), list):
-        raise PermanentError("the server reports no log-probabilities (logprobs, token_logprobs)")
-    names = ("token_logprobs", "top_logprobs", "tokens", "text_offset")
-    lengths = {name: len(logprobs[name]) for name in names if isinstance(logprobs.get(name), list)}
-    if len(set(lengths.values())) > 1:
-        shown = ", ".join(f"{count} {name}" for name, count in lengths.items())
-        raise PermanentError(f"the server reports lists of different lengths: {shown}")
-    return logprobs
-
-
-def sum_logprobs(answer: ServerObject, logprobs: ServerObject, start: int, end: int) -> Response:
-    """Return the log-likelihood of tokens; greedy if each was the most likely."""
-    tops = logprobs.get("top_logprobs")
-    if not isinstance(tops, list) or not all(isinstance(top, Mapping) and top for top in tops[start:end]):
-        raise PermanentError("the server reports no most likely tokens (top_logprobs)")
-    values = [checked_logprob(value) for value in logprobs["token_logprobs"][start:end]]
-    greedy = all(value >= _largest(top.values()) for value, top in zip(values, tops[start:end], strict=True))
-    return Likelihood(float(sum(values)), greedy, usage_of(answer))
-
-
-def most_likely(answer: ServerObject) -> dict[str, float]:
-    """Return the log-probabilities of the most likely next tokens, by their text."""
-    logprobs = answer["choices"][0].get("logprobs")
-    if not isinstance(logprobs, Mapping):
-        raise PermanentError("the server reports no log-probabilities (logprobs)")
-    if "content" in logprobs:
-        return {
-            _text(each["token"]): checked_logprob(each["logprob"]) for each in logprobs["content"][0]["top_logprobs"]
-        }
-    return {_text(text): checked_logprob(value) for text, value in logprobs["top_logprobs"][0].items()}
-
-
-def vllm_loglikelihood(answer: ServerObject, tokens: Sequence[int], start: int) -> Likelihood:
-    """Return the log-likelihood from vLLM's `prompt_logprobs`: for each position its token and the most likely one."""
-    logprobs = answer["choices"][0].get("prompt_logprobs")
-    if not isinstance(logprobs, list):
-        raise PermanentError("the server reports no log-probabilities of prompts (prompt_logprobs)")
-    if len(logprobs) != len(tokens):
-        raise PermanentError(token_count_mismatch(len(logprobs), len(tokens)))
-    total, greedy = 0.0, True
-    for at in range(start, len(tokens)):
-        entries = logprobs[at]
-        if not isinstance(entries, Mapping) or str(tokens[at]) not in entries:
-            raise PermanentError(ANOTHER_TOKENIZER)
-        entry = entries[str(tokens[at])]
-        value = _listed(entry)
-        rank = entry.get("rank") if isinstance(entry, Mapping) else None
-        is_first = rank == 1 if rank is not None else value >= max(_listed(each) for each in entries.values())
-        total, greedy = total + value, greedy and is_first
-    return Likelihood(total, greedy, usage_of(answer))
-
-
-def token_count_mismatch(reported: int, sent: int) -> str:
-    """Return the message for an answer with another number of tokens than were sent."""
-    return f"the server reports {reported} tokens for {sent} that were sent: check that the tokenizer is this model's"
-
-
-def sglang_loglikelihood(answer: ServerObject, targets: Sequence[int]) -> Response:
-    """Return the log-likelihood from SGLang's list: the last tokens of the prompt, each with its log-probability and id."""
-    meta = answer["meta_info"]
-    lists = [meta[key] for key in ("input_token_logprobs", "input_top_logprobs")]
-    if not all(isinstance(each, list) and len(each) >= len(targets) for each in lists) or len(lists[0]) != len(
-        lists[1]
-    ):
-        raise PermanentError(ANOTHER_TOKENIZER)
-    tokens, tops = (each[len(each) - len(targets) :] for each in lists)
-    if not all(each[1] in (token, 0) for each, token in zip(tokens, targets, strict=True)):  # 0: the very last one
-        raise PermanentError(ANOTHER_TOKENIZER)
-    if not all(isinstance(top, list) and top for top in tops):
-        raise PermanentError("the server reports no most likely tokens (input_top_logprobs)")
-    values = [checked_logprob(each[0]) for each in tokens]
-    greedy = all(value >= _largest(each[0] for each in top) for value, top in zip(values, tops, strict=True))
-    used = usage(meta.get("prompt_tokens"), meta.get("completion_tokens"), meta.get("cached_tokens"))
-    return Likelihood(float(sum(values)), greedy, used)
-
-
-def offsets_of(logprobs: ServerObject) -> Sequence[int] | None:
-    """Return the text offset of each token; None if the server reports none or, like SGLang, -1 for all."""
-    offsets = logprobs.get("text_offset")
-    if not isinstance(offsets, list):
-        return None
-    if not all(isinstance(offset, int) and not isinstance(offset, bool) for offset in offsets):
-        raise PermanentError("the server reports text offsets that are not integers (text_offset)")
-    return None if any(offset < 0 for offset in offsets) else offsets
-
-
-def refuse_part(logprobs: ServerObject, offsets: Sequence[int], text: str) -> None:
-    """Refuse log-probabilities that end before the text does."""
-    tokens = logprobs.get("tokens")
-    if not offsets or offsets[-1] >= len(text) or not isinstance(tokens, list) or not isinstance(tokens[-1], str):
-        return
-    if text.isascii() and offsets[-1] + len(tokens[-1]) < len(text.rstrip()):
-        raise PermanentError("the server reports log-probabilities of only a part of the text")
-
-
-def refuse_other_text(answer: ServerObject, logprobs: ServerObject, sent: str, *, is_exact: bool) -> None:
-    """Refuse an answer about another text than was sent, by its `text` and `tokens`.
-
-    White space may differ, and what a tokenizer makes of half a character. Where tokens were sent (`is_exact` is false),
-    special tokens may be missing, and the spelling of single tokens is not checked.
-    """
-    echoed, spelled = answer["choices"][0].get("text") or "", _spelled(logprobs.get("tokens"))
-    if not isinstance(echoed, str):
-        raise PermanentError(f"the text of an answer must be text, got {type(echoed).__name__}")
-    if echoed.startswith(sent) or not (echoed or (spelled and is_exact)):
-        return
-    if any(text and _is_same(sent, text, is_exact=is_exact) for text in (echoed, spelled)):
-        return
-    is_last = bool(spelled) and not is_exact and echoed.strip() == str(logprobs["tokens"][-1]).strip()
-    is_short = not spelled and len(echoed) < min(LONGEST_TOKEN, len(sent) / 2)
-    if not is_last and not is_short:  # otherwise it is the one generated token
-        raise PermanentError(f"the server echoed a different text than was sent: {(echoed or spelled)[:60]!r}")
-
-
-def _spelled(tokens: JSON) -> str:
-    """Join tokens to a text, with white space for the marks of tokenizers; empty if they are ids."""
-    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-        return ""
-    return "" if tokens and tokens[-1].startswith("token_id:") else "".join(tokens).translate(SPACES)
-
-
-def _is_same(sent: str, text: str, *, is_exact: bool) -> bool:
-    ours, theirs = ("".join(each.replace(LOST, "").split()) for each in (sent, text))
-    if not theirs or ours in theirs:
-        return True
-    return (not is_exact or LOST in text) and _shared(ours, theirs) >= 0.5
-
-
-def _shared(ours: str, theirs: str) -> float:
-    """The share of pieces of the shorter text that the other one has."""
-    ours, theirs = (re.sub(r"\W+", "", text.casefold()) or text for text in (ours, theirs))
-    size = 5 if min(len(ours), len(theirs)) >= 40 else min(2, len(ours), len(theirs))
-    one, other = ({text[at : at + size] for at in range(len(text) - size + 1)} for text in (ours, theirs))
-    return len(one & other) / min(len(one), len(other))
-
-
-def _largest(values: Iterable[JSON]) -> float:
-    return max(checked_logprob(value) for value in values)
-
-
-def _listed(entry: JSON) -> float:
-    return checked_logprob(entry.get("logprob") if isinstance(entry, Mapping) else entry)
-
-
-def _text(token: JSON) -> str:
-    if not isinstance(token, str):
-        raise PermanentError(f"the server reports the token {token!r:.40}: it must be text")
-    return token
-
 
 Post = Callable[[Mapping[str, JSON]], Awaitable[ServerObject]]
 TOP = {True: 20, False: 5}
@@ -243,7 +84,7 @@ class LoglikelihoodClient:
             return sum_logprobs(answer, logprobs, 1, sum(offset < len(text) for offset in offsets))
         if isinstance(self.tokenizer, ServerTokenizer):
             await self.tokenizer.learn([text])
-        total, usage = 0.0, Usage()
+        total, usage, name = 0.0, Usage(), ""
         size = (self._max_prompt or 2048) - 1
         tokens = self.tokenizer.encode(text)
         for before, after in rolling_windows(tokens, self._first(self.tokenizer), size):
@@ -251,8 +92,8 @@ class LoglikelihoodClient:
             if not isinstance(part, Likelihood):
                 return part
             total += part.value
-            usage = _added(usage, part.usage)
-        return Likelihood(total, usage=usage)
+            usage, name = _added(usage, part.usage), name or part.model
+        return Likelihood(total, usage=usage, model=name)
 
     def _first(self, tokenizer: Tokenizer) -> int:
         return self.prefix if self.prefix is not None else tokenizer.prefix
@@ -341,32 +182,33 @@ class LoglikelihoodClient:
 
     async def _one_token(self, context: Prompt, continuation: str) -> Response:
         """Score a one-token choice by the most likely next tokens: one request for all choices."""
-        top, usage = await self._next_tokens(context)
+        top, usage, name = await self._next_tokens(context)
         target = continuation.strip() if self.chat else continuation
         for token, value in top.items():
             if (token.strip() if self.chat else token) == target:
-                return Likelihood(value, value >= max(top.values()), usage)
+                return Likelihood(value, value >= max(top.values()), usage, name)
         return Failed(f"{continuation!r} is not among the {len(top)} most likely tokens that the server reports")
 
-    async def _next_tokens(self, context: Prompt) -> tuple[dict[str, float], Usage]:
-        """Return the most likely next tokens; the first request is charged for them."""
+    async def _next_tokens(self, context: Prompt) -> tuple[dict[str, float], Usage, str]:
+        """Return the most likely next tokens, and the model's name; the first request is charged for them."""
         known = self._next.get(context)
         if known is not None:
-            return await asyncio.shield(known), Usage()
+            top, name = await asyncio.shield(known)
+            return top, Usage(), name
         self._next[context] = waiting = asyncio.get_running_loop().create_future()
         if len(self._next) > SHARED:
             self._next.popitem(last=False)
         try:
             answer = await self.post(self._one(context))
-            top = most_likely(answer)
-            waiting.set_result(top)
+            top, name = most_likely(answer), name_of(answer)
+            waiting.set_result((top, name))
         finally:
             if not waiting.done():
                 self._next.pop(context, None)
                 error = sys.exc_info()[1]
                 waiting.set_exception(error if isinstance(error, Exception) else ConnectionError("canceled"))
                 waiting.exception()  # marks it as retrieved: there may be no waiter
-        return top, usage_of(answer)
+        return top, usage_of(answer), name
 
     def _one(self, context: Prompt) -> RequestBody:
         common = {"max_tokens": 1, "temperature": 0}

@@ -13,8 +13,8 @@ from assay.models.protocol import PermanentError, RetryableError
 from assay.models.reasoning import Draft
 from assay.models.servers.http import redirect_message
 from assay.models.servers.openai import rules_for
+from assay.models.servers.reading import fill_openai
 from assay.models.servers.server_model import RENAMED_PARAMETERS, Connection, ServerModel, stops_of, temperature_of
-from assay.models.servers.usage import finish_of, usage
 from assay.records import Generate, Response
 from assay.user_code import UserCodeError, user_code
 
@@ -76,11 +76,14 @@ class LiteLLM(ServerModel):
                     model=self.model, messages=sent_messages(request.prompt), temperature=temperature_of(params),
                     timeout=self.connection.timeout, max_retries=0, **{k: v for k, v in named.items() if v is not None}, **more,
                 )  # fmt: skip
+                said = answer.model_dump()
         except UserCodeError as error:  # its errors are those of a hundred libraries, distinguished by name
             raise (PermanentError(redirects[0]) if redirects else self._converted(error.__cause__ or error)) from None
         finally:
             _redirects.reset(started)
-        return _read(answer, Draft(stops, self.tags))
+        draft = Draft(stops, self.tags, self.max_text(limit))
+        fill_openai([draft], said)
+        return draft.whole()
 
     def _converted(self, error: BaseException) -> Exception:
         """Convert an error of the library."""
@@ -121,14 +124,3 @@ def _follow_no_redirects() -> None:
         return noted(send_now(self, request, **{**options, "follow_redirects": False}), redirects)
 
     httpx.AsyncClient.send, httpx.Client.send = send_async, send_sync  # type: ignore[method-assign]
-
-
-def _read(answer: Any, draft: Draft) -> Response:
-    choice, used = answer.choices[0], getattr(answer, "usage", None)
-    message = choice.message
-    if message.content is None and not getattr(message, "reasoning_content", None):
-        raise PermanentError(f"the answer has no text (finish_reason: {choice.finish_reason})")
-    draft.add(message.content, getattr(message, "reasoning_content", None))
-    draft.finish = finish_of(choice.finish_reason)
-    draft.usage = usage(getattr(used, "prompt_tokens", 0), getattr(used, "completion_tokens", 0))
-    return draft.whole()

@@ -1,6 +1,5 @@
 """Servers that speak OpenAI's protocol: generation, by completions or in conversations."""
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass
@@ -13,8 +12,15 @@ from assay.errors import ConfigError, Place, Problem
 from assay.models.conversations import render_request, sent_messages
 from assay.models.protocol import Can, PermanentError, RetryableError
 from assay.models.reasoning import Draft
-from assay.models.servers.http import error_message
 from assay.models.servers.likelihoods import LoglikelihoodClient
+from assay.models.servers.reading import (
+    RequestBody,
+    ServerObject,
+    add_openai_event,
+    fill_openai,
+    is_whole,
+    reported_length,
+)
 from assay.models.servers.server_model import (
     RENAMED_PARAMETERS,
     Connection,
@@ -23,19 +29,9 @@ from assay.models.servers.server_model import (
     stops_of,
     temperature_of,
 )
-from assay.models.servers.usage import (
-    RequestBody,
-    ServerJSON,
-    ServerObject,
-    finish_of,
-    token_count,
-    tool_calls_of,
-    usage_of,
-)
 from assay.models.tokenizer import ServerTokenizer, load_tokenizer
 from assay.records import (
     JSON,
-    UNFINISHED,
     Failed,
     Generate,
     Loglikelihood,
@@ -122,7 +118,7 @@ class OpenAIServer(ServerModel):
         generate = [request for request in requests if isinstance(request, Generate)]
         responses: list[Response] = []
         with self._protocol_errors(), suppress(PermanentError):  # it may refuse n > 1: single requests show why
-            responses = await self._generate(generate)
+            responses = [self._checked(response) for response in await self._generate(generate)]
         if len(responses) < len(requests):
             self.answers_repeats = False
             responses = [*responses, *await super().ask_repeats(requests[len(responses) :])]
@@ -146,23 +142,24 @@ class OpenAIServer(ServerModel):
             **self._prompt_fields(prompt),
             **self._parameters(requests, limit, stops),
         }
-        drafts = [Draft(stops, self.tags) for _ in requests]
+        drafts = [Draft(stops, self.tags, self.max_text(limit)) for _ in requests]
         if self.is_streamed(limit) and "tools" not in params:
-            await self._stream(body, drafts)
+            most = self.max_stream(limit if limit is None else limit * len(requests))
+            await self._stream(body, drafts, most)
         else:
-            _fill(drafts, await self.http.post(self.path, body))
+            fill_openai(drafts, await self.http.post(self.path, body))
         return [_ended(draft, cut) for draft in drafts if draft.usage is not None]
 
-    async def _stream(self, body: Mapping[str, JSON], drafts: Sequence[Draft]) -> None:
+    async def _stream(self, body: Mapping[str, JSON], drafts: Sequence[Draft], most: int) -> None:
         """Add chunks as they come, until all answers ended or reached a stop string."""
         options: dict[str, JSON] = {"stream": True, "stream_options": {"include_usage": True}}
         open_ones = set(range(len(drafts)))
-        async with aclosing(self.http.stream(self.path, {**body, **options})) as events:  # type: ignore[type-var]
+        async with aclosing(self.http.stream(self.path, {**body, **options}, most)) as events:  # type: ignore[type-var]
             async for event in events:
-                if _is_whole(event):
-                    _fill(drafts, event)
+                if is_whole(event):
+                    fill_openai(drafts, event)
                     return
-                open_ones -= _take(drafts, event)
+                open_ones -= add_openai_event(drafts, event)
                 if not open_ones:
                     break
         finished = [draft for draft in drafts if draft.finish is not None]
@@ -279,7 +276,7 @@ class OpenAI(OpenAIServer):
         await super().greet()
         if self.max_length is None:
             async with self.http:
-                self.max_length = self._likelihoods.max_length = _reported_length(
+                self.max_length = self._likelihoods.max_length = reported_length(
                     await self.http.get("/models"), self.model
                 )
 
@@ -349,80 +346,8 @@ def _named(model: str | None, pretrained: str | None) -> str:
     return name
 
 
-def _take(drafts: Sequence[Draft], event: ServerObject) -> set[int]:
-    """Add a stream event to its drafts; return the answers that reached a stop string."""
-    if event.get("error"):
-        raise RetryableError(f"the server ended the stream: {error_message(json.dumps(event['error']))}")
-    stopped: set[int] = set()
-    for choice in _choices(event):
-        number, delta = choice.get("index") or 0, choice.get("delta")
-        if delta is not None and not isinstance(delta, dict):
-            raise TypeError(f"delta must be a mapping, got {type(delta).__name__}")
-        delta = delta or choice
-        if not 0 <= number < len(drafts):
-            raise IndexError(f"unexpected answer number {number}")
-        if delta.get("refusal"):
-            raise PermanentError(f"the model refuses: {delta['refusal']}"[:300])
-        draft = drafts[number]
-        content = delta.get("content")
-        if draft.add(content if content is not None else delta.get("text"), _thought(delta)):
-            stopped.add(number)
-        draft.finish = "stop" if number in stopped else finish_of(choice.get("finish_reason")) or draft.finish
-    if event.get("usage"):
-        drafts[0].usage = usage_of(event)
-    return stopped
-
-
-def _is_whole(event: ServerObject) -> bool:
-    """Whether the server sent the whole answer although a stream was requested."""
-    return any("message" in choice for choice in _choices(event))
-
-
-def _choices(event: ServerObject) -> Sequence[ServerJSON]:
-    """Return the choices of a stream event; the usage event has none."""
-    choices = event.get("choices")
-    if choices is not None and not isinstance(choices, list):
-        raise TypeError(f"choices must be a list, got {type(choices).__name__}")
-    return choices or ()
-
-
-def _thought(message: ServerObject) -> str | None:
-    thought = message.get("reasoning_content") or message.get("reasoning")
-    return thought if isinstance(thought, str) else None
-
-
-def _fill(drafts: Sequence[Draft], answer: ServerObject) -> None:
-    if not answer["choices"]:
-        raise RetryableError("the answer has no choices")
-    for draft, choice in zip(drafts, answer["choices"], strict=False):
-        message = choice.get("message") or choice
-        text, thought, finish = (
-            message.get("content", message.get("text")),
-            _thought(message),
-            finish_of(choice.get("finish_reason")),
-        )
-        if message.get("refusal"):
-            raise PermanentError(f"the model refuses: {message['refusal']}"[:300])
-        draft.calls = tool_calls_of(message.get("tool_calls"))
-        if text is None and thought is None and finish != "length" and not draft.calls:
-            raise PermanentError(f"the answer has no text (finish_reason: {finish})")
-        draft.add(text, thought)
-        is_silent = text is None and thought is None and not draft.calls
-        draft.finish, draft.usage = UNFINISHED if is_silent else finish, Usage()
-    drafts[0].usage = usage_of(answer)
-
-
 def _ended(draft: Draft, cut: int) -> Response:
     text = draft.whole()
     if text.finish == "content_filter" and not text.text:
         return Failed("the provider's filter removed the answer (finish_reason: content_filter)")
     return text._replace(usage=(text.usage or Usage())._replace(cut=cut)) if cut else text
-
-
-def _reported_length(models: ServerJSON, name: str) -> int | None:
-    """Context length from the server's list of models, if it reports one."""
-    rows = models.get("data") if isinstance(models, dict) else None
-    for row in rows if isinstance(rows, list) else ():
-        if isinstance(row, dict) and row.get("id") == name and token_count(row.get("max_model_len")):
-            return token_count(row["max_model_len"])
-    return None

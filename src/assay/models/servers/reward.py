@@ -1,12 +1,11 @@
 """Reward models behind servers: a number for a conversation and its answer."""
 
-import math
 from typing import Literal
 
 from assay.models.conversations import sent_messages
 from assay.models.protocol import Can, PermanentError
+from assay.models.servers.reading import name_of, number_of, usage_of
 from assay.models.servers.server_model import GREETING, Connection, ServerModel
-from assay.models.servers.usage import usage_of
 from assay.records import JSON, Failed, Generate, Likelihood, Loglikelihood, Request, Response
 
 
@@ -39,8 +38,9 @@ class RewardHTTP(ServerModel):
             return Failed(f"{self.name} scores answers only")
         answer = await self.http.post(f"/{self._way}", {"model": self.model, **self._body(request)})
         [row] = answer["data"]
-        value = _number(row["data"] if self._way == "pooling" else row["score"])
-        return Likelihood(value, usage=usage_of(answer)._replace(written=0, stored=0))
+        value = number_of(row["data"] if self._way == "pooling" else row["score"])
+        used = usage_of(answer)._replace(written=0, stored=0)
+        return Likelihood(value, usage=used, model=name_of(answer))
 
     def _body(self, request: Loglikelihood) -> dict[str, JSON]:
         if self._way == "score":
@@ -54,12 +54,3 @@ class RewardHTTP(ServerModel):
         with self._protocol_errors():
             reply = await self.respond(Loglikelihood(GREETING, "dog"))
         return str(reply.value) if isinstance(reply, Likelihood) else str(reply)
-
-
-def _number(value: JSON) -> float:
-    """Return the only number of an answer, however nested."""
-    while isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise PermanentError(f"the server must return one number, got {str(value)[:60]}: serve a model with one label")
-    return float(value)

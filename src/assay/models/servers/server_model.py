@@ -1,9 +1,11 @@
 """The base of all models behind servers. A subclass implements one protocol: request to body, answer to response."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from ipaddress import ip_address
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -15,9 +17,10 @@ from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.models.protocol import Can, PermanentError, RetryableError, Samples
 from assay.models.reasoning import END, START
+from assay.models.servers.bodies import MB
 from assay.models.servers.http import Http, without_user
+from assay.models.servers.reading import MAX_NAME, checked_usage, is_same_model
 from assay.models.servers.secrets import hidden_texts, secret
-from assay.models.servers.usage import checked_usage
 from assay.models.tokenizer import stops_of as stops_of
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
@@ -25,6 +28,7 @@ from assay.records import (
     LIMITS,
     Failed,
     Generate,
+    Likelihood,
     Loglikelihood,
     Message,
     Prompt,
@@ -61,8 +65,15 @@ RENAMED_PARAMETERS = ("until", "do_sample", "temperature", *LIMITS)
 SEEDS = 2**31
 """Upper bound of seeds that every server accepts."""
 MILLION = 1_000_000
+MAX_HOST = 253
+LABEL = re.compile(r"\w([\w-]{0,61}\w)?", re.ASCII)
+"""A part of a host's name; underscores are common in container networks."""
+MAX_NAMES = 1000
+"""Number of names of models that are remembered."""
 STREAMED_ABOVE = 2048
 """Generations that may be longer than this are streamed: the timeout then applies to the next chunk."""
+SLACK_BYTES, TOKEN_BYTES, EVENT_BYTES = 2**20, 256, 4096
+"""Upper bounds of an answer, for each token asked for: its text, and its event in a stream with log-probabilities."""
 
 
 def _positive(value: YAMLValue) -> Iterator[Remark]:
@@ -80,6 +91,11 @@ class Connection:
         "Timeout in seconds for a response or, if streamed, its next chunk.", 300.0, check=_positive
     )
     max_retries: int = option("Maximum number of attempts per request.", 8, check=_positive)
+    max_response_mb: int = option(
+        "Maximum size of a response in MB, after decompression; all in flight take at most twice that.",
+        64,
+        check=_positive,
+    )
     api_key: str | None = option("`env:NAME`, `file:PATH`, or the key.", None)
     header: Mapping[str, str] | None = option("Additional HTTP headers.", None)
     verify_certificate: bool = option("Verify the TLS certificate.", True)
@@ -134,10 +150,12 @@ class ServerModel:
         values = [*(connection.header or {}).values(), *users.values(), *(url.partition("?")[2] for url in self.urls)]
         hidden = hidden_texts([self.key, *passwords], values)
         verify = connection.ca_cert_path or connection.verify_certificate
-        self.http = Http(self.urls, headers, connection.timeout, connection.num_concurrent, hidden, verify)
+        most = connection.max_response_mb * MB
+        self.http = Http(self.urls, headers, connection.timeout, connection.num_concurrent, hidden, verify, most)
         self._probe = (PROBE, PROBE_TOKENS) if connection.base_url else (GREETING, GREETING_TOKENS)
         self._reply: str | None = None
         self._recorded: str | None = None
+        self._names: dict[str, str] = {}
 
     # implemented by a protocol
 
@@ -218,14 +236,33 @@ class ServerModel:
 
     async def ask(self, request: Request) -> Response:
         """The response to one request."""
-        with self._protocol_errors():
-            try:
+        try:
+            with self._protocol_errors():
                 response = await self.respond(request)
-            except PermanentError as refused:
-                return Failed(self.http.clean(str(refused)))
+        except PermanentError as refused:
+            return Failed(self.http.clean(str(refused)))
+        return self._checked(response)
+
+    def _checked(self, response: Response) -> Response:
+        """Return a response without secrets and invalid counts, and with the model's name if that is another one."""
         if isinstance(response, Failed):
             return Failed(self.http.clean(response.reason))
-        return response if response.usage is None else response._replace(usage=checked_usage(response.usage))
+        if not isinstance(response, Text | Likelihood):
+            return response
+        used = response.usage if response.usage is None else checked_usage(response.usage)
+        name = self._other_name(response.model) if response.model else ""
+        return (
+            response if used is response.usage and name == response.model else response._replace(usage=used, model=name)
+        )
+
+    def _other_name(self, named: str) -> str:
+        """Return the name that a server gave its model; empty if it is the one that was asked for."""
+        if named not in self._names:
+            if len(self._names) >= MAX_NAMES:
+                self._names.clear()
+            shown = "".join(letter if letter.isprintable() else "?" for letter in named[:MAX_NAME])
+            self._names[named] = "" if is_same_model(self.model, named) else self.http.clean(shown)
+        return self._names[named]
 
     async def ask_repeats(self, requests: Sequence[Request]) -> Sequence[Response]:
         return [await self.ask(request) for request in requests]
@@ -241,6 +278,8 @@ class ServerModel:
         except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
             what = f"the answer is not of the protocol: {type(error).__name__}: {error}"
             raise RetryableError(self.http.clean(what)) from None
+        except MemoryError:
+            raise PermanentError("the answer needs more memory than there is") from None
 
     def estimate(self, request: Request) -> float:
         """Maximum cost of a request: two bytes per token, and the whole limit generated."""
@@ -337,6 +376,14 @@ class ServerModel:
             (self.connection.think_start_token, self.connection.think_end_token) if self.connection.reasoning else None
         )
 
+    def max_text(self, limit: int | None) -> int:
+        """Maximum bytes of a text of so many tokens."""
+        return self.http.limit if limit is None else min(self.http.limit, SLACK_BYTES + TOKEN_BYTES * limit)
+
+    def max_stream(self, limit: int | None) -> int:
+        """Maximum bytes of a stream of so many tokens, with an event for each."""
+        return self.http.limit if limit is None else SLACK_BYTES + EVENT_BYTES * limit
+
     def is_streamed(self, limit: int | None) -> bool:
         return self.connection.stream if self.connection.stream is not None else limit is None or limit > STREAMED_ABOVE
 
@@ -381,12 +428,21 @@ def _check_address(url: str) -> None:
     """Refuse an invalid address before a connection is tried; it is not printed, since it may contain a password."""
     try:
         parts = urlsplit(url)
-        is_right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_right = parts.scheme in ("http", "https") and _is_host(parts.hostname or "") and parts.port != 0
+        is_right = is_right and url.isprintable() and not any(letter in url for letter in " \\#")
     except ValueError:  # unclosed brackets, an invalid port
         is_right = False
     if not is_right:
         fix = "write it like http://127.0.0.1:8000/v1, or https://…"
         raise ConfigError([Problem(Place("model_args.base_url"), "invalid server address", fix)])
+
+
+def _is_host(host: str) -> bool:
+    """Whether a host is an address or a name of valid labels; a ValueError for an invalid address."""
+    labels = host.encode("idna").decode().removesuffix(".").split(".") if ":" not in host else []
+    if not labels or labels[-1].isdecimal():
+        ip_address(host)
+    return len(host) <= MAX_HOST and all(LABEL.fullmatch(label) for label in labels)
 
 
 class Price(NamedTuple):
