@@ -215,8 +215,8 @@ def of_choice(compute: Compute) -> Compute:
 
 def _single(value: MetricValue) -> MetricValue:
     """The number of a list of one: the value of the only answer that the metric was given."""
-    items = listed(value) if not isinstance(value, tuple) else None
-    return items[0] if items is not None and len(items) == 1 else value
+    items = listed(value)
+    return items[0] if items is not None and len(items) == 1 and number(items[0]) is not None else value
 
 
 def _best_reference(score: ScoreAnswer, named: str, higher_is_better: bool | None) -> ScoreAnswer:
@@ -270,7 +270,7 @@ def _tried(compute: Compute, result: GenResult) -> MetricValue:
     if isinstance(value, Mapping):
         numbers = {str(key): number(each) for key, each in value.items()}
         return None if None in numbers.values() else numbers
-    return None if isinstance(value, Failed | tuple) else number(_single(value))
+    return None if isinstance(value, Failed) else number(_single(value))
 
 
 def _same(one: MetricValue, other: MetricValue) -> bool:
