@@ -442,6 +442,23 @@ def test_reductions_of_a_scorers_own_row(tmp_path: Path) -> None:
         generate(tmp_path, EIGHT, ["a", "a"], yaml.replace("pass@2", "pass@5"))
 
 
+def test_reductions_of_a_metric_with_several_values_have_a_row_for_each(tmp_path: Path) -> None:
+    own(
+        tmp_path,
+        "def m(references, prediction):\n    return {'m': prediction in references, 'short': len(prediction) < 2}\n",
+    )
+    yaml = (
+        SAMPLED
+        + f"repeats: 4\nmetric_list: [{MEAN.replace('}', ', reduction: pass@2}')}, {{metric: rouge, rouge_types: [rouge1], reduction: max}}]\n"
+    )
+    results = generate(tmp_path, [["a", "a", "bb", "cc"]], ["a"], yaml)
+    assert row(results) == {
+        "m": 0.5, "short": 0.5, "pass@2": pytest.approx(5 / 6), "pass@2(short)": pytest.approx(5 / 6),
+        "rouge1": 0.5, "max(rouge1)": 1.0,
+    }  # fmt: skip
+    assert "never_came" not in results["assay"]["tasks"]["t"]
+
+
 # --- names ---------------------------------------------------------------------------------------------------------------
 
 NAMED = """

@@ -390,9 +390,8 @@ class PreparedTask:
             if own_rows is None or any(metric.gives is None for metric in metrics):
                 return None
             names = [name for metric in metrics for name in metric.gives or (metric.name,)]
-            added = [row for metric in metrics for row in metric.reductions.added]
-            own_added = scorer.own_reductions.added if own_rows else ()
-            rows |= {ScoreKey(name, each.name) for name in (*names, *added, *own_rows, *own_added)}
+            added = [row for metric in metrics for row in metric.added_rows()]
+            rows |= {ScoreKey(name, each.name) for name in (*names, *added, *own_rows, *scorer.added_rows())}
         return frozenset(rows)
 
     def remarks(self, *, differ: bool) -> Sequence[str]:
@@ -414,7 +413,9 @@ class PreparedTask:
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
         known = {metric.name: metric.higher_is_better for metric in self._metrics()}
-        known |= {row: metric.higher_is_better for metric in self._metrics() for row in metric.reductions.added}
+        for metric in self._metrics():
+            rows = [row for row, parent in self.scoring.parents.items() if parent == metric.name]
+            known |= dict.fromkeys(metric.added_rows(rows), metric.higher_is_better)
         below = {name: known.get(parent) for name, parent in self.scoring.parents.items()}
         hidden = {*self.scoring.parents.values()} - {*below}
         return {**{name: better for name, better in known.items() if name not in hidden}, **below}

@@ -251,9 +251,9 @@ def _rows(bound: BoundFilter) -> Iterator[tuple[str, Place]]:
     for number, metric in enumerate(bound.metrics):
         for name in metric.gives or (metric.name,):
             yield name, bound.place(number, "metric")
-        for name in metric.reductions.added:
+        for name in metric.added_rows():
             yield name, bound.place(number, "reduction")
-    for name in (*(bound.scorer.rows() or ()), *bound.scorer.own_reductions.added):
+    for name in (*(bound.scorer.rows() or ()), *bound.scorer.added_rows()):
         yield name, bound.scorer_at
 
 
