@@ -90,6 +90,17 @@ def names_only(takes: Accepted) -> Accepted:
     return replace(takes, named=named)
 
 
+def typed_by_default(takes: Accepted) -> Accepted:
+    """Take the type of a number or a truth without annotation from its default: such functions are users'."""
+    kinds = {
+        key: bool if isinstance(each.default, bool) else float
+        for key, each in takes.named.items()
+        if each.annotation is each.empty and isinstance(each.default, bool | int | float)
+    }
+    named = {key: each.replace(annotation=kinds.get(key, each.annotation)) for key, each in takes.named.items()}
+    return replace(takes, named=named)
+
+
 def parameter_problems(
     function: UserFunction, params: Params, what: str, where: Where, supplied: int = 0
 ) -> list[Problem]:

@@ -9,7 +9,7 @@ from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConf
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import UserFunction, UserValue
 from assay.registry import parameter_problems
-from assay.scoring.filters import DEFAULT, Pipeline, build_pipeline
+from assay.scoring.filters import DEFAULT, Pipeline, build_pipeline, leaves_text
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, Metric, ResultBuilder
 from assay.scoring.scorer import (
@@ -92,7 +92,10 @@ class _Making:
         pipeline = self._tried(lambda: build_pipeline(entry, at, self.helpers.filters()))
         scorer = self.whole if processes else self._tried(lambda: self._scorer(number, entry))
         places = _metric_placer(self.task, entry, number)
-        binder = MetricBinder(config.output_type, places, self.helpers, lenient=self.lenient, repeats=config.repeats)
+        binder = MetricBinder(
+            config.output_type, places, self.helpers,
+            lenient=self.lenient, repeats=config.repeats, of_text=leaves_text(entry),
+        )  # fmt: skip
         declared = (entry.metric_list, config.metric_list, scorer.default_metrics() if scorer is not None else None)
         own = next((each for each in declared if each is not None), None)
         if self.settings.run.predict_only:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args, get_origin
 
 from assay.records import Answer, Failed, MetricValue, Params, UserFunction, UserValue, number
-from assay.registry import AWAITED, Accepted, accepted, is_async, read_signature
+from assay.registry import AWAITED, Accepted, accepted, is_async, read_signature, typed_by_default
 from assay.scoring.results import GenResult, MCResult, Reference, References, Repeated, best, listed
 from assay.user_code import TIME_LIMIT, timed
 
@@ -107,7 +107,7 @@ def read_call(function: UserFunction, written: Collection[str] = (), *, lenient:
         parameters = read_signature(function).parameters
     except (TypeError, ValueError):
         return MetricCall(function)
-    takes = accepted(function)
+    takes = typed_by_default(accepted(function))
     known = {name for name in (GOLD, GOLDS, ANSWER, ANSWERS) if name in takes.named}
     if not known or (lenient and len(known) == 1):
         return _without_names(function, parameters, takes, written, lenient=lenient)
