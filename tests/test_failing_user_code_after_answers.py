@@ -137,8 +137,8 @@ def test_a_batch_of_scores_must_be_a_list(built: str, tmp_path: Path) -> None:
 def test_the_best_of_multiple_references_counts_for_any_container_of_scores(kind: str, tmp_path: Path) -> None:
     code = f"""
     import numpy as np
-    def m(references, predictions):
-        v = {{'a': 0.25, 'b': 0.75}}[references[0]]
+    def m(reference, predictions):
+        v = {{'a': 0.25, 'b': 0.75}}[reference]
         return {kind}
     """
     more = "metric_list: [{metric: !function h.m, aggregation: mean, higher_is_better: true}]"

@@ -180,6 +180,14 @@ REFUSED = {
                                     MEAN.replace("}", ", weight: heavy}"), "'weight' cannot be 'heavy'", "of type float"),
     "a text for a list": ("def m(reference, prediction, *, words: list[str] = []): return 1",
                           MEAN.replace("}", ", words: a}"), "'words' cannot be 'a'", "of type list"),
+    "a text for a number": ("def m(references, prediction, *, weight=0.5): return weight", MEAN.replace("}", ", weight: heavy}"),
+                            "'weight' cannot be 'heavy'", "of type float"),
+    "a number for a truth": ("def m(references, prediction, *, loose=False): return 1", MEAN.replace("}", ", loose: 2}"),
+                             "'loose' cannot be 2", "of type bool"),
+    "a text for a number of an aggregation": ("def a(values, *, least=0.0): return 1",
+                                              "{metric: exact_match, aggregation: !function own.a, least: low}",
+                                              "'least' cannot be 'low'", "of type float"),
+    "f1 of texts": ("", "{metric: f1}", "'f1' is of the classes 0 and 1", "use macro_f1"),
     "a text for a truth": ("", "{metric: exact_match, ignore_case: 'yes please'}", "'ignore_case' cannot be", "of type bool"),
     "a reduction of nothing": ("def r(): return 1", "{metric: exact_match, reduction: !function own.r}", "r cannot be used", ""),
     "an async reduction": ("async def r(scores): return 1", "{metric: exact_match, reduction: !function own.r}", "is async", ""),
@@ -442,6 +450,23 @@ def test_reductions_of_a_scorers_own_row(tmp_path: Path) -> None:
         generate(tmp_path, EIGHT, ["a", "a"], yaml.replace("pass@2", "pass@5"))
 
 
+def test_reductions_of_a_metric_with_several_values_have_a_row_for_each(tmp_path: Path) -> None:
+    own(
+        tmp_path,
+        "def m(references, prediction):\n    return {'m': prediction in references, 'short': len(prediction) < 2}\n",
+    )
+    yaml = (
+        SAMPLED
+        + f"repeats: 4\nmetric_list: [{MEAN.replace('}', ', reduction: pass@2}')}, {{metric: rouge, rouge_types: [rouge1], reduction: max}}]\n"
+    )
+    results = generate(tmp_path, [["a", "a", "bb", "cc"]], ["a"], yaml)
+    assert row(results) == {
+        "m": 0.5, "short": 0.5, "pass@2": pytest.approx(5 / 6), "pass@2(short)": pytest.approx(5 / 6),
+        "rouge1": 0.5, "max(rouge1)": 1.0,
+    }  # fmt: skip
+    assert "never_came" not in results["assay"]["tasks"]["t"]
+
+
 # --- names ---------------------------------------------------------------------------------------------------------------
 
 NAMED = """
@@ -488,3 +513,13 @@ def test_infinite_values_have_a_number_or_a_reason_and_no_warning(
     assert rows["value"] == (2.0 if aggregation == "median" else None)
     assert rows["stderr"] is None and "infinite" in rows["reason"]
     assert [str(each.message) for each in recwarn if each.category is RuntimeWarning] == []
+
+
+def test_f1_of_numbers_is_computed_for_each_repeat(tmp_path: Path) -> None:
+    """Repeat 1 has y n y n for y n y y: 2·2/(2+3) = 4/5; repeat 2 n n y y: 4/5."""
+    mapped = "filter_list: [{name: none, filter: [{function: map, mapping_dict: {y: 1, n: 0}}]}]\n"
+    answers = [["y", "n"], ["n", "n"], ["y", "y"], ["n", "y"]]
+    numbers = row(
+        generate(tmp_path, answers, [1, 0, 1, 1], SAMPLED + "repeats: 2\nmetric_list: [{metric: f1}]\n" + mapped)
+    )
+    assert numbers == {"f1": pytest.approx(0.8)}

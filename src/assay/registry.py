@@ -90,6 +90,15 @@ def names_only(takes: Accepted) -> Accepted:
     return replace(takes, named=named)
 
 
+def typed_by_default(takes: Accepted) -> Accepted:
+    """Take the type of a number or a truth without annotation from its default: such functions are users'."""
+    named = dict(takes.named)
+    for key, each in takes.named.items():
+        if each.annotation is each.empty and isinstance(each.default, bool | int | float):
+            named[key] = each.replace(annotation=bool if isinstance(each.default, bool) else float)
+    return replace(takes, named=named)
+
+
 def parameter_problems(
     function: UserFunction, params: Params, what: str, where: Where, supplied: int = 0
 ) -> list[Problem]:
@@ -246,9 +255,8 @@ class Table(MutableMapping[str, M], Generic[M, B]):
             raise TypeError(f"{self.kind} {_called(function)!r} {AWAITED[0]}: {AWAITED[1]}")
         if takes.lacking:
             parameters = ", ".join(self.supplied)
-            raise TypeError(
-                f"{_called(function)} cannot be used as {self.kind}: it must take ({parameters}, …) by position"
-            )
+            what = f"{_called(function)} cannot be used as {self.kind}"
+            raise TypeError(f"{what}: it must take ({parameters}, …) by position")
 
     def find(self, name: str, where: Where) -> M:
         """Return the member named `name`, or raise an error with the nearest names."""
@@ -307,9 +315,7 @@ class Table(MutableMapping[str, M], Generic[M, B]):
         fix = "fix or uninstall the package"
         with refused(Place(_origin(plugin)), f"the plug-in {name!r} cannot be loaded", fix):
             thing = plugin.load()
-            if (
-                name not in self._members
-            ):  # otherwise importing its module has registered it, with the decorator's options
+            if name not in self._members:  # else importing its module has registered it, with the decorator's options
                 self.add(name, thing, source=plugin)
         USED[_distribution(plugin)] = plugin.dist.version if plugin.dist is not None else ""
 

@@ -222,8 +222,10 @@ def _signature(arguments: ast.arguments, *, skipped: int) -> inspect.Signature:
 
 def _parameter(argument: ast.arg, kind: Any, default: ast.expr | None) -> inspect.Parameter:
     hint = _plain_type(argument.annotation) if argument.annotation is not None else inspect.Parameter.empty
-    empty = inspect.Parameter.empty if default is None else None  # only whether there is a default counts
-    return inspect.Parameter(argument.arg, kind, default=empty, annotation=hint)
+    plain = default.value if isinstance(default, ast.Constant) else None  # of another, only that there is one counts
+    return inspect.Parameter(
+        argument.arg, kind, default=inspect.Parameter.empty if default is None else plain, annotation=hint
+    )
 
 
 PLAIN_TYPES = {each.__name__: each for each in (bool, int, float, str, list, dict)}

@@ -18,7 +18,7 @@ from typing import Any
 from assay.config.task import FilterConfig, FilterStep
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Answer, AnyJSON, Document, Params, UserFunction, UserValue, plain
-from assay.registry import AWAITED, Table, accepted, must_be_callable, refused
+from assay.registry import AWAITED, Table, accepted, must_be_callable, refused, typed_by_default
 
 Step = Callable[[list[Answer], Document], list[Answer]]
 """The responses to one request (one per repeat) and the document, to cleaner responses."""
@@ -515,6 +515,13 @@ def _check_lists(answers: Sequence[Answer], name: str) -> None:
 DEFAULT = FilterConfig(name="none", filter=(FilterStep(function="take_first"),))
 
 
+def leaves_text(config: FilterConfig) -> bool:
+    """Whether what a filter leaves of text is text: no step makes values of it, nor may do so."""
+    return all(
+        step.function in FILTERS and step.function not in (*FILTERS.added, "map", "json_path") for step in config.filter
+    )
+
+
 def build_pipeline(
     config: FilterConfig, place: Callable[..., Place], more: Mapping[str, UserFunction] | None = None
 ) -> Pipeline:
@@ -575,7 +582,7 @@ def _named(function: UserValue) -> str:
 
 def _from_user(name: str, function: Any, kwargs: Params, at: Callable[[str], Place]) -> Batch:
     """A class with `apply(responses, docs)`, made with the parameters; a function of the two; or one that returns either."""
-    takes = accepted(function, 0 if inspect.isclass(function) else 2)
+    takes = typed_by_default(accepted(function, 0 if inspect.isclass(function) else 2))
     is_factory = bool(kwargs) and not inspect.isclass(function) and takes.lacking > 0
     problems = FILTERS.problems(name, accepted(function) if is_factory else takes, kwargs, at)
     if problems and (kwargs or inspect.isclass(function)):

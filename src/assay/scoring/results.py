@@ -503,6 +503,15 @@ def by_name(values: Sequence[Scores], metric: str) -> Scores:
     return {key: Repeated([each[key] for each in values]) for key in values[0]}
 
 
+def added_row(source: str, row: str, reduction: str) -> str:
+    """The row that a reduction adds for one of the rows of a metric or scorer.
+
+    >>> added_row("exact_match", "exact_match", "pass@2"), added_row("rouge", "rouge1", "max")
+    ('pass@2', 'max(rouge1)')
+    """
+    return reduction if row == source else f"{reduction}({row})"
+
+
 def reduced_rows(name: str, value: MetricValue, reductions: MetricReductions, answers: Answer) -> ScoreDict:
     """The rows that a score makes: its own, and those of the reductions of its repeats."""
     if not isinstance(value, Repeated):
@@ -542,6 +551,11 @@ class Metric:
     """Whether a user's function is given all references at once: their order must not matter."""
     place: Place | None = None
     """Its location in the task's file."""
+
+    def added_rows(self, names: Sequence[str] = ()) -> list[str]:
+        """The rows that its reductions add; `names` are those of its values, where documents have shown them."""
+        rows = names or self.gives or (self.name,)
+        return [added_row(self.name, row, reduction) for row in rows for reduction in self.reductions.added]
 
     def fn(
         self,

@@ -50,6 +50,7 @@ from assay.scoring.results import (
     ScoreDict,
     Scores,
     StepInput,
+    added_row,
     by_answer,
     by_name,
     reduced_rows,
@@ -287,6 +288,12 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
         computes = self.computes or self.wants_instances
         return None if computes or self.has_score or self.is_batch or self.asks else ()
 
+    def added_rows(self) -> list[str]:
+        """The rows that reductions of its scores add, where those are known."""
+        rows = self.rows()
+        names = (self.name,) if rows is None else rows
+        return [added_row(self.name, row, reduction) for row in names for reduction in self.own_reductions.added]
+
     @cached_property
     def has_score(self) -> bool:
         return type(self).score is not Scorer.score
@@ -399,18 +406,19 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
             return dict(scores), {}
         values: dict[str, Any] = {}
         for name, value in scores.items():
-            own = ways.get(self.parents.get(name, name)) or self._own_reductions(name)
-            self._put(values, reduced_rows(name, value, own, answers), name)
+            self._put(values, reduced_rows(name, value, self._reductions_of(name, ways), answers), name)
         return values, {
             name: list(each) for name, each in scores.items() if isinstance(each, Repeated) and len(each) > 1
         }
 
-    def _own_reductions(self, row: str) -> MetricReductions:
-        """The reductions of a row of the scorer itself; where it has several, the added rows name theirs, too."""
-        own = self.own_reductions
-        if row == self.name or not own.added:
-            return own
-        return replace(own, added={f"{added}({row})": reduce for added, reduce in own.added.items()})
+    def _reductions_of(self, row: str, ways: Mapping[str, MetricReductions]) -> MetricReductions:
+        """The reductions of a row: those of its metric, else of the scorer. Where these give several, added rows name theirs."""
+        source = self.parents.get(row, row)
+        own = ways.get(source)
+        if own is None:
+            source, own = self.name, self.own_reductions
+        added = {added_row(source, row, name): reduce for name, reduce in own.added.items()}
+        return replace(own, added=added) if added else own
 
     def _note(self, scores: ScoreDict, name: str, value: MetricValue) -> None:
         """Write a value down under its name; of several by name, each under its own."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from assay.records import Floats, MetricValue, Params, UserFunction, UserValue
-from assay.registry import Accepted, Table, accepted, must_be_callable
+from assay.registry import Accepted, Table, accepted, must_be_callable, typed_by_default
 from assay.statistics.classes import CLASS_AGGREGATIONS
 
 Values = Sequence[MetricValue]
@@ -237,7 +237,9 @@ def _adopted(name: str, thing: UserValue) -> Aggregation:
 
 class _Aggregations(Table[Aggregation, Aggregation]):
     def accepts(self, member: Aggregation | UserFunction) -> Accepted:
-        return accepted(member.function if isinstance(member, Aggregation) else member, 1)
+        if isinstance(member, Aggregation):
+            return accepted(member.function, 1)
+        return typed_by_default(accepted(member, 1))
 
 
 AGGREGATIONS = _Aggregations(

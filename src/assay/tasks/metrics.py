@@ -50,16 +50,21 @@ class _Computation(NamedTuple):
 
 
 class MetricBinder:
-    """Binds the metrics of one task. `place(number, key)` returns the place of an entry of its metric_list."""
+    """Binds the metrics of one filter. `place(number, key)` returns the place of an entry of its metric_list.
+
+    `of_text` says that answers are certainly texts.
+    """
 
     def __init__(
-        self, output_type: str, place: Callable[..., Place], helpers: Helpers, *, lenient: bool, repeats: int = 1
-    ) -> None:
+        self, output_type: str, place: Callable[..., Place], helpers: Helpers, *,
+        lenient: bool, repeats: int = 1, of_text: bool = False,
+    ) -> None:  # fmt: skip
         self.output_type = output_type
         self.place = place
         self.helpers = helpers
         self.lenient = lenient
         self.repeats = repeats
+        self.of_text = of_text
 
     def bind(self, configs: Sequence[MetricConfig] | None, *, processed: bool) -> list[Metric]:
         """The metrics; `processed` means that a function of the task computes the values, and only the rest is needed.
@@ -135,6 +140,11 @@ class MetricBinder:
             call = self._call(function, kwargs, meaning, number, by_one=by_one)
             return self._called(call, kwargs, named, self._better(config, named, declared))
         if declared is None or self.output_type not in declared.functions or self._from_hub(config):
+            if named == "f1" and self.of_text and not self.lenient:
+                fix = "use macro_f1, or f1_by_class with `labels`"
+                raise self._problem(
+                    number, "metric", "metric 'f1' is of the classes 0 and 1, and answers are texts", fix
+                )
             # lm-eval's own metrics hand reference and answer on to an aggregation that knows what to do with them
             return _Computation(_passed_through if self.lenient else of_answers(pair))
         if self.output_type == GENERATE and named in METRICS.added:

@@ -507,7 +507,9 @@ class PreparedTask:
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
         known = {metric.name: metric.higher_is_better for metric in self._metrics()}
-        known |= {row: metric.higher_is_better for metric in self._metrics() for row in metric.reductions.added}
+        for metric in self._metrics():
+            rows = [row for row, parent in self.scoring.parents.items() if parent == metric.name]
+            known |= dict.fromkeys(metric.added_rows(rows), metric.higher_is_better)
         below = {name: known.get(parent) for name, parent in self.scoring.parents.items()}
         hidden = {*self.scoring.parents.values()} - {*below}
         return {**{name: better for name, better in known.items() if name not in hidden}, **below}

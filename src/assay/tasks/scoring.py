@@ -14,7 +14,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Function, ScoreKey, UserFunction, UserValue
 from assay.registry import parameter_problems
 from assay.samples.prompt import written_choices
-from assay.scoring.filters import DEFAULT, FILTERS, Pipeline, build_pipeline
+from assay.scoring.filters import DEFAULT, FILTERS, Pipeline, build_pipeline, leaves_text
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.named import SCORERS, make_scorer
@@ -115,7 +115,10 @@ class _Making:
         pipeline = self._tried(lambda: build_pipeline(_with_choices(entry), at, self.helpers.filters()))
         scorer = self.whole if processes else self._tried(lambda: self._scorer(number, entry))
         places = _metric_placer(self.task, entry, number)
-        binder = MetricBinder(config.output_type, places, self.helpers, lenient=self.lenient, repeats=config.repeats)
+        binder = MetricBinder(
+            config.output_type, places, self.helpers,
+            lenient=self.lenient, repeats=config.repeats, of_text=leaves_text(entry),
+        )  # fmt: skip
         declared = (
             entry.metric_list or None,
             config.metric_list,
@@ -221,9 +224,8 @@ def known_rows(scored: ScoringLoop) -> frozenset[ScoreKey] | None:
         if own_rows is None or any(metric.gives is None for metric in metrics):
             return None
         names = [name for metric in metrics for name in metric.gives or (metric.name,)]
-        added = [row for metric in metrics for row in metric.reductions.added]
-        own_added = scorer.own_reductions.added if own_rows else ()
-        rows |= {ScoreKey(name, each.name) for name in (*names, *added, *own_rows, *own_added)}
+        added = [row for metric in metrics for row in metric.added_rows()]
+        rows |= {ScoreKey(name, each.name) for name in (*names, *added, *own_rows, *scorer.added_rows())}
     return frozenset(rows)
 
 
@@ -465,9 +467,9 @@ def _rows(bound: BoundFilter) -> Iterator[tuple[str, Place]]:
     for number, metric in enumerate(bound.metrics):
         for name in metric.gives or (metric.name,):
             yield name, bound.place(number, "metric")
-        for name in metric.reductions.added:
+        for name in metric.added_rows():
             yield name, bound.place(number, "reduction")
-    for name in (*(bound.scorer.rows() or ()), *bound.scorer.own_reductions.added):
+    for name in (*(bound.scorer.rows() or ()), *bound.scorer.added_rows()):
         yield name, bound.scorer_at
 
 

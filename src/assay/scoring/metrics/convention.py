@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args, get_origin
 
 from assay.records import Answer, Failed, MetricValue, Params, UserFunction, UserValue, number
-from assay.registry import AWAITED, Accepted, accepted, is_async, read_signature
+from assay.registry import AWAITED, Accepted, accepted, is_async, read_signature, typed_by_default
 from assay.scoring.results import GenResult, MCResult, Reference, References, Repeated, best, listed
 from assay.user_code import TIME_LIMIT, timed
 
@@ -107,7 +107,7 @@ def read_call(function: UserFunction, written: Collection[str] = (), *, lenient:
         parameters = read_signature(function).parameters
     except (TypeError, ValueError):
         return MetricCall(function)
-    takes = accepted(function)
+    takes = typed_by_default(accepted(function))
     known = {name for name in (GOLD, GOLDS, ANSWER, ANSWERS) if name in takes.named}
     if not known or (lenient and len(known) == 1):
         return _without_names(function, parameters, takes, written, lenient=lenient)
@@ -215,8 +215,8 @@ def of_choice(compute: Compute) -> Compute:
 
 def _single(value: MetricValue) -> MetricValue:
     """The number of a list of one: the value of the only answer that the metric was given."""
-    items = listed(value) if not isinstance(value, tuple) else None
-    return items[0] if items is not None and len(items) == 1 else value
+    items = listed(value)
+    return items[0] if items is not None and len(items) == 1 and number(items[0]) is not None else value
 
 
 def _best_reference(score: ScoreAnswer, named: str, higher_is_better: bool | None) -> ScoreAnswer:
@@ -270,7 +270,7 @@ def _tried(compute: Compute, result: GenResult) -> MetricValue:
     if isinstance(value, Mapping):
         numbers = {str(key): number(each) for key, each in value.items()}
         return None if None in numbers.values() else numbers
-    return None if isinstance(value, Failed | tuple) else number(_single(value))
+    return None if isinstance(value, Failed) else number(_single(value))
 
 
 def _same(one: MetricValue, other: MetricValue) -> bool:
