@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from assay import GenerateTask, GenerationScorer, Instance
+from assay.cli import main
 from assay.cli.output import exit_code
 from assay.errors import ConfigError
 from assay.models import Scripted
@@ -336,3 +337,25 @@ def test_under_compat_lm_eval_process_results_may_leave_documents_out(tmp_path: 
     yaml = "process_results: !function h.f\nmetric_list: [{metric: acc, aggregation: mean}]\n"
     results = generate(tmp_path, ["a", "b"], ["a", "a"], yaml, compat="lm-eval")
     assert (results["results"]["t"]["acc,none"], results["assay"]["failed"]) == (1.0, 0)
+
+
+def test_a_judge_that_cannot_be_reached_is_named_by_its_role(tmp_path: Path) -> None:
+    write_task(
+        tmp_path,
+        [{"q": "0", "gold": "a"}],
+        "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nscorer: llm_judge\n",
+    )
+    nowhere = {"model": "openai-chat", "model_args": {"model": "m", "base_url": "http://127.0.0.1:9/v1"}}
+    with pytest.raises(ConfigError, match=r"model_role\.judge: the model does not answer: .*--model_role judge="):
+        run(tmp_path, says(["a"]), model_role={"judge": nowhere})
+
+
+def test_samples_show_what_the_judge_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    judged = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nscorer: llm_judge\n"
+    write_task(tmp_path, [{"q": "0", "gold": "a"}], judged)
+    roles = {"judge": Scripted(generate=lambda *_: "Well said, I think.")}
+    run(tmp_path, says(["a"]), model_role=roles, output_path=str(tmp_path / "run"))
+    assert main(["samples", str(tmp_path / "run")]) == 0
+    shown = capsys.readouterr().out
+    assert "said by judges" in shown
+    assert "Well said, I think." in shown
