@@ -549,7 +549,7 @@ class ScoringLoop:
             ]
 
         def answers_of(some: Sequence[AnsweredSample]) -> list[Answers]:
-            responses = [each for document in some for each in document.responses]
+            responses = [list(each) for document in some for each in document.responses]  # a filter may change them
             docs = [document.sample.doc for document in some for _ in document.responses]
             parts = iter(pipeline.apply_batch(responses, docs))
             return [[next(parts) for _ in document.responses] for document in some]
