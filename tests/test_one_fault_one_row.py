@@ -465,3 +465,48 @@ def test_a_filter_of_choices_that_raises_for_one_document_leaves_the_others_thei
     results = choose(tmp_path, [[-1.0, -2.0]] * 3, [0, 0, 1], ["x", "y"], yaml)
     row = results["assay"]["tasks"]["t"]["rows"]["acc,two"]
     assert (row["value"], row["n"], row["failed"]) == (0.5, 2, 1)
+
+
+SEEING = """
+from assay import GenerationScorer
+
+class Own(GenerationScorer):
+    name = "own"
+    def score_instances(self, instances, filter_name):
+        return {"own": float(len(instances[0].filtered_resps[filter_name]))}
+
+class Both(GenerationScorer):
+    name = "both"
+    def score_instances(self, instances, filter_name):
+        return {"both": float(len(instances[0].filtered_resps["two"]))}
+
+class Every(GenerationScorer):
+    name = "every"
+    def _compute_metrics(self, result, metrics):
+        return {"every": float(len(result.instances[0].filtered_resps))}
+
+def keep(resps, docs):
+    return [each if 1 / (each[0] != "b") else each for each in resps]
+"""
+
+
+def test_a_scorer_that_sees_every_filter_fails_only_where_it_looks_at_one_that_failed(tmp_path: Path) -> None:
+    """The filter `two` fails for the answer b: `own` never looks at it, `both` does, and `every` counts all filters."""
+    (tmp_path / "h.py").write_text(SEEING)
+    plain = "filter: [{function: take_first}]"
+    entries = [f"{{name: {name.lower()}, {plain}, scorer: !function h.{name}}}" for name in ("Own", "Both", "Every")]
+    two = "{name: two, filter: [{function: !function h.keep}, {function: take_first}], metric_list: [{metric: exact_match}]}"
+    cross = f"{{name: cross, {plain}, scorer: cross_filter}}"
+    rows = generate(tmp_path, ["aa", "b"], ["aa", "b"], f"filter_list: [{', '.join([*entries, two, cross])}]\n")
+    known = rows["assay"]["tasks"]["t"]["rows"]
+    assert {name: (row["value"], row["n"], row["failed"]) for name, row in known.items()} == {
+        "own,own": (1.5, 2, 0),
+        "both,both": (2.0, 1, 1),
+        "every,every": (5.0, 1, 1),
+        "exact_match,two": (1.0, 1, 1),
+        "filter_agreement,cross": (1.0, 1, 1),
+        "filter_diversity,cross": (0.2, 1, 1),
+    }
+    for name in ("both,both", "every,every", "filter_agreement,cross"):
+        [reason] = known[name]["reasons"]
+        assert "filter 'two': ZeroDivisionError" in reason
