@@ -305,8 +305,8 @@ def returned_rows(returned: MetricValue, declared: Sequence[str], place: str) ->
         raise Unscored(f"{place} returned {described(returned)}, and must return values by name, as in {{'acc': 1.0}}")
     if not returned:
         raise Unscored(f"{place} returned no value")
-    rows = {row_name(key): value for key, value in returned.items()}
-    if declared and not any(name in rows for name in declared):
+    rows, names = dict(returned), {row_name(key) for key in returned}
+    if declared and names.isdisjoint(declared):
         what = f"{place} returned {', '.join(map(repr, rows)):.80}, and none of the metrics in metric_list"
         rows |= dict.fromkeys(declared, Failed(f"{what} — use their names"))
     return rows
