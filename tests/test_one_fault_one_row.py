@@ -21,7 +21,7 @@ from assay.records import ScoreKey
 from assay.report.table import results_table
 from assay.runs.run import Run
 from assay.scoring.workers import can_fork
-from small_runs import SAMPLED, generate, run, says, write_task
+from small_runs import SAMPLED, choose, generate, run, says, write_task
 
 ANSWERS = ["aa", "b", "ccc", "a", "bb"]
 STRUCK = 1
@@ -433,3 +433,80 @@ def test_a_unit_metric_of_a_graph_that_fails_takes_its_row_of_its_record_and_not
     assert (struck["value"], struck["n"], struck["failed"]) == (2.0, 4, 1)
     [reason] = struck["reasons"]
     assert re.search(said.replace("LENGTH", "lost_length"), reason), reason
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_a_filter_that_changes_what_it_is_given_before_it_raises_changes_nothing_for_the_others(
+    repeats: int, tmp_path: Path
+) -> None:
+    """The filter takes the last answer off and puts a mark; the last document makes it fail when all marks are there."""
+    (tmp_path / "h.py").write_text(
+        dedent("""\
+        def mark(resps, docs):
+            for answers in resps:
+                answers[:] = [answer + '!' for answer in answers]
+            if any(doc['q'] == '2' for doc in docs):
+                raise ValueError('x')
+            return resps
+        """)
+    )
+    steps = f"[{{function: !function h.mark}}, {{function: take_first_k, k: {repeats}}}]"
+    yaml = f"{SAMPLED}repeats: {repeats}\nfilter_list: [{{name: two, filter: {steps}}}]\n"
+    results = generate(tmp_path, [["a"] * 3, ["b"] * 3, ["c"] * 3], ["a!", "b!", "c!"], yaml)
+    row = results["assay"]["tasks"]["t"]["rows"]["exact_match,two"]
+    assert (row["value"], row["n"], row["failed"]) == (1.0, 2, 1)
+
+
+def test_a_filter_of_choices_that_raises_for_one_document_leaves_the_others_their_choices(tmp_path: Path) -> None:
+    (tmp_path / "h.py").write_text(
+        "def f(resps, docs):\n    return [r if 1 / int(doc['q']) else r for r, doc in zip(resps, docs)]\n"
+    )
+    yaml = "filter_list: [{name: two, filter: [{function: !function h.f}, {function: take_first}]}]\n"
+    results = choose(tmp_path, [[-1.0, -2.0]] * 3, [0, 0, 1], ["x", "y"], yaml)
+    row = results["assay"]["tasks"]["t"]["rows"]["acc,two"]
+    assert (row["value"], row["n"], row["failed"]) == (0.5, 2, 1)
+
+
+SEEING = """
+from assay import GenerationScorer
+
+class Own(GenerationScorer):
+    name = "own"
+    def score_instances(self, instances, filter_name):
+        return {"own": float(len(instances[0].filtered_resps[filter_name]))}
+
+class Both(GenerationScorer):
+    name = "both"
+    def score_instances(self, instances, filter_name):
+        return {"both": float(len(instances[0].filtered_resps["two"]))}
+
+class Every(GenerationScorer):
+    name = "every"
+    def _compute_metrics(self, result, metrics):
+        return {"every": float(len(result.instances[0].filtered_resps))}
+
+def keep(resps, docs):
+    return [each if 1 / (each[0] != "b") else each for each in resps]
+"""
+
+
+def test_a_scorer_that_sees_every_filter_fails_only_where_it_looks_at_one_that_failed(tmp_path: Path) -> None:
+    """The filter `two` fails for the answer b: `own` never looks at it, `both` does, and `every` counts all filters."""
+    (tmp_path / "h.py").write_text(SEEING)
+    plain = "filter: [{function: take_first}]"
+    entries = [f"{{name: {name.lower()}, {plain}, scorer: !function h.{name}}}" for name in ("Own", "Both", "Every")]
+    two = "{name: two, filter: [{function: !function h.keep}, {function: take_first}], metric_list: [{metric: exact_match}]}"
+    cross = f"{{name: cross, {plain}, scorer: cross_filter}}"
+    rows = generate(tmp_path, ["aa", "b"], ["aa", "b"], f"filter_list: [{', '.join([*entries, two, cross])}]\n")
+    known = rows["assay"]["tasks"]["t"]["rows"]
+    assert {name: (row["value"], row["n"], row["failed"]) for name, row in known.items()} == {
+        "own,own": (1.5, 2, 0),
+        "both,both": (2.0, 1, 1),
+        "every,every": (5.0, 1, 1),
+        "exact_match,two": (1.0, 1, 1),
+        "filter_agreement,cross": (1.0, 1, 1),
+        "filter_diversity,cross": (0.2, 1, 1),
+    }
+    for name in ("both,both", "every,every", "filter_agreement,cross"):
+        [reason] = known[name]["reasons"]
+        assert "filter 'two': ZeroDivisionError" in reason

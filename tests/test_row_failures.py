@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -9,12 +10,15 @@ from typing import Any
 import pytest
 
 from assay import GenerateTask, GenerationScorer, Instance
+from assay.cli import main
+from assay.cli.output import exit_code
+from assay.errors import ConfigError
 from assay.models import Scripted
 from assay.records import EVERY_ROW, Failed, FilterScores, Sample, ScoreKey
 from assay.report.table import results_table
 from assay.runs.samples.records import SampleRecord, row_failures
 from assay.user_code import call_user_code, timed
-from small_runs import generate, run, says, write_task
+from small_runs import choose, generate, run, says, write_task
 
 METRICS = """\
 def half(references, predictions):
@@ -241,3 +245,117 @@ def test_the_failures_of_a_sample_are_listed_by_row() -> None:
     }
     assert row_failures(SampleRecord(sample, [], (), failed="no answer")) == {ScoreKey("*", "*"): "no answer"}
     assert row_failures(SampleRecord(sample, [], rows[:0])) == {}
+
+
+def test_choices_without_any_likelihood_fail_brier_score_and_are_counted_as_tied(tmp_path: Path) -> None:
+    """p = 1/(1 + 1/e) for the first document, 1/(1 + 1/e²) for the third: 2·(1 - p)², and no share of nothing."""
+    lls = [[-1.0, -2.0], [-math.inf, -math.inf], [-3.0, -1.0]]
+    yaml = "metric_list: [{metric: brier_score}, {metric: acc}]\n"
+    results = choose(tmp_path, lls, [0, 1, 1], ["x", "y"], yaml)
+    brier, acc = rows_of(results)["brier_score,none"], rows_of(results)["acc,none"]
+    p, q = 1 / (1 + math.exp(-1)), 1 / (1 + math.exp(-2))
+    assert brier["value"] == pytest.approx(((1 - p) ** 2 * 2 + (1 - q) ** 2 * 2) / 2)
+    assert (brier["n"], brier["failed"], acc["n"], acc["failed"]) == (2, 1, 3, 0)
+    assert results["assay"]["tasks"]["t"]["audit"]["tied"] == {"count": 1, "ids": [1]}
+    like_lm_eval = choose(tmp_path, lls, [0, 1, 1], ["x", "y"], yaml, compat="lm-eval")
+    assert math.isnan(like_lm_eval["results"]["t"]["brier_score,none"])
+
+
+def test_choices_that_are_all_equally_likely_are_counted(tmp_path: Path) -> None:
+    """Of the second document two of three are equal, which is no tie of all."""
+    lls = [[-1.0, -1.0, -1.0], [-1.0, -1.0, -3.0], [-4.0, -4.0, -4.0]]
+    audit = choose(tmp_path, lls, [0, 0, 2], ["x", "y", "z"])["assay"]["tasks"]["t"]["audit"]
+    assert audit["tied"] == {"count": 2, "ids": [0, 2]}
+
+
+@pytest.mark.parametrize("built", ["raise ValueError('x')", "return None", "return 'x'"])
+def test_an_aggregator_of_a_group_that_fails_ends_with_exit_code_1(built: str, tmp_path: Path) -> None:
+    (tmp_path / "h.py").write_text(f"def f(*a, **k):\n    {built}\n")
+    (tmp_path / "g.yaml").write_text(
+        "group: g\ntask: [t]\naggregate_metric_list: [{metric: exact_match, aggregation: !function h.f}]\n"
+    )
+    results = generate(tmp_path, ["a"], ["a"], tasks=["g"])
+    assert results["results"]["t"]["exact_match,none"] == 1.0
+    assert results["assay"]["groups"]["g"]["rows"]["exact_match,none"]["value"] is None
+    assert exit_code(results) == 1
+
+
+FIRST = "{name: a, filter: [{function: take_first}], metric_list: []}"
+
+
+def test_an_empty_metric_list_of_a_filter_means_the_metrics_of_the_task(tmp_path: Path) -> None:
+    """As in seed 004, `filter.metric_list or global`; without those of the task, the metrics of the output type."""
+    own = f"metric_list: [{{metric: token_f1}}]\nfilter_list: [{FIRST}]\n"
+    assert list(rows_of(generate(tmp_path, ["a"], ["a"], own))) == ["token_f1,a"]
+    assert list(rows_of(generate(tmp_path, ["a"], ["a"], f"filter_list: [{FIRST}]\n"))) == ["exact_match,a"]
+
+
+def test_a_task_that_would_have_no_row_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"t.yaml:8:14: filter 'none' has no metric, so nothing would be scored — "):
+        generate(tmp_path, ["a"], ["a"], "metric_list: []\n")
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ("scorer: llm_judge\n", "t.yaml:9:9"),
+        ("filter_list: [{name: a, filter: [{function: take_first}], scorer: llm_judge}]\n", "t.yaml:9:67"),
+    ],
+)
+def test_a_scorer_beside_process_results_is_refused_because_it_would_never_be_called(
+    more: str, place: str, tmp_path: Path
+) -> None:
+    (tmp_path / "h.py").write_text("def f(doc, results):\n    return {'acc': 1.0}\n")
+    with pytest.raises(ConfigError, match=f"{place}: process_results computes the scores.*remove one of the two"):
+        generate(tmp_path, ["a"], ["a"], f"process_results: !function h.f\n{more}")
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        ("None", r"process_results of filter 'none' \(f, h.py:1\) returned None"),
+        ("{}", r"process_results of filter 'none' \(f, h.py:1\) returned no value"),
+        ("0.5", r"process_results of filter 'none' \(f, h.py:1\) returned a value of type 'float'"),
+        ("{'acx': 1.0}", "returned 'acx', and none of the metrics in metric_list"),
+    ],
+)
+def test_process_results_that_returns_no_declared_row_for_any_document_fails_them_all(
+    returned: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "h.py").write_text(f"def f(doc, results):\n    return {returned}\n")
+    yaml = "process_results: !function h.f\nmetric_list: [{metric: acc, aggregation: mean}]\n"
+    results = generate(tmp_path, ["a", "b"], ["a", "a"], yaml)
+    row = rows_of(results)["acc,none"]
+    assert (row["value"], row["n"], row["failed"]) == (None, 0, 2)
+    [reason] = results["assay"]["tasks"]["t"]["reasons"]
+    assert re.search(said, reason), reason
+    assert exit_code(results) == 1
+
+
+def test_under_compat_lm_eval_process_results_may_leave_documents_out(tmp_path: Path) -> None:
+    (tmp_path / "h.py").write_text("def f(doc, results):\n    return {'acc': 1.0} if doc['q'] == '0' else {}\n")
+    yaml = "process_results: !function h.f\nmetric_list: [{metric: acc, aggregation: mean}]\n"
+    results = generate(tmp_path, ["a", "b"], ["a", "a"], yaml, compat="lm-eval")
+    assert (results["results"]["t"]["acc,none"], results["assay"]["failed"]) == (1.0, 0)
+
+
+def test_a_judge_that_cannot_be_reached_is_named_by_its_role(tmp_path: Path) -> None:
+    write_task(
+        tmp_path,
+        [{"q": "0", "gold": "a"}],
+        "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nscorer: llm_judge\n",
+    )
+    nowhere = {"model": "openai-chat", "model_args": {"model": "m", "base_url": "http://127.0.0.1:9/v1"}}
+    with pytest.raises(ConfigError, match=r"model_role\.judge: the model does not answer: .*--model_role judge="):
+        run(tmp_path, says(["a"]), model_role={"judge": nowhere})
+
+
+def test_samples_show_what_the_judge_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    judged = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nscorer: llm_judge\n"
+    write_task(tmp_path, [{"q": "0", "gold": "a"}], judged)
+    roles = {"judge": Scripted(generate=lambda *_: "Well said, I think.")}
+    run(tmp_path, says(["a"]), model_role=roles, output_path=str(tmp_path / "run"))
+    assert main(["samples", str(tmp_path / "run")]) == 0
+    shown = capsys.readouterr().out
+    assert "said by judges" in shown
+    assert "Well said, I think." in shown

@@ -189,6 +189,24 @@ def test_a_cached_score_is_not_computed_again_when_answers_are_scored_again(
     assert len(log.read_text().splitlines()) == 18
 
 
+@pytest.mark.parametrize("file", ["own.py", "beside.py"])
+def test_a_cached_score_is_computed_again_when_a_function_that_it_calls_changes(file: str, tmp_path: Path) -> None:
+    """The class stays as it is: a function in its file, or in a file that it imports, does not."""
+    log = write(tmp_path / "tasks", cached=True)
+    own, beside = tmp_path / "tasks/own.py", tmp_path / "tasks/beside.py"
+    beside.write_text("def further():\n    return 0.0  # of beside.py\n")
+    first = "from beside import further\ndef more():\n    return further() + 0.0  # of own.py\n"
+    own.write_text(first + own.read_text().replace("return self.add +", "return self.add + more() +"))
+    run(tmp_path / "tasks", ANSWERS, output_path=str(tmp_path / "run"))
+    score([tmp_path / "run"])
+    assert len(log.read_text().splitlines()) == 6
+    changed = tmp_path / "tasks" / file
+    changed.write_text(changed.read_text().replace(f"0.0  # of {file}", "100.0"))
+    again = score([tmp_path / "run"]).results["results"]["t"]
+    assert again["slow,none"] == pytest.approx(100 + sum(SCORES) / 6)
+    assert len(log.read_text().splitlines()) == 12
+
+
 def test_without_a_folder_or_the_option_nothing_is_kept(tmp_path: Path) -> None:
     log = write(tmp_path / "tasks", cached=True)
     run(tmp_path / "tasks", ANSWERS)

@@ -96,6 +96,9 @@ def _parts(row: StoredSample, *, full: bool) -> Iterator[tuple[str, str]]:
         yield "prompt", _cut(prefix + row.prompt, full)
     yield from _answers(row.requests, row.responses, row.answers, full=full)
     yield "target", _target(row)
+    verdicts = [reply for reply in row.replies or () if "verdict" in reply]
+    if verdicts:
+        yield "said by judges", "\n".join(_cut(_shown(reply["verdict"]), full) for reply in verdicts)
     if row.failed:
         yield "failed", row.failed
     if row.scores:

@@ -180,14 +180,18 @@ def _timed(response: Response, seconds: float, tries: int) -> Response:
     return response._replace(usage=(response.usage or Usage())._replace(seconds=seconds, tries=tries))
 
 
-async def retry_before_run(send: Callable[[], Awaitable[None]]) -> None:
-    """Send the request that identifies a model, with retries; raise a ConfigError if the model does not answer."""
+async def retry_before_run(send: Callable[[], Awaitable[None]], role: str = "model") -> None:
+    """Send the request that identifies a model, with retries; raise a ConfigError if the model of the role does not answer."""
     limits = RetryLimits()
     for attempt in range(limits.attempts):
         try:
             return await send()
         except RetryableError as error:
             if error.unreachable or attempt + 1 == limits.attempts:
-                fix = "start the server, or correct base_url in --model_args"
-                raise ConfigError([Problem(Place("model"), f"the model does not answer: {error}", fix)]) from None
+                is_own = role == "model"
+                where, option = (
+                    ("model", "--model_args") if is_own else (f"model_role.{role}", f"--model_role {role}=…")
+                )
+                fix = f"start the server, or correct base_url in {option}"
+                raise ConfigError([Problem(Place(where), f"the model does not answer: {error}", fix)]) from None
             await asyncio.sleep(limits.first_wait * 2**attempt if error.retry_after is None else error.retry_after)

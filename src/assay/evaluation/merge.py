@@ -16,7 +16,7 @@ from assay.evaluation.flow import finish
 from assay.evaluation.manifest import again, helper_digests
 from assay.evaluation.prepare import Prepared, prepare_to_score
 from assay.evaluation.score import changed_keys
-from assay.evaluation.scoring import ScoredTasks, UsageSummary, replay
+from assay.evaluation.scoring import ScoredTasks, UsageSummary, replay, scorer_memories, scorer_processes
 from assay.evaluation.writing import all_of, folder_sinks
 from assay.graphs.output import GraphFiles
 from assay.graphs.spec import Record
@@ -83,7 +83,11 @@ def merge(
     refuse_unsafe(loaded.tasks.values(), confirmed=confirm_run_unsafe_code or shards.config.confirm_run_unsafe_code)
     prepared = prepare_to_score(shards, loaded, shards.config)
     _refuse_changed(shards, prepared.tasks, [*prepared.helper_files, *load_plugins(shards.config.plugins)])
-    with open_run(Path(output), _spec(shards.parts[0]), _facts(shards), force=force) as folder:
+    with (
+        scorer_processes(prepared.scorers),
+        open_run(Path(output), _spec(shards.parts[0]), _facts(shards), force=force) as folder,
+        scorer_memories(prepared.scorers, folder.path),
+    ):
         for part in shards.parts:
             folder.journal.add_lines(lines(part.folder / NAME))
         return finish(prepared, replay(shards.samples, _usage(shards)), MergedOutput(shards, prepared, folder))

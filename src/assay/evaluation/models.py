@@ -215,9 +215,9 @@ def served_facts(model: AnyModel) -> JSONDict:
 
 def greet_models(models: Mapping[str, AnyModel], folder: str | None, *, force: bool) -> None:
     """Greet the servers of a run; where its folder holds a run already, refuse models other than that run's."""
-    for model in models.values():
+    for role, model in models.items():
         if isinstance(model, Remote):
-            run_async(retry_before_run(model.greet))
+            run_async(retry_before_run(model.greet, role))
     before = _manifest(folder)
     for role, model in models.items():
         noted = _noted(before, role)
@@ -225,9 +225,9 @@ def greet_models(models: Mapping[str, AnyModel], folder: str | None, *, force: b
             continue
         recorded, said = str(noted["identity"]), (noted.get("probe") or {}).get("said")
         if before.get("format") == WITH_ADDRESSES:
-            run_async(retry_before_run(partial(model.recognize_old, recorded)))
+            run_async(retry_before_run(partial(model.recognize_old, recorded), role))
         elif isinstance(said, str):
-            run_async(retry_before_run(partial(model.recognize, recorded, said)))
+            run_async(retry_before_run(partial(model.recognize, recorded, said), role))
         if model.identity != recorded and not force:
             raise RunError([_other_model(Path(str(folder)), role, noted, model)])
 

@@ -16,7 +16,7 @@ from assay.tasks.runnable import Runnable
 FIX = "run it again, with --use_cache DIR to reuse earlier responses"
 
 
-class _Asked(NamedTuple):
+class _SampleRequest(NamedTuple):
     """A request that was sent, by the sample it is about."""
 
     request: Request | Call
@@ -61,7 +61,7 @@ class JournaledVerdicts:
         try:
             requests = plan.send(own)
             while True:
-                known = [self._response(_Asked(each, name), drawn) for each in requests]
+                known = [self._response(_SampleRequest(each, name), drawn) for each in requests]
                 if None in known and changed:
                     why = f"{' and '.join(changed)} changed, and the journal has no verdict on document {sample.doc_id}"
                     refuse_unseen(task, why)
@@ -71,11 +71,11 @@ class JournaledVerdicts:
         except StopIteration as stop:
             return stored._replace(responses=stop.value)
 
-    def _response(self, asked: _Asked, drawn: dict[bytes, int]) -> Response | None:
+    def _response(self, asked: _SampleRequest, drawn: dict[bytes, int]) -> Response | None:
         keys = self._candidates(asked, drawn)
         return next((self._responses[key] for key in keys if key in self._responses), None)
 
-    def _candidates(self, asked: _Asked, drawn: dict[bytes, int]) -> list[bytes]:
+    def _candidates(self, asked: _SampleRequest, drawn: dict[bytes, int]) -> list[bytes]:
         """The keys that a request may have had: whether a model samples is not noted."""
         request = asked.request
         keys = self._keys.get(getattr(request, "role", ""))

@@ -22,6 +22,10 @@ Places = Callable[..., Place]
 """Returns the place of a key, by its path."""
 
 
+class Unmeasured(UserCodeError, ValueError):
+    """No unit metric of a node could be computed."""
+
+
 class UnitMetrics(LambdaFunction):
     """Scores a record: golden and predicted values of the state to a field for every unit metric.
 
@@ -44,7 +48,7 @@ class UnitMetrics(LambdaFunction):
             results[result_field(entry, node)] = result if isinstance(result, Failed) else result.to_dict()
         lost = {field: result.reason for field, result in results.items() if isinstance(result, Failed)}
         if lost and len(lost) == len(results):
-            raise UserCodeError("; ".join(dict.fromkeys(lost.values())))
+            raise Unmeasured("; ".join(dict.fromkeys(lost.values())))
         return {**state, **results, **{field: lost_result(reason) for field, reason in lost.items()}}
 
 

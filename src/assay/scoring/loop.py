@@ -39,6 +39,7 @@ from assay.scoring.results import (
     row_name,
     usable,
     with_answers,
+    without_lost,
 )
 from assay.scoring.scorer import AnsweredSample as AnsweredSample
 from assay.scoring.scorer import (
@@ -103,7 +104,6 @@ class ScoringStep:
     """The name of `score`, `batch` or `ask` in reasons."""
     filter_place: str = "scoring"
     """The name of the filter in reasons."""
-    sees_every_filter: bool = False
     by_answer: Collection[str] = ()
     """Rows in which a list has a value for each answer, whatever their aggregation takes."""
     reduce: Callable[[Scores, Answers], tuple[ScoreDict, Mapping[str, Sequence[MetricValue]]]] | None = None
@@ -183,7 +183,6 @@ class _Adapter:
         bound = bound_metrics(scorer, metrics, self.filter.name)
         return self._step_with(
             result=self._full_result if full else self._result,
-            sees_every_filter=full,
             by_answer=[metric.name for metric in metrics] if scorer.computes else (),
             compute=(lambda result: scorer._compute_metrics(result, metrics))
             if scorer.computes
@@ -197,7 +196,6 @@ class _Adapter:
         return self._step_with(
             result=lambda document, own, answers: self._instances(document, answers),  # noqa: ARG005
             compute=lambda instances: _scores(scorer.score_instances(instances, name)),
-            sees_every_filter=True,
             by_answer=[metric.name for metric in scorer.run_metrics(name)] if scorer.computes else (),
         )
 
@@ -256,7 +254,6 @@ class _Adapter:
         return self._step_with(
             result=lambda *arguments: arguments,
             compute=compute,
-            sees_every_filter=any(member.sees_every_filter for member in members),
             **own,
         )
 
@@ -277,7 +274,8 @@ class _Adapter:
     def _instances(self, document: AnsweredSample, answers: Sequence[Filtered]) -> Sequence[Instance]:
         if document.instances:
             return with_answers(document.instances, self.filters, answers)
-        return shown(document, dict(zip(self.filters, answers, strict=True)), self.reading, self.task)
+        known = {name: each for name, each in zip(self.filters, answers, strict=True) if not isinstance(each, Failed)}
+        return without_lost(shown(document, known, self.reading, self.task), self.filters, answers)
 
     def _asked(self, result: Result) -> Asks:
         value = yield from self.scorer.ask(result)
@@ -315,8 +313,8 @@ def returned_rows(returned: MetricValue, declared: Sequence[str], place: str) ->
         raise Unscored(f"{place} returned {described(returned)}, and must return values by name, as in {{'acc': 1.0}}")
     if not returned:
         raise Unscored(f"{place} returned no value")
-    rows = {row_name(key): value for key, value in returned.items()}
-    if declared and not any(name in rows for name in declared):
+    rows, names = dict(returned), {row_name(key) for key in returned}
+    if declared and names.isdisjoint(declared):
         what = f"{place} returned {', '.join(map(repr, rows)):.80}, and none of the metrics in metric_list"
         rows |= dict.fromkeys(declared, Failed(f"{what} — use their names"))
     return rows
@@ -462,10 +460,8 @@ class ScoringLoop:
         asked: Scores | Failed | None, call: GuardedCall,
     ) -> FilterScores:  # fmt: skip
         """The rows of one step and document."""
-        if step.sees_every_filter or type(own) is Failed:
-            lost = _lost(step, own, answers)
-            if lost is not None:
-                return without_scores(step, lost, own)
+        if type(own) is Failed:
+            return without_scores(step, own, own)
         scores = call(step.place, self._rows, step, document, own, answers, asked)
         return without_scores(step, scores, own) if type(scores) is Failed else scores
 
@@ -544,7 +540,7 @@ class ScoringLoop:
             ]
 
         def answers_of(some: Sequence[AnsweredSample]) -> list[Answers]:
-            responses = [each for document in some for each in document.responses]
+            responses = [list(each) for document in some for each in document.responses]  # a filter may change them
             docs = [document.sample.doc for document in some for _ in document.responses]
             parts = iter(pipeline.apply_batch(responses, docs))
             return [[next(parts) for _ in document.responses] for document in some]
@@ -558,16 +554,7 @@ def _result(
     step: ScoringStep, document: AnsweredSample, own: Answers, answers: Sequence[Filtered], call: GuardedCall
 ) -> StepInput:
     """The result that a step scores, or why it cannot be made."""
-    return _lost(step, own, answers) or call(step.place, step.result, document, own, answers)
-
-
-def _lost(step: ScoringStep, own: Filtered, answers: Sequence[Filtered]) -> Failed | None:
-    """Why a step cannot look at a document: its filter failed, or another one that it looks at."""
-    if isinstance(own, Failed):
-        return own
-    if step.sees_every_filter:
-        return next((each for each in answers if isinstance(each, Failed)), None)
-    return None
+    return own if isinstance(own, Failed) else call(step.place, step.result, document, own, answers)
 
 
 def without_scores(step: ScoringStep, lost: Failed, own: Filtered) -> FilterScores:

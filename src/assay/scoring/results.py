@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Never
 
 from assay.config.row_names import row_name_problem
-from assay.errors import Place
+from assay.errors import Place, SelfExplanatory
 from assay.records import (
     Answer,
     Answers,
@@ -70,6 +70,25 @@ class Instance:
     @property
     def repeats(self) -> int:
         return len(self.resps)
+
+
+class PartlyFiltered(dict[str, Answer]):
+    """Answers by filter, where some filters failed: who looks at those, or at all of them, fails for the same reason."""
+
+    def __init__(self, answers: Mapping[str, Answer], lost: Mapping[str, Failed]) -> None:
+        super().__init__(answers)
+        self._lost = lost
+
+    def __missing__(self, name: str) -> Answer:
+        raise SelfExplanatory(self._lost[name].reason) if name in self._lost else KeyError(name)
+
+    def get(self, name: str, default: Answer = None) -> Answer:
+        return self[name] if name in self or name in self._lost else default
+
+    def _refuse(self) -> Never:
+        raise SelfExplanatory(next(iter(self._lost.values())).reason)
+
+    __iter__ = __len__ = keys = values = items = _refuse  # none of them can be complete
 
 
 def sort_instances(instances: Sequence[Instance]) -> dict[int, list[Instance]]:
@@ -208,10 +227,26 @@ def with_answers(
     if not answers:
         return instances
     named = {name: each for name, each in zip(filters, answers, strict=True) if not isinstance(each, Failed)}
-    return [
-        replace(instance, filtered_resps={**instance.filtered_resps, **{name: named[name][number] for name in named}})
-        for number, instance in enumerate(instances)
-    ]
+    return without_lost(
+        [
+            replace(
+                instance, filtered_resps={**instance.filtered_resps, **{name: named[name][number] for name in named}}
+            )
+            for number, instance in enumerate(instances)
+        ],
+        filters,
+        answers,
+    )
+
+
+def without_lost(
+    instances: Sequence[Instance], filters: Sequence[str], answers: Sequence[Filtered]
+) -> Sequence[Instance]:
+    """Instances that refuse to show the answers of filters that failed."""
+    lost = {name: each for name, each in zip(filters, answers, strict=True) if isinstance(each, Failed)}
+    if not lost:
+        return instances
+    return [replace(each, filtered_resps=PartlyFiltered(each.filtered_resps, lost)) for each in instances]
 
 
 def _answer(instance: Instance, filter_name: str | None) -> Answer:

@@ -11,11 +11,14 @@ import json
 import os
 import pickle
 import signal
+import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.records import Answer, Failed, MetricValue, Params, UserValue
@@ -30,6 +33,8 @@ ScoreInput = Any
 """The input of one score: reference and answers, with the document before them where all are scored at once."""
 TOGETHER = 8
 """Documents that are given to a process at once."""
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_OWN = f"{Path(__file__).parent.parent}{os.sep}"
 DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG: no process outlives a run that is killed."""
 
@@ -207,7 +212,7 @@ class ScorerMemo:
     """The scores of one scorer. `identity` is its source, its version and its parameters: with another, all are computed anew."""
 
     def __init__(self, identity: str, store: ScoreStore) -> None:
-        self._identity, self._store = identity, store
+        self._key_of_scorer, self._store = blake2b(identity.encode()).digest(), store
 
     def filled(
         self, asked: Sequence[ScoreInput], compute: Callable[[list[int]], Sequence[MetricValue]]
@@ -225,7 +230,7 @@ class ScorerMemo:
 
     def _key(self, asked: ScoreInput) -> bytes | None:
         text = _written(asked)
-        return blake2b(text, key=blake2b(self._identity.encode()).digest(), digest_size=16).digest() if text else None
+        return blake2b(text, key=self._key_of_scorer, digest_size=16).digest() if text else None
 
 
 def _written(value: MetricValue | ScoreInput) -> bytes | None:
@@ -240,15 +245,44 @@ def _written(value: MetricValue | ScoreInput) -> bytes | None:
 
 
 def identity_of(kind: type, until: type, version: str | int, kwargs: Params) -> str | None:
-    """Everything the scores of a class depend on beside answers: its source and that of its bases, up to `until`.
+    """Everything the scores of a class depend on beside answers: its source and that of its bases, up to `until`, with the
+    files they are defined in and the files beside them that these import.
 
     None where that is unknown.
     """
+    kinds = kind.__mro__[: kind.__mro__.index(until)]
+    code = call_user_code("", _code, kinds)
+    if isinstance(code, Failed):
+        return None
     try:
-        sources = [inspect.getsource(each) for each in kind.__mro__[: kind.__mro__.index(until)]]
-        return json.dumps([sources, version, dict(kwargs)], default=_source)
+        sources = [inspect.getsource(each) for each in kinds]
+        return json.dumps([sources, code, version, dict(kwargs)], default=_source)
     except (OSError, TypeError):
         return None
+
+
+def _code(kinds: Sequence[type]) -> list[str]:
+    """The content of the files of users' classes: a function that `score` calls may be anywhere in them."""
+    known: dict[str, str] = {}
+    for kind in kinds:
+        for method in vars(kind).values():
+            _read_files(getattr(method, "__globals__", {}), "", known)
+    return sorted(known.values())
+
+
+def _read_files(scope: Mapping[str, Any], folder: str, known: dict[str, str]) -> None:
+    """Read the file of a module's names, and those of what it imports from its folder."""
+    file = scope.get("__file__")
+    if not isinstance(file, str) or file in known or file.startswith(_OWN) or not file.startswith(folder):
+        return
+    known[file] = Path(file).read_text(encoding="utf-8")
+    beside = f"{Path(file).parent}{os.sep}"
+    if beside.endswith(_INSTALLED):
+        return  # the folder of all packages
+    for value in list(scope.values()):
+        module = value if isinstance(value, ModuleType) else sys.modules.get(str(getattr(value, "__module__", "")))
+        inner = getattr(value, "__globals__", None) or (vars(module) if module is not None else {})
+        _read_files(inner, folder or beside, known)
 
 
 def _source(value: UserValue) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -472,6 +472,7 @@ class PreparedTask:
                 known[metric, filter_name] = isinstance(aggregation, Aggregation) and aggregation.of_numbers
             return known[metric, filter_name]
 
+        @cache
         def takes_nan(metric: str, filter_name: str) -> bool:
             """As lm-eval, whose mean of NaN is NaN; an aggregation that is made for it, and one of the user's."""
             aggregation = known_aggregation(self.aggregation(ScoreKey(metric, filter_name)))
