@@ -41,7 +41,12 @@ def test_the_functions_in_the_documents_give_what_they_should(tmp_path: Path) ->
         "results"
     ]
     values = {name: value for name, value in row["quiz_own"].items() if name.endswith(",last") and "stderr" not in name}
-    assert values == {"near,last": 0.75, "length,last": (1 + 1 + 4 + 5) / 4, "exact_match,last": 0.5, "steady,last": 0.0}
+    assert values == {
+        "near,last": 0.75,
+        "length,last": (1 + 1 + 4 + 5) / 4,
+        "exact_match,last": 0.5,
+        "steady,last": 0.0,
+    }
 
 
 def test_every_yaml_example_in_the_documents_loads(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay import TaskManager, simple_evaluate
+from assay import ConfigError, TaskManager, simple_evaluate
 from assay.models import Scripted
 from assay.scoring.filters import FILTERS
 from assay.scoring.stated_choice import labels_of, stated_choice
@@ -19,6 +19,11 @@ COLORS = ("red", "blue", "green", "yellow")
 # fmt: off
 STATED: dict[str, list[str]] = {
     'A': [
+        "I'm between A and B, leaning A.",
+        'A, though B is close.',
+        'Not sure, maybe A',
+        'A. The sky is blue.',
+        'Suppose B is correct. Then the sky would be green, a contradiction. So A.',
         'The answer is a.',
         'a',
         'A',
@@ -43,6 +48,19 @@ STATED: dict[str, list[str]] = {
         'The best answer is A red',
     ],
     'B': [
+        'The correct answer is **B. blue**.',
+        'The correct answer is B: Blue',
+        'B. Blue is the color of the sky.',
+        'Based on the options provided, the best answer is **B**.',
+        'After analyzing: A (red) - no. B (blue) - yes. C (green) - no. So final: B',
+        'A: No\nB: Yes\nC: No\nD: No',
+        'B\n\nThe sky is not red.',
+        'The best answer is blue because red is warm.',
+        'My answer would be A, but B is the correct one.',
+        'If the answer is A, then fire is cold. But fire is hot, so B.',
+        "The answer would be A if the sky were red, but it's blue.",
+        'Most people think A. It is B.',
+        "I first thought red, but it's blue.",
         "I think it's B because A is the color of fire.",
         'The sky is not red. It is not green either. The best answer is B.',
         'A is wrong; the answer is B',
@@ -91,6 +109,16 @@ STATED: dict[str, list[str]] = {
         'The best answer is B blue',
     ],
     'C': [
+        'C.)',
+        '(C',
+        'Option: C',
+        'Response: C',
+        'The best answer is [answer_letter]: C',
+        'C, final answer.',
+        'C is my final answer.',
+        "C, that's my answer.",
+        "Let's go with C!",
+        'We can eliminate A, B and D, so the answer must be C.',
         'C',
         'C.',
         '(C)',
@@ -208,6 +236,21 @@ STATED: dict[str, list[str]] = {
         'The best answer is letter (C).',
     ],
     'D': [
+        'Initially: C. Finally: D.',
+        'D. None of the others fit.',
+        'The answer has to be D.',
+        'The only option that makes sense is D.',
+        'Only D makes sense.',
+        'D makes the most sense.',
+        'D seems to be the best choice.',
+        'D is the most likely answer.',
+        'D is the only color that fits.',
+        'It is D, not C.',
+        "It's D; C is a distractor.",
+        'D (yellow), because bananas are yellow when ripe and green (C) when unripe.',
+        'Bananas are yellow when ripe, so the answer is D. They are green (C) before.',
+        'To answer this question, consider the color of a banana. A banana is yellow. Therefore, the best answer is D.',
+        "It's D, C is a distractor.",
         'First I considered A. Then B. Finally, the answer is D.',
         'My final answer: D',
         'Therefore, the best choice would be D.',
@@ -223,6 +266,28 @@ STATED: dict[str, list[str]] = {
         'D.yellow',
     ],
     '': [
+        'Answer: (B) or (C)',
+        "It's a tie between A and B.",
+        "Can't be A or B, so C or D",
+        'Definitely not A.',
+        'All except A.',
+        'The answer is the second option.',
+        'I would say that both A and D could be right.',
+        "I don't have enough information to choose between A, B, C and D.",
+        'I refuse to answer.',
+        'The question is ambiguous; A and B are both acceptable.',
+        'A and/or B',
+        'Either A or B would work.',
+        'One of A, B.',
+        'It is hard to say. A? B?',
+        'Answer: none',
+        'N/A',
+        '???',
+        '...',
+        'A; B',
+        'A, B and C are correct.',
+        'A, C is also correct.',
+        'Only A and B fit.',
         'A or B',
         'either A or C',
         'A and B',
@@ -537,8 +602,23 @@ def test_the_filter_without_choices_looks_for_letters_and_else_keeps_the_answer(
 
 
 def test_labels_of_another_kind_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="labels must be letters, numbers, a list or null, got 'roman'"):
+    with pytest.raises(ConfigError, match="labels must be letters, numbers, a list or null, got 'roman'"):
         generate(tmp_path, ["a"], ["a"], "filter_list: [{name: f, filter: [{function: choice, labels: roman}]}]\n")
+
+
+def test_choices_of_a_missing_column_are_refused_before_any_request(tmp_path: Path) -> None:
+    yaml = "filter_list: [{name: f, filter: [{function: choice, choices: glod}, {function: take_first}]}]\n"
+    with pytest.raises(
+        ConfigError, match=r"t\.yaml:\d+:\d+: .*'glod', which the documents do not have — did you mean 'gold'"
+    ):
+        generate(tmp_path, ["a"], ["a"], yaml)
+
+
+def test_the_filter_in_a_task_of_ones_own(tmp_path: Path) -> None:
+    steps = '[{function: choice, choices: \'{{["red", "blue"]}}\', labels: numbers}, {function: take_first}]'
+    answers = ["The best answer is 2) blue.", "red", "1 or 2"]
+    results = generate(tmp_path, answers, ["2", "1", "1"], f"filter_list: [{{name: none, filter: {steps}}}]\n")
+    assert filtered(results) == ["2", "1", "[invalid]"]
 
 
 ROWS = [{"question": f"Q{n}?", "choices": list(COLORS), "answer": n} for n in range(4)]

@@ -245,11 +245,11 @@ _BEFORE = frozenset(
 )
 _FILL = rf"(?:[\s:=,>\"'(\[{{<…→–—-]|{_NOT}|\b(?:{_WORDS})\b){{0,30}}+"
 _LIST = (
-    rf"(?>{_SIGN}[)\]]?(?:(?:[\s,/&|;(]|\b(?:or|and|both|either|maybe|perhaps|possibly|even|also|versus|vs|{_NAMED})\b|"
+    rf"(?>{_SIGN}[)\]]?(?:(?:[\s/&|(]|,(?!\s*{_SIGN}\s+(?:is|was|isn't|has|does)\b)|\b(?:or|and|both|either|maybe|perhaps|possibly|even|also|versus|vs|{_NAMED})\b|"
     rf"\bbut (?:it )?(?:also|maybe|possibly|perhaps|could be|might be|may be)\b)++{_SIGN}[)\]]?)*)"
 )
 _THEN_NO_VERB = (
-    r"(?!\s*(?:'s\s|\b(?:is|are|was|were|has|have|had|does|do|did|would|could|might|may|can|says?|means?|refers?|"
+    r"(?!\s*(?:'s\s|\b(?:if|is|are|was|were|has|have|had|does|do|did|would|could|might|may|can|says?|means?|refers?|"
     r"describes?|contains?|seems?|looks?|shows?)\b))"
 )
 _COMPARED = re.compile(
@@ -267,7 +267,7 @@ _NEGATED = re.compile(
 )
 _ADVERB = (
     r"(?:\s*\b(?:clearly|definitely|obviously|simply|also|therefore|thus|probably|likely|both|all|certainly|just|hence|"
-    r"actually|really|somewhat|very|quite|indeed|surely|still|the|a|an|my|our|only|one|equally|too|most)\b)*+\s*"
+    r"actually|really|somewhat|very|quite|indeed|surely|still|the|a|an|my|our|one|equally|too|most|final)\b)*+\s*"
 )
 _REFUTED = re.compile(
     rf"{_LIST}(?:{_ADVERB}(?:\b(?:is|are|was|were|can be|could be|would be|seems?|looks?|must be)\b|'s\b|[:(–—-])"
@@ -281,7 +281,7 @@ _CUES = {
     r"(?:\b(?:is|are|was|be)\b|:|=|→|->|[–—-](?=\s))|\bans(?:wer)?\b",
     "verb": r"\b(?:cho(?:ose|osing|se)|prefer|pick(?:ing)?|select(?:ing)?|go(?:ing)? (?:with|for)|opt(?:ing)? for|"
     r"settl(?:e|ing) (?:on|for))\b",
-    "loose": r"\b(?:say|guess|lean(?:ing)? (?:towards?|to)|think|thought|believe|conclude|leav(?:es?|ing)(?: us with| only)?|"
+    "loose": r"\b(?:say|guess|lean(?:ing)?(?: towards?| to)?|think|thought|believe|conclude|leav(?:es?|ing)(?: us with| only)?|"
     r"points? to|corresponds? to|match(?:es)?|gets?|gives?|(?:we|only) ha(?:ve|s)|left with|(?:it|that|this|which|must|should)"
     r"(?:'s| is| was| be| (?:must|would|should|could|might|may|has to|can)(?: also)? be)|so|therefore|thus|hence|consequently|"
     r"accordingly|finally|overall|ultimately)\b|=>|→|∴",
@@ -290,7 +290,8 @@ _FORWARD = re.compile("|".join(rf"(?P<{name}>(?:{cue}){_FILL}{_LIST}{_THEN_NO_VE
 _SUBJECT = re.compile(
     rf"{_LIST}(?:{_ADVERB}(?:(?:\b(?:is|are|was|must be|would be|should be|has to be|could be|might be|may be|seems?|looks?|"
     rf"appears?)\b|'s\b|[:(=–—-])(?: to be)?)?{_ADVERB}(?:\b(?:best|correct|right|true|valid|accurate|answers?|choices?|"
-    r"options?|fits?|better|works|makes (?:the most )?sense|accurate|appropriate)\b|\bit\b(?=\s*(?:is|[.,!\n]|$))|[✓✅])|"
+    r"options?|fits?|better|works|only (?:\w+ ){0,2}(?:that|which|one|option|choice|answer)|"
+    r"makes (?:the most )?sense|appropriate|yes)\b|\bit\b(?=\s*(?:is|[.,!\n]|$))|[✓✅])|"
     r"\s+is\s*(?=[.!,;\n]|$))(?=(?P<more>[^.!?\n]{0,12}))"
 )
 _LINE = re.compile(rf"^[ \"'(\[]*{_LIST}[ .,:;!\"')\]]*$", re.MULTILINE)
@@ -364,10 +365,12 @@ def _last(statements: list[_Statement], *, weak: bool) -> set[int] | None:
         if not ranked:
             continue
         stated = set(ranked[-1].choices)
-        at = len(ranked) - 1
-        while at > 0 and (ranked[at].is_unsure or rank >= 2):
+        if rank >= 2:
+            return stated.union(*(each.choices for each in ranked))
+        at = statements.index(ranked[-1])
+        while at > 0 and statements[at].is_unsure:
             at -= 1
-            stated |= ranked[at].choices
+            stated |= statements[at].choices
         return stated
     return None
 
