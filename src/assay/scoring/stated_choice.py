@@ -18,6 +18,12 @@ _BARE, _SURE, _TEXT, _MOST = 0xE000, 0xE800, 0xF000, 0x800
 """Private signs: the first choice by its bare label, by a label in brackets or after "option", and by its text."""
 _NOT = "\uf8ff"
 """Stands for a negated choice."""
+_OBEDIENT = re.compile(
+    r"(?:.*[.!] )?[\s*_`>]*(?:(?:so|thus|therefore|hence),? )?(?:the )?(?:best |correct |final |right )?answer(?: is|:)"
+    r"[\s:*_`]*[(\[\"']*([^\W_]+)[)\]\"']*[*_`]*\.?[*_`]*",
+    re.IGNORECASE,
+)
+"""A last line that states a label and nothing else, as the prompt of `generate` demands; most answers do."""
 _HEAD, _TAIL = 500, 2000
 """Characters of an answer that are looked at: its statement is where it begins or ends."""
 
@@ -69,7 +75,8 @@ def stated_choice(answer: str, labels: Sequence[str], texts: Sequence[str] = (),
     """
     if len(answer) > _HEAD + _TAIL:
         answer = f"{answer[:_HEAD]}\n{answer[-_TAIL:]}"
-    bare = answer.strip(" \t\r\n.,:;!?*_`\"'()[]").casefold()
+    obedient = _OBEDIENT.fullmatch(answer.rstrip(" \n*_`").rpartition("\n")[2])
+    bare = (obedient[1] if obedient else answer.strip(" \t\r\n.,:;!?*_`\"'()[]")).casefold()
     exact = [number for number, label in enumerate(labels) if label.casefold() == bare]
     if len(exact) == 1:
         return exact[0]
@@ -248,6 +255,7 @@ _LIST = (
     rf"(?>{_SIGN}[)\]]?(?:(?:[\s/&|(]|,(?!\s*{_SIGN}\s+(?:is|was|isn't|has|does)\b)|\b(?:or|and|both|either|maybe|perhaps|possibly|even|also|versus|vs|{_NAMED})\b|"
     rf"\bbut (?:it )?(?:also|maybe|possibly|perhaps|could be|might be|may be)\b)++{_SIGN}[)\]]?)*)"
 )
+_THEN_NO_IF = r"(?!\s*if\b)"
 _THEN_NO_VERB = (
     r"(?!\s*(?:'s\s|\b(?:if|is|are|was|were|has|have|had|does|do|did|would|could|might|may|can|says?|means?|refers?|"
     r"describes?|contains?|seems?|looks?|shows?)\b))"
@@ -278,15 +286,21 @@ _REFUTED = re.compile(
 _NOUN = r"\b(?:ans(?:wers?)?|options?|choices?|response|pick|selection|solution|conclusion|guess|bet|verdict)\b"
 _CUES = {
     "noun": rf"{_NOUN}(?:\([^)]*\)|[^.!?\n:;\ue000-\uf7ff]){{0,60}}?"
-    r"(?:\b(?:is|are|was|be)\b|:|=|→|->|[–—-](?=\s))|\bans(?:wer)?\b",
+    r"(?:\b(?:is|are|was|be)\b|'s\b|:|=|→|->|[–—-](?=\s))",
+    "named": r"\bans(?:wer)?\b",
     "verb": r"\b(?:cho(?:ose|osing|se)|prefer|pick(?:ing)?|select(?:ing)?|go(?:ing)? (?:with|for)|opt(?:ing)? for|"
     r"settl(?:e|ing) (?:on|for))\b",
     "loose": r"\b(?:say|guess|lean(?:ing)?(?: towards?| to)?|think|thought|believe|conclude|leav(?:es?|ing)(?: us with| only)?|"
     r"points? to|corresponds? to|match(?:es)?|gets?|gives?|(?:we|only) ha(?:ve|s)|left with|(?:it|that|this|which|must|should)"
-    r"(?:'s| is| was| be| (?:must|would|should|could|might|may|has to|can)(?: also)? be)|so|therefore|thus|hence|consequently|"
+    r"(?:'?s| is| was| be| (?:must|would|should|could|might|may|has to|can)(?: also)? be)|so|therefore|thus|hence|consequently|"
     r"accordingly|finally|overall|ultimately)\b|=>|→|∴",
 }  # fmt: skip
-_FORWARD = re.compile("|".join(rf"(?P<{name}>(?:{cue}){_FILL}{_LIST}{_THEN_NO_VERB})" for name, cue in _CUES.items()))
+_FORWARD = re.compile(
+    "|".join(
+        rf"(?P<{name}>(?:{cue}){_FILL}{_LIST}{_THEN_NO_IF if name == 'noun' else _THEN_NO_VERB})"
+        for name, cue in _CUES.items()
+    )
+)
 _SUBJECT = re.compile(
     rf"{_LIST}(?:{_ADVERB}(?:(?:\b(?:is|are|was|must be|would be|should be|has to be|could be|might be|may be|seems?|looks?|"
     rf"appears?)\b|'s\b|[:(=–—-])(?: to be)?)?{_ADVERB}(?:\b(?:best|correct|right|true|valid|accurate|answers?|choices?|"
