@@ -34,7 +34,7 @@ _GENERATE = FormatConfig(
         "until": ["\nQuestion:", "\n\nGiven the following question"],  # a chat answer has lines, and reasons first
         "do_sample": False,
         "temperature": 0.0,
-        "max_gen_toks": 512,
+        "max_gen_toks": 256,
     },
 )
 LIKE_LM_EVAL = replace(
