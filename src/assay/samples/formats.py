@@ -50,7 +50,8 @@ _FINAL_ANSWER = FilterConfig(
         FilterStep(
             function="regex",
             kwargs={
-                "regex_pattern": r"(?i)final answer\W*(?:is\b|:)[\s:*_]*((?:(?!final answer).)*(?!final answer)\S)",
+                "regex_pattern": r"(?i)final answer\W*(?:is\b|:)[\s:*_]*(?:\$|\\[([]|\\boxed|\\text|\{)*"
+                r"((?:(?!final answer).)*(?!final answer)\S)",
                 "group_select": -1,
             },
         ),
