@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from assay import ConfigError, TaskManager, simple_evaluate
 from assay.models import Scripted
@@ -844,3 +846,41 @@ def test_the_final_answer_of_a_chain_of_thought(said: str, right: int, tmp_path:
     write_task(tmp_path, ROWS[1:2], TASK.format(choices="choices"))
     results = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: said), "t@cot")
     assert results["results"]["t@cot"]["exact_match,final-answer"] == right
+
+
+WORDS = st.lists(
+    st.sampled_from([*"ABCDI", *COLORS, "not", "or", "and", "is", "answer", "(", ")", ".", ",", "\n", "the", "so", ":", "?", "**", "\\boxed{", "}", "because", "also"]),
+    max_size=12,
+).map(" ".join)  # fmt: skip
+ANYTHING = st.one_of(st.text(max_size=60), WORDS)
+
+
+@settings(max_examples=300, deadline=None)
+@given(ANYTHING, st.lists(st.text(max_size=8), max_size=5), st.lists(st.text(max_size=3), max_size=5))
+def test_any_answer_states_a_choice_or_none(answer: str, texts: list[str], labels: list[str]) -> None:
+    number = stated_choice(answer, labels, texts)
+    assert number is None or 0 <= number < max(len(labels), len(texts))
+
+
+@settings(max_examples=300, deadline=None)
+@given(ANYTHING, st.sampled_from("ABCD"))
+def test_whatever_comes_before_it_the_last_line_counts(thought: str, label: str) -> None:
+    for last in (f"The best answer is {label}.", f"**The best answer is {label}) {COLORS['ABCD'.index(label)]}**"):
+        number = stated_choice(f"{thought}\n\n{last}", "ABCD", COLORS)
+        assert number is not None
+        assert "ABCD"[number] == label
+
+
+@settings(max_examples=300, deadline=None)
+@given(ANYTHING, st.permutations("ABCD"))
+def test_whatever_comes_before_it_a_hedge_earns_nothing(thought: str, labels: list[str]) -> None:
+    assert stated_choice(f"{thought}\n\nThe best answer is {labels[0]} or {labels[1]}.", "ABCD", COLORS) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(WORDS)
+def test_the_order_of_choices_does_not_matter(answer: str) -> None:
+    """Choices by their texts alone: what is stated has the same text, however they are listed."""
+    forward, backward = stated_choice(answer, (), COLORS), stated_choice(answer, (), COLORS[::-1])
+    assert (forward is None) == (backward is None)
+    assert forward is None or backward is None or COLORS[forward] == COLORS[::-1][backward]
