@@ -829,6 +829,13 @@ def test_the_scorer_takes_chat_answers_where_no_format_lists_choices(tmp_path: P
     assert results["results"]["t"]["exact_match,none"] == 0.8
 
 
+def test_under_compat_the_scorer_compares_the_whole_answer(tmp_path: Path) -> None:
+    answers = [" B.", "The best answer is B."]
+    results = generate(tmp_path, answers, ["B", "B"], "scorer: first_token\n", compat="lm-eval")
+    assert filtered(results) == ["B.", "The best answer is B."]
+    assert results["results"]["t"]["exact_match,none"] == 0.5
+
+
 @pytest.mark.parametrize(
     ("said", "right"),
     [
