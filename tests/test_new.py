@@ -64,7 +64,7 @@ def test_the_graph_of_a_new_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["metric", "filter", "scorer", "graph"])
-@pytest.mark.parametrize("name", ["a-b", "9x", "class", "alias", "a.b", ""])
+@pytest.mark.parametrize("name", ["a-b", "9x", "class", "alias", "a.b", "", "json", "assay"])
 def test_names_that_code_or_results_cannot_have_are_refused(
     kind: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

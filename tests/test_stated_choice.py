@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from assay import TaskManager, simple_evaluate
+from assay import ConfigError, TaskManager, simple_evaluate
 from assay.models import Scripted
 from assay.scoring.filters import FILTERS
 from assay.scoring.stated_choice import labels_of, stated_choice
@@ -19,6 +21,11 @@ COLORS = ("red", "blue", "green", "yellow")
 # fmt: off
 STATED: dict[str, list[str]] = {
     'A': [
+        "I'm between A and B, leaning A.",
+        'A, though B is close.',
+        'Not sure, maybe A',
+        'A. The sky is blue.',
+        'Suppose B is correct. Then the sky would be green, a contradiction. So A.',
         'The answer is a.',
         'a',
         'A',
@@ -43,6 +50,19 @@ STATED: dict[str, list[str]] = {
         'The best answer is A red',
     ],
     'B': [
+        'The correct answer is **B. blue**.',
+        'The correct answer is B: Blue',
+        'B. Blue is the color of the sky.',
+        'Based on the options provided, the best answer is **B**.',
+        'After analyzing: A (red) - no. B (blue) - yes. C (green) - no. So final: B',
+        'A: No\nB: Yes\nC: No\nD: No',
+        'B\n\nThe sky is not red.',
+        'The best answer is blue because red is warm.',
+        'My answer would be A, but B is the correct one.',
+        'If the answer is A, then fire is cold. But fire is hot, so B.',
+        "The answer would be A if the sky were red, but it's blue.",
+        'Most people think A. It is B.',
+        "I first thought red, but it's blue.",
         "I think it's B because A is the color of fire.",
         'The sky is not red. It is not green either. The best answer is B.',
         'A is wrong; the answer is B',
@@ -91,6 +111,16 @@ STATED: dict[str, list[str]] = {
         'The best answer is B blue',
     ],
     'C': [
+        'C.)',
+        '(C',
+        'Option: C',
+        'Response: C',
+        'The best answer is [answer_letter]: C',
+        'C, final answer.',
+        'C is my final answer.',
+        "C, that's my answer.",
+        "Let's go with C!",
+        'We can eliminate A, B and D, so the answer must be C.',
         'C',
         'C.',
         '(C)',
@@ -208,6 +238,21 @@ STATED: dict[str, list[str]] = {
         'The best answer is letter (C).',
     ],
     'D': [
+        'Initially: C. Finally: D.',
+        'D. None of the others fit.',
+        'The answer has to be D.',
+        'The only option that makes sense is D.',
+        'Only D makes sense.',
+        'D makes the most sense.',
+        'D seems to be the best choice.',
+        'D is the most likely answer.',
+        'D is the only color that fits.',
+        'It is D, not C.',
+        "It's D; C is a distractor.",
+        'D (yellow), because bananas are yellow when ripe and green (C) when unripe.',
+        'Bananas are yellow when ripe, so the answer is D. They are green (C) before.',
+        'To answer this question, consider the color of a banana. A banana is yellow. Therefore, the best answer is D.',
+        "It's D, C is a distractor.",
         'First I considered A. Then B. Finally, the answer is D.',
         'My final answer: D',
         'Therefore, the best choice would be D.',
@@ -223,6 +268,28 @@ STATED: dict[str, list[str]] = {
         'D.yellow',
     ],
     '': [
+        'Answer: (B) or (C)',
+        "It's a tie between A and B.",
+        "Can't be A or B, so C or D",
+        'Definitely not A.',
+        'All except A.',
+        'The answer is the second option.',
+        'I would say that both A and D could be right.',
+        "I don't have enough information to choose between A, B, C and D.",
+        'I refuse to answer.',
+        'The question is ambiguous; A and B are both acceptable.',
+        'A and/or B',
+        'Either A or B would work.',
+        'One of A, B.',
+        'It is hard to say. A? B?',
+        'Answer: none',
+        'N/A',
+        '???',
+        '...',
+        'A; B',
+        'A, B and C are correct.',
+        'A, C is also correct.',
+        'Only A and B fit.',
         'A or B',
         'either A or C',
         'A and B',
@@ -499,6 +566,136 @@ OTHERS: dict[str, tuple[tuple[str, ...], tuple[str, ...], Verdicts]] = {
         ("x1", "x2", "x3"),
         {"b": "b", "B": "b", "The best answer is b.": "b", "(c)": "c", "a": "a", "The best answer is a.": "a"},
     ),
+    "cells": (
+        tuple("ABCD"),
+        ("The mitochondria", "The nucleus", "The ribosome", "The Golgi apparatus"),
+        {
+            "The powerhouse of the cell is the mitochondria. The best answer is A.": "A",
+            "Proteins are made by ribosomes, which read mRNA. The nucleus stores DNA, and the mitochondria make ATP.\n\nThe best answer is C.": "C",
+            "The ribosome": "C",
+            "the ribosome.": "C",
+            "Ribosome": None,
+            "The best answer is C. The ribosome is where proteins are made. The nucleus (B) stores DNA.": "C",
+            "C. The ribosome\n\nExplanation: The nucleus stores DNA while the mitochondria produce energy.": "C",
+            "The correct answer is **C. The ribosome**.\n\nHere's why:\n\n* **A. The mitochondria** produce ATP.\n* **B. The nucleus** stores DNA.\n* **D. The Golgi apparatus** packages proteins.": "C",
+            "Let's evaluate each option:\n\n- **A. The mitochondria**: responsible for energy.\n- **B. The nucleus**: contains DNA.\n- **C. The ribosome**: synthesizes proteins.\n- **D. The Golgi apparatus**: packages proteins.\n\nSo the best answer is C.": "C",
+            "Let's evaluate each option:\n\nA. The mitochondria - incorrect, energy.\nB. The nucleus - incorrect, DNA.\nC. The ribosome - correct.\nD. The Golgi apparatus - incorrect.": "C",
+            "1. The mitochondria make ATP.\n2. The nucleus stores DNA.\n3. Hence, the best answer is C.": "C",
+            "It is the ribosome that makes proteins.": "C",
+            "The nucleus does not make proteins; the ribosome does.": "C",
+            "The best answer is The ribosome": "C",
+            "The best answer is the ribosome (C), not the nucleus (B).": "C",
+            "I think it's either the nucleus or the ribosome.": None,
+            "Both the nucleus and the ribosome.": None,
+            "The best answer is B, or possibly C.": None,
+            "The answer is C\n\nThe answer is C\n\nThe answer is C": "C",
+        },
+    ),
+    "powers": (
+        tuple("ABCD"),
+        ("4", "8", "16", "32"),
+        {
+            "2^3 = 8, so the best answer is B.": "B",
+            "2*2*2 = 8": "B",
+            "The answer is 8.": "B",
+            "8": "B",
+            "$2^3 = 8$. The best answer is B.": "B",
+            "There are 4 cups and 2 per cup: 4 * 2 = 8. The best answer is B": "B",
+            "4 + 4 = 8. Therefore B.": "B",
+            "I get 16/2 = 8, which is option B": "B",
+            "The answer is 8 (B).": "B",
+            "8 or 16": None,
+            "**B) 8**": "B",
+            "The value is 8.": "B",
+            "x = 8": "B",
+        },
+    ),
+    "pairs of truths": (
+        tuple("ABCD"),
+        ("True, True", "False, False", "True, False", "False, True"),
+        {
+            "True, False": "C",
+            "Statement 1 is true, statement 2 is false. The best answer is C.": "C",
+            "The best answer is C) True, False.": "C",
+            "False, True.": "D",
+            "Statement 1 | True. Statement 2 | False. So C": "C",
+        },
+    ),
+    "Roman statements": (
+        tuple("ABCD"),
+        ("I only", "II only", "I and II", "Neither I nor II"),
+        {
+            "I and II": "C",
+            "The best answer is C.": "C",
+            "Both I and II are correct, so the best answer is C.": "C",
+            "Neither I nor II": "D",
+            "D) Neither I nor II": "D",
+            "I only": "A",
+            "Statement I is wrong. The best answer is B.": "B",
+            "I think the best answer is B": "B",
+        },
+    ),
+    "directions": (
+        tuple("ABCD"),
+        ("increases", "decreases", "remains the same", "cannot be determined"),
+        {
+            "It increases.": "A",
+            "The pressure decreases.": "B",
+            "The best answer is D: cannot be determined.": "D",
+            "Cannot be determined": "D",
+            "The pressure remains the same.": "C",
+            "As volume increases, pressure decreases. The best answer is B.": "B",
+            "As volume increases, pressure decreases.": None,
+        },
+    ),
+    "capitals": (
+        tuple("ABCD"),
+        ("Paris", "London", "Berlin", "Madrid"),
+        {
+            "The capital of France is Paris.": "A",
+            "Paris is the capital of France, London is that of England.": None,
+            "The best answer is A because Paris is the capital, whereas B, C, and D are capitals of other countries.": "A",
+            "A. B, C and D are capitals of other countries.": "A",
+            "The capital of France is Paris, so the best answer is A. Paris.": "A",
+            "A) Paris is correct.": "A",
+            "Sure! The capital of France is Paris, so the answer is A. Let me know if you need help with B, C, or D!": "A",
+            "The best answer is A.\n\nI hope this helps!": "A",
+            "The best answer is A.\n\nQuestion 2": "A",
+            "Of these, only Paris (A) is in France. The best answer is: A": "A",
+            "A (Paris)": "A",
+            "(A) Paris": "A",
+            "[A] Paris": "A",
+            "A – Paris": "A",
+            "A | Paris": "A",
+            "A> Paris": "A",
+            "\nA": "A",
+            "A\n": "A",
+            "\n\nAnswer: A\n\n": "A",
+            "The best answer is A.<|eot_id|>": "A",
+            'The best answer is "A".': "A",
+            "**The best answer is: A. Paris**": "A",
+            "The best answer is **A**: Paris.": "A",
+            "*The best answer is A*": "A",
+            "> The best answer is A": "A",
+            "- A": "A",
+            "Best: A": "A",
+            "The best choice: A": "A",
+            "I'll go with A.": "A",
+            "I'd choose A over B.": "A",
+            "I'd choose A, not B.": "A",
+            "Final: A": "A",
+            "Choice A": "A",
+            "A!": "A",
+            "It's A": "A",
+            "its A": "A",
+            "thats A": "A",
+            "The answer's A": "A",
+            "ans A": "A",
+            "Answer is: option A - Paris": "A",
+            "The letter is A.": "A",
+            "The letter A": "A",
+        },
+    ),
 }
 
 
@@ -537,8 +734,23 @@ def test_the_filter_without_choices_looks_for_letters_and_else_keeps_the_answer(
 
 
 def test_labels_of_another_kind_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="labels must be letters, numbers, a list or null, got 'roman'"):
+    with pytest.raises(ConfigError, match="labels must be letters, numbers, a list or null, got 'roman'"):
         generate(tmp_path, ["a"], ["a"], "filter_list: [{name: f, filter: [{function: choice, labels: roman}]}]\n")
+
+
+def test_choices_of_a_missing_column_are_refused_before_any_request(tmp_path: Path) -> None:
+    yaml = "filter_list: [{name: f, filter: [{function: choice, choices: glod}, {function: take_first}]}]\n"
+    with pytest.raises(
+        ConfigError, match=r"t\.yaml:\d+:\d+: .*'glod', which the documents do not have — did you mean 'gold'"
+    ):
+        generate(tmp_path, ["a"], ["a"], yaml)
+
+
+def test_the_filter_in_a_task_of_ones_own(tmp_path: Path) -> None:
+    steps = '[{function: choice, choices: \'{{["red", "blue"]}}\', labels: numbers}, {function: take_first}]'
+    answers = ["The best answer is 2) blue.", "red", "1 or 2"]
+    results = generate(tmp_path, answers, ["2", "1", "1"], f"filter_list: [{{name: none, filter: {steps}}}]\n")
+    assert filtered(results) == ["2", "1", "[invalid]"]
 
 
 ROWS = [{"question": f"Q{n}?", "choices": list(COLORS), "answer": n} for n in range(4)]
@@ -617,12 +829,22 @@ def test_the_scorer_takes_chat_answers_where_no_format_lists_choices(tmp_path: P
     assert results["results"]["t"]["exact_match,none"] == 0.8
 
 
+def test_under_compat_the_scorer_compares_the_whole_answer(tmp_path: Path) -> None:
+    answers = [" B.", "The best answer is B."]
+    results = generate(tmp_path, answers, ["B", "B"], "scorer: first_token\n", compat="lm-eval")
+    assert filtered(results) == ["B.", "The best answer is B."]
+    assert results["results"]["t"]["exact_match,none"] == 0.5
+
+
 @pytest.mark.parametrize(
     ("said", "right"),
     [
         ("So.\nThe final answer is blue.", 1),
         ("**The final answer is: blue**", 1),
         ("**Final answer:** blue", 1),
+        ("The final answer is $\\boxed{\\text{blue}}$.", 1),
+        ("The final answer is \\(blue\\)", 1),
+        ("The final answer is\n\n**blue**", 1),
         ("The final answer is red. No: the final answer is blue", 1),
         ("blue", 0),
     ],
@@ -631,3 +853,41 @@ def test_the_final_answer_of_a_chain_of_thought(said: str, right: int, tmp_path:
     write_task(tmp_path, ROWS[1:2], TASK.format(choices="choices"))
     results = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: said), "t@cot")
     assert results["results"]["t@cot"]["exact_match,final-answer"] == right
+
+
+WORDS = st.lists(
+    st.sampled_from([*"ABCDI", *COLORS, "not", "or", "and", "is", "answer", "(", ")", ".", ",", "\n", "the", "so", ":", "?", "**", "\\boxed{", "}", "because", "also"]),
+    max_size=12,
+).map(" ".join)  # fmt: skip
+ANYTHING = st.one_of(st.text(max_size=60), WORDS)
+
+
+@settings(max_examples=300, deadline=None)
+@given(ANYTHING, st.lists(st.text(max_size=8), max_size=5), st.lists(st.text(max_size=3), max_size=5))
+def test_any_answer_states_a_choice_or_none(answer: str, texts: list[str], labels: list[str]) -> None:
+    number = stated_choice(answer, labels, texts)
+    assert number is None or 0 <= number < max(len(labels), len(texts))
+
+
+@settings(max_examples=300, deadline=None)
+@given(ANYTHING, st.sampled_from("ABCD"))
+def test_whatever_comes_before_it_the_last_line_counts(thought: str, label: str) -> None:
+    for last in (f"The best answer is {label}.", f"**The best answer is {label}) {COLORS['ABCD'.index(label)]}**"):
+        number = stated_choice(f"{thought}\n\n{last}", "ABCD", COLORS)
+        assert number is not None
+        assert "ABCD"[number] == label
+
+
+@settings(max_examples=300, deadline=None)
+@given(ANYTHING, st.permutations("ABCD"))
+def test_whatever_comes_before_it_a_hedge_earns_nothing(thought: str, labels: list[str]) -> None:
+    assert stated_choice(f"{thought}\n\nThe best answer is {labels[0]} or {labels[1]}.", "ABCD", COLORS) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(WORDS)
+def test_the_order_of_choices_does_not_matter(answer: str) -> None:
+    """Choices by their texts alone: what is stated has the same text, however they are listed."""
+    forward, backward = stated_choice(answer, (), COLORS), stated_choice(answer, (), COLORS[::-1])
+    assert (forward is None) == (backward is None)
+    assert forward is None or backward is None or COLORS[forward] == COLORS[::-1][backward]

@@ -14,7 +14,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from assay import simple_evaluate
 from assay.config.task import TaskConfig
+from assay.graphs.sources import graph_rows
+from assay.graphs.spec import DataConfig, SourceConfig
+from assay.models import Scripted
 from assay.samples.data import data_set
 from assay.samples.rows import DataError, typed
 
@@ -218,3 +222,27 @@ def test_broken_json_is_still_refused(text: str, tmp_path: Path) -> None:
 def test_a_value_of_an_unknown_type_stays_as_it_is() -> None:
     thing = object()
     assert typed({"a": (thing, 1)}) == {"a": (thing, 1)}
+
+
+@pytest.mark.parametrize("write", [as_jsonl, as_json, as_csv, as_tsv, as_parquet])
+def test_sources_of_graphs_give_the_same_records(write: Writer, tmp_path: Path) -> None:
+    write(tmp_path, FLAT)
+    [file] = tmp_path.iterdir()
+    source = SourceConfig(type="disk", file_path=file.name)
+    records, _ = graph_rows(DataConfig(source=(source,)), [[]], folder=str(tmp_path), data_dir=None, limit=None)
+    assert [dict(record) for record in records] == list(FLAT)
+
+
+def test_a_date_of_parquet_is_text_in_prompt_target_example_and_run(tmp_path: Path) -> None:
+    days = [date(2020, 1, 31), date(2021, 2, 28), date(2022, 3, 31)]
+    for split, values in (("test", days[:2]), ("train", days[2:])):
+        parquet.write_table(pa.table({"day": values}), tmp_path / f"{split}.parquet")
+    files = "{test: test.parquet, train: train.parquet}"
+    text = f"task: t\ndataset_path: parquet\ndataset_kwargs: {{data_files: {files}}}\ntest_split: test\nfewshot_split: train\n"
+    (tmp_path / "t.yaml").write_text(text + 'num_fewshot: 1\ndoc_to_text: "Q: {{day}}\\nA:"\ndoc_to_target: day\n')
+    model = Scripted(generate=lambda prompt, params, repeat: prompt.split("Q: ")[-1].split("\n")[0])
+    results = simple_evaluate(model=model, tasks=["t"], include_path=str(tmp_path), include_defaults=False)
+    assert results["results"]["t"]["exact_match,none"] == 1.0
+    [first, _] = results["samples"]["t"]
+    assert (first["doc"], first["target"]) == ({"day": "2020-01-31"}, "2020-01-31")
+    assert first["arguments"][0][0] == "Q: 2022-03-31\nA: 2022-03-31\n\nQ: 2020-01-31\nA:"

@@ -3,6 +3,7 @@
 import argparse
 import keyword
 import re
+import sys
 from pathlib import Path
 
 from assay.catalog.examine import name_problem
@@ -335,6 +336,8 @@ def _wrong_name(name: str, *, has_code: bool) -> str:
     if has_code:
         if not name.isidentifier() or keyword.iskeyword(name):
             return "cannot be the name of a Python function"
+        if name in sys.stdlib_module_names or name in ("assay", "lm_eval"):
+            return "is that of a module of Python, which its file would hide"
         row = row_name_problem(name)
         if row is not None:
             return f"cannot be the name of a row: {row[0]}"

@@ -34,7 +34,7 @@ _GENERATE = FormatConfig(
         "until": ["\nQuestion:", "\n\nGiven the following question"],  # a chat answer has lines, and reasons first
         "do_sample": False,
         "temperature": 0.0,
-        "max_gen_toks": 512,
+        "max_gen_toks": 256,
     },
 )
 LIKE_LM_EVAL = replace(
@@ -50,7 +50,8 @@ _FINAL_ANSWER = FilterConfig(
         FilterStep(
             function="regex",
             kwargs={
-                "regex_pattern": r"(?i)final answer\W*(?:is\b|:)[\s:*_]*((?:(?!final answer).)*(?!final answer)\S)",
+                "regex_pattern": r"(?i)final answer\W*(?:is\b|:)[\s:*_]*(?:\$|\\[([]|\\boxed|\\text|\{)*"
+                r"((?:(?!final answer).)*(?!final answer)\S)",
                 "group_select": -1,
             },
         ),

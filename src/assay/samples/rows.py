@@ -189,12 +189,12 @@ class Rows(Sequence[Row]):
     def _survey(self) -> "TableSurvey":
         """Read everything once before use: an unreadable document is found now."""
         kinds: dict[str, set[type]] = {}
-        count = 0
+        count, large = 0, _LARGE
         for row in self._read():
             count += 1
             for name, value in row.items():
                 kind = type(value)
-                if kind is float and not -_LARGE < value < _LARGE and not self._reading.like_pandas:
+                if kind is float and not -large < value < large and not self._reading.like_pandas:
                     self._has_large = True  # it may be an integer whose digits are lost
                 if name in kinds:
                     kinds[name].add(kind)

@@ -18,6 +18,12 @@ _BARE, _SURE, _TEXT, _MOST = 0xE000, 0xE800, 0xF000, 0x800
 """Private signs: the first choice by its bare label, by a label in brackets or after "option", and by its text."""
 _NOT = "\uf8ff"
 """Stands for a negated choice."""
+_OBEDIENT = re.compile(
+    r"(?:.*[.!] )?[\s*_`>]*(?:(?:so|thus|therefore|hence),? )?(?:the )?(?:best |correct |final |right )?answer(?: is|:)"
+    r"[\s:*_`]*[(\[\"']*([^\W_]+)[)\]\"']*[*_`]*\.?[*_`]*",
+    re.IGNORECASE,
+)
+"""A last line that states a label and nothing else, as the prompt of `generate` demands; most answers do."""
 _HEAD, _TAIL = 500, 2000
 """Characters of an answer that are looked at: its statement is where it begins or ends."""
 
@@ -69,7 +75,8 @@ def stated_choice(answer: str, labels: Sequence[str], texts: Sequence[str] = (),
     """
     if len(answer) > _HEAD + _TAIL:
         answer = f"{answer[:_HEAD]}\n{answer[-_TAIL:]}"
-    bare = answer.strip(" \t\r\n.,:;!?*_`\"'()[]").casefold()
+    obedient = _OBEDIENT.fullmatch(answer.rstrip(" \n*_`").rpartition("\n")[2])
+    bare = (obedient[1] if obedient else answer.strip(" \t\r\n.,:;!?*_`\"'()[]")).casefold()
     exact = [number for number, label in enumerate(labels) if label.casefold() == bare]
     if len(exact) == 1:
         return exact[0]
@@ -245,11 +252,12 @@ _BEFORE = frozenset(
 )
 _FILL = rf"(?:[\s:=,>\"'(\[{{<…→–—-]|{_NOT}|\b(?:{_WORDS})\b){{0,30}}+"
 _LIST = (
-    rf"(?>{_SIGN}[)\]]?(?:(?:[\s,/&|;(]|\b(?:or|and|both|either|maybe|perhaps|possibly|even|also|versus|vs|{_NAMED})\b|"
+    rf"(?>{_SIGN}[)\]]?(?:(?:[\s/&|(]|,(?!\s*{_SIGN}\s+(?:is|was|isn't|has|does)\b)|\b(?:or|and|both|either|maybe|perhaps|possibly|even|also|versus|vs|{_NAMED})\b|"
     rf"\bbut (?:it )?(?:also|maybe|possibly|perhaps|could be|might be|may be)\b)++{_SIGN}[)\]]?)*)"
 )
+_THEN_NO_IF = r"(?!\s*if\b)"
 _THEN_NO_VERB = (
-    r"(?!\s*(?:'s\s|\b(?:is|are|was|were|has|have|had|does|do|did|would|could|might|may|can|says?|means?|refers?|"
+    r"(?!\s*(?:'s\s|\b(?:if|is|are|was|were|has|have|had|does|do|did|would|could|might|may|can|says?|means?|refers?|"
     r"describes?|contains?|seems?|looks?|shows?)\b))"
 )
 _COMPARED = re.compile(
@@ -267,7 +275,7 @@ _NEGATED = re.compile(
 )
 _ADVERB = (
     r"(?:\s*\b(?:clearly|definitely|obviously|simply|also|therefore|thus|probably|likely|both|all|certainly|just|hence|"
-    r"actually|really|somewhat|very|quite|indeed|surely|still|the|a|an|my|our|only|one|equally|too|most)\b)*+\s*"
+    r"actually|really|somewhat|very|quite|indeed|surely|still|the|a|an|my|our|one|equally|too|most|final)\b)*+\s*"
 )
 _REFUTED = re.compile(
     rf"{_LIST}(?:{_ADVERB}(?:\b(?:is|are|was|were|can be|could be|would be|seems?|looks?|must be)\b|'s\b|[:(–—-])"
@@ -278,19 +286,26 @@ _REFUTED = re.compile(
 _NOUN = r"\b(?:ans(?:wers?)?|options?|choices?|response|pick|selection|solution|conclusion|guess|bet|verdict)\b"
 _CUES = {
     "noun": rf"{_NOUN}(?:\([^)]*\)|[^.!?\n:;\ue000-\uf7ff]){{0,60}}?"
-    r"(?:\b(?:is|are|was|be)\b|:|=|→|->|[–—-](?=\s))|\bans(?:wer)?\b",
+    r"(?:\b(?:is|are|was|be)\b|'s\b|:|=|→|->|[–—-](?=\s))",
+    "named": r"\bans(?:wer)?\b",
     "verb": r"\b(?:cho(?:ose|osing|se)|prefer|pick(?:ing)?|select(?:ing)?|go(?:ing)? (?:with|for)|opt(?:ing)? for|"
     r"settl(?:e|ing) (?:on|for))\b",
-    "loose": r"\b(?:say|guess|lean(?:ing)? (?:towards?|to)|think|thought|believe|conclude|leav(?:es?|ing)(?: us with| only)?|"
+    "loose": r"\b(?:say|guess|lean(?:ing)?(?: towards?| to)?|think|thought|believe|conclude|leav(?:es?|ing)(?: us with| only)?|"
     r"points? to|corresponds? to|match(?:es)?|gets?|gives?|(?:we|only) ha(?:ve|s)|left with|(?:it|that|this|which|must|should)"
-    r"(?:'s| is| was| be| (?:must|would|should|could|might|may|has to|can)(?: also)? be)|so|therefore|thus|hence|consequently|"
+    r"(?:'?s| is| was| be| (?:must|would|should|could|might|may|has to|can)(?: also)? be)|so|therefore|thus|hence|consequently|"
     r"accordingly|finally|overall|ultimately)\b|=>|→|∴",
 }  # fmt: skip
-_FORWARD = re.compile("|".join(rf"(?P<{name}>(?:{cue}){_FILL}{_LIST}{_THEN_NO_VERB})" for name, cue in _CUES.items()))
+_FORWARD = re.compile(
+    "|".join(
+        rf"(?P<{name}>(?:{cue}){_FILL}{_LIST}{_THEN_NO_IF if name == 'noun' else _THEN_NO_VERB})"
+        for name, cue in _CUES.items()
+    )
+)
 _SUBJECT = re.compile(
     rf"{_LIST}(?:{_ADVERB}(?:(?:\b(?:is|are|was|must be|would be|should be|has to be|could be|might be|may be|seems?|looks?|"
     rf"appears?)\b|'s\b|[:(=–—-])(?: to be)?)?{_ADVERB}(?:\b(?:best|correct|right|true|valid|accurate|answers?|choices?|"
-    r"options?|fits?|better|works|makes (?:the most )?sense|accurate|appropriate)\b|\bit\b(?=\s*(?:is|[.,!\n]|$))|[✓✅])|"
+    r"options?|fits?|better|works|only (?:\w+ ){0,2}(?:that|which|one|option|choice|answer)|"
+    r"makes (?:the most )?sense|appropriate|yes)\b|\bit\b(?=\s*(?:is|[.,!\n]|$))|[✓✅])|"
     r"\s+is\s*(?=[.!,;\n]|$))(?=(?P<more>[^.!?\n]{0,12}))"
 )
 _LINE = re.compile(rf"^[ \"'(\[]*{_LIST}[ .,:;!\"')\]]*$", re.MULTILINE)
@@ -364,10 +379,12 @@ def _last(statements: list[_Statement], *, weak: bool) -> set[int] | None:
         if not ranked:
             continue
         stated = set(ranked[-1].choices)
-        at = len(ranked) - 1
-        while at > 0 and (ranked[at].is_unsure or rank >= 2):
+        if rank >= 2:
+            return stated.union(*(each.choices for each in ranked))
+        at = statements.index(ranked[-1])
+        while at > 0 and statements[at].is_unsure:
             at -= 1
-            stated |= ranked[at].choices
+            stated |= statements[at].choices
         return stated
     return None
 

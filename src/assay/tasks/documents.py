@@ -20,7 +20,7 @@ from assay.runs.samples.writer import file_name
 from assay.samples.data import DataSet, Split
 from assay.samples.fewshot import SAMPLERS, LeakPolicy
 from assay.samples.prompt import Examples, Pool, RenderError, Sampler
-from assay.samples.rows import DataError, as_rows, file_digest, spill_rows
+from assay.samples.rows import DataError, as_rows, file_digest, spill_rows, typed
 from assay.tasks.settings import Settings, Shard
 from assay.user_code import place_of, user_code
 
@@ -186,7 +186,7 @@ def _pool(config: TaskConfig, shots: FewshotConfig, splits: Splits) -> tuple[Poo
         if callable(listed):
             with user_code(place_of("fewshot_config.samples", listed), DataError):
                 listed = list(as_rows(listed(), "it returned"))
-        return list(listed), None
+        return [typed(each) for each in listed], None
     fallback = config.training_split or config.validation_split or config.test_split
     if fallback is None:
         raise DataError("num_fewshot is above 0, but the task has no split for the examples")

@@ -237,8 +237,15 @@ def check_clusters(task: Task, docs: Split) -> None:
 
 
 def check_columns(task: Task, docs: Split, scored: ScoringLoop) -> None:
-    """Refuse scorers that read a column which the documents do not have."""
+    """Refuse scorers and filters that read a column which the documents do not have."""
     known = columns_of(docs)
+    for number, entry in enumerate(task.config.filter_list or ()):
+        for position, step in enumerate(entry.filter):
+            named = step.kwargs.get("choices") if step.function == "choice" else None
+            if isinstance(named, str) and named.isidentifier() and named not in known:
+                place = placer(task, "filter_list", number, "filter", position, "choices")()
+                what = f"filter 'choice' reads the column {named!r}, which the documents do not have"
+                raise ConfigError([Problem(place, what, did_you_mean(named, known))])
     for _, scorer in scored.pipelines:
         for column in scorer.needs_columns:
             if column not in known:
