@@ -107,7 +107,8 @@ def explained(task: Task, error: RenderError, docs: Iterable[Row], columns: Coll
     named = [
         key for key in TEMPLATES if str(error).startswith(key) or f"template {task.fields.get(key)!r}" in str(error)
     ]
-    return Problem(_place(task, (named[0] if named else "doc_to_text",)), str(error), "correct it")
+    other = "doc_to_target" if "index of a choice" in str(error) else "doc_to_text"
+    return Problem(_place(task, (named[0] if named else other,)), str(error), "correct it")
 
 
 def is_everywhere_undefined(error: RenderError, docs: Iterable[Row]) -> bool:

@@ -43,9 +43,10 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     """The filters of a task, each with its scorer, and that with its metrics. All problems are raised together."""
     process = config.process_results if callable(config.process_results) and not settings.run.predict_only else None
     lenient = settings.like_lm_eval or any(task.fields.origin(key).lenient for key in task.fields)
-    whole = ScorerFactory.create_scorer(replace(config, process_results=process), placer(task, "scorer")())
+    whole, unmade = _whole_scorer(task, replace(config, process_results=process))
     entries = config.filter_list or whole.default_filters() or (DEFAULT,)
     making = _Making(task, config, settings, helpers, whole, process is not None, lenient)
+    making.problems += unmade
     filters = [making.filter(*each) for each in (_different(entries) if lenient else enumerate(entries))]
     if making.problems:
         raise ConfigError(dict.fromkeys(making.problems))  # filters without metrics share those of the task
@@ -55,6 +56,17 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     _check_filters(task, pipelines)
     reading = ResultBuilder(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
     return ScoringLoop(pipelines, reading, task.name)
+
+
+def _whole_scorer(task: Task, config: TaskConfig) -> tuple[Scorer, Sequence[Problem]]:
+    """The scorer of a task; where it cannot be made, that of its output type with the problems, so that filters are checked."""
+    place = placer(task, "scorer")()
+    try:
+        return ScorerFactory.create_scorer(config, place), ()
+    except ConfigError as error:
+        if config.scorer is None:
+            raise
+        return ScorerFactory.create_scorer(replace(config, scorer=None), place), error.problems
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ from assay.samples.rows import DataError
 from assay.scoring.filters import FILTERS
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.metrics.table import METRICS
-from assay.scoring.scorer import SCORERS, Scorer, models_of
+from assay.scoring.scorer import SCORERS, GenerationScorer, Scorer, models_of
 from assay.tasks.kinds import FindDotted, kind_of
 from assay.tasks.manager import TaskManager, file_of
 from assay.tasks.preflight import doubled, place_in
@@ -215,6 +215,8 @@ class _AnyCallable:
 
 class _AnyScorer(_AnyCallable, Scorer):
     """The same for a class, which may be a scorer."""
+
+    score_instances = GenerationScorer.score_instances
 
     def __init__(self, *_: Any, **__: Any) -> None:
         Scorer.__init__(self, None)
