@@ -205,10 +205,13 @@ def check_shown(task: Task, config: TaskConfig, docs: Split, settings: Settings,
     problem: RenderError | None = None
     for doc in islice(docs, LOOKED_FURTHER):
         try:
-            prompter.question(doc)
-            return
+            question = prompter.question(doc)
         except RenderError as error:
             problem = problem or error
+            continue
+        if task.config.doc_to_choice is None or config.doc_to_choice is not None:
+            check_targets(task, config, columns, settings, question.choices)
+        return
     if problem is not None:
         raise _unaskable(task, problem, docs, settings)
 

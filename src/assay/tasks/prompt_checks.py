@@ -120,7 +120,7 @@ def _undefined(task: Task, error: UndefinedVariable, doc: Row, columns: Collecti
     name = error.name
     path = _path_of(task, error)
     place = task.fields.origin(str(path[0])).word_place(path, name) if path else _place(task, ("doc_to_text",))
-    key = f"{next((str(step) for step in reversed(path) if isinstance(step, str)), 'a template')}: "
+    key = f"{next((str(step) for step in reversed(path) if isinstance(step, str)), 'a text of its format')}: "
     owner = re.search(rf"([\w.]+)(?:\.|\[['\"]){re.escape(name)}\b", error.text)
     if owner is not None and name not in required_variables(error.text):
         value: Any = doc

@@ -87,7 +87,7 @@ def validate(
     loaded, problems = manager.attempt(selected, thorough=True)
     broken = {problem.place.file for problem in problems if problem.serious}
     checks = _Checks(manager.formats, settings or Settings(), find_metric, find_dotted, code)
-    for task in loaded["tasks"].values():
+    for task in (*loaded["tasks"].values(), *_formatted(loaded["tasks"], manager)):
         try:
             with user_code("cannot be checked"):  # a file may say anything: the others are checked
                 problems += _check(task, checks)
@@ -103,6 +103,13 @@ def validate(
             p for known in manager.formats.values() for p in _check_format(known, Place(f"format {known.format!r}"))
         ]
     return sorted(dict.fromkeys(problems))
+
+
+def _formatted(tasks: Mapping[str, Task], manager: TaskManager) -> Iterator[Task]:
+    """Registered tasks in every format of their tables. What is wrong with a table itself is reported with its task."""
+    known = {name: formats_table(task.fields) for name, task in tasks.items() if name in manager.catalog.index.named}
+    names = [f"{name}@{each}" for name, table in known.items() for each in table or ()]
+    return iter(manager.attempt(names)[0]["tasks"].values() if names else ())
 
 
 def _check(task: Task, checks: _Checks) -> list[Problem]:
