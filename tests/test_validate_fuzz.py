@@ -89,9 +89,9 @@ def written(value: dict[str, Any]) -> str:
 
 def problems(folder: Path, *, load: bool) -> list[Problem]:
     manager = TaskManager(include_path=folder, include_defaults=False)
-    found = find_problems(manager, RunConfig(), None, load=load)
-    assert [str(each) for each in found if "report this as a bug" in each.fix] == []
-    return found
+    every = find_problems(manager, RunConfig(), None, load=load)
+    assert [str(each) for each in every if "report this as a bug" in each.fix] == []
+    return every
 
 
 quietly = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

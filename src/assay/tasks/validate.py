@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +20,30 @@ from assay.groups.aggregators import AggregatorFactory
 from assay.groups.results import is_lenient
 from assay.records import Function
 from assay.registry import Accepted, accepted
-from assay.samples.data import FILE_READERS, find_files
+from assay.samples.data import FILE_READERS, Split, columns_of, find_files
 from assay.samples.fewshot import SAMPLERS
 from assay.samples.formats import format_from_table, formats_table
-from assay.samples.prompt import RenderError
+from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
 from assay.scoring.filters import FILTERS
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.scorer import SCORERS, GenerationScorer, Scorer, models_of
+from assay.tasks.documents import evaluated_docs, open_splits
 from assay.tasks.kinds import FindDotted, kind_of
 from assay.tasks.manager import TaskManager, file_of
 from assay.tasks.preflight import doubled, place_in
-from assay.tasks.prepare import KINDS, bind, check_columns, check_shown, evaluated_docs, open_splits, with_settings
+from assay.tasks.prepare import KINDS, bind, check_clusters, check_columns, with_settings
 from assay.tasks.prompt_checks import (
     FORMAT_TEXTS,
+    LOOKED_FURTHER,
+    check_prompts,
+    check_targets,
     check_templates,
     format_slips,
     misfit_functions,
     template_error,
+    unaskable,
     written_slips,
 )
 from assay.tasks.scoring import placer, scoring
@@ -316,7 +322,7 @@ def _check_documents(task: Task, scored: ScoringLoop | None, helpers: Helpers, c
         if "process_docs" in hidden:
             return ()
         if hidden:
-            check_shown(task, config, docs, settings, scored)
+            _check_shown(task, config, docs, settings, scored)
             return ()
         if scored is not None:
             check_columns(task, docs, scored)
@@ -331,6 +337,28 @@ def _check_documents(task: Task, scored: ScoringLoop | None, helpers: Helpers, c
         at = "dataset_path" if "dataset_path" in task.fields else "task"
         place = task.fields.place(at) if at in task.fields else Place(f"task {task.name!r}")
         return (error.problem or Problem(place, str(error), "correct the data, or where the file says it is"),)
+
+
+def _check_shown(task: Task, config: TaskConfig, docs: Split, settings: Settings, scored: ScoringLoop | None) -> None:
+    """Refuse what documents show of a task whose functions are not run; `config` has other values for them."""
+    columns = columns_of(docs)
+    check_clusters(task, docs)
+    if scored is not None:
+        check_columns(task, docs, scored)
+    check_prompts(task, config, columns, settings)
+    prompter = Prompter(config, columns, strict=not settings.like_lm_eval)
+    problem: RenderError | None = None
+    for doc in islice(docs, LOOKED_FURTHER):
+        try:
+            question = prompter.question(doc)
+        except RenderError as error:
+            problem = problem or error
+            continue
+        if task.config.doc_to_choice is None or config.doc_to_choice is not None:
+            check_targets(task, config, columns, settings, question.choices)
+        return
+    if problem is not None:
+        raise unaskable(task, problem, docs, settings)
 
 
 def _hidden_fields(config: TaskConfig) -> dict[str, Any]:
