@@ -281,7 +281,7 @@ def test_a_local_model_draws_for_every_sample_and_the_same_in_every_run(tmp_path
 
 
 def test_a_local_run_that_was_killed_draws_on_as_if_it_had_not_been(tmp_path: Path) -> None:
-    rows = [*[{"q": "Anna went to the", "gold": "x"}] * 599, {"q": "Anna came to the", "gold": "x"}]
+    rows = [*[{"q": "Anna went to the", "gold": "x"}] * 599, {"q": "Anna walks to the", "gold": "x"}]
     write_task(tmp_path, rows, TASK + LONGER)
     command = ["-m", "assay", "run", "--model", "embedded", "--tasks", "t", "--include_path", tmp_path]
     assert finish(*command, "--output_path", tmp_path / "whole", cwd=tmp_path) == 0

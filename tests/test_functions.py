@@ -118,6 +118,6 @@ def test_an_unknown_name_is_a_note_only_where_helper_code_may_register_it(
 ) -> None:
     others = "from lm_eval.api.registry import register_filter\n\n\n@register_filter('backwards')\nclass B: pass\n"
     task = a_task("t").split("output_type")[0] + NAMED
-    found = validate(manage({"t.yaml": task, "helpers.py": REGISTERS + source, "others.py": others}))
-    assert [problem.serious for problem in found] == serious
-    assert all("no filter named 'backwards'" in problem.what for problem in found)
+    listed = validate(manage({"t.yaml": task, "helpers.py": REGISTERS + source, "others.py": others}))
+    assert [problem.serious for problem in listed] == serious
+    assert all("no filter named 'backwards'" in problem.what for problem in listed)
