@@ -13,6 +13,9 @@ from conftest import Write
 from mistakes import DATA, GRAPHS, GROUPS, HELPERS, MISTAKES, ROWS, Mistake
 
 
+pytestmark = pytest.mark.slow  # a hundred runs
+
+
 def written(write: Write, mistake: Mistake) -> Path:
     few = "".join(json.dumps({**row, "question": f"few {row['question']}"}) + "\n" for row in ROWS[:2])
     return write({"d.jsonl": DATA, "few.jsonl": few, "helpers.py": HELPERS, **mistake.files})

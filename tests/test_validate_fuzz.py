@@ -18,6 +18,7 @@ from assay.errors import Problem
 from assay.evaluation.prepare import find_problems
 from conftest import Write
 
+pytestmark = pytest.mark.slow
 BUNDLED = sorted((Path(__file__).parent.parent / "src/assay/bundled").rglob("*.yaml"))
 TASK: dict[str, Any] = {
     "task": "t", "tag": ["a"], "dataset_path": "json",
