@@ -12,7 +12,6 @@ from assay.models import Scripted
 from conftest import Write
 from mistakes import DATA, GRAPHS, GROUPS, HELPERS, MISTAKES, ROWS, Mistake
 
-
 pytestmark = pytest.mark.slow  # a hundred runs
 
 
