@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
@@ -93,13 +93,11 @@ def validate(
     loaded, problems = manager.attempt(selected, thorough=True)
     broken = {problem.place.file for problem in problems if problem.serious}
     checks = _Checks(manager.formats, settings or Settings(), find_metric, find_dotted, code)
-    for task in (*loaded["tasks"].values(), *_formatted(loaded["tasks"], manager)):
-        try:
-            with user_code("cannot be checked"):  # a file may say anything: the others are checked
-                problems += _check(task, checks)
-        except UserCodeError as error:
-            if file_of(task.fields) not in broken:  # wrong values were reported, and may be why
-                problems.append(uncheckable(file_of(task.fields), str(error)))
+    for task in loaded["tasks"].values():
+        problems += _checked(task, checks, broken)
+    for task in _formatted(loaded["tasks"], manager):
+        serious = [problem for problem in _checked(task, checks, broken) if problem.serious]
+        problems += [each for each in serious if "is not a valid template" not in each.what]  # reported with its format
     for group in loaded["groups"].values():
         problems += doubled(group) if not is_lenient(group) else ()
         problems += _check_aggregators(group)
@@ -116,6 +114,16 @@ def _formatted(tasks: Mapping[str, Task], manager: TaskManager) -> Iterator[Task
     known = {name: formats_table(task.fields) for name, task in tasks.items() if name in manager.catalog.index.named}
     names = [f"{name}@{each}" for name, table in known.items() for each in table or ()]
     return iter(manager.attempt(names)[0]["tasks"].values() if names else ())
+
+
+def _checked(task: Task, checks: _Checks, broken: Collection[str]) -> list[Problem]:
+    """The problems of a task, whatever its file says; `broken` are the files that have wrong values."""
+    try:
+        with user_code("cannot be checked"):
+            return _check(task, checks)
+    except UserCodeError as error:
+        file = file_of(task.fields)
+        return [uncheckable(file, str(error))] if file not in broken else []  # wrong values may be why
 
 
 def _check(task: Task, checks: _Checks) -> list[Problem]:
