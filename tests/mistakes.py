@@ -153,6 +153,7 @@ MISTAKES: dict[str, Mistake] = {
     "a prefix": task({"gen_prefix": '"{{»topc}}:"'}, "no column 'topc'", "did you mean 'topic'"),
     "a column of examples": task({"num_fewshot": "1", "fewshot_split": "few", "fewshot_config": '{doc_to_text: "{{»qestion}}"}'}, "no column 'qestion'", "did you mean 'question'"),
     "a column that a format names": task({"formats": '{type: mcqa, instruction: "About {{»topc}}: "}'}, "no column 'topc'", "did you mean 'topic'", base=CHOICE),
+    "a column that a format of a table names": task({"formats": '{b: cloze, a: {type: mcqa, instruction: "{{»topc}}: "}}'}, "no column 'topc'", "did you mean 'topic'", base=CHOICE, asked="t@a"),
     "a column with process_docs": task({"process_docs": "!function own.keep", "doc_to_text": '"{{»textt}}"'}, "no column 'textt'; they have: text, answer", "did you mean 'text'", files=helper("def keep(split): return [{'text': row['question'], 'answer': 'x'} for row in split]\n"), load=True),
     "an invalid template": task({"doc_to_text": '»"{{question}"'}, "not a valid template", "correct"),
     "a prompt without a column": task({"doc_to_text": '»"Answer the question:"'}, "all 4 documents are asked the same", "name a column"),

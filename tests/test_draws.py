@@ -212,7 +212,8 @@ def run_task(folder: Path, arguments: dict[str, Any], yaml: str, count: int = 2,
     """What was answered to samples that all ask the same."""
     other = {"q": "another question, which is not asked", "gold": "x"}
     write_task(folder, [*[{"q": DRAW, "gold": "x"}] * count, other], TASK + yaml)
-    fixed = {"log_samples": True, "limit": count, "include_path": str(folder), "include_defaults": False}
+    asked = {} if "samples" in options else {"limit": count}
+    fixed = {"log_samples": True, **asked, "include_path": str(folder), "include_defaults": False}
     results = assay.simple_evaluate(**arguments, tasks=["t"], **(fixed | options))
     return [sample["resps"][0] for sample in results["samples"]["t"]]
 
@@ -280,7 +281,8 @@ def test_a_local_model_draws_for_every_sample_and_the_same_in_every_run(tmp_path
 
 
 def test_a_local_run_that_was_killed_draws_on_as_if_it_had_not_been(tmp_path: Path) -> None:
-    write_task(tmp_path, [{"q": "Anna went to the", "gold": "x"}] * 600, TASK + LONGER)
+    rows = [*[{"q": "Anna went to the", "gold": "x"}] * 599, {"q": "Anna walks to the", "gold": "x"}]
+    write_task(tmp_path, rows, TASK + LONGER)
     command = ["-m", "assay", "run", "--model", "embedded", "--tasks", "t", "--include_path", tmp_path]
     assert finish(*command, "--output_path", tmp_path / "whole", cwd=tmp_path) == 0
     process = start(*command, "--output_path", tmp_path / "killed", cwd=tmp_path)

@@ -96,3 +96,28 @@ def test_names_that_only_running_would_show_are_not_called_missing(manage: Calla
 def test_every_way_to_define_a_name_is_understood(source: str, manage: Callable[..., TaskManager]) -> None:
     manager = manage({"t.yaml": a_task("t", process_docs="!function utils.f"), "utils.py": source + "\n"})
     assert validate(manager) == []
+
+
+REGISTERS = "from lm_eval.api.registry import register_filter\n\n\ndef text(doc): return doc['question']\n\n\n"
+NAMED = "doc_to_text: !function helpers.text\nfilter_list: [{name: f, filter: [{function: backwards}]}]\noutput_type: generate_until\nmetric_list: [{metric: exact_match}]\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "serious"),
+    [
+        ("@register_filter('backwards')\nclass B: pass\n", []),
+        ("NAME = 'backwards'\n@register_filter(NAME)\nclass B: pass\n", [False]),
+        ("import others\n", []),
+        ("@register_filter('forwards')\nclass B: pass\n", [True]),
+        ("", [True]),
+    ],
+    ids=["a registered name", "a computed name", "a name of a module that it imports", "another name", "none"],
+)
+def test_an_unknown_name_is_a_note_only_where_helper_code_may_register_it(
+    source: str, serious: list[bool], manage: Callable[..., TaskManager]
+) -> None:
+    others = "from lm_eval.api.registry import register_filter\n\n\n@register_filter('backwards')\nclass B: pass\n"
+    task = a_task("t").split("output_type")[0] + NAMED
+    listed = validate(manage({"t.yaml": task, "helpers.py": REGISTERS + source, "others.py": others}))
+    assert [problem.serious for problem in listed] == serious
+    assert all("no filter named 'backwards'" in problem.what for problem in listed)

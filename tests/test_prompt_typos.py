@@ -89,6 +89,14 @@ SLIPS: dict[str, tuple[dict[str, str], str]] = {
     "a quoted function as prefix": ({"gen_prefix": "'!function utils.text'"}, "not a function"),
     "a misspelt prefix": ({"gen_prefix": "answr"}, "gen_prefix: .* did you mean 'answer'"),
     "a template as delimiter": ({"target_delimiter": '" {{question}} "'}, "a delimiter is not filled in"),
+    "a misspelt target beside a function": ({"doc_to_text": "!function utils.text", "doc_to_target": "answr"}, "doc_to_target: .* did you mean 'answer'"),
+    "a target template beside a function": ({"doc_to_text": "!function utils.text", "doc_to_target": '"{{zebra}}"'}, r"t\.yaml:6:19: doc_to_target: the documents have no column 'zebra'; they have: question"),
+    "an attribute of a target": ({"doc_to_target": '"{{meta.txet}}"'}, r"t\.yaml:6:24: doc_to_target: 'meta' has no 'txet'; it has: text — did you mean 'text'"),
+    "an item of a column": ({"doc_to_text": """"{{question}} {{meta['txet']}}\""""}, r"t\.yaml:5:36: doc_to_text: 'meta' has no 'txet'"),
+    "a column that a loop goes over": ({"doc_to_text": '"{{question}}{% for c in chioces %}{{c}}{% endfor %}"'}, r"t\.yaml:5:39: .*'chioces'.* did you mean 'choices'"),
+    "a misspelt prefix of examples": (
+        {"num_fewshot": "1", "fewshot_split": "test", "fewshot_config": '{gen_prefix: "{{zebra}}"}'}, "gen_prefix: the documents have no column 'zebra'",
+    ),
     "a slip in the examples": (
         {"num_fewshot": "1", "fewshot_split": "test", "fewshot_config": "{doc_to_text: questoin}"}, "did you mean 'question'",
     ),

@@ -31,7 +31,7 @@ WORLD = {
             task:
               - c
               - task: fresh
-                dataset_path: json
+                dataset_path: some/data
                 doc_to_text: question
           - task: red
             repeats: 2

@@ -12,6 +12,8 @@ from assay.models import Scripted
 from conftest import Write
 from mistakes import DATA, GRAPHS, GROUPS, HELPERS, MISTAKES, ROWS, Mistake
 
+pytestmark = pytest.mark.slow  # a hundred runs
+
 
 def written(write: Write, mistake: Mistake) -> Path:
     few = "".join(json.dumps({**row, "question": f"few {row['question']}"}) + "\n" for row in ROWS[:2])
@@ -60,3 +62,19 @@ def test_a_mistake_in_a_group_is_refused_by_validate_and_before_any_request(
     name: str, write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
     refused(GROUPS[name], written(write, GROUPS[name]), capsys)
+
+
+def test_everything_that_is_wrong_is_reported_at_once_by_validate_and_by_a_run(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = MISTAKES["an unknown filter does not hide a metric"].files["t.yaml"] + "scorer: nosuch\nnum_fewshto: 1\n"
+    second = MISTAKES["a target template"].files["t.yaml"].replace("task: t", "task: u").replace("test: d", "test: dd")
+    third = MISTAKES["a variable without a column"].files["t.yaml"].replace("task: t", "task: v")
+    folder = written(write, Mistake({"t.yaml": first, "u.yaml": second, "v.yaml": third}, "", "", ""))
+    whats = ["no filter named 'lowercas'", "no metric named 'exact_mach'", "no scorer named 'nosuch'", "'num_fewshto'", "no data file 'dd.jsonl'", "no column 'quesion'"]  # fmt: skip
+    assert main(["validate", "--include_path", str(folder), "--no_defaults"]) == 1
+    said = capsys.readouterr().out
+    assert [what for what in whats if what not in said] == []
+    with pytest.raises(ConfigError) as error:
+        assay.simple_evaluate("dummy", tasks=["t", "u", "v"], include_path=str(folder), include_defaults=False)
+    assert [what for what in whats if what not in str(error.value)] == []

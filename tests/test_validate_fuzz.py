@@ -18,6 +18,7 @@ from assay.errors import Problem
 from assay.evaluation.prepare import find_problems
 from conftest import Write
 
+pytestmark = pytest.mark.slow
 BUNDLED = sorted((Path(__file__).parent.parent / "src/assay/bundled").rglob("*.yaml"))
 TASK: dict[str, Any] = {
     "task": "t", "tag": ["a"], "dataset_path": "json",
@@ -89,9 +90,9 @@ def written(value: dict[str, Any]) -> str:
 
 def problems(folder: Path, *, load: bool) -> list[Problem]:
     manager = TaskManager(include_path=folder, include_defaults=False)
-    found = find_problems(manager, RunConfig(), None, load=load)
-    assert [str(each) for each in found if "report this as a bug" in each.fix] == []
-    return found
+    every = find_problems(manager, RunConfig(), None, load=load)
+    assert [str(each) for each in every if "report this as a bug" in each.fix] == []
+    return every
 
 
 quietly = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

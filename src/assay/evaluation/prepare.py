@@ -25,11 +25,11 @@ from assay.samples.prompt import Chat, InvalidTemplate, RenderError
 from assay.samples.rows import DataError
 from assay.scoring.scorer import Scorer
 from assay.tasks import Task, TaskManager
-from assay.tasks.documents import parse_shard
+from assay.tasks.documents import open_splits, parse_shard
 from assay.tasks.kinds import FindDefinition, kind_of
 from assay.tasks.preflight import check_samples, ready_groups, refuse_unsafe
-from assay.tasks.prepare import open_splits, preserved_random, seed_random
 from assay.tasks.prepare import prepare as prepare_yaml
+from assay.tasks.prepare import preserved_random, seed_random
 from assay.tasks.prompt_checks import placed
 from assay.tasks.rescore import TaskFacts, prepare_scoring
 from assay.tasks.runnable import Runnable

@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,17 +12,19 @@ import orjson
 
 from assay.config.source import digest
 from assay.config.task import FewshotConfig, TaskConfig
-from assay.errors import Place
+from assay.errors import Place, Problem, did_you_mean, placed_error
 from assay.records import Document, Function
 from assay.runs.folder import RunError
 from assay.runs.run import Run
 from assay.runs.samples.records import StoredSample
 from assay.runs.samples.writer import file_name
-from assay.samples.data import DataSet, Split
+from assay.samples.data import DataSet, Split, data_set
 from assay.samples.fewshot import SAMPLERS, LeakPolicy
 from assay.samples.prompt import Examples, Pool, RenderError, Sampler
 from assay.samples.rows import DataError, as_rows, file_digest, spill_rows, typed
-from assay.tasks.settings import Settings, Shard
+from assay.tasks.scoring import placer
+from assay.tasks.settings import Helpers, Settings, Shard
+from assay.tasks.task import Task
 from assay.user_code import place_of, user_code
 
 ProcessDocs = Callable[[Any], Iterable[Document] | None]
@@ -69,6 +72,47 @@ def evaluated_split(config: TaskConfig) -> str:
     if not split:
         raise DataError("the task names neither test_split nor validation_split, so there is nothing to evaluate")
     return split
+
+
+def open_splits(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers) -> Splits:
+    """The data of a task; nothing is read yet."""
+    data = data_set(
+        config,
+        folder=data_folder(task),
+        data_dir=settings.run.data_dir,
+        as_table=settings.like_lm_eval,
+        read_run=read_run,
+    )
+    return Splits(data, helpers.as_dataset)
+
+
+def data_folder(task: Task) -> str | None:
+    """The folder that paths of data are relative to."""
+    key = next((key for key in ("dataset_kwargs", "dataset_path", "task") if key in task.fields), None)
+    return task.fields.origin(key).folder if key is not None else None
+
+
+def evaluated_docs(task: Task, config: TaskConfig, splits: Splits) -> Split:
+    """The documents to evaluate, as its process_docs prepares them."""
+    process = config.process_docs if callable(config.process_docs) else None
+    try:
+        return splits.split(evaluated_split(config), process)
+    except DataError as error:
+        raise placed_split(task, error, splits) from error
+
+
+_NO_SPLIT = re.compile(r"\bno split '([^']*)'")
+
+
+def placed_split(task: Task, error: DataError, splits: Splits) -> DataError:
+    """The same error; that about a split that does not exist with the place of its name."""
+    named = _NO_SPLIT.search(str(error))
+    if named is None or error.problem is not None:
+        return error
+    keys = ("test_split", "validation_split", "fewshot_split", "training_split")
+    path = next(((key,) for key in keys if task.fields.get(key) == named[1]), ("fewshot_config", "split"))
+    fix = did_you_mean(named[1], splits.data.available())
+    return placed_error(DataError, Problem(placer(task, *path)(), str(error), fix))
 
 
 def chosen(docs: Split, task: str, settings: Settings) -> Iterator[tuple[int, Document]]:

@@ -2,7 +2,6 @@
 
 import logging
 import random
-import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ import numpy as np
 
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import TaskConfig, generation_types
-from assay.errors import ConfigError, Place, Problem, did_you_mean, placed_error
+from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Document,
@@ -35,7 +34,7 @@ from assay.records import (
     prompt_text,
 )
 from assay.runs.folder import SampleSink
-from assay.samples.data import Split, columns_of, data_set
+from assay.samples.data import Split, columns_of
 from assay.samples.prompt import Chat, Examples, Prompter, Question, RenderError
 from assay.samples.rows import DataError
 from assay.scoring.filters import Pipeline
@@ -53,30 +52,37 @@ from assay.scoring.results import (
 )
 from assay.scoring.scorer import Scorer, models_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
-from assay.tasks.documents import Splits, count, evaluated_split, examples, read_run, walked
+from assay.tasks.documents import (
+    Splits,
+    count,
+    evaluated_docs,
+    evaluated_split,
+    examples,
+    open_splits,
+    placed_split,
+    walked,
+)
 from assay.tasks.instances import typed
 from assay.tasks.metrics import check_reference_order
 from assay.tasks.prompt_checks import (
+    LOOKED_FURTHER,
     check_prompts,
     check_right_choices,
     check_targets,
     check_templates,
     equal_prompts,
-    explained,
-    is_everywhere_undefined,
     misfit_functions,
+    unaskable,
 )
 from assay.tasks.runnable import AggregationOrFunction, Estimator
 from assay.tasks.scoring import BYPASS, answers_left, known_rows, placer, scoring
 from assay.tasks.settings import Helpers, Settings, resolved
-from assay.tasks.task import Task, is_lenient_task
+from assay.tasks.task import Task
 
 LOOKED_AT = 3
 """Samples that are built before the run: a task of which none of them can be asked is broken."""
 SEARCHED = 200
 """Documents that are searched for several references, where a metric is tried with them."""
-LOOKED_FURTHER = 1000
-"""Documents that are tried where none of those can be asked: a column may be absent from the first."""
 KINDS = {GENERATE: "generate", CHOICE: "loglikelihood", LIKELIHOOD: "loglikelihood", ROLLING: "rolling"}
 
 
@@ -98,55 +104,14 @@ def prepare(task: Task, settings: Settings, helpers: Helpers) -> "PreparedTask":
     return prepared
 
 
-def open_splits(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers) -> Splits:
-    """The data of a task; nothing is read yet."""
-    data = data_set(
-        config,
-        folder=data_folder(task),
-        data_dir=settings.run.data_dir,
-        as_table=settings.like_lm_eval,
-        read_run=read_run,
-    )
-    return Splits(data, helpers.as_dataset)
-
-
-def data_folder(task: Task) -> str | None:
-    """The folder that paths of data are relative to."""
-    key = next((key for key in ("dataset_kwargs", "dataset_path", "task") if key in task.fields), None)
-    return task.fields.origin(key).folder if key is not None else None
-
-
 def bind(task: Task, config: TaskConfig, splits: Splits, settings: Settings, scored: ScoringLoop) -> "PreparedTask":
     """The task with its documents, of which the first are looked at: can they be asked and scored?"""
     try:
         prepared = _bound(task, config, splits, settings, scored)
     except DataError as error:
-        raise _placed_split(task, error, splits) from error
+        raise placed_split(task, error, splits) from error
     prepared.check_first()
     return prepared
-
-
-def evaluated_docs(task: Task, config: TaskConfig, splits: Splits) -> Split:
-    """The documents to evaluate, as its process_docs prepares them."""
-    process = config.process_docs if callable(config.process_docs) else None
-    try:
-        return splits.split(evaluated_split(config), process)
-    except DataError as error:
-        raise _placed_split(task, error, splits) from error
-
-
-_NO_SPLIT = re.compile(r"\bno split '([^']*)'")
-
-
-def _placed_split(task: Task, error: DataError, splits: Splits) -> DataError:
-    """The same error; that about a split that does not exist with the place of its name."""
-    named = _NO_SPLIT.search(str(error))
-    if named is None or error.problem is not None:
-        return error
-    keys = ("test_split", "validation_split", "fewshot_split", "training_split")
-    path = next(((key,) for key in keys if task.fields.get(key) == named[1]), ("fewshot_config", "split"))
-    fix = did_you_mean(named[1], splits.data.available())
-    return placed_error(DataError, Problem(placer(task, *path)(), str(error), fix))
 
 
 def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, scored: ScoringLoop) -> "PreparedTask":
@@ -196,36 +161,7 @@ def _look_at_first(task: Task, prompter: Prompter, docs: Split, settings: Settin
         except RenderError as error:
             problem = problem or error
     assert problem is not None, "a split has documents"
-    raise _unaskable(task, problem, docs, settings)
-
-
-def _unaskable(task: Task, error: RenderError, docs: Split, settings: Settings) -> Exception:
-    """The error about documents that cannot be asked: a column that none of them has is a mistake in the file."""
-    if settings.like_lm_eval:
-        return error
-    problem = explained(task, error, docs, columns_of(docs))
-    if not is_lenient_task(task) and is_everywhere_undefined(error, islice(docs, LOOKED_FURTHER)):
-        return ConfigError([problem])
-    return placed_error(RenderError, problem)
-
-
-def check_shown(task: Task, config: TaskConfig, docs: Split, settings: Settings, scored: ScoringLoop | None) -> None:
-    """Refuse what documents show of a task whose functions are not run; `config` has other values for them."""
-    columns = columns_of(docs)
-    check_clusters(task, docs)
-    if scored is not None:
-        check_columns(task, docs, scored)
-    check_prompts(task, config, columns, settings)
-    prompter = Prompter(config, columns, strict=not settings.like_lm_eval)
-    problem: RenderError | None = None
-    for doc in islice(docs, LOOKED_FURTHER):
-        try:
-            prompter.question(doc)
-            return
-        except RenderError as error:
-            problem = problem or error
-    if problem is not None:
-        raise _unaskable(task, problem, docs, settings)
+    raise unaskable(task, problem, docs, settings)
 
 
 def check_clusters(task: Task, docs: Split) -> None:
@@ -569,7 +505,7 @@ class PreparedTask:
             except RenderError as error:
                 first = first or error
         if first is not None:
-            raise _unaskable(self.task, first, self.docs, self.settings)
+            raise unaskable(self.task, first, self.docs, self.settings)
 
     def equal_prompts(self) -> Problem | None:
         """Whether every document is asked the same, examples aside."""

@@ -8,6 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Place, Problem, nearest, placed_error
 from assay.records import Function, Sample
 from assay.registry import read_signature
+from assay.samples.data import Split, columns_of
 from assay.samples.fewshot import TooFewExamples
 from assay.samples.prompt import (
     InvalidTemplate,
@@ -49,6 +51,8 @@ CLOSE = 0.8
 """How like a column a text with other characters than those of a word must be to be a slip of it."""
 
 
+LOOKED_FURTHER = 1000
+"""Documents that are tried where none of those can be asked: a column may be absent from the first."""
 QUESTION_KEYS = ("doc_to_text", "doc_to_choice", "gen_prefix", "description")
 
 
@@ -107,7 +111,18 @@ def explained(task: Task, error: RenderError, docs: Iterable[Row], columns: Coll
     named = [
         key for key in TEMPLATES if str(error).startswith(key) or f"template {task.fields.get(key)!r}" in str(error)
     ]
-    return Problem(_place(task, (named[0] if named else "doc_to_text",)), str(error), "correct it")
+    other = "doc_to_target" if "index of a choice" in str(error) else "doc_to_text"
+    return Problem(_place(task, (named[0] if named else other,)), str(error), "correct it")
+
+
+def unaskable(task: Task, error: RenderError, docs: Split, settings: Settings) -> Exception:
+    """The error about documents that cannot be asked: a column that none of them has is a mistake in the file."""
+    if settings.like_lm_eval:
+        return error
+    problem = explained(task, error, docs, columns_of(docs))
+    if not is_lenient_task(task) and is_everywhere_undefined(error, islice(docs, LOOKED_FURTHER)):
+        return ConfigError([problem])
+    return placed_error(RenderError, problem)
 
 
 def is_everywhere_undefined(error: RenderError, docs: Iterable[Row]) -> bool:
@@ -119,7 +134,7 @@ def _undefined(task: Task, error: UndefinedVariable, doc: Row, columns: Collecti
     name = error.name
     path = _path_of(task, error)
     place = task.fields.origin(str(path[0])).word_place(path, name) if path else _place(task, ("doc_to_text",))
-    key = f"{next((str(step) for step in reversed(path) if isinstance(step, str)), 'a template')}: "
+    key = f"{next((str(step) for step in reversed(path) if isinstance(step, str)), 'a text of its format')}: "
     owner = re.search(rf"([\w.]+)(?:\.|\[['\"]){re.escape(name)}\b", error.text)
     if owner is not None and name not in required_variables(error.text):
         value: Any = doc

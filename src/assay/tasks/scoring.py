@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, Never, TypeVar
 from assay.config.row_names import filter_name_problem, row_name_problem
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.records import Function, ScoreKey, UserFunction, UserValue
-from assay.registry import parameter_problems
+from assay.records import Function, ScoreKey, UserValue
 from assay.samples.prompt import written_choices
 from assay.scoring.filters import DEFAULT, FILTERS, Pipeline, build_pipeline, leaves_text
 from assay.scoring.loop import ScoringLoop
@@ -62,14 +61,13 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     """The filters of a task, each with its scorer, and that with its metrics. All problems are raised together."""
     process = config.process_results if callable(config.process_results) and not settings.run.predict_only else None
     lenient = settings.like_lm_eval or any(task.fields.origin(key).lenient for key in task.fields)
-    if process is not None:
-        _check_process_results(process, placer(task, "process_results")())
     config = with_own_scorers(task, config, helpers)
-    whole = ScorerFactory.create_scorer(replace(config, process_results=process), placer(task, "scorer")())
+    whole, unmade = _whole_scorer(task, replace(config, process_results=process))
     with_reductions(whole, config.scorer, config, placer(task, "scorer"))
     whole.overwrites = lenient
     entries = config.filter_list or whole.default_filters() or (DEFAULT,)
     making = _Making(task, config, settings, helpers, whole, process is not None, lenient)
+    making.problems += unmade
     filters = [making.filter(*each) for each in (_different(entries) if lenient else enumerate(entries))]
     if making.problems:
         raise ConfigError(dict.fromkeys(making.problems))  # filters without metrics share those of the task
@@ -85,11 +83,15 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     return ScoringLoop(pipelines, reading, task.name, adapt=adapt)
 
 
-def _check_process_results(process: UserFunction, place: Place) -> None:
-    """Refuse a function that cannot be called with a document and its answers."""
-    problems = parameter_problems(process, {}, "process_results", place, 2)
-    if problems:
-        raise ConfigError([replace(each, fix="write `def process_results(doc, results)`") for each in problems])
+def _whole_scorer(task: Task, config: TaskConfig) -> tuple[Scorer, Sequence[Problem]]:
+    """The scorer of a task; where it cannot be made, that of its output type with the problems, so that filters are checked."""
+    place = placer(task, "scorer")()
+    try:
+        return ScorerFactory.create_scorer(config, place), ()
+    except ConfigError as error:
+        if config.scorer is None:
+            raise
+        return ScorerFactory.create_scorer(replace(config, scorer=None), place), error.problems
 
 
 @dataclass(slots=True)

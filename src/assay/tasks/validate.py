@@ -2,9 +2,10 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +19,30 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
 from assay.groups.checks import MemberAnswers, group_problems
 from assay.records import Function
 from assay.registry import Accepted, accepted
-from assay.samples.data import FILE_READERS, find_files
+from assay.samples.data import FILE_READERS, Split, columns_of, find_files
 from assay.samples.fewshot import SAMPLERS
 from assay.samples.formats import format_from_table, formats_table
-from assay.samples.prompt import RenderError
+from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
 from assay.scoring.filters import FILTERS, selection_note
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.named import SCORERS
 from assay.scoring.scorer import GenerationScorer, Scorer, models_of
+from assay.tasks.documents import evaluated_docs, open_splits
 from assay.tasks.kinds import FindDotted, kind_of
 from assay.tasks.manager import TaskManager, file_of
-from assay.tasks.prepare import KINDS, bind, check_columns, check_shown, evaluated_docs, open_splits, with_settings
+from assay.tasks.prepare import KINDS, bind, check_clusters, check_columns, with_settings
 from assay.tasks.prompt_checks import (
     FORMAT_TEXTS,
+    LOOKED_FURTHER,
+    check_prompts,
+    check_targets,
     check_templates,
     format_slips,
     misfit_functions,
     template_error,
+    unaskable,
     written_slips,
 )
 from assay.tasks.scoring import answers_left, known_rows, placer, scoring
@@ -87,22 +93,38 @@ def validate(
     broken = {problem.place.file for problem in problems if problem.serious}
     checks = _Checks(manager.formats, settings or Settings(), find_metric, find_dotted, code)
     for task in loaded["tasks"].values():
-        try:
-            with user_code("cannot be checked"):  # a file may say anything: the others are checked
-                problems += _check(task, checks)
-        except UserCodeError as error:
-            if file_of(task.fields) not in broken:  # wrong values were reported, and may be why
-                problems.append(uncheckable(file_of(task.fields), str(error)))
+        problems += _checked(task, checks, broken)
+    for task in _formatted(loaded["tasks"], manager):
+        serious = [problem for problem in _checked(task, checks, broken) if problem.serious]
+        problems += [each for each in serious if "is not a valid template" not in each.what]  # reported with its format
     known = _MemberAnswers(loaded["tasks"], checks)
+    resolve = _unloaded if code is None else code.helpers.resolve
     for group in loaded["groups"].values():
         missing = [problem for problem in map(check_function, functions_in(group.config)) if problem is not None]
-        problems += missing or group_problems(group, _unloaded, known, lenient=False)
+        problems += missing or group_problems(group, resolve, known, lenient=False)
     if specs is None:
         problems += [*manager.format_problems, *broken_plugins(), *_left_over(catalog)]
         problems += [
             p for known in manager.formats.values() for p in _check_format(known, Place(f"format {known.format!r}"))
         ]
     return sorted(dict.fromkeys(problems))
+
+
+def _formatted(tasks: Mapping[str, Task], manager: TaskManager) -> Iterator[Task]:
+    """Registered tasks in every format of their tables. What is wrong with a table itself is reported with its task."""
+    known = {name: formats_table(task.fields) for name, task in tasks.items() if name in manager.catalog.index.named}
+    names = [f"{name}@{each}" for name, table in known.items() for each in table or ()]
+    return iter(manager.attempt(names)[0]["tasks"].values() if names else ())
+
+
+def _checked(task: Task, checks: _Checks, broken: Collection[str]) -> list[Problem]:
+    """The problems of a task, whatever its file says; `broken` are the files that have wrong values."""
+    try:
+        with user_code("cannot be checked"):
+            return _check(task, checks)
+    except UserCodeError as error:
+        file = file_of(task.fields)
+        return [uncheckable(file, str(error))] if file not in broken else []  # wrong values may be why
 
 
 def _check(task: Task, checks: _Checks) -> list[Problem]:
@@ -335,7 +357,7 @@ def _check_documents(task: Task, scored: ScoringLoop | None, helpers: Helpers, c
         if "process_docs" in hidden:
             return ()
         if hidden:
-            check_shown(task, config, docs, settings, scored)
+            _check_shown(task, config, docs, settings, scored)
             return ()
         if scored is not None:
             check_columns(task, docs, scored)
@@ -350,6 +372,28 @@ def _check_documents(task: Task, scored: ScoringLoop | None, helpers: Helpers, c
         at = "dataset_path" if "dataset_path" in task.fields else "task"
         place = task.fields.place(at) if at in task.fields else Place(f"task {task.name!r}")
         return (error.problem or Problem(place, str(error), "correct the data, or where the file says it is"),)
+
+
+def _check_shown(task: Task, config: TaskConfig, docs: Split, settings: Settings, scored: ScoringLoop | None) -> None:
+    """Refuse what documents show of a task whose functions are not run; `config` has other values for them."""
+    columns = columns_of(docs)
+    check_clusters(task, docs)
+    if scored is not None:
+        check_columns(task, docs, scored)
+    check_prompts(task, config, columns, settings)
+    prompter = Prompter(config, columns, strict=not settings.like_lm_eval)
+    problem: RenderError | None = None
+    for doc in islice(docs, LOOKED_FURTHER):
+        try:
+            question = prompter.question(doc)
+        except RenderError as error:
+            problem = problem or error
+            continue
+        if task.config.doc_to_choice is None or config.doc_to_choice is not None:
+            check_targets(task, config, columns, settings, question.choices)
+        return
+    if problem is not None:
+        raise unaskable(task, problem, docs, settings)
 
 
 def _hidden_fields(config: TaskConfig) -> dict[str, Any]:

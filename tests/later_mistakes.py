@@ -27,8 +27,8 @@ GROUPS: dict[str, Mistake] = {
     "a metric that the members lack": group("task: [t, u]\naggregate_metric_list: [{metric: f1}]\n", "3:", "f1", "exact_match"),
     "a filter that the members lack": group("task: [t, u]\naggregate_metric_list: [{metric: exact_match, filter_list: strict}]\n", "3:", "strict", ""),
     "a condition that cannot be read": group('task:\n  - {task: t, if: "model.size >> 7"}\n  - u\n', "3:", ">>", ""),
-    "pass@k of one answer": group("task: [t, u]\naggregate_metric_list: [{metric: exact_match, aggregation: pass@k, kwargs: {k: 10}}]\n", "3:", "10", "take_first_k"),
-    "an aggregator function without arguments": group("task: [t, u]\naggregate_metric_list: [{metric: exact_match, aggregation: !function helpers.Plain}]\n", "3:", "Plain", ""),
+    "pass@k of one answer": group("task: [t, u]\naggregate_metric_list: [{metric: pass@10, aggregation: pass@k, kwargs: {k: 10}}]\n", "3:", "10", "take_first_k"),
+    "an aggregator function without arguments": group("task: [t, u]\naggregate_metric_list: [{metric: exact_match, aggregation: !function helpers.Plain}]\n", "3:", "Plain", "", load=True),
     "a group_filter of another key": group("task: [t, u]\naggregate_metric_list: [{metric: exact_match}]\ngroup_filter: {topk: 1}\n", "4:", "topk", "top_k"),
     "a filter of one member": group("task: [t, u]\naggregate_metric_list: [{metric: exact_match, filter_list: {tt: none}}]\n", "3:", "tt", ""),
 }  # fmt: skip
