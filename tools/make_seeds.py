@@ -62,8 +62,7 @@ def page(root: Path = ROOT) -> str:
 def _shown(tests: list[str] | None, reason: str | None) -> str:
     if not tests:
         return f"not run: {reason}"
-    more = [f"{len(tests) - MOST} more"] if len(tests) > MOST else []
-    return ", ".join([*(f"`{test}`" for test in tests[:MOST]), *more])
+    return ", ".join([*(f"`{test}`" for test in tests[:MOST]), *(["…"] if len(tests) > MOST else [])])
 
 
 def _first_line(path: Path) -> str:

@@ -110,7 +110,7 @@ def make_scorer(written: UserValue, config: TaskConfig | None, place: Place) -> 
     if kind is None:
         what = f"unsupported scorer {getattr(named, '__name__', named)!r}"
         raise _problem(place, what, "name one, or a class derived from assay.Scorer")
-    if inspect.isabstract(kind):
+    if not isinstance(kind, str) and inspect.isabstract(kind):
         fix = "define score, score_batch or score_instances in it, or derive it from GenerationScorer"
         raise _problem(place, f"scorer {kind.__name__!r} does not say how it scores", fix)
     scorer = SCORERS.bind(kind, _with_members(kwargs, config, place), place, config)
