@@ -10,55 +10,13 @@ from assay import GroupManager, Task, TaskConfig, TaskManager
 from assay.models import Scripted
 from assay.report.table import results_table
 from group_world import group_file, scored
+from seed_blocks import copied
 from small_runs import ANYTHING, run
 
-NLI = """
-    group: nli_tasks
-    task:
-      - cb
-      - anli_r1
-      - rte
-    aggregate_metric_list:
-      - metric: acc
-        aggregation: mean
-        weight_by_size: true   # micro-average (default)
-    metadata:
-      version: 1.0
-"""
-MMLU = """
-    group: mmlu
-    group_alias: "MMLU"
-    task:
-      - task: mmlu_abstract_algebra
-        task_alias: "Abstract Algebra"
-      - task: mmlu_anatomy
-        task_alias: "Anatomy"
-    aggregate_metric_list: [{metric: acc}]
-"""
-OVERRIDES = """
-    group: my_benchmark
-    task:
-      - task: mmlu
-        num_fewshot: 5          # Override few-shot count for all MMLU subtasks
-      - task: hellaswag
-        num_fewshot: 0
-"""
-INLINE = """
-    group: nli_and_mmlu
-    task:
-      - group: nli_tasks
-        task:
-          - cb
-          - anli_r1
-          - rte
-        aggregate_metric_list:
-          - metric: acc
-            aggregation: mean
-            higher_is_better: true
-
-      - task: mmlu
-        num_fewshot: 2
-"""
+NLI = copied("002/02.yaml")
+MMLU = copied("002/09.yaml") + "aggregate_metric_list: [{metric: acc}]\n"
+OVERRIDES = copied("002/03.yaml")
+INLINE = copied("002/04.yaml")
 
 
 @pytest.fixture
@@ -74,8 +32,7 @@ def benchmarks(tmp_path: Path) -> Path:
 
 
 def test_a_group_without_numbers_shows_its_tasks(benchmarks: Path) -> None:
-    lines = NLI.split("    aggregate_metric_list")[0] + "    metadata:\n      version: 1.0\n"
-    group_file(benchmarks, lines)
+    group_file(benchmarks, copied("002/01.yaml"))
     results = run(benchmarks, ANYTHING, "nli_tasks")
     assert "groups" not in results
     assert results["group_subtasks"] == {"nli_tasks": ["cb", "anli_r1", "rte"]}
@@ -145,7 +102,7 @@ def test_the_table_shows_aliases_and_indents_members(benchmarks: Path) -> None:
 
 
 def test_the_number_of_examples_that_a_group_shows_may_be_given(benchmarks: Path) -> None:
-    group_file(benchmarks, NLI.rstrip() + "\n      num_fewshot: 3\n")
+    group_file(benchmarks, NLI + "  num_fewshot: 3\n")
     results = run(benchmarks, ANYTHING, "nli_tasks")
     assert (results["n-shot"]["nli_tasks"], results["n-shot"]["cb"]) == (3, 0)
     [line] = [line for line in results_table(results).splitlines() if line.startswith("|nli_tasks")]
@@ -155,20 +112,8 @@ def test_the_number_of_examples_that_a_group_shows_may_be_given(benchmarks: Path
 def test_formats_in_a_group(tmp_path: Path) -> None:
     rows = '{"question": "1+1", "answer": 0, "choices": ["2", "3"]}\n{"question": "2+2", "answer": 1, "choices": ["3", "4"]}\n'
     (tmp_path / "sums.jsonl").write_text(rows)
-    fields = """
-            dataset_path: json
-            dataset_kwargs: {data_files: {test: %s}}
-            test_split: test
-            doc_to_text: question
-            doc_to_target: answer
-            doc_to_choice: choices""" % (tmp_path / "sums.jsonl")
-    group_file(tmp_path, f"""
-        group: my_benchmark
-        task:
-          - task: subtask_a@mcqa{fields}
-          - task: subtask_b
-            formats: generate{fields}
-    """)  # fmt: skip
+    data = f"dataset_path: json\n    dataset_kwargs: {{data_files: {{test: {tmp_path / 'sums.jsonl'}}}}}\n    test_split: test"
+    group_file(tmp_path, copied("002/08.yaml").replace("dataset_path: ...", data))
     model = Scripted(
         generate=lambda prompt, params, repeat: "A",
         loglikelihood=lambda context, choice: (-1.0 if "A" in choice else -2.0, False),
@@ -202,23 +147,17 @@ class Qasper(ConfigurableTask):
 
 class QuALITY(Qasper):
     ANSWERS = ("a", "a", "a")
+
+class NarrativeQA(Qasper):
+    ANSWERS = ("a", "b", "c", "d")
 """
 
 
 def test_members_may_be_python_classes(tmp_path: Path) -> None:
     (tmp_path / "task.py").write_text(SCROLLS)
-    group_file(
-        tmp_path,
-        """
-        group: scrolls
-        task:
-          - task: scrolls_qasper
-            class: !function task.Qasper
-          - task: scrolls_quality
-            class: !function task.QuALITY
-        aggregate_metric_list: [{metric: acc, weight_by_size: false}]
-        """,
-    )
+    aggregate = "aggregate_metric_list: [{metric: acc, weight_by_size: false}]\n"
+    group_file(tmp_path, copied("002/05.yaml") + aggregate)
     results = run(tmp_path, Scripted(generate=lambda prompt, params, repeat: "a", identity="a"), "scrolls")
-    assert results["groups"]["scrolls"]["acc,none"] == (0.5 + 1.0) / 2
-    assert results["group_subtasks"]["scrolls"] == ["scrolls::scrolls_qasper", "scrolls::scrolls_quality"]
+    assert results["groups"]["scrolls"]["acc,none"] == pytest.approx((0.5 + 1.0 + 0.25) / 3)
+    members = ["scrolls_qasper", "scrolls_quality", "scrolls_narrativeqa"]
+    assert results["group_subtasks"]["scrolls"] == [f"scrolls::{name}" for name in members]

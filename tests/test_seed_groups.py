@@ -30,77 +30,15 @@ from assay import (
 )  # fmt: skip
 from assay.report.table import results_table
 from group_world import UNSURE, Plain, attempts, by_filter, computed, config_of, group_file, rows_of, scored
+from seed_blocks import copied
 from small_runs import ANYTHING, noting, run
 
 # --- seed 000: the YAML -------------------------------------------------------------------------------------------
 
-MMLU_PRO = """
-    group: mmlu_pro
-    group_alias: "MMLU Professional"
-    task:
-      - mmlu_pro_biology
-      - mmlu_pro_chemistry
-      - mmlu_pro_physics
-
-    aggregate_metric_list:
-      - metric: acc
-        aggregation: mean
-        weight_by_size: true
-        filter_list: default
-
-    metadata:
-      version: 2.0
-      description: "Multiple choice questions for professionals"
-      domain: "knowledge"
-"""
-
-CODE = """
-    group: code_generation
-    task:
-      - humaneval
-      - mbpp
-      - apps
-
-    aggregate_metric_list:
-      - metric: pass@1
-        aggregation: pass@k
-        kwargs:
-          k: 1
-
-      - metric: pass@10
-        aggregation: pass@k
-        kwargs:
-          k: 10
-
-      - metric: compilation_rate
-        aggregation: mean
-        weight_by_size: false
-"""
-
-REASONING = """
-    group: reasoning
-    task:
-      - math_reasoning  # Sub-group
-      - logical_reasoning  # Sub-group
-      - commonsense_reasoning  # Sub-group
-
-    aggregate_metric_list:
-      - metric: acc
-        aggregation: harmonic_mean  # Better for imbalanced subtasks
-"""
-
-EXTRACTION = """
-    group: extraction_tasks
-    task:
-      - ner
-      - relation_extraction
-      - event_extraction
-
-    aggregate_metric_list:
-      - metric: f1
-        aggregation: harmonic_mean
-        filter_list: [strict, lenient]  # Aggregate across both filters
-"""
+MMLU_PRO = copied("000/19.yaml")
+CODE = copied("000/20.yaml")
+REASONING = copied("000/21.yaml")
+EXTRACTION = copied("000/22.yaml")
 
 
 def built(*texts: str, tasks: list[str]) -> "GroupManager[Task]":
@@ -170,7 +108,7 @@ CODE_METRICS = "{metric: exact_match}, {metric: !function code.compilation_rate,
 def test_code_generation_as_a_run_with_repeats(more: str, tmp_path: Path) -> None:
     for name, (right, repeats) in PROBLEMS.items():
         attempts(tmp_path, name, right, repeats, CODE_METRICS)
-    group_file(tmp_path, CODE.replace("kwargs:\n", f"kwargs:\n          {more}\n"))
+    group_file(tmp_path, CODE.replace("kwargs:\n", f"kwargs:\n      {more}\n"))
     rows = rows_of(run(tmp_path, UNSURE, "code_generation"), "code_generation")
     for k in (1, 10):
         by_task = pass_at(k)
@@ -227,7 +165,7 @@ def test_nested_groups_as_a_run_over_tasks(tmp_path: Path) -> None:
 
 
 def test_nested_groups_as_a_run_over_groups(tmp_path: Path) -> None:
-    nest(tmp_path, "\n        levels: children")
+    nest(tmp_path, "\n    levels: children")
     row = rows_of(run(tmp_path, ANYTHING, "reasoning"), "reasoning")["acc,none"]
     assert row["value"] == pytest.approx(3 / (1 / 0.375 + 2 + 1), abs=1e-12)
 

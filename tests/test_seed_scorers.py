@@ -1,5 +1,6 @@
 """The Python of the seeds 001 and 004, word for word after one prelude: by itself, and as helper code of a task that is run."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -407,6 +408,89 @@ def test_models_that_cannot_be_asked_are_refused_before_the_run(what: str, tmp_p
     with pytest.raises(ConfigError, match=what):
         run(tmp_path, model)
     assert asked == []
+
+
+NOT_CALLABLE = {
+    "score must take 2 arguments — write `def score(self, reference, predictions)`": "def score(self, prediction):\n        return 1.0",
+    "score is async": "async def score(self, reference, predictions):\n        return 1.0",
+    "score_batch must take 1 argument ": "def score_batch(self, results, more):\n        return []",
+    "score_instances must take 2 arguments": "def score_instances(self, instances):\n        return {}",
+    "_compute_metrics must take 2 arguments": "def _compute_metrics(self, result):\n        return {}",
+    "get_metrics must take 1 argument": "def get_metrics(self):\n        return []",
+    "holds a model, whose answers": "def __init__(self, config):\n        self.judge = assay.Scripted(generate=str)\n\n    def score(self, r, p):\n        return 1.0",
+    "division by zero (helpers.py:": "def __init__(self, config):\n        1 / 0",
+    "does not say how it scores": "pass",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", NOT_CALLABLE)
+def test_a_scorer_that_cannot_be_called_is_refused_before_the_run_with_its_place(what: str, tmp_path: Path) -> None:
+    base = "Scorer" if what.startswith("does not say") else "GenerationScorer"
+    helper(tmp_path, f"class Own({base}):\n    {NOT_CALLABLE[what]}\n")
+    with pytest.raises(ConfigError, match=rf"t\.yaml:\d+:\d+: .*{re.escape(what)}"):
+        generate(tmp_path, **TWO, yaml="scorer: !function helpers.Own\n")
+
+
+def test_a_result_that_has_no_rows_fails_its_document_with_what_is_wanted(tmp_path: Path) -> None:
+    helper(
+        tmp_path, "class Own(Scorer):\n    def score_instances(self, instances, filter_name):\n        return None\n"
+    )
+    results = generate(tmp_path, **TWO, yaml="scorer: !function helpers.Own\n")
+    [reason] = results["assay"]["tasks"]["t"]["reasons"]
+    assert "score_instances returned None, and must return a result, or scores by name" in reason
+
+
+SHAPES = {
+    "no parameters": "def __init__(self):\n        self.unit = 2.0",
+    "keywords alone": "def __init__(self, *, unit=2.0):\n        self.unit = unit",
+    "any": "def __init__(self, *args, **kwargs):\n        super().__init__(*args)\n        self.unit = 2.0",
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_scorer_need_not_take_the_configuration(shape: str, tmp_path: Path) -> None:
+    body = "\n\n    def score(self, reference, predictions):\n        return self.unit * (self.config.task == 't')\n"
+    helper(tmp_path, f"class Own(GenerationScorer):\n    {SHAPES[shape]}{body}")
+    assert rows(generate(tmp_path, **TWO, yaml="scorer: !function helpers.Own\n")) == {"Own,none": 2.0}
+
+
+def test_a_scorer_may_choose_its_metrics_itself(tmp_path: Path) -> None:
+    own = "[MetricConfig(name='exact_match'), MetricConfig(name='two', fn=lambda references, predictions: 2.0)]"
+    helper(tmp_path, f"class Own(GenerationScorer):\n    def get_metrics(self, filter_name):\n        return {own}\n")
+    results = generate(tmp_path, **TWO, yaml="scorer: !function helpers.Own\nmetric_list: []\n")
+    assert rows(results) == {"exact_match,none": 0.5, "two,none": 2.0}
+
+
+class Answering(assay.GenerateTask):
+    def process_instances(self, instances: Sequence[Instance] | None = None) -> Any:
+        return {**super().process_instances(instances), ("n", "none"): [float(len(instances or ()))]}
+
+
+def test_a_task_object_of_the_users_class_is_run_by_its_methods(tmp_path: Path) -> None:
+    write_task(tmp_path, [{"q": "0", "gold": "a"}, {"q": "1", "gold": "b"}], "")
+    data = {
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(tmp_path / "t.jsonl")}},
+        "test_split": "test",
+    }
+    keys = {
+        "task": "t",
+        **data,
+        "doc_to_text": "q",
+        "doc_to_target": "gold",
+        "metric_list": [{"metric": "exact_match"}],
+    }
+    assert rows(assay.simple_evaluate(says(["a", "x"]), tasks=[Answering(keys)])) == {
+        "exact_match,none": 0.5,
+        "n,none": 1.0,
+    }
+
+
+def test_a_judged_run_is_scored_again_from_its_verdicts(tmp_path: Path) -> None:
+    helper(tmp_path, copied("001/07.py"))
+    results = generate(tmp_path, **TWO, yaml=JUDGED, model_role={"judge": judge()}, output_path=str(tmp_path / "out"))
+    again = assay.score(str(tmp_path / "out"))
+    assert rows(again.results) == rows(results)
 
 
 def test_a_model_may_be_a_global_of_the_helper_file_and_is_asked_as_often_as_the_code_does(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from assay.scoring.scorer import (
     ProcessResultsScorer,
     Scorer,
 )
+from assay.scoring.scorer_models import get_model, load_reward_model
 from assay.statistics import aggregations as functions
 from assay.statistics import estimates as estimate
 from assay.statistics.softmax import softmax
@@ -80,7 +81,7 @@ def _lm_eval(registered: Registered, data_dir: str | None) -> dict[str, ModuleCo
         "lm_eval.api.filter": {"Filter": filter_classes.Filter, "FilterEnsemble": filter_classes.FilterEnsemble},
         "lm_eval.api.metrics": _metrics(registered),
         "lm_eval.api.samplers": {"ContextSampler": ContextSampler, "FirstNSampler": FirstNSampler},
-        "lm_eval.api.registry": dict(registered.names()),
+        "lm_eval.api.registry": {**registered.names(), "get_model": get_model},
         "lm_eval.api.scorer": _scorers(),
         **_filters(registered),
         "lm_eval.tasks": {},
@@ -102,7 +103,8 @@ def _scorers() -> ModuleContents:
     """Contents of `lm_eval.api.scorer`: classes to derive from, and their registry."""
     kinds = (Scorer, GenerationScorer, LoglikelihoodScorer, PerplexityScorer, ProcessResultsScorer, ScorerFactory)
     more = {"SCORER_REGISTRY": SCORER_REGISTRY, "register_scorer": register_scorer, "Results": Results}
-    return {**{kind.__name__: kind for kind in kinds}, **more, "GenResult": GenResult, "MCResult": MCResult}
+    models = {"get_model": get_model, "load_reward_model": load_reward_model}
+    return {**{kind.__name__: kind for kind in kinds}, **more, **models, "GenResult": GenResult, "MCResult": MCResult}
 
 
 def _metrics(registered: Registered) -> ModuleContents:

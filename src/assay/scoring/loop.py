@@ -339,7 +339,10 @@ def _label(scorer: Scorer) -> str:
 
 
 def _scores(result: Result | Scores) -> ScoreDict:
-    return dict(result.scores if isinstance(result, Result) else result)
+    rows = result.scores if isinstance(result, Result) else result
+    if not isinstance(rows, Mapping):
+        raise TypeError(f"score_instances returned {described(rows)}, and must return a result, or scores by name")
+    return dict(rows)
 
 
 # --- the loop ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Params, UserFunction, UserValue
-from assay.registry import Accepted, Table, Where, accepted, parameter_problems
+from assay.registry import Accepted, Table, Where, accepted
 from assay.scoring.scorer import (
     MEMBERS,
     GenerationScorer,
@@ -16,8 +16,9 @@ from assay.scoring.scorer import (
     PerplexityScorer,
     ProcessResultsScorer,
     Scorer,
+    first_parameter,
 )
-from assay.scoring.scorer_models import makes_models
+from assay.scoring.scorer_models import holds_model, makes_models
 
 S = TypeVar("S", bound=type[Scorer])
 CONFIG = ("task_config", "config")
@@ -50,11 +51,14 @@ class _Scorers(Table[type[Scorer], Scorer]):
     def accepts(self, member: type[Scorer] | UserFunction) -> Accepted:
         takes = accepted(member)
         named = {name: each for name, each in takes.named.items() if name not in CONFIG}
-        first = next(iter(takes.named), None)
+        first = first_parameter(member)[0] if isinstance(member, type) else None
         makes_itself = inspect.getattr_static(member, "create") is not inspect.getattr_static(Scorer, "create")
         if first in named and first != MEMBERS and not makes_itself:
             named[first] = named[first].replace(default=None)
-        return replace(takes, named=named, lacking=accepted(member, 1).lacking)
+        return replace(takes, named=named)
+
+    def refuse_shape(self, function: UserFunction, supplied: int) -> None:
+        """A scorer that takes no configuration is given it afterwards."""
 
     def find(self, name: str, where: Where) -> type[Scorer]:
         if name in self:
@@ -104,8 +108,11 @@ def make_scorer(written: UserValue, config: TaskConfig | None, place: Place) -> 
     kwargs: Mapping[str, Any] = written.kwargs if isinstance(written, ScorerConfig) else {}
     kind = named if isinstance(named, str) else scorer_class(named)
     if kind is None:
-        shown = repr(getattr(named, "__name__", named))
-        raise _problem(place, f"{shown} is not a scorer", "name one, or a class derived from assay.Scorer")
+        what = f"{getattr(named, '__name__', named)!r} is not a scorer"
+        raise _problem(place, what, "name one, or a class derived from assay.Scorer")
+    if not isinstance(kind, str) and inspect.isabstract(kind):
+        fix = "define score, score_batch or score_instances in it, or derive it from GenerationScorer"
+        raise _problem(place, f"scorer {kind.__name__!r} does not say how it scores", fix)
     scorer = SCORERS.bind(kind, _with_members(kwargs, config, place), place, config)
     if scorer.config is None:
         scorer.config = config
@@ -119,15 +126,35 @@ def make_scorer(written: UserValue, config: TaskConfig | None, place: Place) -> 
     return scorer
 
 
+TAKES = {
+    "score": ("reference", "predictions"),
+    "score_batch": ("results",),
+    "score_instances": ("instances", "filter_name"),
+    "get_metrics": ("filter_name",),
+    "ask": ("result",),
+    "questions": ("result",),
+    "verdict": ("result", "responses"),
+    "_create_result": ("instances", "filter_name"),
+    "_compute_metrics": ("result", "metrics"),
+    "_compute_metric": ("result", "metric"),
+}
+"""The methods that a class of the user's may define, and how they are called."""
+
+
 def _check_scorer(scorer: Scorer, named: str, place: Place) -> None:
-    """Refuse a scorer whose parts do not go together, or whose `score` cannot be called."""
-    if scorer.has_score:
-        wrong = parameter_problems(scorer.score, {}, f"`score` of scorer {named!r}", place, 2)
-        if wrong:
-            raise ConfigError([replace(each, fix="write `def score(self, reference, predictions)`") for each in wrong])
+    """Refuse a scorer whose methods cannot be called, or whose parts do not go together."""
+    for method, arguments in TAKES.items():
+        what = _method_problem(getattr(scorer, method), len(arguments))
+        if what is not None:
+            raise _problem(
+                place, f"scorer {named!r}: {method} {what}", f"write `def {method}(self, {', '.join(arguments)})`"
+            )
     if scorer.asks and scorer.is_batch:
         what = f"scorer {named!r} asks other models and scores all documents at once"
         raise _problem(place, what, "let it do one of the two")
+    if holds_model(scorer):
+        what = f"scorer {named!r} holds a model, whose answers to plain calls no run would journal"
+        raise _problem(place, what, "make it with assay.get_model('NAME,K=V'), which asks through the run")
     if makes_models(type(scorer)):
         what = f"scorer {named!r} makes a model when it scores, which is too late for the run to open it"
         raise _problem(place, what, "call get_model in __init__")
@@ -136,6 +163,17 @@ def _check_scorer(scorer: Scorer, named: str, place: Place) -> None:
             does = "scores all documents at once" if member.is_batch else "asks other models"
             what = f"scorer {named!r} calls {member.name!r}, which {does}"
             raise _problem(place, what, "use `type: ensemble`, or leave that one out")
+
+
+def _method_problem(method: UserFunction, count: int) -> str | None:
+    """Why a method cannot be called with so many arguments."""
+    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+        return "is async, and is called without waiting"
+    takes = accepted(method, count)
+    more = [name for name, each in takes.named.items() if each.default is each.empty]
+    if takes.lacking or more:
+        return f"must take {count} argument{'s' if count > 1 else ''}"
+    return None
 
 
 def _with_members(kwargs: Params, config: TaskConfig | None, place: Place) -> Params:

@@ -191,10 +191,10 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
     @classmethod
     def create(cls, config: TaskConfig | None, **kwargs: Any) -> "Scorer":
         """The scorer of a task with the parameters that its file gives: they, or the configuration, fill the first one."""
-        names = _parameters(cls)
-        if names and names[0] not in (*kwargs, MEMBERS):
+        first, named = first_parameter(cls)
+        if first is not None and first not in (*kwargs, MEMBERS):
             return cls(config, **kwargs)
-        return cls(**kwargs, **({"config": config} if "config" in names and "config" not in kwargs else {}))
+        return cls(**kwargs, **({"config": config} if "config" in named and "config" not in kwargs else {}))
 
     def made_with(self, kwargs: Params) -> None:
         """Set the parameters of the task file: cached scores depend on them."""
@@ -258,7 +258,11 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
         """The metrics that a run has bound; where a class of the user's chooses, those it returns."""
         if type(self).get_metrics is Scorer.get_metrics:
             return self._metrics.get(filter_name, ())
-        return [each for each in self.get_metrics(filter_name) if isinstance(each, Metric)]
+        chosen: Sequence[Any] = self.get_metrics(filter_name)
+        if all(isinstance(each, Metric) for each in chosen):
+            return chosen
+        bind = import_module("assay.tasks.scoring").bind_chosen
+        return [each if isinstance(each, Metric) else bind(self, each) for each in chosen]
 
     def _create_result(self, instances: Sequence[Instance], filter_name: str) -> Result:
         return result_of(instances, filter_name)
@@ -466,10 +470,12 @@ def _held(attributes: Mapping[str, Any]) -> Iterator[Any]:
             yield value
 
 
-def _parameters(kind: type) -> list[str]:
-    """The names of the parameters of a class, the first one by position first."""
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [each.name for each in read_signature(kind).parameters.values() if each.kind not in kinds]
+def first_parameter(kind: type) -> tuple[str | None, Sequence[str]]:
+    """The first parameter of a class by position, if it has one, and the names of all."""
+    parameters = read_signature(kind).parameters
+    by_name_only = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    first = next(iter(parameters.values()), None)
+    return first.name if first is not None and first.kind not in by_name_only else None, list(parameters)
 
 
 def _with_bound(config: TaskConfig | None, filter_name: str, metrics: Sequence[Metric]) -> TaskConfig | None:

@@ -147,6 +147,17 @@ def globals_used(kind: type, but: str = "") -> Iterator[Any]:
                 yield from (each.__globals__[used] for used in each.__code__.co_names if used in each.__globals__)
 
 
+def holds_model(scorer: object) -> bool:
+    """Whether an attribute of a scorer, or of an object among them, is a model that is asked in a run's place."""
+    held = list(vars(scorer).values())
+    inner = [each for value in held for each in getattr(value, "__dict__", {}).values()]
+    return any(_is_model(each) for each in (*held, *inner))
+
+
+def _is_model(value: Any) -> bool:
+    return hasattr(value, "identity") and hasattr(value, "can") and (hasattr(value, "answer") or hasattr(value, "ask"))
+
+
 def makes_models(kind: type) -> bool:
     """Whether a method other than `__init__` makes models: too late for the run to know of them."""
     return any(each in (get_model, load_reward_model) for each in globals_used(kind, "__init__") if callable(each))

@@ -6,6 +6,7 @@ replace steps of it, and does so in runs, too: `_create_result`, `_compute_metri
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -84,7 +85,9 @@ class InstanceScoring:
         if config.class_ is not None and not (isinstance(config.class_, type) and issubclass(config.class_, Task)):
             raise OnlyInRun(f"task {task.name!r} is a class for lm-eval, which only a run scores — {RUN}")
         self.task, self.output_type = task, config.output_type
-        self.loop = scoring(task, config, Settings(), helpers)
+        loop = scoring(task, config, Settings(), helpers)
+        # a method of the task runs this loop: it is not called from there again
+        self.loop = replace(loop, adapt=partial(with_methods, task, True)) if takes_part(task) else loop
         entries = config.filter_list or self.scorer.default_filters() or tuple(config.get_filters())
         self.filters: list[FilterConfig] = [
             replace(entry, metric_list=tuple(scorer.run_metrics(entry.name)))  # type: ignore[arg-type]  # that can be called
@@ -135,8 +138,12 @@ def own_task(task: Task, config: TaskConfig, helpers: Helpers) -> Task | None:
             own = kind.__new__(kind)
             own.helpers = helpers  # its `__init__` may need them
             own.__init__(config)  # type: ignore[misc]  # as the class has it
-    takes_part = any(_overrides(own, method) for method in (*STEPS, "process_instances", "_process_with_custom_fn"))
-    return own if takes_part else None
+    return own if takes_part(own) else None
+
+
+def takes_part(task: Task) -> bool:
+    """Whether a method of the task's class takes part in scoring."""
+    return any(_overrides(task, method) for method in (*STEPS, "process_instances", "_process_with_custom_fn"))
 
 
 def _overrides(task: Task, method: str) -> bool:

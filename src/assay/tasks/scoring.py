@@ -79,7 +79,7 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
     reading = ResultBuilder(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
     instances = import_module("assay.tasks.instances")  # which imports this one
     own = instances.own_task(task, config, helpers)
-    adapt = partial(instances.with_methods, own, own is task) if own is not None else None
+    adapt = partial(instances.with_methods, own, False) if own is not None else None
     return ScoringLoop(pipelines, reading, task.name, adapt=adapt)
 
 
@@ -345,6 +345,16 @@ def bind_by_itself(scorer: Scorer, filter_name: str) -> None:
         )
         chosen = binder.bind(resolved(chosen, ALONE.resolve), processed=isinstance(scorer, ProcessResultsScorer))
     scorer.bind_alone(filter_name, chosen)
+
+
+def bind_chosen(scorer: Scorer, metric: MetricConfig) -> Metric:
+    """A metric that a scorer of the user's chooses itself, in its `get_metrics`."""
+    output_type = scorer.config.output_type if scorer.config is not None else scorer.output_types[0]
+    place = Place(f"get_metrics of scorer {scorer.name!r}")
+    [bound] = MetricBinder(output_type, lambda *_: place, ALONE, lenient=False).bind(
+        (resolved(metric, ALONE.resolve),), processed=False
+    )
+    return bound
 
 
 def metric_function(config: MetricConfig) -> Callable[..., Any]:
