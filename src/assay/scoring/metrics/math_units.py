@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from assay.scoring.metrics.math_text import NO_UNIT, answers_in, plain, unmarked
+from assay.scoring.metrics.math_text import NO_UNIT, answers_in, boxed, plain, unmarked
 
 # --- units -----------------------------------------------------------------------------------------------------------
 
@@ -197,13 +197,11 @@ def same_base(target: str, answer: str) -> bool | None:
         return None
     if not expected:
         digits, base = actual[0]
-        return _in_base(digits, int(base)) == (int(target) if target.strip(" $").isdecimal() else None)
+        return str(_in_base(digits, int(base))) == boxed(target).strip(" $.")
     if not actual:
-        return expected[0][1] == "10" and expected[0][0] == answer.strip(" $.")
-    return (expected[0][0].lstrip("0").casefold(), expected[0][1]) == (
-        actual[0][0].lstrip("0").casefold(),
-        actual[0][1],
-    )
+        return expected[0][1] == "10" and expected[0][0] == answers_in(answer)[-1].strip(" $.")
+    ours, theirs = ((digits.lstrip("0").casefold(), base) for digits, base in (expected[0], actual[0]))
+    return bool(ours == theirs)
 
 
 def _in_base(digits: str, base: int) -> int | None:
