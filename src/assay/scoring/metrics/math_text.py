@@ -102,7 +102,7 @@ _END = re.compile(r"\n|[.?!](?=\s|$)")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*|\.\d+")
 
 _REWRITTEN: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
-    (re.compile(r"\\\$"), ""),
+    (re.compile(r"\\\$|^\s*(?:≈|\\approx(?![a-z]))|\\\\\s*$"), ""),
     (re.compile(r"\s*\b(?:[Pp]er\s?cent(?:age)?|pct)\b|(?<!\\)%"), r"\\%"),
     (re.compile(r"\\f?boxed?\s+([\w.+-]+)|\\fbox(?=\{)"), lambda match: rf"\boxed{{{match[1]}}}" if match[1] else r"\boxed"),
     (re.compile(r"\\(?:text|math)(?:bf|it|rm|sf|normal)?\s*\{\s*([-+]?\d[\d.,]*)\s*\}"), r"\1"),

@@ -199,7 +199,7 @@ def same_base(target: str, answer: str) -> bool | None:
         digits, base = actual[0]
         return str(_in_base(digits, int(base))) == boxed(target).strip(" $.")
     if not actual:
-        return expected[0][1] == "10" and expected[0][0] == answers_in(answer)[-1].strip(" $.")
+        return bool(expected[0] == (answers_in(answer)[-1].strip(" $."), "10"))
     ours, theirs = ((digits.lstrip("0").casefold(), base) for digits, base in (expected[0], actual[0]))
     return bool(ours == theirs)
 
