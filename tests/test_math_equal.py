@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tools.math_pairs import FILES, by_assay, misjudged, pairs_of
 
-from assay.scoring.metrics.math_equal import LONGEST, math_equal
+from assay.scoring.metrics.math_equal import math_equal
+from assay.scoring.metrics.math_text import LONGEST
 from small_runs import generate
 
 pytestmark = pytest.mark.slow  # many runs: too long for `make quick`

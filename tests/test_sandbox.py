@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shutil
 import socket
 import subprocess
@@ -159,6 +160,34 @@ def test_no_process_can_be_started(launcher: Launcher) -> None:
     for line in ("import os\nos.fork()", "import subprocess, sys\nsubprocess.run([sys.executable])"):
         assert fails(launcher, line, "PermissionError"), line
     assert fails(launcher, "import os, sys\nos.posix_spawn(sys.executable, ['x'], {})", "OSError")
+
+
+OF_OTHERS = {
+    "the memory of another process": {"x86_64": (310, 311), "aarch64": (270, 271)},
+    "a comparison with another process": {"x86_64": (312,), "aarch64": (272,)},
+    "a handle of another process": {"x86_64": (434, 438), "aarch64": (434, 438)},
+    "hints about the memory of another process": {"x86_64": (440, 448), "aarch64": (440, 448)},
+}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("case", OF_OTHERS)
+def test_other_processes_cannot_be_reached(case: str, launcher: Launcher) -> None:
+    """The first process of bubblewrap has no limits and no filter, and its memory could be written to."""
+    calls = OF_OTHERS[case][platform.machine()]
+    refused = "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n" + "".join(
+        f"assert libc.syscall({call}, 1, 0, 0, 0, 0, 0) == -1\nassert ctypes.get_errno() == 1\n" for call in calls
+    )
+    assert ran(launcher, refused)
+
+
+@pytest.mark.process
+def test_sockets_lead_nowhere_but_into_the_sandbox(launcher: Launcher) -> None:
+    """AF_VSOCK leads to the host of a virtual machine, in spite of the namespace of the network."""
+    for family in (40, 38, 17, 31):  # virtual machine, cryptography, packets, Bluetooth
+        assert fails(launcher, f"import socket\nsocket.socket({family}, socket.SOCK_STREAM)", "PermissionError"), family
+    assert ran(launcher, "import socket\nfor family in (1, 2):\n    socket.socket(family, socket.SOCK_STREAM).close()")
+    assert ran(launcher, "import asyncio\nasyncio.run(asyncio.sleep(0))\nimport socket\nsocket.socketpair()")
 
 
 ENDLESS = {

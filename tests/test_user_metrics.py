@@ -196,7 +196,7 @@ REFUSED = {
     "an async aggregation": ("async def a(values): return 1", "{metric: exact_match, aggregation: !function own.a}", "is async", ""),
     "a filter of one parameter": ("def f(resp): return resp", FILTERED, "must take (resps, docs)", "give it both"),
     "an async filter": ("async def f(resps, docs): return resps", FILTERED, "is async", "in place of `async def`"),
-    "process_results of a document": ("def p(doc): return {}", "process_results: !function own.p\n", "must take 2", "doc, results"),
+    "process_results of a document": ("def p(doc): return {}", "process_results: !function own.p\n", "cannot be called with 2 arguments", "doc, results"),
     "an async process_results": ("async def p(doc, results): ...", "process_results: !function own.p\n", "is async", "doc, results"),
     "pass@k of a corpus metric": ("", "{metric: bleu, reduction: pass@2}", "no score to reduce", "aggregation: mean"),
     "a renamed row of process_results": ("def p(doc, results): ...",

@@ -121,7 +121,8 @@ def make_scorer(written: UserValue, config: TaskConfig | None, place: Place) -> 
         scorer.asks = True
     _check_scorer(scorer, named if isinstance(named, str) else named.__name__, place)
     if config is not None and config.output_type not in scorer.output_types:
-        what = f"scorer {scorer.name!r} does not score {config.output_type}"
+        called = named if isinstance(named, str) else named.__name__
+        what = f"scorer {called!r} does not score {config.output_type}"
         raise _problem(place, what, f"it scores {', '.join(scorer.output_types)}")
     return scorer
 

@@ -17,14 +17,17 @@ import sys
 DENIED = {
     "x86_64": (
         (57, 58, 272, 308, 165, 166, 155, 161, 101, 321, 323, 250, 248, 249, 298, 319, 29, 68, 240, 425, 426, 427, 428,
-         429, 430, 442, 129, 297, 424), (62, 200, 234), 56, 0xC000003E),
+         429, 430, 442, 129, 297, 424, 310, 311, 312, 434, 438, 440, 448), (62, 200, 234), 56, 41, 0xC000003E),
     "aarch64": (
         (97, 268, 40, 39, 41, 51, 117, 280, 282, 219, 217, 218, 241, 279, 194, 186, 180, 425, 426, 427, 428, 429, 430,
-         442, 138, 240, 424), (129, 130, 131), 220, 0xC00000B7),
+         442, 138, 240, 424, 270, 271, 272, 434, 438, 440, 448), (129, 130, 131), 220, 198, 0xC00000B7),
 }  # fmt: skip
 """By machine: fork, vfork, unshare, setns, mounts, roots, ptrace, bpf, userfaultfd, keys, perf, memfd, System V's and
-POSIX's shared memory and queues, io_uring, signals in queues and by file; then kill, tkill and tgkill, which a process may
-use on itself; then clone, and the kernel's number for the machine."""
+POSIX's shared memory and queues, io_uring, signals in queues and by file, the memory and files of other processes; then kill,
+tkill and tgkill, which a process may use on itself; then clone, socket, and the kernel's number for the machine."""
+FAMILIES = 1, 2, 10, 16
+"""Sockets that end in the namespace of the network: local ones, IPv4, IPv6 and netlink. Those to the host of a virtual machine
+do not."""
 
 CLONE3, X32, CLONE_THREAD = 435, 0x40000000, 0x10000
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -66,7 +69,7 @@ def system_call_filter(machine: str, process: int) -> bytes:
 
     Signals go to this process only.
     """
-    denied, signals, clone, number = DENIED[machine]
+    denied, signals, clone, socket, number = DENIED[machine]
     no = RETURN, 0, 0, ERROR | errno.EPERM
     rules = [
         (LOAD, 0, 0, 4),  # which machine is spoken to
@@ -80,7 +83,11 @@ def system_call_filter(machine: str, process: int) -> bytes:
         rules += [(EQUAL, 0, 1, call), no]
     for call in signals:
         rules += [(EQUAL, 0, 4, call), (LOAD, 0, 0, 16), (EQUAL, 1, 0, process), no, (RETURN, 0, 0, ALLOW)]
+    rules += [(EQUAL, 0, len(FAMILIES) + 3, socket), (LOAD, 0, 0, 16)]
+    rules += [(EQUAL, len(FAMILIES) - place, 0, family) for place, family in enumerate(FAMILIES)]
     rules += [
+        no,
+        (RETURN, 0, 0, ALLOW),
         (EQUAL, 0, 1, CLONE3),
         (RETURN, 0, 0, ERROR | errno.ENOSYS),  # its flags cannot be looked at; the C library then takes clone
         (EQUAL, 0, 3, clone),

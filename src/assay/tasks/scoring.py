@@ -185,7 +185,8 @@ def _check_computed(task: Task, config: TaskConfig, filters: Sequence[BoundFilte
             at = placer(task, "scorer")() if number == 0 else placer(task, "filter_list", number - 1, "scorer")()
             raise ConfigError([Problem(at, what, "remove one of the two")])
     for bound in filters:
-        if not processes and not bound.metrics and bound.scorer.rows() == ():
+        is_empty = not bound.scorer.run_metrics(bound.name) and bound.scorer.rows() == ()
+        if not processes and not bound.metrics and is_empty:
             what = f"filter {bound.name!r} has no metric, so nothing would be scored"
             fix = "leave metric_list out to get the metrics of the output type, or name some"
             raise ConfigError([Problem(bound.place(), what, fix)])

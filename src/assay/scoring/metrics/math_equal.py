@@ -15,15 +15,15 @@ from assay.scoring.metrics.math_text import (
     formulas,
     is_in_braces,
     joined_by,
+    name_and_value,
     parts_of_answers,
     parts_of_target,
     plain,
     said_words,
     same_words,
-    value_of,
     words_of,
 )
-from assay.scoring.metrics.math_units import same_moment, units_apart
+from assay.scoring.metrics.math_units import same_base, same_moment, units_apart
 from assay.scoring.results import GENERATE, DeclaredMetric, References
 from assay.user_code import clock_stopped, in_main_thread
 
@@ -56,7 +56,7 @@ def math_equal(references: References, prediction: Answer, *, digits: int = 6, s
     with clock_stopped():
         for each in map(str, references):
             try:
-                if _equal(value_of(plain(each)), value_of(plain(str(prediction))), digits, strict):
+                if _equal_named(plain(each), plain(str(prediction)), digits, strict):
                     return 1.0
             except _UnreadableTarget as error:
                 unread = str(error)
@@ -69,6 +69,12 @@ class _UnreadableTarget(Exception):
     """A reference that nothing can be compared with."""
 
 
+def _equal_named(right: str, response: str, digits: int, strict: bool) -> bool:
+    """Whether values are equal, and their names where both have one."""
+    (name, value), (other, actual) = name_and_value(right), name_and_value(response)
+    return (not name or not other or name == other) and _equal(value, actual, digits, strict)
+
+
 def _equal(right: str, response: str, digits: int, strict: bool) -> bool:
     if right.strip() == response.strip():
         return True
@@ -77,8 +83,9 @@ def _equal(right: str, response: str, digits: int, strict: bool) -> bool:
         return words in said_words(response)
     if parts := parts_of_target(right):
         return any(_same_parts(parts, each, digits, strict) for each in parts_of_answers(response))
-    if (same := same_moment(right, response)) is not None:
-        return same
+    for compare in (same_moment, same_base):
+        if (same := compare(right, response)) is not None:
+            return same
     golds = _target(_with_point(right, response))
     apart = units_apart(right, response)
     if apart is None:
@@ -90,7 +97,9 @@ def _equal(right: str, response: str, digits: int, strict: bool) -> bool:
     except _unreadable():
         return False
     comparable = [pair for pair in product(golds, answers) if not _differ_in_kind(*pair)]
-    return any(_same(gold.value, answer.value, digits, strict) for gold, answer in comparable)
+    return any(
+        _same(gold.value, answer.value, digits, strict) or _same_range(gold, answer) for gold, answer in comparable
+    )
 
 
 def _with_point(text: str, other: str) -> str:
@@ -209,15 +218,19 @@ def _verified(gold: Expression, answer: Expression, digits: int, strict: bool) -
 
     gold, answer = _in_order(_as_decimal(gold, answer), answer), _as_decimal(answer, gold)
     try:
-        return verify(
-            gold,
-            answer,
-            digits,
-            strict=strict,
-            allow_set_relation_comp=_is_range(gold),
-            timeout_seconds=_seconds(),
-            raise_on_error=True,
-        ) and _are_near(gold, answer, digits)
+        return (
+            verify(
+                gold,
+                answer,
+                digits,
+                strict=strict,
+                allow_set_relation_comp=_is_range(gold),
+                timeout_seconds=_seconds(),
+                raise_on_error=True,
+            )
+            and _are_near(gold, answer, digits)
+            and _have_same_variables(gold, answer)
+        )
     except _UNREADABLE:
         _check(gold)
     except _unreadable():
@@ -225,11 +238,46 @@ def _verified(gold: Expression, answer: Expression, digits: int, strict: bool) -
     return False
 
 
+def _have_same_variables(gold: Expression, answer: Expression) -> bool:
+    """Whether two equations are about the same: math-verify takes those without solutions for equal."""
+    from sympy.core.relational import Relational
+
+    are_relations = isinstance(gold, Relational) and isinstance(answer, Relational)
+    return not are_relations or gold.free_symbols == answer.free_symbols or _is_range(gold)
+
+
 def _is_range(value: Expression) -> bool:
     """Whether it is an interval, or several, of a variable or alone: 0 < x < 5 says the same."""
     from sympy import Eq, Interval, Union
 
     return isinstance(value.rhs if isinstance(value, Eq) else value, Interval | Union)
+
+
+def _same_range(gold: _Read, answer: _Read) -> bool:
+    """Whether both are inequalities or intervals that hold for the same numbers: `x < 1 or x > 3` is a union."""
+    ours, theirs = _range(gold), _range(answer)
+    if ours is None or theirs is None or (ours[1] and theirs[1] and ours[1] != theirs[1]):
+        return False
+    return bool(ours[0] == theirs[0])
+
+
+def _range(read: _Read) -> tuple[Expression, set[Expression]] | None:
+    """The numbers for which one of several inequalities holds, or all of them, with their variable."""
+    from sympy import And, FiniteSet, Or
+    from sympy.core.relational import Relational
+
+    value = read.value
+    if _is_range(value):
+        return value, set()
+    parts = _chain(value) or (list(value.args) if isinstance(value, FiniteSet) else [])
+    joined = "and" if _chain(value) else read.joined
+    variables = set(value.free_symbols)
+    if len(parts) < 2 or not joined or len(variables) != 1 or not all(isinstance(each, Relational) for each in parts):
+        return None
+    simple = [each for each in parts if each.lhs in variables or each.rhs in variables]
+    if len(simple) < len(parts):
+        return None
+    return (And(*parts) if joined == "and" else Or(*parts)).as_set(), variables
 
 
 def _chain(value: Expression) -> list[Expression]:

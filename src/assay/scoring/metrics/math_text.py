@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 # --- the formula in a text -------------------------------------------------------------------------------------------
 # Of a text that is not marked as LaTeX, math-verify takes the last number: 2 of `(1, 2)`. So formulas are marked before they
@@ -16,6 +17,7 @@ _SIGNS = {
     "−": "-", "﹣": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": "/", "±": r"\pm ", "∓": r"\mp ", "、": ", ",
     "。": ".", "⩽": "≤", "⩾": "≥", "∩": r"\cap ", "º": "°", "˚": "°", "\u200b": "", "\ufeff": "", "\u2060": "",
 }  # fmt: skip
+_OTHER = re.compile(r"[^\x00-\x7f]")
 _RAISED = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
 _LOWERED = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
 
@@ -30,9 +32,10 @@ def plain(text: str) -> str:
         return text
     text = _RAISED.sub(lambda raised: f"^{{{''.join(map(_SUPERSCRIPTS.__getitem__, raised[0]))}}}", text)
     text = _LOWERED.sub(lambda lowered: f"_{{{''.join(map(_SUBSCRIPTS.__getitem__, lowered[0]))}}}", text)
-    return "".join(each if each.isascii() else _plain_letter(each) for each in text)
+    return _OTHER.sub(lambda other: _plain_letter(other[0]), text)
 
 
+@cache
 def _plain_letter(letter: str) -> str:
     if letter in _SIGNS:
         return _SIGNS[letter]
@@ -82,14 +85,24 @@ _MARKS = (
 _LEAD = re.compile(r"\banswers?\b[^.\n]{0,100}?(?:\bis\b|\bare\b|[:=])(?!\s*:)", re.IGNORECASE)
 _PERCENT = r"\cdot\frac{1}{100}"
 _PERCENT_WITHIN = re.compile(r"\\%\s*(\$\$?|\\[)\]])")
-_GEOMETRY = re.compile(r"(?:\\[dt]?frac|\\(?:angle|triangle|overline|widehat)|[{}|:/$ ()]|[A-Z]'*(?:_\{?\w+\}?)?){3,}")
+_NAME = re.compile(
+    r"\s*\$?(?:[A-Za-z]'*\(-?\d+\)|P ?\([^=]*\)|(?:\\[dt]?frac|\\(?:angle|triangle|overline|widehat)"
+    r"|[{}|:/$ ()]|[A-Z]'*(?:_(?:\{\w+\}|[A-Za-z\d]))?){3,})\s*"
+)
 """Lengths, angles, areas and ratios of them, by the capital letters of their points."""
-_NOT = re.compile(r"(?:\bnot|n't|\bnever)\s+\$?[-+]?[\d.,]+\$?(?!\s*[+*/^=-])", re.IGNORECASE)
+_MARKED_NUMBER = r"(?:\$|\\\(|\\\[)?\s*[-+]?(?<![\d.,])\d++(?:[.,]\d++)*+\s*%?\s*(?:\$|\\\)|\\\])?(?!\s*[+*/^=-])"
+_NOT = re.compile(
+    r"(?:\b(?:not|never|neither|nor)(?:\s+(?:be|equal|equals|equal to|the|exactly|quite|really))?"
+    r"|\bthan(?:\s+or\s+equal\s+to)?|\bat\s+(?:most|least)|\bup\s+to|\b(?:exceed|exceeds|exceeding|under|below|above)"
+    rf"|\bbetween\s+{_MARKED_NUMBER}\s+and)\s+{_MARKED_NUMBER}|{_MARKED_NUMBER}\s+(?:is|are|was|can|does|do|would|should)\s+not\b",
+    re.IGNORECASE,
+)
+"""Numbers that are not the answer: denied, or a bound."""
 _END = re.compile(r"\n|[.?!](?=\s|$)")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*|\.\d+")
 
 _REWRITTEN: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
-    (re.compile(r"\\\$"), ""),
+    (re.compile(r"\\\$|^\s*(?:≈|\\approx(?![a-z]))|\\\\\s*$"), ""),
     (re.compile(r"\s*\b(?:[Pp]er\s?cent(?:age)?|pct)\b|(?<!\\)%"), r"\\%"),
     (re.compile(r"\\f?boxed?\s+([\w.+-]+)|\\fbox(?=\{)"), lambda match: rf"\boxed{{{match[1]}}}" if match[1] else r"\boxed"),
     (re.compile(r"\\(?:text|math)(?:bf|it|rm|sf|normal)?\s*\{\s*([-+]?\d[\d.,]*)\s*\}"), r"\1"),
@@ -102,11 +115,15 @@ _REWRITTEN: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], 
     (re.compile(r"\\text\s*\{([^{}A-Za-z]*[()\[\]][^{}A-Za-z]*)\}"), r"\1"),
     (re.compile(r"(?<=\d) ?[€£¥₹¢](?!\w)|(?<!\w)[€£¥₹] ?(?=[-+]?[\d.])"), ""),
     (re.compile(r"^([-+]?\d[\d.,]*) m ?\^ ?\{?[23]\}?[. ]*$"), r"\1"),
-    (re.compile(r"(?<=[A-Za-z])['’](?:s|re|t|m|ve|ll|d)(?![A-Za-z])"), " "),
+    (re.compile(r"\b(?:can['’]t|cannot)\b"), "can not"),
+    (re.compile(r"(?<=[A-Za-z])n['’]t(?![A-Za-z])"), " not"),
+    (re.compile(r"(?<=[A-Za-z])['’](?:s|re|m|ve|ll|d)(?![A-Za-z])"), " "),
+    (re.compile(r"(?:°|\^ ?\{? ?\\circ ?\}?) ?(?:[CF](?![A-Za-z])|\\(?:text|mathrm) ?\{ ?[CF] ?\})"), "°"),
+    (re.compile(r"\\mathrm ?\{([ei])\}"), r"\1"),
     (re.compile("∞"), r"\\infty "),
     (re.compile("∈"), r"\\in "),
     (re.compile(r"(?<=[)\]]) ?[U∪] ?(?=[(\[])"), r" \\cup "),
-    (re.compile(r"(?<![A-Za-z\\])((?:arc)?(?:sin|cos|tan)|cot|sec|csc|log|ln|exp)(?= ?\()"), r"\\\1"),
+    (re.compile(r"(?<![A-Za-z\\])((?:arc)?(?:sin|cos|tan)|cot|sec|csc|log|ln|exp)(?= ?\(| [a-z0-9](?![A-Za-z]))"), r"\\\1"),
     (re.compile(r"(?<=\d) ?[x×] ?(?=10 ?\^)"), r"\\cdot "),
     (re.compile(r"(= ?-?\d[\d./]*) (?=[A-Za-z] ?=)"), r"\1, "),
     (re.compile(r"(?<![A-Za-z\\])pi(?![A-Za-z])"), r"\\pi "),
@@ -114,7 +131,7 @@ _REWRITTEN: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], 
     (re.compile(r"\*\*"), "^"),
     (re.compile(r"\^?\{?\\text\{ ?(?:st|nd|rd|th) ?\}\}?"), ""),
     (re.compile(r"√\s*\(([^()]*)\)|√\s*(\d+|[a-z])"), r"\\sqrt{\1\2}"),
-    (re.compile(r"(\d+)\.(\d*)\\overline\{(\d+)\}"), lambda match: _repeating(*match.groups())),
+    (re.compile(r"(?<![\d.])(\d+)\.(\d*)\\overline\{(\d+)\}"), lambda match: _repeating(*match.groups())),
     (re.compile(r"(?<![\w.\\}])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,3})(?![\w^]|\.\d)"), r"\1\\cdot 10^{\2}"),
     (re.compile(r"(?<![\d.,])\d{1,3}(?:(?: |\\,|\{,\})\d{3})+(?![\d/])"), lambda match: re.sub(r"\D", "", match[0])),
     (re.compile(r"(?<![\w.,}/^])(\d+) (\d+) ?/ ?(\d+)(?!\w|\.\d)"), r"\1\\frac{\2}{\3}"),
@@ -249,14 +266,16 @@ def joined_by(text: str) -> str:
     return words.pop() if len(words) == 1 else ""
 
 
-def value_of(text: str) -> str:
-    r"""The right side of an equation whose left side is a name, such as a length; else the text.
+def name_and_value(text: str) -> tuple[str, str]:
+    r"""The sides of an equation whose left side is a name, such as a length; else nothing and the text.
 
-    >>> value_of(r"\frac{NO}{BO} = 7"), value_of("S_{MBC}:S=7:32"), value_of("2x + z = 1"), value_of("x = 1")
-    ('7', '7:32', '2x + z = 1', 'x = 1')
+    >>> name_and_value(r"\frac{NO}{BO} = 7"), name_and_value("f(2)=3"), name_and_value("2x + z = 1"), name_and_value("x = 1")
+    (('\\frac{NO}{BO}', '7'), ('f(2)', '3'), ('', '2x + z = 1'), ('', 'x = 1'))
     """
     name, equals, value = text.partition("=")
-    return value.strip(" $") if equals and "=" not in value and _GEOMETRY.fullmatch(name) else text
+    if not equals or "=" in value or not _NAME.fullmatch(name):
+        return "", text
+    return "".join(name.replace("$", "").split()), value.strip(" $")
 
 
 def _is_marked(text: str) -> bool:

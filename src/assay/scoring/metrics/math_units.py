@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from assay.scoring.metrics.math_text import NO_UNIT, answers_in, plain, unmarked
+from assay.scoring.metrics.math_text import NO_UNIT, answers_in, boxed, plain, unmarked
 
 # --- units -----------------------------------------------------------------------------------------------------------
 
@@ -25,7 +25,7 @@ _SIZES = {
 _SPEEDS = {"mph": "mi/h", "kph": "km/h", "kmph": "km/h", "kmh": "km/h", "fps": "ft/s"}
 _GENERIC = re.compile("units?|total|ways?|times?|points?|numbers?|and|or|mod|in|of|is|are|because|since|not|each")
 """Words behind a number that say nothing about what is counted."""
-_NAME = r"(?:°\s?[CF](?![A-Za-z])|degrees?\s(?:celsius|fahrenheit|[CF](?![A-Za-z]))|°|[€£¥₹¢]|[^\W\d_]+)"
+_NAME = r"(?:°\s?[CF](?![A-Za-z])|degrees?\s(?:celsius|fahrenheit|[CF](?![A-Za-z]))|°|[€£¥₹¢]|(?!in\s+[a-z])[^\W\d_]+)"
 _POWER = r"(?:\s?\^\s?\{?\s?([23])\s?\}?)?"
 _UNIT = rf"(?:(square|sq\.?|cubic|cu\.?)\s)?({_NAME}){_POWER}(?:\s?(?:/|(?:per|an?|each)\s)\s?({_NAME}){_POWER})?(?![A-Za-z])"
 _BEHIND = re.compile(rf"(?:[\d)}}\]π]\.?|\\pi)(\s?){_UNIT}", re.IGNORECASE)
@@ -119,7 +119,7 @@ def _named(name: str) -> list[Unit]:
             return units
     if len(folded) < 3 or _GENERIC.fullmatch(folded) or NO_UNIT.fullmatch(folded):
         return []
-    return [Unit(((re.sub(r"(?:ies|y|es|s)$", "", folded), 1),), Fraction(1), known=False)]
+    return [Unit(((re.sub(r"(?:ie|y|e)?s?$", "", folded), 1),), Fraction(1), known=False)]
 
 
 @cache
@@ -175,3 +175,37 @@ def _numbers(moment: re.Match[str]) -> list[tuple[int, int]]:
     """The numbers of a date or time with their places. Seconds that are 0 need not be said."""
     numbers = [(place, int(number)) for place, number in enumerate(moment.groups()) if number is not None]
     return [pair for pair in numbers if pair != (8, 0)]
+
+
+# --- numbers of other bases ------------------------------------------------------------------------------------------
+
+_BASED = re.compile(r"(?<![\w.}^_])([0-9A-Za-z]{0,30}\d[0-9A-Za-z]{0,30}) ?_ ?\{? ?(?:\\text\{)? ?(\d{1,2})\b ?\}?")
+
+
+def same_base(target: str, answer: str) -> bool | None:
+    """Whether numbers with a base are the same; None where neither has one. A target with a base needs an answer with it.
+
+    >>> same_base("204_5", "204_{6}"), same_base("204_5", "204"), same_base("54", "204_5"), same_base("x_1", "1")
+    (False, False, True, None)
+    """
+    if "_" not in target and "_" not in answer:
+        return None
+    expected, actual = (_BASED.findall(answers_in(text)[-1]) for text in (target, answer))
+    if not expected and not actual:
+        return None
+    if len(expected) > 1 or len(actual) > 1 or not _BASED.fullmatch((target if expected else answer).strip(" $.")):
+        return None
+    if not expected:
+        digits, base = actual[0]
+        return str(_in_base(digits, int(base))) == boxed(target).strip(" $.")
+    if not actual:
+        return bool(expected[0] == (answers_in(answer)[-1].strip(" $."), "10"))
+    ours, theirs = ((digits.lstrip("0").casefold(), base) for digits, base in (expected[0], actual[0]))
+    return bool(ours == theirs)
+
+
+def _in_base(digits: str, base: int) -> int | None:
+    try:
+        return int(digits, base)
+    except ValueError:
+        return None
