@@ -87,6 +87,7 @@ def can_fork() -> bool:
 def _begin(parent: int) -> None:
     """Prepare a process: Ctrl-C is left to the run, and the process ends with the run."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
