@@ -32,6 +32,7 @@ BACKENDS: dict[str, tuple[str, Any, Any]] = {
     "anthropic": ("anthropic", SHORT, CLAUDE),
     "log-likelihoods": ("openai", Loglikelihood("a", "b"), LIKELIHOODS),
     "reward": ("reward-http", Loglikelihood("a", "b"), REWARD),
+    "litellm": ("litellm", SHORT, WHOLE),
 }
 STREAM = {"Content-Type": "text/event-stream"}
 
@@ -48,10 +49,11 @@ def test_an_answer_above_the_limit_fails(backend: str, is_packed: bool) -> None:
     data = padded(answer, 3_000_000)
     said = (200, {"Content-Encoding": "gzip"}, gzip.compress(data)) if is_packed else data
     with loopback(lambda _: said) as (url, _):
-        response = ask(name, url, request, max_response_mb=2)
+        own: dict[str, Any] = {"model": "openai/m", "api_key": "k"} if name == "litellm" else {}
+        response = ask(name, url, request, max_response_mb=2, **own)
         assert isinstance(response, Failed)
         assert "the limit is 2 MB" in response.reason
-        assert not isinstance(ask(name, url, request, max_response_mb=4), Failed)
+        assert not isinstance(ask(name, url, request, max_response_mb=4, **own), Failed)
 
 
 def packed_twice(data: bytes) -> bytes:
@@ -202,7 +204,7 @@ def test_memory_that_is_not_there_fails_the_document() -> None:
 # names, reasons, numbers
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "litellm"])  # the library sets its own name
 def test_the_name_of_another_model_is_noted(backend: str) -> None:
     name, request, answer = BACKENDS[backend]
     for said, noted in (

@@ -129,7 +129,7 @@ def interrupted_code() -> int:
 def _stopping_signals() -> Iterator[None]:
     """Stop at SIGTERM as at Ctrl-C: what was answered is written, and status and exit code say so. A second signal ends the
     process at once. Signals that are ignored, as after nohup, stay so."""
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     is_main = threading.current_thread() is threading.main_thread()
     taken = [number for number, before in usual.items() if is_main and signal.getsignal(number) == before]
     process = os.getpid()

@@ -105,10 +105,14 @@ class BodyReader:
             self._memory.give(amount)
 
     def too_large(self, size: str) -> PermanentError:
-        """Return the error of a body above the limit."""
-        return PermanentError(
-            f"the answer has {size} MB, the limit is {self.limit / MB:.0f} MB: raise max_response_mb if that is right"
-        )
+        return too_large(size, self.limit)
+
+
+def too_large(size: str, limit: int) -> PermanentError:
+    """Return the error of a body of so many MB, above the limit in bytes."""
+    return PermanentError(
+        f"the answer has {size} MB, the limit is {limit / MB:.0f} MB: raise max_response_mb if that is right"
+    )
 
 
 class EventData:
