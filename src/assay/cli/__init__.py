@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from types import FrameType
 from typing import Any, NoReturn
@@ -109,8 +109,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         chosen.refuse(unknown)
     code = _run(options)
     if _stopped_by:  # at its end Python would wait for threads, and take a second signal by default
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(code)
     return code
 

@@ -12,6 +12,7 @@ from assay.errors import ConfigError, Place, Problem
 from assay.models.conversations import render_request, sent_messages
 from assay.models.protocol import Can, PermanentError, RetryableError
 from assay.models.reasoning import Draft
+from assay.models.servers.bodies import StreamLimits
 from assay.models.servers.likelihoods import LoglikelihoodClient
 from assay.models.servers.reading import (
     RequestBody,
@@ -144,17 +145,17 @@ class OpenAIServer(ServerModel):
         }
         drafts = [Draft(stops, self.tags, self.max_text(limit)) for _ in requests]
         if self.is_streamed(limit) and "tools" not in params:
-            most = self.max_stream(limit if limit is None else limit * len(requests))
-            await self._stream(body, drafts, most)
+            limits = self.max_stream(limit if limit is None else limit * len(requests))
+            await self._stream(body, drafts, limits)
         else:
             fill_openai(drafts, await self.http.post(self.path, body))
         return [_ended(draft, cut) for draft in drafts if draft.usage is not None]
 
-    async def _stream(self, body: Mapping[str, JSON], drafts: Sequence[Draft], most: int) -> None:
+    async def _stream(self, body: Mapping[str, JSON], drafts: Sequence[Draft], limits: StreamLimits) -> None:
         """Add chunks as they come, until all answers ended or reached a stop string."""
         options: dict[str, JSON] = {"stream": True, "stream_options": {"include_usage": True}}
         open_ones = set(range(len(drafts)))
-        async with aclosing(self.http.stream(self.path, {**body, **options}, most)) as events:  # type: ignore[type-var]
+        async with aclosing(self.http.stream(self.path, {**body, **options}, limits)) as events:  # type: ignore[type-var]
             async for event in events:
                 if is_whole(event):
                     fill_openai(drafts, event)
