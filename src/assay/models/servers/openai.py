@@ -21,6 +21,7 @@ from assay.models.servers.reading import (
     fill_openai,
     is_whole,
     reported_length,
+    tokens_of,
 )
 from assay.models.servers.server_model import (
     RENAMED_PARAMETERS,
@@ -330,13 +331,10 @@ class OpenAI(OpenAIServer):
         """Return the server's tokens of a text, from its `/tokenize`."""
         body: dict[str, JSON] = {"model": self.model, "prompt": text, "add_special_tokens": special}
         try:
-            tokens = (await self._post_outside("/tokenize", body))["tokens"]
+            return tokens_of(await self._post_outside("/tokenize", body))
         except PermanentError as refused:
             what, fix = f"the server's /tokenize failed: {refused}", "give tokenizer=FOLDER"
             raise ConfigError([Problem(Place("model_args.tokenizer_backend"), what, fix)]) from None
-        if not isinstance(tokens, list) or not all(type(token) is int and token >= 0 for token in tokens):
-            raise TypeError("the tokens of a text must be a list of integers")
-        return tokens
 
 
 def _named(model: str | None, pretrained: str | None) -> str:
