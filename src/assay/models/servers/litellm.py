@@ -2,6 +2,7 @@
 
 import logging
 import os
+from contextlib import aclosing
 from contextvars import ContextVar
 from functools import wraps
 from types import TracebackType
@@ -40,16 +41,13 @@ class AnswerRules:
     async def read(self, answer: Any) -> None:
         """Read a body as httpx does, within the limit."""
         body = bytearray()
-        try:
+        async with aclosing(answer):
             async for piece in answer.aiter_bytes():
                 body += piece
                 if len(body) > self.limit:
                     error = too_large(f"more than {self.limit / MB:.0f}", self.limit)
                     self.refused.append(str(error))
                     raise error
-        except BaseException:
-            await answer.aclose()
-            raise
         answer._content = bytes(body)  # the attribute that its own `aread` sets
 
 
