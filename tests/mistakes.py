@@ -106,7 +106,7 @@ MISTAKES: dict[str, Mistake] = {
     "an async filter function": task({"filter_list": "[{name: f, filter: [{function: »custom, filter_fn: !function own.m}]}]"}, "async", "`def`", files=helper("async def m(resps, docs): return resps\n")),
     "an async aggregation": task(metrics("metric: exact_match, aggregation: »!function own.m"), "async", "", files=helper("async def m(values): return 1.0\n")),
     "repeats of a metric of the whole task": task(REPEATED | metrics("metric: bleu, reduction: »pass@2"), "bleu", ""),
-    "a scorer whose score takes too little": task({"scorer": "»!function own.S"}, "score", "", files=helper("import assay\nclass S(assay.Scorer):\n    def score(self): return 1.0\n")),
+    "a scorer whose score takes too little": task({"scorer": "»!function own.S"}, "score", "", files=helper("import assay\nclass S(assay.Scorer):\n    def score(self): return 1.0\n"), load=True),
     "an abstract scorer": task({"scorer": "»!function own.S"}, "score_instances", "", files=helper("import assay\nclass S(assay.Scorer):\n    pass\n"), load=True),
     # metrics
     "a metric that is not there": task(metrics("metric: »exact_mach"), "no metric named 'exact_mach'", "exact_match"),

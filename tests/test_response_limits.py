@@ -26,12 +26,13 @@ from test_malformed_answers import CLAUDE, LIKELIHOODS, REWARD, TASK, WHOLE, run
 from test_protocols import PLAIN, ask
 
 SHORT = Generate("q", {**PLAIN, "max_gen_toks": 32})
-BACKENDS: dict[str, tuple[str, Any, Any]] = {
-    "completions": ("openai", SHORT, WHOLE),
-    "chat": ("openai-chat", SHORT, WHOLE),
-    "anthropic": ("anthropic", SHORT, CLAUDE),
-    "log-likelihoods": ("openai", Loglikelihood("a", "b"), LIKELIHOODS),
-    "reward": ("reward-http", Loglikelihood("a", "b"), REWARD),
+BACKENDS: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
+    "completions": ("openai", SHORT, WHOLE, {}),
+    "chat": ("openai-chat", SHORT, WHOLE, {}),
+    "anthropic": ("anthropic", SHORT, CLAUDE, {}),
+    "log-likelihoods": ("openai", Loglikelihood("a", "b"), LIKELIHOODS, {}),
+    "reward": ("reward-http", Loglikelihood("a", "b"), REWARD, {}),
+    "litellm": ("litellm", SHORT, WHOLE, {"model": "openai/m", "api_key": "k"}),
 }
 STREAM = {"Content-Type": "text/event-stream"}
 
@@ -44,14 +45,14 @@ def padded(answer: Any, size: int) -> bytes:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("is_packed", [True, False])
 def test_an_answer_above_the_limit_fails(backend: str, is_packed: bool) -> None:
-    name, request, answer = BACKENDS[backend]
+    name, request, answer, own = BACKENDS[backend]
     data = padded(answer, 3_000_000)
     said = (200, {"Content-Encoding": "gzip"}, gzip.compress(data)) if is_packed else data
     with loopback(lambda _: said) as (url, _):
-        response = ask(name, url, request, max_response_mb=2)
+        response = ask(name, url, request, max_response_mb=2, **own)
         assert isinstance(response, Failed)
         assert "the limit is 2 MB" in response.reason
-        assert not isinstance(ask(name, url, request, max_response_mb=4), Failed)
+        assert not isinstance(ask(name, url, request, max_response_mb=4, **own), Failed)
 
 
 def packed_twice(data: bytes) -> bytes:
@@ -124,7 +125,7 @@ def test_an_encoding_that_was_not_asked_for_fails() -> None:
 )
 def test_an_endless_stream_fails(name: str, event: Any) -> None:
     line = b"data: %s\n\n" % json.dumps(event).encode()
-    data = line * (3_000_000 // len(line))  # 32 tokens may take 2**20 + 32 * 4096 bytes
+    data = line * (1000 + 16 * 32 + 1)  # so many events are more than 32 tokens may take
     with loopback(lambda _: (200, STREAM, data)) as (url, _):
         response = ask(name, url, SHORT, stream=True)
     assert isinstance(response, Failed)
@@ -134,6 +135,19 @@ def test_an_endless_stream_fails(name: str, event: Any) -> None:
 def test_an_endless_line_of_a_stream_fails() -> None:
     with loopback(lambda _: (200, STREAM, b"data: " + b"x" * 3_000_000)) as (url, _):
         assert "did not end" in ask("openai", url, SHORT, stream=True).reason
+
+
+def test_a_stream_of_long_events_fails() -> None:
+    line = b"data: %s\n\n" % json.dumps({"choices": [], "padding": "x" * 100_000}).encode()
+    with loopback(lambda _: (200, STREAM, line * 12)) as (url, _):  # 32 tokens may take 2**20 + 32 * 4096 bytes
+        assert "did not end" in ask("openai", url, SHORT, stream=True).reason
+
+
+def test_a_stream_of_an_event_for_each_letter_is_read() -> None:
+    line = b"data: %s\n\n" % json.dumps({"choices": [{"index": 0, "text": "x"}]}).encode()
+    end = b"data: %s\n\n" % json.dumps({"choices": [{"index": 0, "text": "", "finish_reason": "stop"}]}).encode()
+    with loopback(lambda _: (200, STREAM, line * 1500 + end)) as (url, _):
+        assert len(ask("openai", url, SHORT, stream=True).text) == 1500
 
 
 @pytest.mark.parametrize("name", ["openai", "openai-chat", "anthropic"])
@@ -204,7 +218,7 @@ def test_memory_that_is_not_there_fails_the_document() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_name_of_another_model_is_noted(backend: str) -> None:
-    name, request, answer = BACKENDS[backend]
+    name, request, answer, own = BACKENDS[backend]
     for said, noted in (
         ("m", ""),
         (None, ""),
@@ -213,12 +227,12 @@ def test_the_name_of_another_model_is_noted(backend: str) -> None:
         ("o\x1b[2J" * 90, ("o?[2J" * 20)),
     ):
         with loopback(lambda _, said=said: {**answer, "model": said}) as (url, _):
-            assert ask(name, url, request).model == noted
+            assert ask(name, url, request, **own).model == noted
     with (
         loopback(lambda _: {**answer, "model": 5}) as (url, _),
-        pytest.raises(RetryableError, match="name of the model"),
+        pytest.raises(RetryableError, match="model"),
     ):
-        ask(name, url, request)
+        ask(name, url, request, **own)
 
 
 def test_the_name_of_another_model_is_noted_in_streams() -> None:
@@ -308,6 +322,13 @@ def test_an_invalid_retry_after_is_ignored(written: str) -> None:
 
 
 # addresses
+
+
+def test_a_file_without_certificates_is_a_problem_of_its_argument(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("none")
+    for path in (tmp_path / "ca.pem", tmp_path / "missing.pem"):
+        with pytest.raises(ConfigError, match=r"ca_cert_path: .*\.pem cannot be read as certificates"):
+            ask("openai", "https://127.0.0.1:9/v1", SHORT, ca_cert_path=str(path))
 
 
 @pytest.mark.parametrize(

@@ -392,20 +392,21 @@ def test_every_response_is_journaled_before_the_next_is_waited_for(tasks: Path, 
     assert [line["r"]["text"] for line in journal(output)] == ["2", "5", "4"]
 
 
-def interrupt(output: Path, cwd: Path) -> tuple[int, str]:
+def interrupt(output: Path, cwd: Path, number: int = signal.SIGINT) -> tuple[int, str]:
     """Ctrl-C once something is journaled: the exit code, and what was said."""
     process = start(*command(output), cwd=cwd)
     wait(lambda: process.poll() is not None or len(journaled(output)) > 1)  # more than the header
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     said = "".join(process.communicate())
     return process.returncode, said
 
 
-def test_ctrl_c_ends_with_130_and_prints_the_command_that_resumes(
-    uninterrupted: Path, output: Path, tmp_path: Path
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_interrupts_and_the_command_that_resumes_is_printed(
+    number: int, expected: int, uninterrupted: Path, output: Path, tmp_path: Path
 ) -> None:
-    code, said = interrupt(output, tmp_path)
-    assert (code, "Traceback" in said) == (130, False), said
+    code, said = interrupt(output, tmp_path, number)
+    assert (code, "Traceback" in said) == (expected, False), said
     assert manifest(output)["status"] == "interrupted"
     assert not (output / "results.json").exists()
     known = journaled(output)

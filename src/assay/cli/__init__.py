@@ -4,9 +4,13 @@ import argparse
 import gc
 import os
 import re
+import signal
 import sys
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from types import FrameType
 from typing import Any, NoReturn
 
 from assay.errors import nearest
@@ -110,7 +114,54 @@ def main(argv: Sequence[str] | None = None) -> int:
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         chosen.refuse(unknown)
-    return _run(options)
+    code = _run(options)
+    if _stopped_by:  # at its end Python would wait for threads, and take a second signal by default
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+_stopped_by: list[int] = []
+"""The signal that stops this process, once it has arrived."""
+SHOW_CURSOR = "\x1b[?25h"
+
+
+def interrupted_code() -> int:
+    """The exit code of an interrupted command: 143 after SIGTERM, 130 after Ctrl-C."""
+    return 128 + (_stopped_by[0] if _stopped_by else signal.SIGINT)
+
+
+@contextmanager
+def _stopping_signals() -> Iterator[None]:
+    """Stop at SIGTERM as at Ctrl-C: what was answered is written, and status and exit code say so. A second signal ends the
+    process at once. Signals that are ignored, as after nohup, stay so."""
+    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    is_main = threading.current_thread() is threading.main_thread()
+    taken = [number for number, before in usual.items() if is_main and signal.getsignal(number) == before]
+    process = os.getpid()
+
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # the shape of a handler
+        if os.getpid() != process:  # forked: it ends as it would without us
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
+        if _stopped_by:
+            cursor = SHOW_CURSOR if os.isatty(2) else ""
+            os.write(2, f"{cursor}\nended at once; what was answered is kept\n".encode())
+            os._exit(interrupted_code())
+        _stopped_by.append(number)
+        raise KeyboardInterrupt
+
+    for number in taken:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        if not _stopped_by:  # otherwise another signal may still arrive while the process ends
+            for number in taken:
+                signal.signal(number, usual[number])
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -119,13 +170,8 @@ def _run(options: argparse.Namespace) -> int:
 
     prepare_streams()
     try:
-        if getattr(options, "plugin", None):
-            from assay.registry import load_plugins
-
-            load_plugins(options.plugin)
-        code = int(options.run(options))
-        sys.stdout.flush()
-        return code
+        with _stopping_signals():
+            return _run_command(options)
     except AssayError as error:
         for problem in error.problems:
             echo_err(str(problem))
@@ -138,4 +184,14 @@ def _run(options: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     except KeyboardInterrupt:
-        return 130
+        return interrupted_code()
+
+
+def _run_command(options: argparse.Namespace) -> int:
+    if getattr(options, "plugin", None):
+        from assay.registry import load_plugins
+
+        load_plugins(options.plugin)
+    code = int(options.run(options))
+    sys.stdout.flush()
+    return code

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from assay.cli import interrupted_code
 from assay.cli.flags import ALIASES, TRACKERS, run_options
 from assay.cli.output import EXIT, echo, echo_err, echo_tables, exit_code, plain
 from assay.cli.progress import Progress
@@ -28,7 +29,7 @@ from assay.report.table import checkpoints_json, checkpoints_table, table_footin
 from assay.runs.redaction import redacted_command
 from assay.runs.results import ResultsJSON
 
-CANNOT, INTERRUPTED = 2, 130
+CANNOT = 2
 
 
 def run_run(options: argparse.Namespace) -> int:
@@ -54,7 +55,7 @@ def run_run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         is_stored = config.output_path or config.runs_dir
         echo_err("\nstopped" + (f"; resume with: {shlex.join(command)}" if is_stored else ""))
-        return INTERRUPTED
+        return interrupted_code()
     _show(evaluation.results, config, options.depth)
     if evaluation.folder is not None:
         echo(f"\nrun: {evaluation.folder.resolve()}")

@@ -1,6 +1,7 @@
 """Retries with backoff, the concurrency window, and waiting for a model that is unreachable."""
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -194,4 +195,6 @@ async def retry_before_run(send: Callable[[], Awaitable[None]], role: str = "mod
                 )
                 fix = f"start the server, or correct base_url in {option}"
                 raise ConfigError([Problem(Place(where), f"the model does not answer: {error}", fix)]) from None
+            if attempt == 1:
+                logging.getLogger("assay").warning("the model does not answer: %s; retrying for up to a minute", error)
             await asyncio.sleep(limits.first_wait * 2**attempt if error.retry_after is None else error.retry_after)

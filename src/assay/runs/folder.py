@@ -36,6 +36,7 @@ from assay.runs.validation import FORMAT, newer_format, wrong_manifest, wrong_re
 
 JOURNALS = (JOURNAL, f"{JOURNAL}.zst")
 SCORED = "scored"
+OWNERLESS, DAY = re.compile(r"\.part-[a-z0-9_]{8}"), 86_400.0
 LINK_OUTSIDE = "is a link that leads out of the folder of the run, and links are not followed"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 MANIFEST, RESULTS, SAMPLES = "manifest.json", "results.json", "samples"
@@ -447,15 +448,25 @@ def staging_folder(folder: Path) -> Iterator[Path]:
     What processes of this machine left that were killed is taken away, too.
     """
     host = re.sub(r"[^\w.]", "_", socket.gethostname())
-    for left in folder.glob(f".part-{host}-*"):
-        owner = left.name.removeprefix(f".part-{host}-").partition("-")[0]
-        if owner.isdecimal() and not _lives(int(owner)):
+    for left in folder.glob(".part-*"):
+        if _is_stale(left, host):
             shutil.rmtree(left, ignore_errors=True)
     part = Path(tempfile.mkdtemp(prefix=f".part-{host}-{os.getpid()}-", dir=folder))
     try:
         yield part
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _is_stale(part: Path, host: str) -> bool:
+    """Whether the process that made a staging folder is dead; version 0.1 did not name it, so there a day must have passed."""
+    owner = part.name.removeprefix(f".part-{host}-").partition("-")[0]
+    if owner.isdecimal():
+        return not _lives(int(owner))
+    try:
+        return OWNERLESS.fullmatch(part.name) is not None and time.time() - part.lstat().st_mtime > DAY
+    except OSError:
+        return False
 
 
 def _lives(process: int) -> bool:

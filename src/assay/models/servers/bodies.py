@@ -1,11 +1,12 @@
 """Bodies of answers: read up to a limit, which applies after decompression, within a memory that all of them share."""
 
 import asyncio
+import sys
 import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from assay.models.protocol import PermanentError, RetryableError
@@ -21,6 +22,7 @@ MAX_SMALL, MIN_SMALL = 2**20, 2**14
 """Bounds of the size up to which a body is read without a reservation."""
 ERROR_BYTES = 2**16
 """Bytes of an error's body that are read."""
+ENDLESS = "the stream did not end where the tokens that were asked for must have ended"
 T = TypeVar("T")
 
 
@@ -105,17 +107,28 @@ class BodyReader:
             self._memory.give(amount)
 
     def too_large(self, size: str) -> PermanentError:
-        """Return the error of a body above the limit."""
-        return PermanentError(
-            f"the answer has {size} MB, the limit is {self.limit / MB:.0f} MB: raise max_response_mb if that is right"
-        )
+        return too_large(size, self.limit)
+
+
+def too_large(size: str, limit: int) -> PermanentError:
+    """Return the error of a body of so many MB, above the limit in bytes."""
+    return PermanentError(
+        f"the answer has {size} MB, the limit is {limit / MB:.0f} MB: raise max_response_mb if that is right"
+    )
+
+
+class StreamLimits(NamedTuple):
+    """Maximum size of a stream."""
+
+    size: int
+    events: int = sys.maxsize
 
 
 class EventData:
-    """The data of a stream's events, of at most `most` bytes in all. `waiting` is the size of a line that has not ended."""
+    """The data of a stream's events, within limits. `waiting` is the size of a line that has not ended."""
 
-    def __init__(self, most: int) -> None:
-        self._left = most
+    def __init__(self, limits: StreamLimits) -> None:
+        self._left, self._events = limits
         self._start: list[bytes] = []
         self.waiting = 0
 
@@ -123,7 +136,7 @@ class EventData:
         """Yield the data of the events that a piece completes."""
         self._left -= len(piece)
         if self._left < 0:
-            raise PermanentError("the stream did not end where the tokens that were asked for must have ended")
+            raise PermanentError(ENDLESS)
         if b"\n" not in piece:
             self._start.append(piece)
             self.waiting += len(piece)
@@ -132,6 +145,9 @@ class EventData:
         self._start, self.waiting = [rest], len(rest)
         for line in lines:
             if line.startswith(b"data:"):
+                self._events -= 1
+                if self._events < 0:
+                    raise PermanentError(ENDLESS)
                 yield line[5:].strip()
 
 

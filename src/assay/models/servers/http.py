@@ -13,8 +13,9 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import orjson
 
+from assay.errors import ConfigError, Place, Problem
 from assay.models.protocol import PermanentError, RetryableError
-from assay.models.servers.bodies import ENCODINGS, MB, BodyReader, EventData, pieces, start_of
+from assay.models.servers.bodies import ENCODINGS, MB, BodyReader, EventData, StreamLimits, pieces, start_of
 from assay.models.servers.reading import ServerJSON, error_message
 from assay.records import JSON
 
@@ -98,8 +99,10 @@ class Http:
         async with self._sent(path, body, None) as answer:
             return await self._bodies.read(answer, self._read)
 
-    async def stream(self, path: str, body: Mapping[str, JSON], most: int | None = None) -> AsyncIterator[ServerJSON]:
-        """Yield the events of a streamed answer of at most `most` bytes; the whole answer of a server that does not stream."""
+    async def stream(
+        self, path: str, body: Mapping[str, JSON], limits: StreamLimits | None = None
+    ) -> AsyncIterator[ServerJSON]:
+        """Yield the events of a streamed answer, within limits; the whole answer of a server that does not stream."""
         import aiohttp
 
         chunk_timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=self.timeout)
@@ -107,7 +110,7 @@ class Http:
             if "event-stream" not in answer.headers.get("Content-Type", ""):
                 yield await self._bodies.read(answer, self._read)
                 return
-            events = EventData(self.limit if most is None else most)
+            events = EventData(limits or StreamLimits(self.limit))
             last, held = time.monotonic(), 0
             try:
                 async for piece in pieces(answer):
@@ -242,7 +245,11 @@ def without_user(url: str) -> tuple[str, str | None]:
 def _certificates(verify: bool | str) -> "ssl.SSLContext | bool":
     import ssl
 
-    return ssl.create_default_context(cafile=verify) if isinstance(verify, str) else verify
+    try:
+        return ssl.create_default_context(cafile=verify) if isinstance(verify, str) else verify
+    except OSError as error:
+        what = f"{verify} cannot be read as certificates: {error.strerror or error}"
+        raise ConfigError([Problem(Place("model_args.ca_cert_path"), what, "give a file in PEM format")]) from None
 
 
 def with_path(url: str, path: str) -> str:

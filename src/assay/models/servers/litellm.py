@@ -2,6 +2,7 @@
 
 import logging
 import os
+from contextlib import aclosing
 from contextvars import ContextVar
 from functools import wraps
 from types import TracebackType
@@ -11,6 +12,7 @@ from assay.errors import ConfigError, Place, Problem, installing
 from assay.models.conversations import sent_messages
 from assay.models.protocol import PermanentError, RetryableError
 from assay.models.reasoning import Draft
+from assay.models.servers.bodies import ENCODINGS, MB, too_large
 from assay.models.servers.http import redirect_message
 from assay.models.servers.openai import rules_for
 from assay.models.servers.reading import fill_openai
@@ -21,8 +23,32 @@ from assay.user_code import UserCodeError, user_code
 RETRYABLE = ("APIConnectionError", "InternalServerError", "RateLimitError", "ServiceUnavailableError", "Timeout", "APIError",
            "BadGatewayError")  # fmt: skip
 
-_redirects: ContextVar[list[str] | None] = ContextVar("_redirects", default=None)
-"""Redirects of the current request, which are not followed."""
+_answers: ContextVar["AnswerRules | None"] = ContextVar("_answers", default=None)
+
+
+class AnswerRules:
+    """Rules for the answers to the current request: redirects are not followed, and bodies have a maximum size in bytes.
+    `refused` are the reasons of what broke them."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.refused = limit, list[str]()
+
+    def apply(self, answer: Any) -> Any:
+        if answer.is_redirect:
+            self.refused.append(redirect_message(answer.status_code, answer.headers.get("Location")))
+        return answer
+
+    async def read(self, answer: Any) -> None:
+        """Read a body as httpx does, within the limit."""
+        body = bytearray()
+        async with aclosing(answer):
+            async for piece in answer.aiter_bytes():
+                body += piece
+                if len(body) > self.limit:
+                    error = too_large(f"more than {self.limit / MB:.0f}", self.limit)
+                    self.refused.append(str(error))
+                    raise error
+        answer._content = bytes(body)  # the attribute that its own `aread` sets
 
 
 class LiteLLM(ServerModel):
@@ -48,7 +74,7 @@ class LiteLLM(ServerModel):
         litellm.suppress_debug_info = True
         litellm.drop_params = True  # the library drops parameters that a provider does not support
         logging.getLogger("LiteLLM").setLevel(logging.ERROR)
-        _follow_no_redirects()
+        _rule_answers()
         self._complete: Any = litellm.acompletion
 
     async def __aenter__(self) -> "LiteLLM":
@@ -68,8 +94,8 @@ class LiteLLM(ServerModel):
         if self.tags is not None:
             named.pop("stop")
         more = {key: value for key, value in params.items() if key not in RENAMED_PARAMETERS}
-        redirects: list[str] = []
-        started = _redirects.set(redirects)
+        rules = AnswerRules(self.http.limit)
+        started = _answers.set(rules)
         try:
             async with user_code("litellm"):
                 answer = await self._complete(
@@ -78,9 +104,10 @@ class LiteLLM(ServerModel):
                 )  # fmt: skip
                 said = answer.model_dump()
         except UserCodeError as error:  # its errors are those of a hundred libraries, distinguished by name
-            raise (PermanentError(redirects[0]) if redirects else self._converted(error.__cause__ or error)) from None
+            refused = rules.refused
+            raise (PermanentError(refused[0]) if refused else self._converted(error.__cause__ or error)) from None
         finally:
-            _redirects.reset(started)
+            _answers.reset(started)
         draft = Draft(stops, self.tags, self.max_text(limit))
         fill_openai([draft], said)
         return draft.whole()
@@ -95,32 +122,31 @@ class LiteLLM(ServerModel):
         return PermanentError(message)
 
 
-def _follow_no_redirects() -> None:
-    """Make httpx follow no redirect of our requests: LiteLLM has no setting for it, and httpx would send headers such as
-    `x-api-key` to another host. Other uses of httpx in this process are unchanged."""
+def _rule_answers() -> None:
+    """Make httpx follow no redirect of our requests, and read no body without end: LiteLLM has no settings for it, and httpx
+    would send headers such as `x-api-key` to another host. Other uses of httpx in this process are unchanged."""
     import httpx
 
     send, send_now = httpx.AsyncClient.send, httpx.Client.send
     if getattr(send, "__wrapped__", None) is not None:
         return
 
-    def noted(answer: Any, redirects: list[str]) -> Any:
-        if answer.is_redirect:
-            redirects.append(redirect_message(answer.status_code, answer.headers.get("Location")))
-        return answer
-
     @wraps(send)
     async def send_async(self: Any, request: Any, **options: Any) -> Any:
-        redirects = _redirects.get()
-        if redirects is None:
+        rules = _answers.get()
+        if rules is None:
             return await send(self, request, **options)
-        return noted(await send(self, request, **{**options, "follow_redirects": False}), redirects)
+        request.headers["Accept-Encoding"] = ENCODINGS
+        answer = await send(self, request, **{**options, "follow_redirects": False, "stream": True})
+        if not options.get("stream"):
+            await rules.read(answer)
+        return rules.apply(answer)
 
     @wraps(send_now)
     def send_sync(self: Any, request: Any, **options: Any) -> Any:
-        redirects = _redirects.get()
-        if redirects is None:
+        rules = _answers.get()
+        if rules is None:
             return send_now(self, request, **options)
-        return noted(send_now(self, request, **{**options, "follow_redirects": False}), redirects)
+        return rules.apply(send_now(self, request, **{**options, "follow_redirects": False}))
 
     httpx.AsyncClient.send, httpx.Client.send = send_async, send_sync  # type: ignore[method-assign]

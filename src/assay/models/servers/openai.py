@@ -12,6 +12,7 @@ from assay.errors import ConfigError, Place, Problem
 from assay.models.conversations import render_request, sent_messages
 from assay.models.protocol import Can, PermanentError, RetryableError
 from assay.models.reasoning import Draft
+from assay.models.servers.bodies import StreamLimits
 from assay.models.servers.likelihoods import LoglikelihoodClient
 from assay.models.servers.reading import (
     RequestBody,
@@ -20,6 +21,7 @@ from assay.models.servers.reading import (
     fill_openai,
     is_whole,
     reported_length,
+    tokens_of,
 )
 from assay.models.servers.server_model import (
     RENAMED_PARAMETERS,
@@ -144,17 +146,17 @@ class OpenAIServer(ServerModel):
         }
         drafts = [Draft(stops, self.tags, self.max_text(limit)) for _ in requests]
         if self.is_streamed(limit) and "tools" not in params:
-            most = self.max_stream(limit if limit is None else limit * len(requests))
-            await self._stream(body, drafts, most)
+            limits = self.max_stream(limit if limit is None else limit * len(requests))
+            await self._stream(body, drafts, limits)
         else:
             fill_openai(drafts, await self.http.post(self.path, body))
         return [_ended(draft, cut) for draft in drafts if draft.usage is not None]
 
-    async def _stream(self, body: Mapping[str, JSON], drafts: Sequence[Draft], most: int) -> None:
+    async def _stream(self, body: Mapping[str, JSON], drafts: Sequence[Draft], limits: StreamLimits) -> None:
         """Add chunks as they come, until all answers ended or reached a stop string."""
         options: dict[str, JSON] = {"stream": True, "stream_options": {"include_usage": True}}
         open_ones = set(range(len(drafts)))
-        async with aclosing(self.http.stream(self.path, {**body, **options}, most)) as events:  # type: ignore[type-var]
+        async with aclosing(self.http.stream(self.path, {**body, **options}, limits)) as events:  # type: ignore[type-var]
             async for event in events:
                 if is_whole(event):
                     fill_openai(drafts, event)
@@ -329,13 +331,10 @@ class OpenAI(OpenAIServer):
         """Return the server's tokens of a text, from its `/tokenize`."""
         body: dict[str, JSON] = {"model": self.model, "prompt": text, "add_special_tokens": special}
         try:
-            tokens = (await self._post_outside("/tokenize", body))["tokens"]
+            return tokens_of(await self._post_outside("/tokenize", body))
         except PermanentError as refused:
             what, fix = f"the server's /tokenize failed: {refused}", "give tokenizer=FOLDER"
             raise ConfigError([Problem(Place("model_args.tokenizer_backend"), what, fix)]) from None
-        if not isinstance(tokens, list) or not all(type(token) is int and token >= 0 for token in tokens):
-            raise TypeError("the tokens of a text must be a list of integers")
-        return tokens
 
 
 def _named(model: str | None, pretrained: str | None) -> str:

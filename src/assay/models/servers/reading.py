@@ -119,6 +119,14 @@ def _is_call(call: JSON) -> bool:
     return isinstance(function, dict) and isinstance(function.get("name"), str) and isinstance(arguments, str | dict)
 
 
+def tokens_of(answer: ServerObject) -> list[int]:
+    """Return the tokens of a text, from a server's tokenizer."""
+    tokens = answer["tokens"]
+    if not isinstance(tokens, list) or not all(type(token) is int and token >= 0 for token in tokens):
+        raise TypeError("the tokens of a text must be a list of integers")
+    return tokens
+
+
 def number_of(value: JSON) -> float:
     """Return the only number of an answer, however nested."""
     while isinstance(value, list) and len(value) == 1:

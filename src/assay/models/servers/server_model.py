@@ -17,7 +17,7 @@ from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.models.protocol import Can, PermanentError, RetryableError, Samples
 from assay.models.reasoning import END, START
-from assay.models.servers.bodies import MB
+from assay.models.servers.bodies import MB, StreamLimits
 from assay.models.servers.http import Http, without_user
 from assay.models.servers.reading import MAX_NAME, checked_usage, is_same_model
 from assay.models.servers.secrets import hidden_texts, secret
@@ -74,6 +74,8 @@ STREAMED_ABOVE = 2048
 """Generations that may be longer than this are streamed: the timeout then applies to the next chunk."""
 SLACK_BYTES, TOKEN_BYTES, EVENT_BYTES = 2**20, 256, 4096
 """Upper bounds of an answer, for each token asked for: its text, and its event in a stream with log-probabilities."""
+SLACK_EVENTS, TOKEN_EVENTS = 1000, 16
+"""The same for events: some gateways send one for each letter, and a sign of life every few seconds."""
 
 
 def _positive(value: YAMLValue) -> Iterator[Remark]:
@@ -380,9 +382,11 @@ class ServerModel:
         """Maximum bytes of a text of so many tokens."""
         return self.http.limit if limit is None else min(self.http.limit, SLACK_BYTES + TOKEN_BYTES * limit)
 
-    def max_stream(self, limit: int | None) -> int:
-        """Maximum bytes of a stream of so many tokens, with an event for each."""
-        return self.http.limit if limit is None else SLACK_BYTES + EVENT_BYTES * limit
+    def max_stream(self, limit: int | None) -> StreamLimits:
+        """Maximum size of a stream of so many tokens."""
+        if limit is None:
+            return StreamLimits(self.http.limit)
+        return StreamLimits(SLACK_BYTES + EVENT_BYTES * limit, SLACK_EVENTS + TOKEN_EVENTS * limit)
 
     def is_streamed(self, limit: int | None) -> bool:
         return self.connection.stream if self.connection.stream is not None else limit is None or limit > STREAMED_ABOVE
