@@ -227,7 +227,7 @@ def test_a_wrong_configuration_is_refused_when_it_is_made(name: str) -> None:
     with pytest.raises(ConfigError, match=message):
         GroupConfig(group="g", **options)
     with pytest.raises(ValueError, match="must be text"):
-        GroupConfig(group=5)  # type: ignore[arg-type]
+        GroupConfig(group=["g"])  # type: ignore[arg-type]
 
 
 def test_an_aggregator_is_there_when_a_group_is_made(tmp_path: Path) -> None:

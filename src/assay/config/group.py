@@ -98,7 +98,7 @@ class GroupConfig:
 
     def __post_init__(self) -> None:
         place = Place(f"group {self.group!r:.60}")
-        if not isinstance(self.group, str) or not self.group:
+        if not isinstance(self.group, str | int | float) or self.group == "":  # lm-eval's files may have a number
             raise ConfigError([Problem(place, "the name of a group must be text", "write GroupConfig('name')")])
         if self.metadata is not None and not isinstance(self.metadata, Mapping):
             what = f"metadata must be a mapping, got {self.metadata!r:.60}"
