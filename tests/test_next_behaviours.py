@@ -75,6 +75,6 @@ def test_a_system_instruction_alone_is_set_apart(
     assert results["samples"]["t"][0]["arguments"][0][0] == expected
 
 
-def test_a_description_stands_where_its_author_put_it(tmp_path: Path) -> None:
+def test_a_description_is_joined_as_it_is_written(tmp_path: Path) -> None:
     results = evaluated(tmp_path, "[x, y]", "0", 'description: "Look: "\n', system_instruction="Be brief.")
     assert results["samples"]["t"][0]["arguments"][0][0] == "Be brief.\n\nLook: one"
