@@ -292,7 +292,7 @@ def test_more_attempts_than_there_are_are_refused_before_the_run(tmp_path: Path)
     few = {"a": {"exact_match,none": Estimate(0.5, 0.1, 2, repeats=[[1, 0, 0], [1, 1, 0]])}}
     [row] = computed(few, {"metric": "pass@4", "aggregation": "pass@k", "kwargs": {"k": 4}}).values()
     assert isinstance(row, Estimate)
-    assert re.search("a has 3 answers.*k = 4", row.reason)
+    assert re.search("^a: it has 3 answers.*k = 4", row.reason)
 
 
 EVERY = ["mean", "harmonic_mean", "geometric_mean", "median", "min", "max", "difference", "pass@k"]

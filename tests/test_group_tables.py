@@ -24,14 +24,14 @@ def world(folder: Path) -> None:
     group_file(folder, f"group: counted\ntask: [ta]\n{ENTRY}", "counted")
 
 
-def test_a_number_stands_below_its_group_also_where_that_has_none(tmp_path: Path) -> None:
+def test_a_number_is_listed_under_its_group_also_where_that_has_none(tmp_path: Path) -> None:
     world(tmp_path)
     results = run(tmp_path, ANYTHING, ["inner", "plain", "counted"])
     assert set(results["groups"]) == {"inner", "plain::inner", "counted"}
     table = results_table(results, groups=True)
     assert first_column(table) == ["counted", "Inner", "plain", " - Inner"]
     plain = next(line for line in table.splitlines() if "plain" in line)
-    assert "acc" not in plain, "it has no number of its own"
+    assert "acc" not in plain, "it has no number"
 
 
 def test_members_are_shown_by_the_last_part_of_their_name(tmp_path: Path) -> None:

@@ -81,6 +81,6 @@ def test_an_unknown_fact_is_refused_with_how_to_give_it(tmp_path: Path) -> None:
     assert run(tmp_path, ANYTHING, "g", metadata={"params": 8e9})["groups"]["g"]["acc,none"] == 0.5
 
 
-def test_a_file_that_is_no_model_gives_no_size(tmp_path: Path) -> None:
+def test_an_invalid_file_gives_no_size(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"short")
     assert "params" not in ModelFacts({"name": "hf", "pretrained": str(tmp_path)}, {})

@@ -108,11 +108,9 @@ SLIPS: dict[str, tuple[dict[str, str], str]] = {
 
 CHOICE_SLIPS: dict[str, tuple[dict[str, str], str]] = {
     "a misspelt list": ({"doc_to_choice": "chioces"}, "doc_to_choice: .* did you mean 'choices'"),
-    "templates in a list": ({"doc_to_choice": '["{{answer}}", "{{ label }}"]'}, r'"\{\{\[answer, label\]\}\}"'),
-    "templates in a mapping": ({"doc_to_choice": '{a: "{{answer}}", b: "{{label}}"}'}, r'"\{\{\[answer, label\]\}\}"'),
     "single braces in a list": ({"doc_to_choice": '["{answer}", "{label}"]'}, r'doc_to_choice: \{answer\} is not filled in — write one template that gives the list: "\{\{\[answer, label\]\}\}"'),
     "single braces in a mapping": ({"doc_to_choice": '{a: "{answer}", b: "{label}"}'}, r"\{answer\} is not filled in"),
-    "one template in a list": ({"doc_to_choice": '["none of {{ x }} these", b]'}, "one template that gives the list"),
+    "one template in a list": ({"doc_to_choice": '["none of {{ x }} these", b]'}, "'x' is undefined"),
     "a quoted function": ({"doc_to_choice": "'!function utils.text'"}, "not a function"),
     "a quoted function in a list": ({"doc_to_choice": "['!function utils.text', b]"}, "not a function"),
     "a misspelt target": ({"doc_to_target": "glod"}, "did you mean 'gold'"),

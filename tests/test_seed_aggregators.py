@@ -227,7 +227,7 @@ def test_a_wrong_configuration_is_refused_when_it_is_made(name: str) -> None:
     with pytest.raises(ConfigError, match=message):
         GroupConfig(group="g", **options)
     with pytest.raises(ValueError, match="must be text"):
-        GroupConfig(group=5)  # type: ignore[arg-type]
+        GroupConfig(group=["g"])  # type: ignore[arg-type]
 
 
 def test_an_aggregator_is_there_when_a_group_is_made(tmp_path: Path) -> None:
@@ -346,3 +346,19 @@ def test_tasks_by_name_are_evaluated(tmp_path: Path) -> None:
 
 def test_a_metric_is_found_under_its_key() -> None:
     assert MetricConfig(name="acc").metric == "acc"
+
+
+def test_help_names_the_keys_of_groups_and_their_entries() -> None:
+    for record, keys in ((GroupConfig, ("group_filter", "metadata")), (AggMetricConfig, ("weight_by_size", "levels"))):
+        assert all(f"    {key}: " in str(record.__doc__) for key in keys)
+    assert "parents: " in str(Group.__doc__)
+    for each in (Group.get_direct_children, GroupManager.register_group, TaskManager.all_groups.fget):
+        assert each is not None
+        assert each.__doc__
+
+
+def test_an_unknown_member_is_not_taken_for_the_group_itself() -> None:
+    manager: GroupManager[Task] = GroupManager()
+    manager.register_task(Task(TaskConfig(task="t")))
+    with pytest.raises(ConfigError, match=r"no task or group named 'gg' — use one of: t$"):
+        manager.build_hierarchy({"g": {"task": ["gg"]}})

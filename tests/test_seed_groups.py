@@ -109,7 +109,9 @@ def test_code_generation_as_a_run_with_repeats(more: str, tmp_path: Path) -> Non
     for name, (right, repeats) in PROBLEMS.items():
         attempts(tmp_path, name, right, repeats, CODE_METRICS)
     group_file(tmp_path, CODE.replace("kwargs:\n", f"kwargs:\n      {more}\n"))
-    rows = rows_of(run(tmp_path, UNSURE, "code_generation"), "code_generation")
+    results = run(tmp_path, UNSURE, "code_generation")
+    rows = rows_of(results, "code_generation")
+    assert results["higher_is_better"]["code_generation"]["pass@10"] is True, "as the metric whose answers are counted"
     for k in (1, 10):
         by_task = pass_at(k)
         result = rows[f"pass@{k},none"]

@@ -118,7 +118,7 @@ def key_page(title: str, records: list[type]) -> str:
         parts += [
             f"## {record.__name__}",
             "",
-            (record.__doc__ or "").strip(),
+            (record.__doc__ or "").partition("\n\n")[0].strip(),
             "",
             "| key | type | default | |",
             "|---|---|---|---|",

@@ -124,7 +124,8 @@ class ConfigurableTask(Task):
         spec = doc_to_choice if doc_to_choice is not None else self.yaml_config.doc_to_choice
         if spec is None:
             raise DataError(f"{type(self).__name__} asks for choices, and its configuration has no doc_to_choice")
-        return choice_field(spec, self.features)(doc)
+        strict = self.surroundings is not None and not self.surroundings.settings.like_lm_eval
+        return choice_field(spec, self.features, strict=strict)(doc)
 
     def doc_to_choices_or_none(self, doc: Document) -> FieldValue:
         has_some = self.yaml_config.doc_to_choice is not None or self._overrides("doc_to_choice")

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
-from assay.config.option import NOTHING, YAMLValue, option
+from assay.config.option import NOTHING, YAMLValue, option, with_keys
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Function
 
@@ -16,6 +16,7 @@ UNSAID: Mapping[str, object] = {"weight_by_size": True, "filter_list": "none", "
 """The values that readers see of keys that were not given; `filters` and `by_size` tell the two apart."""
 
 
+@with_keys
 @dataclass(frozen=True, slots=True)
 class AggMetricConfig:
     """One entry of `aggregate_metric_list`: a metric of the group, aggregated from its members."""
@@ -71,6 +72,7 @@ class AggMetricConfig:
         return self.name or self.metric_name
 
 
+@with_keys
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
     """Tasks and groups under one name, with aggregated metrics if `aggregate_metric_list` is given.
@@ -96,7 +98,7 @@ class GroupConfig:
 
     def __post_init__(self) -> None:
         place = Place(f"group {self.group!r:.60}")
-        if not isinstance(self.group, str) or not self.group:
+        if not isinstance(self.group, str | int | float) or self.group == "":  # lm-eval's files may have a number
             raise ConfigError([Problem(place, "the name of a group must be text", "write GroupConfig('name')")])
         if self.metadata is not None and not isinstance(self.metadata, Mapping):
             what = f"metadata must be a mapping, got {self.metadata!r:.60}"

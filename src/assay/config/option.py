@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, field, fields
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import nearest
 
@@ -29,6 +29,7 @@ class _Nothing(Mapping[str, Any]):
 
 NOTHING: Mapping[str, Any] = _Nothing()
 
+R = TypeVar("R")
 YAMLValue = object
 """A value of a YAML file or of an option before it is checked: a Python caller may give anything."""
 YAMLMapping = Mapping[str, YAMLValue]
@@ -65,6 +66,13 @@ def option(  # noqa: PLR0913  # one keyword for each thing that a field declares
     if default is NOTHING:
         return field(default_factory=lambda: NOTHING, metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+def with_keys(record: type[R]) -> type[R]:
+    """The record with its keys, and the sentence of each, in its docstring: `help` shows them."""
+    keys = "\n".join(f"    {each.metadata['key'] or each.name}: {each.metadata['doc']}" for each in yaml_fields(record))
+    record.__doc__ = f"{record.__doc__}\n\n{keys}\n"
+    return record
 
 
 def yaml_fields(record: type) -> list[Field[YAMLValue]]:

@@ -71,16 +71,23 @@ def quoted_function(value: YAMLValue) -> Iterator[Remark]:
 
 
 def prompt_slips(value: YAMLValue) -> Iterator[Remark]:
-    """Find mistakes in a question, an answer or choices: a function in quotes, templates inside a list."""
-    yield from quoted_function(value)
+    """Find mistakes in a question or an answer: a function in quotes, templates inside a list."""
+    yield from choice_slips(value)
     items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, tuple | list) else ()
     for at, item in items:
-        yield from (((at,), f"has an item that {what}", fix) for _, what, fix in quoted_function(item))
         if isinstance(item, str) and _has_markup(item):
             what = f"has the item {item!r:.60}, but templates inside a list are not filled in"
             texts = list(value.values()) if isinstance(value, Mapping) else list(value)  # type: ignore[call-overload]
             yield (at,), what, f"write one template that gives the list: {_as_template(texts)}"
             return
+
+
+def choice_slips(value: YAMLValue) -> Iterator[Remark]:
+    """Find a function in quotes in choices, or in the list of them, whose templates are filled in."""
+    yield from quoted_function(value)
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, tuple | list) else ()
+    for at, item in items:
+        yield from (((at,), f"has an item that {what}", fix) for _, what, fix in quoted_function(item))
 
 
 def literal_slips(value: YAMLValue) -> Iterator[Remark]:
@@ -216,7 +223,7 @@ class FewshotConfig:
         "The question of an example.", None, check=prompt_slips
     )
     doc_to_choice: str | Function | Mapping[str, object] | tuple[object, ...] | None = option(
-        "The choices of an example.", None, check=prompt_slips
+        "The choices of an example.", None, check=choice_slips
     )
     doc_to_target: str | int | Function | tuple[object, ...] | None = option(
         "The answer of an example.", None, check=prompt_slips
@@ -254,7 +261,7 @@ class TaskConfig:
         "The answer, or the index of the right choice.", None, check=prompt_slips
     )
     doc_to_choice: str | Function | Mapping[str, object] | tuple[object, ...] | None = option(
-        "The choices.", None, check=prompt_slips
+        "The choices.", None, check=choice_slips
     )
     doc_to_image: str | Function | tuple[object, ...] | None = option(
         "The images; assay sends only text, and refuses to run the task.", None

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from assay.evaluation.prepare import Prepared
 from assay.groups.group import Group
-from assay.groups.results import bottom_up, counted_tasks, group_numbers
+from assay.groups.results import bottom_up, counted_metric, counted_tasks, group_numbers
 from assay.groups.spread import FailedRow
 from assay.records import Estimate, MetricValue, ScoreKey
 from assay.runs.results import GroupResult, ResultsJSON, Share, TaskResult, assay_section, lm_eval_results
@@ -75,7 +75,7 @@ def group_result(
             each.row_name: better
             for each in entries
             if (
-                better := group.directions.get(each.metric_name)
+                better := group.directions.get(each.metric_name, group.directions.get(counted_metric(each) or ""))
                 if each.higher_is_better is None
                 else each.higher_is_better
             )

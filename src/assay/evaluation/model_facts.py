@@ -45,7 +45,7 @@ class ModelFacts(Facts):
 
     def __getitem__(self, key: str) -> YAMLValue:
         if key not in self._known:
-            value: YAMLValue = self._found(key) if key in MEANINGS else None
+            value: YAMLValue = self._in_files(key) if key in MEANINGS else None
             value = self._metadata.get(key) if value is None and key in MEANINGS else value
             if value is None:
                 raise KeyError(key)
@@ -58,7 +58,7 @@ class ModelFacts(Facts):
     def __len__(self) -> int:
         return len(self._known)
 
-    def _found(self, key: str) -> int | None:
+    def _in_files(self, key: str) -> int | None:
         if key == CONTEXT:
             said = next((self._known[each] for each in LENGTH_ARGUMENTS if self._known.get(each)), None)
             if isinstance(said, int):

@@ -154,7 +154,7 @@ class RowAggregator(Aggregator):
         derive = partial(self.derived, entry)
         return [row for row in rows(group, entry, task_results, derive) if row.members or entry.missing == "error"]
 
-    def derived(self, entry: AggMetricConfig, name: str, own: Mapping[ScoreKey, float]) -> Mapping[ScoreKey, float]:  # noqa: ARG002
+    def derived(self, entry: AggMetricConfig, own: Mapping[ScoreKey, float]) -> Mapping[ScoreKey, float]:  # noqa: ARG002
         """The rows of a member, with those that follow from them."""
         return own
 
@@ -347,21 +347,21 @@ class PassAtKAggregator(MeanAggregator):
             raise ValueError(f"k must be an integer of at least 1, got {k!r}")
         self.k, self.of = k, of
 
-    def derived(self, entry: AggMetricConfig, name: str, own: Mapping[ScoreKey, float]) -> Mapping[ScoreKey, float]:
+    def derived(self, entry: AggMetricConfig, own: Mapping[ScoreKey, float]) -> Mapping[ScoreKey, float]:
         counted = {
-            ScoreKey(entry.metric_name, key.filter): self._of_repeats(name, value)
+            ScoreKey(entry.metric_name, key.filter): self._of_repeats(value)
             for key, value in own.items()
             if key.metric == self.of and isinstance(value, Estimate)
         }
         return {**own, **counted, **{key: value for key, value in own.items() if key.metric == entry.metric_name}}
 
-    def _of_repeats(self, name: str, value: Estimate) -> Estimate:
+    def _of_repeats(self, value: Estimate) -> Estimate:
         import numpy as np
 
         repeats = value.repeats or ()
         few = min(map(len, repeats), default=1)
         if few < self.k:
-            return Estimate(math.nan, None, value.n, f"{name} has {few} answers to a problem, fewer than k = {self.k}")
+            return Estimate(math.nan, None, value.n, f"it has {few} answers to a problem, fewer than k = {self.k}")
         if not repeats:
             return value  # one answer to each problem: the share of right ones
         scores = np.array([pass_at_k(len(each), sum(score >= 1 for score in each), self.k) for each in repeats])

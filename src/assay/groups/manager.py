@@ -53,7 +53,7 @@ class GroupManager(Generic[TaskT]):
             alias = None if isinstance(member, str) else member.get("task_alias", member.get("group_alias"))
             child = self.groups.get(str(name)) or self.tasks.get(str(name))
             if child is None:
-                fix = did_you_mean(str(name), [*self.groups, *self.tasks])
+                fix = did_you_mean(str(name), [each for each in (*self.groups, *self.tasks) if each != group.name])
                 problems.append(Problem(Place(f"group {group.name!r}"), f"no task or group named {name!r}", fix))
             else:
                 group.add_child(child, alias=alias if isinstance(alias, str) else None)

@@ -240,14 +240,15 @@ def _rows(group: Group[TaskT], numbers: Mapping[ScoreKey, Estimate]) -> list[tup
     """By row the metric it is made of and the tasks that count for it. Rows that a user's function adds may use all tasks."""
     entries = group.config.aggregate_metric_list or ()
     rows: dict[str, tuple[str | None, Sequence[str]]] = {
-        entry.row_name: (_metric(entry), _tasks_of(group, entry)) for entry in entries
+        entry.row_name: (counted_metric(entry), _tasks_of(group, entry)) for entry in entries
     }
     every = [task.name for task in group.get_all_tasks()]
     rows |= {key.metric: (None, every) for key in numbers if key.metric not in rows}
     return [(row, *about) for row, about in rows.items()]
 
 
-def _metric(entry: AggMetricConfig) -> str | None:
+def counted_metric(entry: AggMetricConfig) -> str | None:
+    """The members' metric that a row is computed from; None where a user's function may use any."""
     if callable(entry.aggregation):
         return None
     return str((entry.kwargs or {}).get("of", "exact_match")) if entry.aggregation == "pass@k" else entry.metric_name

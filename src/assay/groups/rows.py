@@ -60,8 +60,8 @@ def with_sizes(results: Results) -> Results:
     }
 
 
-Derive = Callable[[str, Mapping[ScoreKey, float]], Mapping[ScoreKey, float]]
-"""The rows of a member by its name, with further ones that follow from them."""
+Derive = Callable[[Mapping[ScoreKey, float]], Mapping[ScoreKey, float]]
+"""The rows of a member, with further ones that follow from them."""
 
 
 def written_rows(rows: Mapping[ScoreKey, T]) -> dict[str, T]:
@@ -84,7 +84,7 @@ def rows(
     names = MemberSelection.of(group.config).names(member_names(group, entry))
     known = {name: MemberRows.of(name, results[name]) for name in names if name in results}
     if derive is not None:
-        known = {name: member._replace(rows=derive(name, member.rows)) for name, member in known.items()}
+        known = {name: member._replace(rows=derive(member.rows)) for name, member in known.items()}
     metric = entry.metric_name
     if isinstance(entry.filters, Mapping):
         by_task = {str(task): filter_name(str(name)) for task, name in entry.filters.items()}

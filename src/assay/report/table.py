@@ -107,7 +107,7 @@ def _rows(results: ResultsJSON, *, groups: bool, depth: int | None) -> Iterator[
 
 
 def _group_rows(results: ResultsJSON) -> JSONDict:
-    """The groups with numbers, and those above them: a number stands below the group it belongs to."""
+    """The groups with numbers, and the groups that contain them, so that every number is listed under its group."""
     rows = dict(results.get("groups", {}))
     above = {name for path in result_paths(results) if path[-1] in rows for name in path}
     return {**{name: results["results"].get(name, {}) for name in above}, **rows}

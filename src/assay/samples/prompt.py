@@ -174,13 +174,16 @@ def target_field(spec: FieldSpec, columns: Collection[str], *, has_choices: bool
     return lambda row: constant  # noqa: ARG005
 
 
-def choice_field(spec: FieldSpec, columns: Collection[str]) -> FieldFunction:
-    """The choices: a column, a list, the values of a mapping, or a rendered list."""
+def choice_field(spec: FieldSpec, columns: Collection[str], *, strict: bool = False) -> FieldFunction:
+    """The choices: a column, a list, the values of a mapping, or a rendered list; lm-eval does not fill a list's templates."""
     if callable(spec):
         return function_field("doc_to_choice", spec)
     if isinstance(spec, str):
         return _column_value(spec) if spec in columns else _list_value(spec)
     listed = list(spec.values()) if isinstance(spec, Mapping) else list(spec)  # type: ignore[arg-type]
+    if strict and any(isinstance(item, str) and ("{{" in item or "{%" in item) for item in listed):
+        filled = [template(item) if isinstance(item, str) else _constant(item) for item in listed]
+        return lambda row: [fill(row) for fill in filled]
     return lambda row: listed  # noqa: ARG005
 
 
@@ -188,6 +191,22 @@ def written_choices(spec: FieldSpec) -> FieldFunction:
     """The choices of documents whose columns are not known yet: a text without markup is a column."""
     is_column = isinstance(spec, str) and not is_template(spec) and not spec.lstrip().startswith("[")
     return choice_field(spec, [str(spec)] if is_column else ())
+
+
+def _constant(value: FieldValue) -> FieldFunction:
+    return lambda row: value  # noqa: ARG005
+
+
+def _indexed(target: FieldFunction, choices: FieldFunction) -> FieldFunction:
+    """A target; digits in a text that is none of the choices are the index of one, as a template's are."""
+
+    def value(row: Row) -> FieldValue:
+        written = target(row)
+        if not isinstance(written, str) or not written.isdecimal() or written in (choices(row) or ()):
+            return written
+        return int(written)
+
+    return value
 
 
 def function_field(purpose: str, function: Callable[..., Any]) -> FieldFunction:
@@ -354,6 +373,8 @@ class Prompter:
     """Whether contexts with their choices fit; where given, examples are dropped until they do."""
     strict: bool = False
     """Whether a missing value is an error; lm-eval writes "None" there."""
+    separates_system: bool = False
+    """Whether a system instruction alone is set apart from the question where there is no chat template; lm-eval 0.4 does not."""
 
     def __post_init__(self) -> None:
         self._own = self._fields(self.config)
@@ -449,6 +470,14 @@ class Prompter:
         """System message and examples, which precede the question."""
         description = self._description(row) or ""
         system = join_texts(self.chat.system, description, self.config.fewshot_delimiter)
+        if (
+            self.separates_system
+            and system
+            and not description
+            and self.chat.template is None
+            and not system[-1].isspace()
+        ):
+            system += self.config.fewshot_delimiter
         parts = [[Turn("system", system)]] if system else []
         if self.examples.number > 0 and self._choose is not None:
             parts += [self._example(index) for index in self._choose(row, self.examples.number)]
@@ -485,13 +514,15 @@ class Prompter:
 
     def _fields(self, config: TaskConfig | FewshotConfig, *, own: bool = True) -> _Fields:
         has_choices = self.config.doc_to_choice is not None
-        choice = choice_field(config.doc_to_choice, self.columns) if config.doc_to_choice else None
+        choice = choice_field(config.doc_to_choice, self.columns, strict=self.strict) if config.doc_to_choice else None
         text = text_field(config.doc_to_text, self.columns, has_choices=has_choices)
         target = target_field(config.doc_to_target, self.columns, has_choices=has_choices)
         if self.strict:
             text = required_columns(config.doc_to_text, self.columns, text)
             if self.config.process_results is None:
                 target = required_columns(config.doc_to_target, self.columns, target)
+            if choice is not None and self.config.output_type == "multiple_choice":
+                target = _indexed(target, choice)
         return _Fields(
             text=text,
             target=target,

@@ -130,6 +130,7 @@ def _bound(task: Task, config: TaskConfig, splits: Splits, settings: Settings, s
         settings.chat,
         fits=_fitting(config, settings),
         strict=not settings.like_lm_eval,
+        separates_system=not settings.like_lm_eval and not any(task.fields.origin(key).lenient for key in task.fields),
     )
     first = _look_at_first(task, prompter, docs, settings)
     prompter.multiple_inputs = first.multiple_inputs
