@@ -21,7 +21,7 @@ FILES = {
     "b.yaml": "task: beta\ninclude: base.yaml\ntag: [red, blue]\n",
     "base.yaml": "dataset_path: some/data\ndoc_to_text: question\n",
     "g.yaml": "group: gamma\ngroup_alias: The third\ntask:\n  - alpha\n  - group: inner\n    task: [beta]\n"
-    "aggregate_metric_list:\n  - metric: acc\nmetadata: {version: 2, description: What it measures}\n",
+    "aggregate_metric_list:\n  - {metric: acc, missing: skip}\nmetadata: {version: 2, description: What it measures}\n",
 }
 
 
