@@ -149,10 +149,13 @@ def test_every_difference_is_listed_in_the_table_of_the_docs() -> None:
         "group weights",
         "group metric missing from members",
         "two filters or metrics with the same name",
+        "dates, decimals, NaN in Parquet and hub data",
+        "`group_select` beyond the matches",
+        "repeats without filters; a custom metric of repeats",
         "`hf`: `--apply_chat_template NAME`",
         "`hf`: BOS token in rolling perplexities",
         "`hf`: `top_k`, `repetition_penalty` … in `generation_config.json`",
-    }  # shown in test_prompt_typos.py, test_media.py, test_estimates.py, test_aggregators.py, test_row_names.py, test_row_failures.py, test_hf_*.py
+    }  # shown in test_prompt_typos.py, test_media.py, test_estimates.py, test_aggregators.py, test_row_names.py, test_row_failures.py, test_typed_data.py, test_filters.py, test_user_metrics.py, test_hf_*.py
     assert result | elsewhere == listed
 
 

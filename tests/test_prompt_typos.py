@@ -110,7 +110,7 @@ CHOICE_SLIPS: dict[str, tuple[dict[str, str], str]] = {
     "a misspelt list": ({"doc_to_choice": "chioces"}, "doc_to_choice: .* did you mean 'choices'"),
     "single braces in a list": ({"doc_to_choice": '["{answer}", "{label}"]'}, r'doc_to_choice: \{answer\} is not filled in — write one template that gives the list: "\{\{\[answer, label\]\}\}"'),
     "single braces in a mapping": ({"doc_to_choice": '{a: "{answer}", b: "{label}"}'}, r"\{answer\} is not filled in"),
-    "one template in a list": ({"doc_to_choice": '["none of {{ x }} these", b]'}, "'x' is undefined"),
+    "one template in a list": ({"doc_to_choice": '["none of {{ x }} these", b]'}, "t.yaml:8:29: doc_to_choice: the documents have no column 'x'"),
     "a quoted function": ({"doc_to_choice": "'!function utils.text'"}, "not a function"),
     "a quoted function in a list": ({"doc_to_choice": "['!function utils.text', b]"}, "not a function"),
     "a misspelt target": ({"doc_to_target": "glod"}, "did you mean 'gold'"),

@@ -339,6 +339,7 @@ def test_under_compat_lm_eval_process_results_may_leave_documents_out(tmp_path: 
     assert (results["results"]["t"]["acc,none"], results["assay"]["failed"]) == (1.0, 0)
 
 
+@pytest.mark.server
 def test_a_judge_that_cannot_be_reached_is_named_by_its_role(tmp_path: Path) -> None:
     write_task(
         tmp_path,

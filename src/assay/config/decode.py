@@ -269,8 +269,9 @@ def _one_of(options: tuple[str, ...]) -> Read:
 
 def _each(read: Read, item: Any) -> Read:
     def read_all(values: Sequence[YAMLValue], path: Path, report: ProblemCollector) -> Decoded:
-        items = (read(value, (*path, number), report) for number, value in enumerate(values))
-        return tuple(item for item in items if item is not DEFAULT)
+        items = [read(value, (*path, number), report) for number, value in enumerate(values)]
+        fitting = tuple(item for item in items if item is not DEFAULT)
+        return fitting if fitting or not items else DEFAULT
 
     read_all.record = item if dataclasses.is_dataclass(item) and item is not Function else None  # type: ignore[attr-defined]
     return read_all

@@ -19,8 +19,6 @@ ManifestJSON = JSONObject
 """The content of a manifest.json, or a part of it."""
 Ends = Callable[[Estimate], Sequence[float] | None]
 """The interval of a number."""
-NO_MEMBER = "no member has"
-"""The start of the reason that a group lacks a number which none of its tasks has: nothing failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +166,6 @@ def assay_section(
         by_task[name]["incomplete"] = True
     failed = sum(account["failed"] for account in by_task.values())
     lacking = any("no_value" in each or "not_asked" in each for each in by_task.values())
-    lacking = lacking or any(map(_has_failed, groups))
     return {
         "status": "incomplete" if failed or broken or lacking or any(group.failed for group in groups) else "complete",
         "failed": failed,
@@ -177,11 +174,6 @@ def assay_section(
         "tasks": by_task,
         "groups": {group.name: {**_completeness(group, by_task), **_group_account(group, ends)} for group in groups},
     }
-
-
-def _has_failed(group: GroupResult) -> bool:
-    """Whether a number of a group is missing for another reason than that no member has such a metric."""
-    return any(_is_lost(row) and not row.reason.startswith(NO_MEMBER) for row in (group.rows or {}).values())
 
 
 def _completeness(group: GroupResult, by_task: Mapping[str, JSONObject]) -> JSONDict:

@@ -168,11 +168,15 @@ def _path_of(task: Task, error: UndefinedVariable) -> tuple[str | int, ...]:
 
 def _texts(value: YAMLValue, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Every text in the prompt fields of a task, its examples and its formats."""
-    if isinstance(value, str) and path[-1] in (*TEMPLATES, *FORMAT_TEXTS):
+    named = [step for step in path if isinstance(step, str)]
+    if isinstance(value, str) and named[-1] in (*TEMPLATES, *FORMAT_TEXTS):
         yield path, value
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _texts(inner, (*path, str(key)))
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            yield from _texts(inner, (*path, number))
 
 
 def equal_prompts(task: Task, samples: Iterable[Sample]) -> Problem | None:
