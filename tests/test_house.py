@@ -206,3 +206,15 @@ LARGEST_SHARE_OF_LOOSE_SIGNATURES = (
 def test_few_signatures_mention_any_or_object() -> None:
     loose, functions_in_all = house.loose_signatures(house.modules(ROOT))
     assert len(loose) / functions_in_all <= LARGEST_SHARE_OF_LOOSE_SIGNATURES, loose
+
+
+def test_only_late_finds_packages_above_by_name() -> None:
+    doors = {"__init__.py", "late.py", "public.py"}
+    by_name = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sorted((ROOT / "src/assay").rglob("*.py"))
+        if path.name not in doors
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.search(r"""import_module\(f?["']assay""", line)
+    ]
+    assert by_name == []

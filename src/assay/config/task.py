@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import Any, Literal
 
 from assay.config.option import NOTHING, Check, Remark, YAMLMapping, YAMLValue, near_miss, option
 from assay.errors import Place, Problem
+from assay.late import late
 from assay.records import LIMITS, Function
 
 OutputType = Literal["generate_until", "loglikelihood", "loglikelihood_rolling", "multiple_choice"]
@@ -164,8 +164,8 @@ class NamedMetric:
         self._function: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._function is None:  # by name, since metrics are bound some layers above
-            self._function = import_module("assay.tasks.scoring").metric_function(self._config)
+        if self._function is None:
+            self._function = late("metric_function")(self._config)
         return self._function(*args, **kwargs)
 
 

@@ -9,12 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
 from assay.errors import ConfigError, Place, Problem
+from assay.late import late
 from assay.records import (
     Answer,
     Answers,
@@ -250,8 +250,8 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
 
     def get_metrics(self, filter_name: str) -> Sequence[Metric]:
         """The metrics for a filter: its own, else the task's."""
-        if filter_name not in self._metrics:  # without a run; by name, since metrics are bound a layer above
-            import_module("assay.tasks.scoring").bind_by_itself(self, filter_name)
+        if filter_name not in self._metrics:  # without a run
+            late("bind_by_itself")(self, filter_name)
         return self._metrics[filter_name]
 
     def run_metrics(self, filter_name: str) -> Sequence[Metric]:
@@ -261,8 +261,7 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
         chosen: Sequence[Any] = self.get_metrics(filter_name)
         if all(isinstance(each, Metric) for each in chosen):
             return chosen
-        bind = import_module("assay.tasks.scoring").bind_chosen
-        return [each if isinstance(each, Metric) else bind(self, each) for each in chosen]
+        return [each if isinstance(each, Metric) else late("bind_chosen")(self, each) for each in chosen]
 
     def _create_result(self, instances: Sequence[Instance], filter_name: str) -> Result:
         return result_of(instances, filter_name)

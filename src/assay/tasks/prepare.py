@@ -62,7 +62,6 @@ from assay.tasks.documents import (
     placed_split,
     walked,
 )
-from assay.tasks.instances import typed
 from assay.tasks.metrics import check_reference_order
 from assay.tasks.prompt_checks import (
     LOOKED_FURTHER,
@@ -78,6 +77,7 @@ from assay.tasks.runnable import AggregationOrFunction, Estimator
 from assay.tasks.scoring import BYPASS, answers_left, known_rows, placer, scoring
 from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
+from assay.tasks.task_methods import typed
 
 LOOKED_AT = 3
 """Samples that are built before the run: a task of which none of them can be asked is broken."""

@@ -4,7 +4,6 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Never, TypeVar
 
@@ -39,6 +38,7 @@ from assay.scoring.scorer import (
 from assay.tasks.metrics import MetricBinder, bound_reductions
 from assay.tasks.settings import Helpers, Settings, resolved
 from assay.tasks.task import Task
+from assay.tasks.task_methods import own_task, with_methods
 
 T = TypeVar("T")
 
@@ -77,9 +77,8 @@ def scoring(task: Task, config: TaskConfig, settings: Settings, helpers: Helpers
         check_rows([bound for _, bound in filter(None, filters)])
     _check_filters(task, pipelines)
     reading = ResultBuilder(config.output_type, config.doc_to_choice is not None, like_lm_eval=settings.like_lm_eval)
-    instances = import_module("assay.tasks.instances")  # which imports this one
-    own = instances.own_task(task, config, helpers)
-    adapt = partial(instances.with_methods, own, False) if own is not None else None
+    own = own_task(task, config, helpers)
+    adapt = partial(with_methods, own, False) if own is not None else None
     return ScoringLoop(pipelines, reading, task.name, adapt=adapt)
 
 
