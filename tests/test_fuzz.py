@@ -1,4 +1,4 @@
-"""A few inputs through each door, and all that once broke one. `make fuzz` tries more."""
+"""A few inputs for each reader, and all that once broke one. `make fuzz` tries more."""
 
 from pathlib import Path
 

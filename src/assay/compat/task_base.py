@@ -18,10 +18,9 @@ from assay.samples.prompt import FieldValue, Sampler
 from assay.samples.rows import DataError, plain_rows
 from assay.scoring.loop import ScoringLoop
 from assay.tasks.documents import read_run
-from assay.tasks.prepare import generation_params
 from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.scoring import scoring
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.settings import Helpers, Settings, generation_params
 from assay.tasks.task import Task as OurTask
 
 

@@ -21,7 +21,8 @@ from assay.records import JSONDict, JSONObject, Message, Prompt
 from assay.runs.folder import RunError, RunFolder
 from assay.runs.run import Run
 from assay.scoring.results import ModelRoles
-from assay.scoring.scorer import Scorer, models_of
+from assay.scoring.scorer import Scorer
+from assay.scoring.scorer_models import models_of
 from assay.tasks.preflight import MEANING, check_model, check_over_length, check_roles
 from assay.tasks.runnable import Runnable
 

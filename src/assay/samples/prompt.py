@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
-from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, UndefinedError, meta, nodes
+from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, UndefinedError
 from jinja2.sandbox import SandboxedEnvironment
 
 from assay.config.task import FewshotConfig, TaskConfig
@@ -123,26 +123,6 @@ def _render_error(error: BaseException, text: str) -> RenderError:
     message = f"{what} (in the template {_quote(text)})"
     named = _NAME.search(what) if isinstance(error, UndefinedError) else None
     return UndefinedVariable(message, named[1] or named[2], text) if named is not None else RenderError(message)
-
-
-@cache
-def required_variables(text: str) -> frozenset[str]:
-    """The variables that a template needs a value of; none that it asks about with `is defined` or `default`.
-
-    >>> sorted(required_variables("{{a}} {% if b is defined %}{{b}}{% endif %} {{c | default('')}} {{range(n)}}"))
-    ['a', 'n']
-    """
-    try:
-        tree = _ENVIRONMENT.parse(text)
-    except _COMPILE_ERRORS:
-        return frozenset()
-    asked = [*_tests(tree, nodes.Test, ("defined", "undefined")), *_tests(tree, nodes.Filter, ("default", "d"))]
-    optional = {name.name for each in asked for name in each.find_all(nodes.Name)}
-    return frozenset(meta.find_undeclared_variables(tree) - optional - set(_ENVIRONMENT.globals))
-
-
-def _tests(tree: nodes.Template, kind: type[nodes.Test] | type[nodes.Filter], names: Sequence[str]) -> list[nodes.Node]:
-    return [each for each in tree.find_all(kind) if each.name in names]
 
 
 def _error_text(error: BaseException) -> str:

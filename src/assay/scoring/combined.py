@@ -6,11 +6,26 @@ from typing import Any
 
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
 from assay.errors import did_you_mean
-from assay.records import Answer, Answers, Failed, MetricValue, Sample
-from assay.scoring.loop import Unfiltered, finished, rows_by, step_of
-from assay.scoring.results import Instance, Metric, ModelRoles, Repeated, ResultBuilder, ScoreDict, Scores
-from assay.scoring.scorer import AnsweredSample, CombinedScorer, Scorer, models_of
-from assay.scoring.scorer_models import RUN, OnlyInRun
+from assay.records import (
+    Answer,
+    Answers,
+    Failed,
+    MetricValue,
+    Sample,
+)
+from assay.scoring.loop import CombinedScorer, Unfiltered, finished, rows_by, step_of
+from assay.scoring.results import (
+    Instance,
+    Metric,
+    ModelRoles,
+    Repeated,
+    ResultBuilder,
+    ScoreDict,
+    Scores,
+)
+from assay.scoring.scorer import AnsweredSample, Scorer
+from assay.scoring.scorer_models import RUN, OnlyInRun, models_of
+from assay.scoring.scorer_models import Unscored as Unscored
 
 
 class EnsembleScorer(CombinedScorer):

@@ -42,19 +42,24 @@ from assay.scoring.results import (
     without_lost,
 )
 from assay.scoring.scorer import AnsweredSample as AnsweredSample
-from assay.scoring.scorer import (
-    CombinedScorer,
-    ProcessResults,
-    ProcessResultsScorer,
-    Scorer,
-    Unscored,
-    bound_metrics,
-    computed,
-    shown,
-)
+from assay.scoring.scorer import ProcessResults, ProcessResultsScorer, Scorer, Unscored, bound_metrics, computed, shown
 from assay.scoring.scorer_models import asked_in_turn
 from assay.scoring.verdicts import Asks, VerdictPlan, answered
 from assay.user_code import HALF, TIME_LIMIT, call_user_code, is_writable, place_of, timed
+
+
+class CombinedScorer(Scorer[Scores]):
+    """A scorer made of others: `combine` computes its rows from theirs."""
+
+    combines = True
+
+    scorers: Sequence[Scorer]
+
+    def combine(
+        self, rows: Sequence[Scores], metrics: Sequence[Sequence[Metric]], own: Callable[[], Scores]
+    ) -> ScoreDict:
+        """Combine the rows of every member, each with its metrics; `own` computes those of the task's metrics."""
+        raise NotImplementedError
 
 
 class Filter(Protocol):

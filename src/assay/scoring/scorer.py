@@ -6,14 +6,13 @@ document (`score`), or those of all documents at once (`score_batch`). The loop 
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from assay.config.task import FilterConfig, MetricConfig, TaskConfig
-from assay.errors import ConfigError, Place, Problem
 from assay.late import late
 from assay.records import (
     Answer,
@@ -41,7 +40,6 @@ from assay.scoring.results import (
     MCResult,
     Metric,
     ModelRoles,
-    ModelSpec,
     Reference,
     Repeated,
     Result,
@@ -57,7 +55,7 @@ from assay.scoring.results import (
     result_of,
     row_name,
 )
-from assay.scoring.scorer_models import RUN, OnlyInRun, ScorerModel, globals_used
+from assay.scoring.scorer_models import RUN, OnlyInRun, ScorerModel, globals_used, models_of
 from assay.scoring.scorer_models import Unscored as Unscored
 from assay.scoring.workers import ScoreInput, ScorerMemo, Workers, identity_of
 from assay.user_code import call_user_code
@@ -444,20 +442,6 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
             scores[name] = Failed(f"{what} — rename one of them") if taken else value
 
 
-class CombinedScorer(Scorer[Scores]):
-    """A scorer made of others: `combine` computes its rows from theirs."""
-
-    combines = True
-
-    scorers: Sequence[Scorer]
-
-    def combine(
-        self, rows: Sequence[Scores], metrics: Sequence[Sequence[Metric]], own: Callable[[], Scores]
-    ) -> ScoreDict:
-        """Combine the rows of every member, each with its metrics; `own` computes those of the task's metrics."""
-        raise NotImplementedError
-
-
 def _held(attributes: Mapping[str, Any]) -> Iterator[Any]:
     """The values of attributes, and those in lists and mappings."""
     for value in attributes.values():
@@ -486,18 +470,6 @@ def _with_bound(config: TaskConfig | None, filter_name: str, metrics: Sequence[M
         return replace(config, metric_list=bound)
     entries = [replace(each, metric_list=bound) if each.name == filter_name else each for each in config.filter_list]
     return replace(config, filter_list=tuple(entries))
-
-
-def models_of(roles: Iterable[ModelRoles]) -> dict[str, ModelSpec | None]:
-    """The models that several scorers ask, by role: two that mean different models by one role are refused."""
-    models: dict[str, Any] = {}
-    for asked in roles:
-        for role, model in asked.items():
-            if models.get(role) not in (None, model) and model is not None:
-                what = f"two scorers name different models for the role {role!r}"
-                raise ConfigError([Problem(Place("scorer"), what, "give one of them another `role`")])
-            models[role] = models.get(role) if model is None else model
-    return models
 
 
 def _reference(result: Result) -> Reference:

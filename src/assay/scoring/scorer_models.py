@@ -5,12 +5,12 @@ the scorer's function is called again and again: a question without an answer en
 call finds the answer. Such a function must ask the same things in the same order whenever it is called.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from types import FunctionType
 from typing import Any, TypeVar
 
-from assay.errors import SelfExplanatory
+from assay.errors import ConfigError, Place, Problem, SelfExplanatory
 from assay.records import (
     Generate,
     JSONDict,
@@ -23,7 +23,10 @@ from assay.records import (
     UserValue,
     number,
 )
-from assay.scoring.results import ModelSpec
+from assay.scoring.results import (
+    ModelRoles,
+    ModelSpec,
+)
 from assay.user_code import call_user_code
 
 T = TypeVar("T")
@@ -161,3 +164,15 @@ def _is_model(value: Any) -> bool:
 def makes_models(kind: type) -> bool:
     """Whether a method other than `__init__` makes models: too late for the run to know of them."""
     return any(each in (get_model, load_reward_model) for each in globals_used(kind, "__init__") if callable(each))
+
+
+def models_of(roles: Iterable[ModelRoles]) -> dict[str, ModelSpec | None]:
+    """The models that several scorers ask, by role: two that mean different models by one role are refused."""
+    models: dict[str, Any] = {}
+    for asked in roles:
+        for role, model in asked.items():
+            if models.get(role) not in (None, model) and model is not None:
+                what = f"two scorers name different models for the role {role!r}"
+                raise ConfigError([Problem(Place("scorer"), what, "give one of them another `role`")])
+            models[role] = models.get(role) if model is None else model
+    return models

@@ -50,7 +50,8 @@ from assay.scoring.results import (
     ScoreRules,
     grouped,
 )
-from assay.scoring.scorer import Scorer, models_of
+from assay.scoring.scorer import Scorer
+from assay.scoring.scorer_models import models_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
 from assay.tasks.documents import (
     Splits,
@@ -75,7 +76,7 @@ from assay.tasks.prompt_checks import (
 )
 from assay.tasks.runnable import AggregationOrFunction, Estimator
 from assay.tasks.scoring import BYPASS, answers_left, known_rows, placer, scoring
-from assay.tasks.settings import Helpers, Settings, resolved
+from assay.tasks.settings import Helpers, Settings, generation_params, resolved
 from assay.tasks.task import Task
 from assay.tasks.task_methods import typed
 
@@ -587,19 +588,3 @@ def ask_about(requests: Sequence[Request], more: Callable[[Sequence[Response]], 
             further = plan.send(replies)
     except StopIteration:
         return answer
-
-
-def generation_params(
-    task: Mapping[str, object] | None, fewshot_delimiter: str, command: Mapping[str, object]
-) -> dict[str, object]:
-    """The parameters of generation: the task's, completed as lm-eval does, and over them the command line's."""
-    if task is None:
-        params: dict[str, object] = {
-            "temperature": 0.0, "do_sample": False, "max_gen_toks": DEFAULT_MAX_GEN_TOKS, "until": [fewshot_delimiter],
-        }  # fmt: skip
-    else:
-        params = dict(task)
-        if "temperature" in params:
-            params["temperature"] = float(str(params["temperature"]))
-        params.setdefault("until", [fewshot_delimiter])
-    return {**params, **command}

@@ -20,15 +20,8 @@ from assay.records import Function, Sample
 from assay.registry import read_signature
 from assay.samples.data import Split, columns_of
 from assay.samples.fewshot import TooFewExamples
-from assay.samples.prompt import (
-    InvalidTemplate,
-    RenderError,
-    Row,
-    UndefinedVariable,
-    is_template,
-    required_variables,
-    template,
-)
+from assay.samples.prompt import InvalidTemplate, RenderError, Row, UndefinedVariable, is_template, template
+from assay.samples.variables import required_variables
 from assay.scoring.results import ResultBuilder
 from assay.tasks.settings import Settings
 from assay.tasks.task import Task, is_lenient_task

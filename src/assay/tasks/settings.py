@@ -8,7 +8,13 @@ from typing import Any, NamedTuple, Never, TypeVar
 from assay.config.run import RunConfig
 from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem
-from assay.records import Document, Function, Message, Prompt
+from assay.records import (
+    DEFAULT_MAX_GEN_TOKS,
+    Document,
+    Function,
+    Message,
+    Prompt,
+)
 from assay.samples.prompt import Chat
 
 UserFunction = Callable[..., Any]
@@ -122,3 +128,19 @@ def resolved(value: T, resolve: Resolve) -> T:
         mapped = {key: resolved(part, resolve) for key, part in value.items()}
         result = mapped if any(mapped[key] is not value[key] for key in value) else value
     return result  # type: ignore[no-any-return]
+
+
+def generation_params(
+    task: Mapping[str, object] | None, fewshot_delimiter: str, command: Mapping[str, object]
+) -> dict[str, object]:
+    """The parameters of generation: the task's, completed as lm-eval does, and over them the command line's."""
+    if task is None:
+        params: dict[str, object] = {
+            "temperature": 0.0, "do_sample": False, "max_gen_toks": DEFAULT_MAX_GEN_TOKS, "until": [fewshot_delimiter],
+        }  # fmt: skip
+    else:
+        params = dict(task)
+        if "temperature" in params:
+            params["temperature"] = float(str(params["temperature"]))
+        params.setdefault("until", [fewshot_delimiter])
+    return {**params, **command}

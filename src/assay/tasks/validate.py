@@ -28,7 +28,8 @@ from assay.scoring.filters import FILTERS, selection_note
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.named import SCORERS
-from assay.scoring.scorer import GenerationScorer, Scorer, models_of
+from assay.scoring.scorer import GenerationScorer, Scorer
+from assay.scoring.scorer_models import models_of
 from assay.tasks.documents import evaluated_docs, open_splits
 from assay.tasks.kinds import FindDotted, kind_of
 from assay.tasks.manager import TaskManager, file_of

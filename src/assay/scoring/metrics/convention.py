@@ -11,9 +11,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args, get_origin
 
-from assay.records import Answer, Failed, MetricValue, Params, UserFunction, UserValue, number
+from assay.records import (
+    Answer,
+    Failed,
+    MetricValue,
+    Params,
+    UserFunction,
+    UserValue,
+    number,
+)
 from assay.registry import AWAITED, Accepted, accepted, is_async, read_signature, typed_by_default
-from assay.scoring.results import GenResult, MCResult, Reference, References, Repeated, best, listed
+from assay.scoring.results import GenResult, MCResult, Reference, References, Repeated, described, listed
 from assay.user_code import TIME_LIMIT, timed
 
 Compute = Callable[[Any], MetricValue]
@@ -279,3 +287,42 @@ def _same(one: MetricValue, other: MetricValue) -> bool:
     if isinstance(one, Mapping) or isinstance(other, Mapping):
         return False
     return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(one) and math.isnan(other))
+
+
+def best(values: Sequence[MetricValue], *, higher_is_better: bool | None, metric: str) -> MetricValue:
+    """The best of a metric's values for several references: of values by name, each name for itself; of lists, each item.
+
+    >>> best([{"a": 1.0, "b": 0.0}, {"a": 0.5, "b": 0.25}], higher_is_better=True, metric="m")
+    {'a': 1.0, 'b': 0.25}
+    """
+    if not values:
+        return Failed(f"scoring: metric {metric!r}: the document has no reference")
+    if len(values) == 1:
+        return values[0]
+    if all(isinstance(each, Mapping) for each in values):
+        if any(each.keys() != values[0].keys() for each in values):
+            return Failed(f"scoring: metric {metric!r} returns different names for several references")
+        return {
+            key: best([each[key] for each in values], higher_is_better=higher_is_better, metric=metric)
+            for key in values[0]
+        }
+    lists = [items for each in values if (items := _by_answer(each)) is not None]
+    if len(lists) == len(values) and len(set(map(len, lists))) == 1:
+        return [
+            best(each, higher_is_better=higher_is_better, metric=metric) for each in map(list, zip(*lists, strict=True))
+        ]
+    numbers = [number(each) for each in values]
+    odd = next((value for value, plain in zip(values, numbers, strict=True) if plain is None), values)
+    if odd is not values:
+        what = f"metric {metric!r} returns {described(odd)} for each of several references, of which none is the best"
+        return Failed(f"scoring: {what} — return a number")
+    comparable = [each for each in numbers if each is not None and not math.isnan(each)]
+    chosen = min if higher_is_better is False else max
+    return chosen(comparable) if comparable else math.nan
+
+
+def _by_answer(value: MetricValue) -> list[MetricValue] | None:
+    """The items that may be a value for each answer: a list, or numbers in a tuple or an array; other tuples are one value."""
+    items = listed(value)
+    is_list = isinstance(value, list) or (items is not None and all(number(each) is not None for each in items))
+    return items if is_list else None
