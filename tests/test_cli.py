@@ -76,7 +76,7 @@ def test_show_prints_each_key_with_its_source_line(write: Write, run_assay: Run)
     assert "beta  ·  task, generate_until" in shown
     assert "tags: red, blue" in shown
     assert "in groups: gamma" in shown
-    assert any(line.split() == ["dataset_path", "json", "base.yaml:1"] for line in shown.splitlines())
+    assert any(line.split() == ["dataset_path", "some/data", "base.yaml:1"] for line in shown.splitlines())
     assert any(line.split() == ["task", "beta", "b.yaml:1"] for line in shown.splitlines())
     described = json.loads(run_assay("show", "beta", "--json", "--include_path", folder).stdout)
     assert described["tasks"]["beta"]["config"]["doc_to_text"] == "question"

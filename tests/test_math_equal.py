@@ -295,7 +295,7 @@ def test_numbers_too_large_to_compute_with_are_compared_as_they_are_written(targ
     start = time.process_time()
     assert math_equal([target], answer) == 0.0
     assert math_equal([target], f"${target}$") == 1.0
-    assert time.process_time() - start < 4
+    assert time.process_time() - start < 12, "two comparisons of at most 5 s"
 
 
 @pytest.mark.parametrize(("target", "answer"), TOO_LONG)

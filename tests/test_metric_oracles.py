@@ -31,7 +31,7 @@ from assay.scoring.loop import AnsweredSample, ScoringLoop
 from assay.scoring.metrics.table import bits_per_byte_of_gold, choice_logprob, choice_logprob_norm, choice_prob_norm
 from assay.scoring.metrics.text import edits
 from assay.scoring.results import CHOICE, GENERATE, LIKELIHOOD, ROLLING, MCResult, ResultBuilder
-from assay.scoring.scorer import Scorer
+from assay.scoring.scorer import GenerationScorer
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import estimate
 from assay.tasks.metrics import MetricBinder
@@ -56,7 +56,7 @@ def scoring(output_type: str, metrics: Sequence[Mapping[str, Any]]) -> ScoringLo
         for metric in metrics
     ]  # fmt: skip
     bound = MetricBinder(output_type, place, helpers, lenient=False).bind(configs, processed=False)
-    scorer = Scorer()
+    scorer = GenerationScorer()
     scorer.bind(DEFAULT.name, bound)
     return ScoringLoop([(build_pipeline(DEFAULT, place), scorer)], ResultBuilder(output_type))
 

@@ -91,11 +91,10 @@ def test_mathematics_from_the_whole_answer_to_the_score(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_comparison_without_end_is_a_failure_and_no_wrong_answer(tmp_path: Path) -> None:
+def test_a_comparison_without_end_makes_the_answer_wrong(tmp_path: Path) -> None:
     pytest.importorskip("math_verify")
     results = generate(tmp_path, ["9^{9^{9^{9}}}", "1"], ["1", "1"], metric("metric: math_equal"))
-    assert (row(results), results["assay"]["failed"]) == ({"math_equal": 1.0}, 1)
-    assert "Timeout" in str(results["assay"]["tasks"]["t"]["reasons"])
+    assert (row(results), results["assay"]["failed"]) == ({"math_equal": 0.5}, 0)
 
 
 # --- classes --------------------------------------------------------------------------------------------------------

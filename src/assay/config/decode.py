@@ -262,6 +262,7 @@ def _one_of(options: tuple[str, ...]) -> Read:
             report.add(
                 path, f"{_name(path)} must be one of {', '.join(options)}, got {value!r}", did_you_mean(value, options)
             )
+            return near_miss(value, options) or DEFAULT  # the rest is checked as what is probably meant
         return value
 
     return read

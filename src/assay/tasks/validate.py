@@ -108,7 +108,20 @@ def validate(
         problems += [
             p for known in manager.formats.values() for p in _check_format(known, Place(f"format {known.format!r}"))
         ]
-    return sorted(dict.fromkeys(problems))
+    return sorted(dict.fromkeys(_once(problems)))
+
+
+def _once(problems: Sequence[Problem]) -> Iterator[Problem]:
+    """Leave out that something has no such parameter where the key was reported as unknown."""
+    slips = {
+        (problem.place.file, problem.place.line, match[1])
+        for problem in problems
+        if (match := re.match(r"unknown key ('.+')", problem.what)) is not None
+    }
+    for problem in problems:
+        named = re.search(r" has no parameter ('.+')", problem.what)
+        if named is None or (problem.place.file, problem.place.line, named[1]) not in slips:
+            yield problem
 
 
 def _formatted(tasks: Mapping[str, Task], manager: TaskManager) -> Iterator[Task]:

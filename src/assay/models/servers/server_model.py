@@ -277,6 +277,8 @@ class ServerModel:
         except RetryableError as error:
             error.args = (self.http.clean(str(error)),)
             raise
+        except ConfigError:  # a ValueError, too
+            raise
         except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
             what = f"the answer is not of the protocol: {type(error).__name__}: {error}"
             raise RetryableError(self.http.clean(what)) from None
