@@ -20,8 +20,8 @@ YAML = {
     ],
     "metric_list": [
         {"metric": "exact_match"},
-        {"metric": "exact_match", "ignore_case": True, "ignore_punctuation": True},
-        {"metric": "exact_match", "regexes_to_ignore": [",", r"\$"]},
+        {"metric": "exact_match", "name": "plain", "ignore_case": True, "ignore_punctuation": True},
+        {"metric": "exact_match", "name": "numbers", "regexes_to_ignore": [",", r"\$"]},
     ],
 }  # fmt: skip
 
@@ -53,21 +53,12 @@ def main(count: int) -> None:
     from assay.scoring.results import grouped
     from assay.statistics.aggregations import AGGREGATIONS
     from assay.statistics.board import Board
-    from assay.tasks.instances import _ALONE
-    from assay.tasks.scoring import scoring
+    from assay.tasks.scoring import ALONE, scoring
     from assay.tasks.settings import Settings
     from bench.measure import peak_memory
 
-    names = ("exact_match", "plain", "numbers")
     task = Task.from_config(YAML)
-    scored = scoring(task, task.config, Settings(), _ALONE)
-    for pipeline, scorer in scored.pipelines:  # three of one name, distinguished as a user would, by three functions
-        import dataclasses
-
-        scorer.bind(
-            pipeline.name,
-            [dataclasses.replace(m, name=n) for m, n in zip(scorer.get_metrics(pipeline.name), names, strict=True)],
-        )
+    scored = scoring(task, task.config, Settings(), ALONE)
 
     def documents() -> Iterator[AnsweredSample]:
         for number in range(count):

@@ -114,7 +114,10 @@ def regex(*, regex_pattern: str = NUMBER_AFTER_HASHES, group_select: int = 0, fa
 
     def extract(response: Answer) -> str:
         matches = pattern.findall(response if isinstance(response, str) else "")
-        return _selected(matches[group_select], fallback) if _has(matches, group_select) else fallback
+        try:
+            return _selected(matches[group_select], fallback)
+        except IndexError:
+            return fallback
 
     return each(extract)
 

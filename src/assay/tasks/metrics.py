@@ -102,7 +102,8 @@ class MetricBinder:
         if not processed:
             aggregation, kwargs = self._split(aggregation, config.kwargs, number)
             bound = self._bound(config, _Meaning(named, declared, function), kwargs, number)
-            bound = bound if config.row is None else _renamed(bound, row)
+            is_number = function is None and bound.gives == ()
+            bound = bound if config.row is None or is_number else _renamed(bound, row)
         better = self._better(config, named, declared)
         reductions = self._reductions(config, number)
         known = known_aggregation(aggregation)
