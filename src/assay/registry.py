@@ -77,7 +77,8 @@ def accepted(function: UserFunction, supplied: int = 0) -> Accepted:
 
 def is_async(function: UserFunction) -> bool:
     """Whether calling it gives a coroutine; of a stand-in for code that is not loaded, what its source says."""
-    return inspect.iscoroutinefunction(function) or getattr(function, "is_async", False) is True
+    by_call = inspect.iscoroutinefunction(getattr(type(function), "__call__", None))  # noqa: B004  # not whether it can be
+    return inspect.iscoroutinefunction(function) or by_call or getattr(function, "is_async", False) is True
 
 
 AWAITED = "is async, and is called without await", "write `def` in place of `async def`"

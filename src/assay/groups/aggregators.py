@@ -115,10 +115,11 @@ def numbers_of(rows: Mapping[str, float]) -> dict[str, float]:
 
 def guarded(compute: Callable[[], dict[str, float]], names: Iterable[str]) -> dict[str, float]:
     """Rows with these names; if computing them fails, each without a number and with the reason."""
-    rows = call_user_code("", compute)
-    if not isinstance(rows, Failed):
-        return rows
-    return written_rows({ScoreKey(name, NONE): failed_row(rows.reason) for name in names})
+    rows: Any = call_user_code("", compute)
+    if isinstance(rows, Mapping):
+        return dict(rows)
+    reason = rows.reason if isinstance(rows, Failed) else "user code must return a mapping of rows to numbers"
+    return written_rows({ScoreKey(name, NONE): failed_row(reason) for name in names})
 
 
 class RowAggregator(Aggregator):

@@ -347,6 +347,8 @@ def _scores(result: Result | Scores) -> ScoreDict:
     rows = result.scores if isinstance(result, Result) else result
     if not isinstance(rows, Mapping):
         raise TypeError(f"score_instances returned {described(rows)}, and must return a result, or scores by name")
+    if not rows:
+        raise ValueError("score_instances returned no scores")
     return dict(rows)
 
 

@@ -123,8 +123,9 @@ def _adopted(name: str, thing: UserValue) -> Reduction:
     """A function of scores, or of scores and answers, as a reduction."""
     function: Callable[..., Any] = must_be_callable(name, thing)
     REDUCTIONS.refuse_shape(function, 1)
-    takes = accepted(function, 2)
-    return _of_scores(function) if takes.lacking or set(accepted(function, 1).named) <= {"k"} else function
+    takes, second = accepted(function, 2), next(iter(accepted(function, 1).named.values()), None)
+    is_own = second is not None and second.default is not second.empty and second.name != "answers"
+    return _of_scores(function) if takes.lacking or is_own or set(accepted(function, 1).named) <= {"k"} else function
 
 
 REDUCTIONS: Table[Callable[..., Any], Reduction] = Table(

@@ -175,7 +175,7 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
     def __init_subclass__(cls, **kwargs: UserValue) -> None:
         super().__init_subclass__(**kwargs)
         if "name" in vars(cls):
-            cls._is_named = True
+            cls._is_named = not cls.__module__.startswith("assay.")  # a class derived from ours has its own name
         elif not cls._is_named:
             cls.name = cls.__name__
         has_hook = any(getattr(cls, hook) is not getattr(Scorer, hook) for hook in HOOKS)

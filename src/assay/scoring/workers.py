@@ -10,6 +10,7 @@ import inspect
 import json
 import os
 import pickle
+import re
 import signal
 import sys
 import warnings
@@ -275,7 +276,7 @@ def _read_files(scope: Mapping[str, Any], folder: str, known: dict[str, str]) ->
     file = scope.get("__file__")
     if not isinstance(file, str) or file in known or file.startswith(_OWN) or not file.startswith(folder):
         return
-    known[file] = Path(file).read_text(encoding="utf-8")
+    _read_text(Path(file), known)
     beside = f"{Path(file).parent}{os.sep}"
     if beside.endswith(_INSTALLED):
         return  # the folder of all packages
@@ -283,6 +284,19 @@ def _read_files(scope: Mapping[str, Any], folder: str, known: dict[str, str]) ->
         module = value if isinstance(value, ModuleType) else sys.modules.get(str(getattr(value, "__module__", "")))
         inner = getattr(value, "__globals__", None) or (vars(module) if module is not None else {})
         _read_files(inner, folder or beside, known)
+
+
+_IMPORTED = re.compile(r"^[ \t]*(?:from|import)[ \t]+\.?(\w+)", re.MULTILINE)
+
+
+def _read_text(file: Path, known: dict[str, str]) -> None:
+    """Read a file, and those beside it that it imports: of a plain value nothing says where it comes from."""
+    if str(file) in known:
+        return
+    known[str(file)] = text = file.read_text(encoding="utf-8")
+    for name in _IMPORTED.findall(text):
+        if (beside := file.with_name(f"{name}.py")).is_file():
+            _read_text(beside, known)
 
 
 def _source(value: UserValue) -> str:

@@ -10,7 +10,7 @@ from assay.config.option import YAMLMapping
 from assay.config.task import MetricConfig, NamedMetric
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Function, MetricValue, UserValue
-from assay.registry import Accepted, accepted, library_problem, names_only
+from assay.registry import Accepted, accepted, library_problem, names_only, read_signature
 from assay.scoring.metrics.convention import (
     ANSWER,
     Compute,
@@ -27,7 +27,7 @@ from assay.scoring.reductions import REDUCTIONS, MetricReductions, by_repeat, re
 from assay.scoring.results import CHOICE, GENERATE, DeclaredMetric, GenResult, Metric, Result
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Repeated, known_aggregation, over_repeats
 from assay.tasks.runnable import AggregationOrFunction
-from assay.tasks.settings import Helpers, UserFunction
+from assay.tasks.settings import Helpers, RegisteredMetric, UserFunction
 
 OF_PAIRS = ("f1", "matthews_corrcoef", "bleu", "chrf", "chrf++", "ter")
 """Aggregations of references with answers."""
@@ -139,7 +139,8 @@ class MetricBinder:
             # the metrics of `evaluate` take as many references as answers
             by_one = isinstance(config.name, str) and named not in self.helpers.metrics
             call = self._call(function, kwargs, meaning, number, by_one=by_one)
-            return self._called(call, kwargs, named, self._better(config, named, declared))
+            bound = self._called(call, kwargs, named, self._better(config, named, declared))
+            return bound if _returns_number(function) else bound._replace(gives=None)
         if declared is None or self.output_type not in declared.functions or self._from_hub(config):
             if named == "f1" and self.of_text and not self.lenient:
                 fix = "use macro_f1, or f1_by_class with `labels`"
@@ -160,8 +161,17 @@ class MetricBinder:
         """Whether more is better: as the file says, else as the metric was declared or registered."""
         if config.higher_is_better is not None:
             return config.higher_is_better
-        known = declared or self.helpers.metrics.get(named)
+        known = declared or self._registered(config) or self.helpers.metrics.get(named)
         return known.higher_is_better if known is not None else None
+
+    def _registered(self, config: MetricConfig) -> DeclaredMetric | RegisteredMetric | None:
+        """What a function that a file names was registered as."""
+        function: object = config.name
+        if isinstance(function, str):
+            return None
+        added = (METRICS[name] for name in METRICS.added)
+        by_name = next((each for each in added if function in each.functions.values()), None)
+        return by_name or next((each for each in self.helpers.metrics.values() if each.function is function), None)
 
     def _declared(self, config: MetricConfig, *, processed: bool) -> DeclaredMetric | None:
         """The metric that a name means. A name that lm-eval does not have belongs to the task's own code first."""
@@ -293,7 +303,10 @@ class MetricBinder:
         self, config: MetricConfig, named: str, declared: DeclaredMetric | None, number: int
     ) -> AggregationOrFunction:
         aggregation_named: object = config.aggregation
-        if aggregation_named is None and declared is None and named in self.helpers.metrics:
+        registered = self._registered(config)
+        if aggregation_named is None and registered is not None:
+            aggregation_named = registered.aggregation
+        elif aggregation_named is None and declared is None and named in self.helpers.metrics:
             aggregation_named = self.helpers.metrics[named].aggregation
         if isinstance(aggregation_named, str) and aggregation_named not in AGGREGATIONS:
             aggregation_named = self.helpers.aggregations.get(aggregation_named, aggregation_named)
@@ -342,6 +355,14 @@ def function_name(function: UserFunction | Function) -> str:
     if isinstance(function, partial):
         return function_name(function.func)
     return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _returns_number(function: UserFunction) -> bool:
+    """Whether a function says that it returns one number: else it may return several, by name."""
+    try:
+        return read_signature(function).return_annotation in (float, int, bool, "float", "int", "bool")
+    except (TypeError, ValueError):
+        return False
 
 
 def _renamed(bound: _Computation, row: str) -> _Computation:

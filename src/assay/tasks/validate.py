@@ -166,7 +166,8 @@ def _check_task(task: Task, checks: _Checks) -> Iterator[Problem]:
     yield from _check_formats(task.fields, checks.formats)
     lacking = list(_check_data(task))
     yield from lacking
-    if task.config.class_ is not None:
+    is_loaded = checks.code is not None and not broken
+    if task.config.class_ is not None and not (is_loaded and is_own_class(checks, task.config.class_)):
         yield from _check_class(task, checks) if not broken else ()
     elif task.config.output_type in KINDS:
         yield from _check_run(task, checks, is_whole=not broken and not lacking)
@@ -296,6 +297,12 @@ def _unloaded(function: Function) -> Any:
     like.__code__ = like.__code__.replace(co_filename=str(module_file(function)), co_firstlineno=written.line)
     like.is_async, like.is_generator = written.is_async, written.is_generator
     return like
+
+
+def is_own_class(checks: _Checks, function: Function) -> bool:
+    """Whether a class is one of assay's tasks, which is prepared as any task is."""
+    kind = checks.code.helpers.resolve(function) if checks.code is not None else None
+    return isinstance(kind, type) and issubclass(kind, Task)
 
 
 def _check_class(task: Task, checks: _Checks) -> Iterator[Problem]:

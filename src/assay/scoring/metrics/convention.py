@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any, get_args, get_origin
 
 from assay.records import (
@@ -128,6 +129,8 @@ def read_call(function: UserFunction, written: Collection[str] = (), *, lenient:
         raise Unfit(what, f"call {others[0]!r} `{lacking}`" if others else f"add a parameter `{lacking}`")
     own = {name: each for name, each in takes.named.items() if name not in (gold, answer)}
     nested = answer == ANSWERS and _is_nested(parameters[ANSWERS].annotation)
+    if gold == GOLDS and answer == ANSWERS and _is_nested(parameters[GOLDS].annotation):
+        function = _of_reference_lists(function)
     return MetricCall(function, gold, answer, "", nested, replace(takes, named=own))
 
 
@@ -248,6 +251,16 @@ def _with_references(score: ScoreAnswer, named: str) -> ScoreAnswer:
 
 def _by_names(function: UserFunction, kwargs: Params) -> ScoreAnswer:
     return lambda reference, answer: function(references=[reference], predictions=[answer], **kwargs)
+
+
+def _of_reference_lists(function: UserFunction) -> UserFunction:
+    """A function that takes a list of references for each answer, as `evaluate` hands them over."""
+
+    @wraps(function)
+    def called(*, references: Sequence[Reference], predictions: Sequence[Answer], **kwargs: UserValue) -> MetricValue:
+        return function(references=[list(references)], predictions=predictions, **kwargs)
+
+    return called
 
 
 def _of_lists(function: UserFunction) -> UserFunction:
