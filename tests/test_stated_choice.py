@@ -713,8 +713,8 @@ def test_answers_labelled_by_a_reader() -> None:
     for line in lines:
         case = json.loads(line)
         number = stated_choice(case["answer"], "ABCD", case["texts"])
-        found = "ABCD"[number] if number is not None else None
-        wrong += [(case["answer"], case["label"], found)] if found != case["label"] else []
+        label = "ABCD"[number] if number is not None else None
+        wrong += [(case["answer"], case["label"], label)] if label != case["label"] else []
     assert len(lines) > 300
     assert wrong == []
 

@@ -1,7 +1,8 @@
 """The choice that an answer in words states: by its label or its text, in a sentence, after reasoning, in bold.
 
 Labels and texts of choices become one sign each; patterns then find statements ("the answer is C", "C is correct", C
-alone in a line). Negated choices are removed first. The last statement counts; one that names two choices is a hedge.
+alone in a line). Choices that are negated, or that others state, are removed first. The last statement counts; one
+that names two choices is a hedge.
 """
 
 import re
@@ -163,8 +164,8 @@ def _spellings(texts: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
         variants |= {re.sub(r",? (and|or) ", joined, text) for joined in (r", \1 ", r" \1 ")}
         for variant in variants:
             others.setdefault(variant, set()).add(number)
-    found = [(text, number) for number, text in enumerate(plain) if text]
-    return (*found, *((text, min(of)) for text, of in others.items() if len(of) == 1 and text not in plain))
+    written = [(text, number) for number, text in enumerate(plain) if text]
+    return (*written, *((text, min(of)) for text, of in others.items() if len(of) == 1 and text not in plain))
 
 
 def _continues(text: str, start: int, end: int) -> bool:
