@@ -491,7 +491,7 @@ OTHERS: dict[str, tuple[tuple[str, ...], tuple[str, ...], Verdicts]] = {
         {
             "A dog": "A",
             "a dog": "A",
-            "dog": None,
+            "dog": "A",
             "A cat": "B",
             "The best answer is A cat": "B",
             "The answer is a cat.": "B",
@@ -574,7 +574,7 @@ OTHERS: dict[str, tuple[tuple[str, ...], tuple[str, ...], Verdicts]] = {
             "Proteins are made by ribosomes, which read mRNA. The nucleus stores DNA, and the mitochondria make ATP.\n\nThe best answer is C.": "C",
             "The ribosome": "C",
             "the ribosome.": "C",
-            "Ribosome": None,
+            "Ribosome": "C",
             "The best answer is C. The ribosome is where proteins are made. The nucleus (B) stores DNA.": "C",
             "C. The ribosome\n\nExplanation: The nucleus stores DNA while the mitochondria produce energy.": "C",
             "The correct answer is **C. The ribosome**.\n\nHere's why:\n\n* **A. The mitochondria** produce ATP.\n* **B. The nucleus** stores DNA.\n* **D. The Golgi apparatus** packages proteins.": "C",
@@ -704,6 +704,19 @@ def test_other_labels_and_choices(case: str) -> None:
     labels, texts, verdicts = OTHERS[case]
     numbers = {answer: stated_choice(answer, labels, texts) for answer in verdicts}
     assert {answer: labels[n] if n is not None else None for answer, n in numbers.items()} == verdicts
+
+
+def test_answers_labelled_by_a_reader() -> None:
+    """Each line of the file: the texts of the choices, an answer, and the label that a reader finds in it, or null."""
+    lines = (Path(__file__).parent / "chat_answers.jsonl").read_text().splitlines()
+    wrong = []
+    for line in lines:
+        case = json.loads(line)
+        number = stated_choice(case["answer"], "ABCD", case["texts"])
+        label = "ABCD"[number] if number is not None else None
+        wrong += [(case["answer"], case["label"], label)] if label != case["label"] else []
+    assert len(lines) > 300
+    assert wrong == []
 
 
 @pytest.mark.parametrize("text", ["the answer is ", "(A, ", "red or ", "not a ", "a", "\n", "A ", "option "])

@@ -1,7 +1,8 @@
 """The choice that an answer in words states: by its label or its text, in a sentence, after reasoning, in bold.
 
 Labels and texts of choices become one sign each; patterns then find statements ("the answer is C", "C is correct", C
-alone in a line). Negated choices are removed first. The last statement counts; one that names two choices is a hedge.
+alone in a line). Choices that are negated, or that others state, are removed first. The last statement counts; one
+that names two choices is a hedge.
 """
 
 import re
@@ -18,6 +19,8 @@ _BARE, _SURE, _TEXT, _MOST = 0xE000, 0xE800, 0xF000, 0x800
 """Private signs: the first choice by its bare label, by a label in brackets or after "option", and by its text."""
 _NOT = "\uf8ff"
 """Stands for a negated choice."""
+_OTHER = chr(_TEXT + _MOST - 1)
+"""Stands for something that is not among the choices: "blue or something darker"."""
 _OBEDIENT = re.compile(
     r"(?:.*[.!] )?[\s*_`>]*(?:(?:so|thus|therefore|hence),? )?(?:the )?(?:best |correct |final |right )?answer(?: is|:)"
     r"[\s:*_`]*[(\[\"']*([^\W_]+)[)\]\"']*[*_`]*\.?[*_`]*",
@@ -80,11 +83,11 @@ def stated_choice(answer: str, labels: Sequence[str], texts: Sequence[str] = (),
     exact = [number for number, label in enumerate(labels) if label.casefold() == bare]
     if len(exact) == 1:
         return exact[0]
-    signed = _QUESTION.sub(" ", _signed(_plain(answer), tuple(labels[:_MOST]), texts[:_MOST]))
+    signed = _QUESTION.sub(" ", _signed(_plain(answer), tuple(labels[: _MOST - 1]), texts[: _MOST - 1]))
     stated = _last(list(_statements(signed)), weak=weak)
     if stated is None and weak:
         stated = {_number(sign) for sign in _MENTION.findall(signed)}
-    return min(stated) if stated and len(stated) == 1 else None
+    return min(stated) if stated and len(stated) == 1 and stated != {_number(_OTHER)} else None
 
 
 def stated_text(answer: str) -> str:
@@ -134,7 +137,8 @@ def _signed(answer: str, labels: tuple[str, ...], texts: Sequence[str]) -> str:
         pieces += [small[at : each.start], each.sign]
         at = each.end
     text = _PAIR.sub(_united, "".join([*pieces, small[at:]]))
-    for pattern in (_COMPARED, _NEGATED, _REFUTED):
+    text = _ALL_BUT.sub(lambda match: f"{match[1]} is correct", _OR_ELSE.sub(f"\\1{_OTHER}", text))
+    for pattern in (_COMPARED, _EXCEPTED, _NEGATED, _REFUTED, _LIKEWISE, _REPORTED, _COUNTERFACTUAL):
         text = pattern.sub(lambda match: re.sub(_SIGN, _NOT, match[0]), text)
     return text
 
@@ -142,13 +146,26 @@ def _signed(answer: str, labels: tuple[str, ...], texts: Sequence[str]) -> str:
 def _by_text(small: str, labels: Sequence[str], texts: Sequence[str]) -> Iterator[_Mention]:
     """The texts of choices, as whole words; a text that is a label, too, is the label."""
     known = {label.casefold() for label in labels}
-    for number, written in enumerate(texts):
-        text = re.sub(r"\s+", " ", _plain(written)).strip(" .,;:").lower()
-        at = small.find(text) if text and text not in known else -1
+    for text, number in _spellings(tuple(texts)):
+        at = small.find(text) if text not in known else -1
         while at >= 0:
             if not _continues(small, at, at + len(text)):
                 yield _Mention(at, at + len(text), chr(_TEXT + number))
             at = small.find(text, at + 1)
+
+
+@lru_cache(maxsize=256)
+def _spellings(texts: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    """How each choice may be written: as it is, without its article, with and without the comma before the last "and"."""
+    plain = [re.sub(r"\s+", " ", _plain(text)).strip(" .,;:").lower() for text in texts]
+    others: dict[str, set[int]] = {}
+    for number, text in enumerate(plain):
+        variants = {re.sub(r"^(?:the|an?) (?=\w{3})", "", text)}
+        variants |= {re.sub(r",? (and|or) ", joined, text) for joined in (r", \1 ", r" \1 ")}
+        for variant in variants:
+            others.setdefault(variant, set()).add(number)
+    written = [(text, number) for number, text in enumerate(plain) if text]
+    return (*written, *((text, min(of)) for text, of in others.items() if len(of) == 1 and text not in plain))
 
 
 def _continues(text: str, start: int, end: int) -> bool:
@@ -231,7 +248,8 @@ _WORDS = (
     "statement|alternative|candidate|one|either|both|between|still|therefore|thus|then|hence|so|actually|indeed|maybe|"
     "perhaps|possibly|also|to|with|for|would|must|should|could|might|may|i'd|i'll|i|we|say|choose|pick|select|go|think|"
     "believe|guess|as|labeled|labelled|marked|by|here|of|among|accurate|appropriate|suitable|sure|but|rather|wait|no|"
-    "sorry|hmm|okay|ok|well|yes|correction|mean|instead|follows|going|conclude|conclusion|in|not|neither|nor"
+    "sorry|hmm|okay|ok|well|yes|correction|mean|instead|follows|going|conclude|conclusion|in|not|neither|nor|"
+    "otherwise"
 )
 _BEFORE = frozenset(
     [
@@ -248,6 +266,12 @@ _BEFORE = frozenset(
         "says",
         "however",
         "when",
+        "reflection",
+        "thought",
+        "thoughts",
+        "consideration",
+        "balance",
+        "now",
     ]
 )
 _FILL = rf"(?:[\s:=,>\"'(\[{{<…→–—-]|{_NOT}|\b(?:{_WORDS})\b){{0,30}}+"
@@ -255,6 +279,11 @@ _LIST = (
     rf"(?>{_SIGN}[)\]]?(?:(?:[\s/&|(]|,(?!\s*{_SIGN}\s+(?:is|was|isn't|has|does)\b)|\b(?:or|and|both|either|maybe|perhaps|possibly|even|also|versus|vs|{_NAMED})\b|"
     rf"\bbut (?:it )?(?:also|maybe|possibly|perhaps|could be|might be|may be)\b)++{_SIGN}[)\]]?)*)"
 )
+_ROW = (
+    rf"(?>{_SIGN}[)\]]?(?: \([^()\n]{{0,60}}\))?(?:(?:[ /&|]|,(?!\s*{_SIGN}\s+(?:is|was|isn't|has|does)\b)|"
+    rf"\n(?=(?:or|and) )|\b(?:or|and|both|either|even|also|versus|vs|{_NAMED})\b)++{_SIGN}[)\]]?(?: \([^()\n]{{0,60}}\))?)*)"
+)
+"""Choices in a row, in one line: what is said of one in the next line or in brackets is not said of all."""
 _THEN_NO_IF = r"(?!\s*if\b)"
 _THEN_NO_VERB = (
     r"(?!\s*(?:'s\s|\b(?:if|is|are|was|were|has|have|had|does|do|did|would|could|might|may|can|says?|means?|refers?|"
@@ -269,19 +298,56 @@ _NOT_FILL = (
 )
 _NEGATED = re.compile(
     r"(?:\b(?:not(?! only\b)|never|neither|nor|cannot|except|excluding|unlike|than|instead of|over|exclud(?:e|es|ed|ing)|"
-    r"eliminat(?:e|es|ed|ing)|rul(?:e|es|ed|ing) out|reject(?:s|ed|ing)?|dismiss(?:es|ed|ing)?|discard(?:s|ed|ing)?)\b|n't\b|"
-    rf"\b(?:incorrect|wrong) {_NAMED}(?:\s*(?:are|is|:|-))?)"
+    r"none|eliminat(?:e|es|ed|ing)|rul(?:e|es|ed|ing) out|reject(?:s|ed|ing)?|dismiss(?:es|ed|ing)?|discard(?:s|ed|ing)?)\b|n't\b|"
+    rf"\b(?:incorrect|wrong) {_NAMED}(?:\s*(?:are|is|:|-))?|"
+    rf"(?:\A|(?<=[\n.;!])|(?<=[.;!] ))(?:wrong|incorrect|false|eliminated|excluded|ruled out)\s*[:–—-](?=\W*{_SIGN}))"
     rf"{_NOT_FILL}(?>{_SIGN}\)?(?:\s*(?:,|,?\s*(?:\b(?:or|nor|and)\b|[/&]))\s*(?:{_NAMED}\s+)?{_SIGN}\)?)*)"
 )
 _ADVERB = (
     r"(?:\s*\b(?:clearly|definitely|obviously|simply|also|therefore|thus|probably|likely|both|all|certainly|just|hence|"
     r"actually|really|somewhat|very|quite|indeed|surely|still|the|a|an|my|our|one|equally|too|most|final)\b)*+\s*"
 )
+_WRONG = (
+    r"(?:incorrect|wrong|false\b|invalid|eliminated|excluded|ruled out|out\b|unlikely|impossible|implausible|inaccurate|"
+    r"untrue|irrelevant)"
+)
 _REFUTED = re.compile(
-    rf"{_LIST}(?:{_ADVERB}(?:\b(?:is|are|was|were|can be|could be|would be|seems?|looks?|must be)\b|'s\b|[:(–—-])"
-    rf"{_ADVERB}(?:not\b(?!{_NOT_FILL}{_NOT})|never\b|incorrect|wrong|false\b|invalid|eliminated|excluded|ruled out|out\b|"
-    r"unlikely|impossible|implausible|inaccurate|untrue|irrelevant|(?<=too )\w|less\b|no\s*(?:[.,;!)\n]|$))|"
+    rf"(?:(?:{_SIGN}[)\]]?\n)++(?=(?:both |all )?are\b)|{_ROW})"
+    rf"(?:{_ADVERB}(?:\b(?:is|are|was|were|can be|could be|would be|seems?|looks?|must be)\b|'s\b|[:(–—-])"
+    rf"{_ADVERB}(?:not\b(?!{_NOT_FILL}{_NOT})|never\b|{_WRONG}|"
+    r"(?<=too )\w|less\b|no\s*(?:[.,;!)\n]|$))|"
     r"\s*(?:isn't|aren't|wasn't|doesn't|don't|does not|do not|can't|cannot|could not|couldn't|fails?|lacks?)\b)"
+)
+_LIKEWISE = re.compile(
+    rf"{_NOT}[^.!?\n;\ue000-\uf7ff]{{0,40}}\b(?:(?:as|so|nor|neither) (?:is|are|was|were|do|does|can)|as well as) "
+    rf"(?:{_NAMED} )?{_ROW}"
+)
+"""Choices of which the same is said as of one that is negated: "D is wrong, as are A and B"."""
+_BUT = (
+    rf"\b(?:everything|anything|all|every|each|any)\b(?: (?:of|the|others?|one|{_NAMED})){{0,3}},? "
+    rf"(?:but|except(?: for)?|other than|besides|apart from) (?:{_NAMED} )?({_ROW})"
+)
+_ALL_BUT = re.compile(
+    rf"{_BUT},?(?:{_ADVERB}\b(?:is|are|was|were|can be|could be|must be)\b{_ADVERB}{_WRONG}|"
+    r"\s*(?:fails?|(?:does|do)(?:n't| not) \w+)\b)"
+)
+_EXCEPTED = re.compile(_BUT)
+_OR_ELSE = re.compile(rf"({_SIGN}[)\]]? or )(?!(?:not|so|else)\b)[\w'-]+(?: [\w'-]+){{0,4}}(?=\s*(?:[.!;\n]|\Z))")
+_SAY = r"(?:say|think|choose|pick|select|go (?:with|for)|guess|believe|assume|argue|claim|prefer|answer|suggest|give|expect)s?"
+_SAID = r"(?:said|thought|chosen?|picked|selected|gone (?:with|for)|went (?:with|for)|guessed|believed|assumed|leaned towards?)"
+_REPORTED = re.compile(
+    r"(?:\b(?:(?:many|most|some|several|other|few)(?: (?!(?:i|we|but|so|and|cases|part)\b)[\w'-]+){0,3}|people|students|"
+    r"others|they|everyone|someone|one (?:might|could|would|may))(?: (?:would|might|may|could|will|often|also|still|tend to|"
+    rf"wrongly))* (?:{_SAY}|{_SAID})|"
+    rf"\bi(?:'d| had| was| have|'ve)? (?:(?:going|about|tempted|inclined|ready|thinking) to {_SAY}|tempted by|"
+    rf"(?:nearly|almost|originally|initially|first|at first) {_SAID})|"
+    rf"\b(?:originally|initially|at first),? i(?:'d| had)? {_SAID})\b:?{_NOT_FILL}{_ROW}"
+)
+"""Choices that others would state, or that the answer gave up."""
+_COUNTERFACTUAL = re.compile(
+    rf"\bif\b(?! (?:i|you|(?:we|one) (?:had|were) to)\b)[^.!?\n;]{{1,120}}?\b(?:were|was|had)\b[^.!?\n;\ue000-\uf7ff]{{1,120}}?"
+    rf"(?:\bwould\b{_NOT_FILL}(?=[\ue000-\uefff]){_ROW}|(?=[\ue000-\uefff]){_ROW}\s+would\b)|"
+    rf"(?=[\ue000-\uefff]){_ROW}\s+would\b[^.!?\n;,\ue000-\uf7ff]{{1,40}}\bif\b"
 )
 _NOUN = r"\b(?:ans(?:wers?)?|options?|choices?|response|pick|selection|solution|conclusion|guess|bet|verdict)\b"
 _CUES = {
@@ -291,7 +357,8 @@ _CUES = {
     "verb": r"\b(?:cho(?:ose|osing|se)|prefer|pick(?:ing)?|select(?:ing)?|go(?:ing)? (?:with|for)|opt(?:ing)? for|"
     r"settl(?:e|ing) (?:on|for))\b",
     "loose": r"\b(?:say|guess|lean(?:ing)?(?: towards?| to)?|think|thought|believe|conclude|leav(?:es?|ing)(?: us with| only)?|"
-    r"points? to|corresponds? to|match(?:es)?|gets?|gives?|(?:we|only) ha(?:ve|s)|left with|(?:it|that|this|which|must|should)"
+    r"points? to|corresponds? to|match(?:es)?|gets?|gives?|(?:we|only) ha(?:ve|s)|left with|(?:left|remains|remaining(?: \w+)?) is|"
+    r"(?:it|that|this|which|must|should)"
     r"(?:'?s| is| was| be| (?:must|would|should|could|might|may|has to|can)(?: also)? be)|so|therefore|thus|hence|consequently|"
     r"accordingly|finally|overall|ultimately)\b|=>|→|∴",
 }  # fmt: skip
@@ -304,7 +371,8 @@ _FORWARD = re.compile(
 _SUBJECT = re.compile(
     rf"{_LIST}(?:{_ADVERB}(?:(?:\b(?:is|are|was|must be|would be|should be|has to be|could be|might be|may be|seems?|looks?|"
     rf"appears?)\b|'s\b|[:(=–—-])(?: to be)?)?{_ADVERB}(?:\b(?:best|correct|right|true|valid|accurate|answers?|choices?|"
-    r"options?|fits?|better|works|only (?:\w+ ){0,2}(?:that|which|one|option|choice|answer)|"
+    r"options?|fits?|better|works|least (?:wrong|bad|incorrect|unlikely|implausible)|"
+    r"only (?:\w+ ){0,2}(?:that|which|one|option|choice|answer)|"
     r"makes (?:the most )?sense|appropriate|yes)\b|\bit\b(?=\s*(?:is|[.,!\n]|$))|[✓✅])|"
     r"\s+is\s*(?=[.!,;\n]|$))(?=(?P<more>[^.!?\n]{0,12}))"
 )
@@ -314,7 +382,16 @@ _CLAUSE = re.compile(
     rf"(?P<rest>[\s,)]*\b(?:because|since|as|due|given|for|based)\b|\s*(?=[.,;!)\n—–(]|-\s|$)|(?<=[)\]]))"
 )
 _END = re.compile(rf"(?<=[^\ue000-\uf8ff)\s][:,–—])\s*{_LIST}\s*(?:[.!\n]|\Z)")
-_UNSURE = re.compile(r"\b(?:could|might|may|maybe|perhaps|possibly|also|alternatively|equally|too|or|as well)\b")
+_DOES = re.compile(
+    rf"(?:\A|[.!?;\n]|, (?:but|while|whereas)\b|\bonly\b|"
+    rf"{_NOT}[^.!?;\n\ue000-\uf7ff]{{0,30}},)\s*(?:(?:only|but|{_NAMED}) )*{_ROW} (?:does|do)(?=\s*(?:[.!;\n]|\Z))"
+)
+_IF = re.compile(
+    r"\b(?:if|unless|assuming)\b(?! (?:i|we|you|one|forced|pressed)\b)(?!.*\b(?:so|therefore|thus|hence|but|however)\b)[^.!?;\n]*\Z"
+)
+_UNSURE = re.compile(
+    r"\b(?:could|might|may|maybe|perhaps|possibly|also|alternatively|equally|too|or|as well|otherwise)\b"
+)
 _CORRECTED = re.compile(r"\b(?:wait|actually|no|sorry|correction|i mean|rather|on second thought)\b")
 
 
@@ -359,7 +436,7 @@ def _statements(text: str) -> Iterator[_Statement]:
         yield _statement(
             match, 0 if said else 2 if is_marked else 3, is_unsure=_UNSURE.search(match["lead"]) is not None
         )
-    for pattern in (_LINE, _END):
+    for pattern in (_LINE, _END, _DOES):
         for match in pattern.finditer(text):
             by_text = all(ord(sign) >= _TEXT for sign in re.findall(_SIGN, match[0]))
             yield _statement(match, 1 if by_text and pattern is _END else 0, is_line=pattern is _LINE)
@@ -368,6 +445,7 @@ def _statements(text: str) -> Iterator[_Statement]:
 def _statement(match: re.Match[str], rank: int, *, is_unsure: bool = False, is_line: bool = False) -> _Statement:
     signs = list(re.finditer(_SIGN, match[0]))
     start, end = match.start() + signs[0].start(), match.start() + signs[-1].end()
+    is_unsure = is_unsure or _IF.search(match.string, max(0, start - 100), start) is not None
     return _Statement(end, start, rank, frozenset(_number(sign[0]) for sign in signs), is_unsure, is_line)
 
 
