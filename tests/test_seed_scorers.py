@@ -387,7 +387,7 @@ class Own(assay.EnsembleScorer):
     helper(tmp_path, own)
     yaml = "scorer: {type: !function helpers.Own, kwargs: {weight: 3}}\n"
     results = generate(tmp_path, ["a", "xyz"], ["a", "b"], yaml)
-    assert rows(results)["ensemble,none"] == pytest.approx((1 + 3 * 1 + 0 + 3 * 3) / 4 / 2)
+    assert rows(results)["Own,none"] == pytest.approx((1 + 3 * 1 + 0 + 3 * 3) / 4 / 2)
 
 
 ASKS_WRONGLY = {
