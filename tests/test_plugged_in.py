@@ -10,7 +10,7 @@ import assay
 from assay import ConfigError, ScoreOptions, score
 from assay.cli import main
 from assay.registry import is_async
-from small_runs import SAMPLED, generate, run, says, write_task
+from small_runs import SAMPLED, generate, noting, run, says, write_task
 
 TASK = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
 
@@ -144,3 +144,21 @@ def test_a_configuration_error_is_a_value_error_that_nothing_swallows(tmp_path: 
     with pytest.raises(ValueError, match="did you mean 'exact_match'") as error:
         run(tmp_path, says(["a"]))
     assert isinstance(error.value, ConfigError)
+
+
+@pytest.mark.parametrize(
+    ("method", "remedy"),
+    [
+        ("def _compute_metric(self, result): return 1.0", "_compute_metric(self, result, metric)"),
+        ("async def _compute_metric(self, result, metric): return 1.0", "def _compute_metric"),
+        ("def _create_result(self, instances): return None", "_create_result(self, instances, filter_name)"),
+    ],
+)
+def test_methods_of_a_task_class_are_checked_before_any_request(method: str, remedy: str, tmp_path: Path) -> None:
+    helper(tmp_path, f"import assay\nclass T(assay.GenerateTask):\n    {method}\n")
+    write_task(tmp_path, [{"q": "0", "gold": "a"}], TASK + "class: !function own.T\n")
+    asked: list[str] = []
+    with pytest.raises(ConfigError, match=r"t\.yaml:\d+:\d+: class 'T': _") as error:
+        run(tmp_path, noting(asked))
+    assert remedy in str(error.value)
+    assert asked == []

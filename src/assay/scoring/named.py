@@ -145,7 +145,7 @@ TAKES = {
 def _check_scorer(scorer: Scorer, named: str, place: Place) -> None:
     """Refuse a scorer whose methods cannot be called, or whose parts do not go together."""
     for method, arguments in TAKES.items():
-        what = _method_problem(getattr(scorer, method), len(arguments))
+        what = method_problem(getattr(scorer, method), len(arguments))
         if what is not None:
             raise _problem(
                 place, f"scorer {named!r}: {method} {what}", f"write `def {method}(self, {', '.join(arguments)})`"
@@ -166,7 +166,7 @@ def _check_scorer(scorer: Scorer, named: str, place: Place) -> None:
             raise _problem(place, what, "use `type: ensemble`, or leave that one out")
 
 
-def _method_problem(method: UserFunction, count: int) -> str | None:
+def method_problem(method: UserFunction, count: int) -> str | None:
     """Why a method cannot be called with so many arguments."""
     if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
         return "is async, and is called without waiting"

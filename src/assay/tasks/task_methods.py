@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from assay.config.task import TaskConfig
-from assay.errors import Place
+from assay.errors import ConfigError, Place, Problem
 from assay.records import Answers, Failed
 from assay.registry import refused
 from assay.scoring.loop import ScoringLoop, ScoringStep
+from assay.scoring.named import method_problem
 from assay.scoring.results import CHOICE, LIKELIHOOD, Filtered, Instance, ScoreDict, StepInput, with_answers
 from assay.scoring.scorer import AnsweredSample, ProcessResultsScorer, Scorer, bound_metrics, computed, shown
 from assay.tasks.settings import Helpers
@@ -30,19 +31,38 @@ def typed(config: TaskConfig, kind: object = None) -> TaskConfig:
 def own_task(task: Task, config: TaskConfig, helpers: Helpers) -> Task | None:
     """The object of the user's own class that a task is, or is made of; None where no method of it takes part in scoring."""
     own = task
+    at: Place = getattr(task.config.class_, "place", None) or Place(f"task {task.name!r}")  # None of a class in Python
     kind = config.class_ if isinstance(config.class_, type) and issubclass(config.class_, Task) else type(task)
     if not isinstance(task, kind):
-        at = task.config.class_.place if task.config.class_ is not None else Place(f"task {task.name!r}")
         with refused(at, f"the class {kind.__name__} cannot be made", "it must take the configuration of the task"):
             own = kind.__new__(kind)
             own.helpers = helpers  # its `__init__` may need them
             own.__init__(config)  # type: ignore[misc]  # as the class has it
+    _check_methods(own, at)
     return own if takes_part(own) else None
+
+
+METHODS = {
+    "_create_result": ("instances", "filter_name"),
+    "_compute_metric": ("result", "metric"),
+    "_process_with_custom_fn": ("instances_by_doc",),
+    "process_instances": ("instances",),
+}
+"""The methods of a task that take part in scoring, and how they are called."""
+
+
+def _check_methods(task: Task, place: Place) -> None:
+    """Refuse methods that cannot be called as they will be."""
+    for method, arguments in METHODS.items():
+        what = method_problem(getattr(task, method), len(arguments)) if _overrides(task, method) else None
+        if what is not None:
+            fix = f"write `def {method}(self, {', '.join(arguments)})`"
+            raise ConfigError([Problem(place, f"class {type(task).__name__!r}: {method} {what}", fix)])
 
 
 def takes_part(task: Task) -> bool:
     """Whether a method of the task's class takes part in scoring."""
-    return any(_overrides(task, method) for method in (*STEPS, "process_instances", "_process_with_custom_fn"))
+    return any(_overrides(task, method) for method in METHODS)
 
 
 def _overrides(task: Task, method: str) -> bool:
