@@ -82,7 +82,7 @@ _MARKS = (
     (re.compile(r"\\(?:overline|overrightarrow|widehat|hat|vec) ?\{([A-Za-z]+)\}"), r"\1"),
     (re.compile(r" {2,}"), " "),
 )
-_LEAD = re.compile(r"\banswers?\b[^.\n]{0,100}?(?:\bis\b|\bare\b|[:=])(?!\s*:)", re.IGNORECASE)
+LEAD = re.compile(r"\banswers?\b[^.\n]{0,100}?(?:\bis\b|\bare\b|[:=])(?!\s*:)", re.IGNORECASE)
 _PERCENT = r"\cdot\frac{1}{100}"
 _PERCENT_WITHIN = re.compile(r"\\%\s*(\$\$?|\\[)\]])")
 _NAME = re.compile(
@@ -179,7 +179,7 @@ def words_of(text: str) -> str | None:
 def said_words(text: str) -> set[str]:
     """The words that an answer may mean: all of it, its box, and what follows "the answer is"."""
     parts = [text, boxed(text)]
-    if leads := list(_LEAD.finditer(text)):
+    if leads := list(LEAD.finditer(text)):
         parts.append(_END.split(text[leads[-1].end() :], maxsplit=1)[0])
     return set(map(_plain, parts))
 
@@ -187,7 +187,7 @@ def said_words(text: str) -> set[str]:
 def answers_in(text: str) -> list[str]:
     """The texts that may be the answer in a text, the most certain last: all of it, its box, and what follows "the answer is"."""
     box = boxed(text)
-    leads = list(_LEAD.finditer(box))
+    leads = list(LEAD.finditer(box))
     return [text, box, *(_END.split(box[lead.end() :].strip(), maxsplit=1)[0] for lead in leads[-1:])]
 
 
@@ -218,7 +218,7 @@ def formulas(text: str) -> list[str]:
     text = boxed(rewritten(text))
     if _is_marked(text):
         text = text if r"\boxed" in text else _NOT.sub(" ", text)
-        leads = list(_LEAD.finditer(text))
+        leads = list(LEAD.finditer(text))
         named = text[leads[-1].end() :] if leads else ""
         if r"\boxed" in text or _is_marked(named) or not _between_words(named):
             return [_PERCENT_WITHIN.sub(r"\1\\%", text)]
@@ -284,7 +284,7 @@ def _is_marked(text: str) -> bool:
 
 def _of_sentence(text: str) -> str:
     """The formula that a sentence names as its answer, else its last one; nothing where it has none."""
-    leads = list(_LEAD.finditer(text))
+    leads = list(LEAD.finditer(text))
     if leads and (named := _between_words(text[leads[-1].end() :])):
         return named[0]
     computed = [part for part in _between_words(text) if re.search(r"\d|\\[a-z]|[A-Za-z]\s*[-+*/^=<>≤≥]", part)]
