@@ -69,7 +69,7 @@ _FUNCTIONS = (
     "inf",
     "and",
 )
-_SHORT = r"is|it|so|we|of|in|to|at|by|as|an|be|do|he|if|me|my|no|on|us|(?:km|cm|mm|kg)(?:\^\{?\d\}?|[²³])?"
+_SHORT = r"is|it|so|we|of|in|to|at|by|as|an|be|do|he|if|me|my|no|on|us|(?:km|cm|mm|kg|ft|mi)(?:\^\{?\d\}?|[²³])?"
 _WORD = re.compile(
     rf"(?<![\\A-Za-z])(?<!\\begin\{{)(?<!\\end\{{)(?:[^\W\d_]{{3,}}|(?i:{_SHORT}))(?![A-Za-z])|[\u0400-\u1fff\u3040-\ud7ff]+"
 )
@@ -121,6 +121,10 @@ _REWRITTEN: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], 
     (re.compile(r"(?:°|\^ ?\{? ?\\circ ?\}?) ?(?:[CF](?![A-Za-z])|\\(?:text|mathrm) ?\{ ?[CF] ?\})"), "°"),
     (re.compile(r"\\mathrm ?\{([ei])\}"), r"\1"),
     (re.compile("∞"), r"\\infty "),
+    (re.compile(r"\\varnothing(?![A-Za-z])"), r"\\emptyset "),
+    (re.compile(r"(?:^|(?<=[=($]))\s?[–—]\s?(?=\d)"), "-"),
+    (re.compile(r"\\degree(?![A-Za-z])"), r"^\\circ "),
+    (re.compile(r"\\(sin|cos|tan) ?\(?(\d+) ?(?:°|\^ ?\{? ?\\circ ?\}?) ?\)?"), r"\\\1(\\frac{\2\\pi}{180})"),
     (re.compile("∈"), r"\\in "),
     (re.compile(r"(?<=[)\]]) ?[U∪] ?(?=[(\[])"), r" \\cup "),
     (re.compile(r"(?<![A-Za-z\\])((?:arc)?(?:sin|cos|tan)|cot|sec|csc|log|ln|exp)(?= ?\(| [a-z0-9](?![A-Za-z]))"), r"\\\1"),
