@@ -180,12 +180,20 @@ def words_of(text: str) -> str | None:
     return None if re.search(r"[\d\\^_=<>+*/|{}\[\]∞√≤≥≠∅]", bare) or not _has_words(bare) else bare
 
 
+_SHORT_CLAUSE = re.compile(
+    r"(?:there (?:is|are)|it is|it will be|an?|the (?:function|equation|series|limit|answer|system|graph|number|curve) (?:is|has)?)"
+    r" ?(?:an? )?((?!not\b|never\b)[^\W\d_]+(?: [^\W\d_]+){0,3})|(yes|no), (?:it|they) (?:is|are|does|do)(?: not)?"
+)
+"""Words said in a sentence that adds nothing to them."""
+
+
 def said_words(text: str) -> set[str]:
     """The words that an answer may mean: all of it, its box, and what follows "the answer is"."""
     parts = [text, boxed(text)]
     if leads := list(LEAD.finditer(text)):
         parts.append(_END.split(text[leads[-1].end() :], maxsplit=1)[0])
-    return set(map(_plain, parts))
+    said = set(map(_plain, parts))
+    return said | {clause[1] or clause[2] for each in said if (clause := _SHORT_CLAUSE.fullmatch(each))}
 
 
 def answers_in(text: str) -> list[str]:
