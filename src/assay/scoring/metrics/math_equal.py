@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any
 
 from assay.records import Answer
+from assay.scoring.metrics.math_said import in_figures, said
 from assay.scoring.metrics.math_text import (
     FormulaParts,
     boxed,
@@ -23,7 +24,7 @@ from assay.scoring.metrics.math_text import (
     same_words,
     words_of,
 )
-from assay.scoring.metrics.math_units import same_base, same_moment, units_apart
+from assay.scoring.metrics.math_units import same_base, same_moment, same_ratio, units_apart
 from assay.scoring.results import GENERATE, DeclaredMetric, References
 from assay.user_code import clock_stopped, in_main_thread
 
@@ -54,9 +55,10 @@ def math_equal(references: References, prediction: Answer, *, digits: int = 6, s
     """
     unread = ""
     with clock_stopped():
+        response = in_figures(plain(str(prediction)))
         for each in map(str, references):
             try:
-                if _equal_named(plain(each), plain(str(prediction)), digits, strict):
+                if _equal_named(in_figures(plain(each)), response, digits, strict):
                     return 1.0
             except _UnreadableTarget as error:
                 unread = str(error)
@@ -83,10 +85,11 @@ def _equal(right: str, response: str, digits: int, strict: bool) -> bool:
         return words in said_words(response)
     if parts := parts_of_target(right):
         return any(_same_parts(parts, each, digits, strict) for each in parts_of_answers(response))
-    for compare in (same_moment, same_base):
+    response = said(response)
+    for compare in (same_moment, same_ratio, same_base):
         if (same := compare(right, response)) is not None:
             return same
-    golds = _target(_with_point(right, response))
+    golds = _target(right if right.lstrip(" $").startswith("-") else _with_point(right, response))  # -2,5 are two roots
     apart = units_apart(right, response)
     if apart is None:
         return False

@@ -69,7 +69,7 @@ _FUNCTIONS = (
     "inf",
     "and",
 )
-_SHORT = r"is|it|so|we|of|in|to|at|by|as|an|be|do|he|if|me|my|no|on|us|(?:km|cm|mm|kg)(?:\^\{?\d\}?|[²³])?"
+_SHORT = r"is|it|so|we|of|in|to|at|by|as|an|be|do|he|if|me|my|no|on|us|(?:km|cm|mm|kg|ft|mi)(?:\^\{?\d\}?|[²³])?"
 _WORD = re.compile(
     rf"(?<![\\A-Za-z])(?<!\\begin\{{)(?<!\\end\{{)(?:[^\W\d_]{{3,}}|(?i:{_SHORT}))(?![A-Za-z])|[\u0400-\u1fff\u3040-\ud7ff]+"
 )
@@ -82,7 +82,7 @@ _MARKS = (
     (re.compile(r"\\(?:overline|overrightarrow|widehat|hat|vec) ?\{([A-Za-z]+)\}"), r"\1"),
     (re.compile(r" {2,}"), " "),
 )
-_LEAD = re.compile(r"\banswers?\b[^.\n]{0,100}?(?:\bis\b|\bare\b|[:=])(?!\s*:)", re.IGNORECASE)
+LEAD = re.compile(r"\banswers?\b[^.\n]{0,100}?(?:\bis\b|\bare\b|[:=])(?!\s*:)", re.IGNORECASE)
 _PERCENT = r"\cdot\frac{1}{100}"
 _PERCENT_WITHIN = re.compile(r"\\%\s*(\$\$?|\\[)\]])")
 _NAME = re.compile(
@@ -121,6 +121,10 @@ _REWRITTEN: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], 
     (re.compile(r"(?:°|\^ ?\{? ?\\circ ?\}?) ?(?:[CF](?![A-Za-z])|\\(?:text|mathrm) ?\{ ?[CF] ?\})"), "°"),
     (re.compile(r"\\mathrm ?\{([ei])\}"), r"\1"),
     (re.compile("∞"), r"\\infty "),
+    (re.compile(r"\\varnothing(?![A-Za-z])"), r"\\emptyset "),
+    (re.compile(r"(?:^|(?<=[=($]))\s?[–—]\s?(?=\d)"), "-"),
+    (re.compile(r"\\degree(?![A-Za-z])"), r"^\\circ "),
+    (re.compile(r"\\(sin|cos|tan) ?\(?(\d+) ?(?:°|\^ ?\{? ?\\circ ?\}?) ?\)?"), r"\\\1(\\frac{\2\\pi}{180})"),
     (re.compile("∈"), r"\\in "),
     (re.compile(r"(?<=[)\]]) ?[U∪] ?(?=[(\[])"), r" \\cup "),
     (re.compile(r"(?<![A-Za-z\\])((?:arc)?(?:sin|cos|tan)|cot|sec|csc|log|ln|exp)(?= ?\(| [a-z0-9](?![A-Za-z]))"), r"\\\1"),
@@ -176,18 +180,26 @@ def words_of(text: str) -> str | None:
     return None if re.search(r"[\d\\^_=<>+*/|{}\[\]∞√≤≥≠∅]", bare) or not _has_words(bare) else bare
 
 
+_SHORT_CLAUSE = re.compile(
+    r"(?:there (?:is|are)|it is|it will be|an?|the (?:function|equation|series|limit|answer|system|graph|number|curve) (?:is|has)?)"
+    r" ?(?:an? )?((?!not\b|never\b)[^\W\d_]+(?: [^\W\d_]+){0,3})|(yes|no), (?:it|they) (?:is|are|does|do)(?: not)?"
+)
+"""Words said in a sentence that adds nothing to them."""
+
+
 def said_words(text: str) -> set[str]:
     """The words that an answer may mean: all of it, its box, and what follows "the answer is"."""
     parts = [text, boxed(text)]
-    if leads := list(_LEAD.finditer(text)):
+    if leads := list(LEAD.finditer(text)):
         parts.append(_END.split(text[leads[-1].end() :], maxsplit=1)[0])
-    return set(map(_plain, parts))
+    said = set(map(_plain, parts))
+    return said | {clause[1] or clause[2] for each in said if (clause := _SHORT_CLAUSE.fullmatch(each))}
 
 
 def answers_in(text: str) -> list[str]:
     """The texts that may be the answer in a text, the most certain last: all of it, its box, and what follows "the answer is"."""
     box = boxed(text)
-    leads = list(_LEAD.finditer(box))
+    leads = list(LEAD.finditer(box))
     return [text, box, *(_END.split(box[lead.end() :].strip(), maxsplit=1)[0] for lead in leads[-1:])]
 
 
@@ -218,7 +230,7 @@ def formulas(text: str) -> list[str]:
     text = boxed(rewritten(text))
     if _is_marked(text):
         text = text if r"\boxed" in text else _NOT.sub(" ", text)
-        leads = list(_LEAD.finditer(text))
+        leads = list(LEAD.finditer(text))
         named = text[leads[-1].end() :] if leads else ""
         if r"\boxed" in text or _is_marked(named) or not _between_words(named):
             return [_PERCENT_WITHIN.sub(r"\1\\%", text)]
@@ -284,7 +296,7 @@ def _is_marked(text: str) -> bool:
 
 def _of_sentence(text: str) -> str:
     """The formula that a sentence names as its answer, else its last one; nothing where it has none."""
-    leads = list(_LEAD.finditer(text))
+    leads = list(LEAD.finditer(text))
     if leads and (named := _between_words(text[leads[-1].end() :])):
         return named[0]
     computed = [part for part in _between_words(text) if re.search(r"\d|\\[a-z]|[A-Za-z]\s*[-+*/^=<>≤≥]", part)]

@@ -32,6 +32,7 @@ _BEHIND = re.compile(rf"(?:[\d)}}\]π]\.?|\\pi)(\s?){_UNIT}", re.IGNORECASE)
 _AT_END = re.compile(rf"{_BEHIND.pattern}[\s.!]*$", re.IGNORECASE)
 _ALONE = re.compile(rf"\s*[-+]?[\d.,/ ]*{_BEHIND.pattern}[\s.!]*", re.IGNORECASE)
 _BEFORE = re.compile(r"(?<!\w)([€£¥₹]|USD|EUR|GBP|INR)\s?[-+]?(?=[\d.])")
+_PERCENT = re.compile(r"(?:%|\bper\s?cent)[\s$.!}]*$", re.IGNORECASE)
 _DEGREES = re.compile(r"\s?\^\s?\{?\s?\\circ\s?\}?|\\degree(?![a-z])|\\circ(?![a-z])")
 
 
@@ -51,6 +52,11 @@ def units_apart(target: str, answer: str) -> Fraction | None:
     (Fraction(100000, 1), Fraction(1, 1), None)
     """
     expected = _unit_of_target(target)
+    if _PERCENT.search(target):
+        actual = _unit_of_answer(answer)
+        return None if any(each.known for each in actual) else Fraction(1)
+    if any(each.known for each in expected) and _PERCENT.search(answer):
+        return None
     actual = _unit_of_answer(answer) if expected else []
     if not expected or not actual:
         return Fraction(1)
@@ -156,6 +162,28 @@ _CLOCK = r"(\d{1,2}):([0-5]\d)(?::([0-5]\d))?"
 _MOMENT = re.compile(rf"(?<![\w./:-])(?:{_DATE}|{_CLOCK})(?![\w/:]|[-.]\d)")
 
 
+_NAMED_TIME = re.compile(
+    rf"(?<![\w./:-])(?:{_DATE}|{_CLOCK})(?:\s?(?P<name>[ap]\.?m\.?(?!\w)|[A-Za-z][A-Za-z']*))?(?![\w/:])", re.IGNORECASE
+)
+_HALVES = {"noon": "pm", "midnight": "am"}
+_NO_HALF = (
+    "hours",
+    "hour",
+    "hrs",
+    "h",
+    "o'clock",
+    "oclock",
+    "sharp",
+    "exactly",
+    "because",
+    "since",
+    "and",
+    "is",
+    "in",
+    "on",
+)
+
+
 def same_moment(target: str, answer: str) -> bool | None:
     """Whether an answer has the date or the time of day that its target is; None where the target is neither.
 
@@ -164,17 +192,62 @@ def same_moment(target: str, answer: str) -> bool | None:
     """
     expected = _MOMENT.fullmatch(unmarked(target).strip(" ."))
     if expected is None:
-        return None
+        return _same_named_time(target, answer)
     match = list(_MOMENT.finditer(unmarked(answers_in(answer)[-1])))
     if match:
         return _numbers(expected) == _numbers(match[-1])
     return re.findall(r"\d+", plain(answer)) == re.findall(r"\d+", target) and ":" in target and ":" not in answer
 
 
+def _same_named_time(target: str, answer: str) -> bool | None:
+    """Whether an answer has the time of a target with a word behind it, such as `12:00 noon`; None where it is not that.
+
+    >>> _same_named_time("12:00 noon", "12:00 midnight"), _same_named_time("2:00 EST", "At 2:00."), _same_named_time("3", "3")
+    (False, True, None)
+    """
+    expected = _NAMED_TIME.fullmatch(unmarked(target).strip(" ."))
+    if expected is None:
+        return None
+    times = list(_NAMED_TIME.finditer(unmarked(answers_in(answer)[-1])))
+    if not times:
+        return False
+    ours, theirs = (_HALVES.get(name, name) for name in (_time_name(expected), _time_name(times[-1])))
+    return _numbers(expected) == _numbers(times[-1]) and (not ours or not theirs or ours == theirs)
+
+
+def _time_name(moment: re.Match[str]) -> str:
+    name = (moment["name"] or "").casefold().replace(".", "")
+    return "" if name in _NO_HALF else name
+
+
 def _numbers(moment: re.Match[str]) -> list[tuple[int, int]]:
     """The numbers of a date or time with their places. Seconds that are 0 need not be said."""
-    numbers = [(place, int(number)) for place, number in enumerate(moment.groups()) if number is not None]
+    numbers = [(place, int(number)) for place, number in enumerate(moment.groups()[:9]) if number is not None]
     return [pair for pair in numbers if pair != (8, 0)]
+
+
+# --- ratios of three and more parts ----------------------------------------------------------------------------------
+
+_PART = r"\d+(?:\.\d+)?"
+_RATIO = re.compile(rf"(?<![\w.:/]){_PART}(?:\s?(?::|\\colon(?![a-z]))\s?{_PART}){{2,}}(?![\w:/]|\.\d)")
+
+
+def same_ratio(target: str, answer: str) -> bool | None:
+    """Whether a ratio of three or more parts is the same up to a factor; None where the target is not such a ratio.
+
+    >>> same_ratio("1:2:3", "1:3:2"), same_ratio("1:2:3", "It is 2:4:6."), same_ratio("3:4", "6:8")
+    (False, True, None)
+    """
+    expected = _RATIO.fullmatch(unmarked(boxed(target)).strip(" ."))
+    if expected is None:
+        return None
+    ratios = _RATIO.findall(unmarked(answers_in(answer)[-1]))
+    return bool(ratios) and _shares(expected[0]) == _shares(ratios[-1])
+
+
+def _shares(ratio: str) -> list[Fraction]:
+    parts = [Fraction(part) for part in re.findall(_PART, ratio)]
+    return [part / (sum(parts) or 1) for part in parts]
 
 
 # --- numbers of other bases ------------------------------------------------------------------------------------------
