@@ -2,8 +2,7 @@
 
 Each kind (metric, filter, model, …) has one `Table`. Members are built in, registered by a decorator, or named by entry
 points of installed packages, which are read only for names that are unknown otherwise. The keyword parameters of a
-function or class are its YAML keys: `bind` checks names and types of all of them and reports every problem at once. User
-functions pass through the same binder.
+function or class are its YAML keys: `bind` checks names and types of all and reports every problem at once, also of users' functions.
 """
 
 import inspect
@@ -77,8 +76,8 @@ def accepted(function: UserFunction, supplied: int = 0) -> Accepted:
 
 def is_async(function: UserFunction) -> bool:
     """Whether calling it gives a coroutine; of a stand-in for code that is not loaded, what its source says."""
-    by_call = inspect.iscoroutinefunction(getattr(type(function), "__call__", None))  # noqa: B004  # not whether it can be
-    return inspect.iscoroutinefunction(function) or by_call or getattr(function, "is_async", False) is True
+    called: Any = (function, getattr(type(function), "__call__", None))  # noqa: B004  # an object may have an async call
+    return any(map(inspect.iscoroutinefunction, called)) or getattr(function, "is_async", False) is True
 
 
 AWAITED = "is async, and is called without await", "write `def` in place of `async def`"

@@ -165,7 +165,7 @@ class MetricBinder:
         return known.higher_is_better if known is not None else None
 
     def _registered(self, config: MetricConfig) -> DeclaredMetric | RegisteredMetric | None:
-        """What a function that a file names was registered as."""
+        """The registration of a function that a file names."""
         function: object = config.name
         if isinstance(function, str):
             return None
