@@ -10,6 +10,7 @@ import assay
 from assay import ConfigError, ScoreOptions, score
 from assay.cli import main
 from assay.registry import is_async
+from assay.scoring.metrics.table import METRICS
 from small_runs import SAMPLED, generate, noting, run, says, write_task
 
 TASK = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
@@ -31,9 +32,11 @@ def test_a_registered_function_keeps_its_direction_and_aggregation_when_a_file_n
         def f(reference, prediction): return abs(len(reference) - len(prediction))
     """
     helper(tmp_path, code)
-    results = generate(
-        tmp_path, ["4", "4"], [["aaaa", "b"], ["cc", "dddddd"]], "metric_list: [{metric: !function own.f}]\n"
-    )
+    references = [["aaaa", "b"], ["cc", "dddddd"]]
+    try:
+        results = generate(tmp_path, ["4", "4"], references, "metric_list: [{metric: !function own.f}]\n")
+    finally:
+        METRICS.pop("distance_of_step_4", None)  # registered for the whole process
     assert values(results) == {"f,none": 0.5}
 
 
@@ -97,15 +100,6 @@ def test_validate_with_helper_code_takes_task_classes_as_a_run_does(
     (tmp_path / "t.yaml").write_text(slip)
     assert main(["validate", "--include_path", str(tmp_path), "--no_defaults", "--load"]) == 1
     assert "no metric named 'exact_mtch'" in capsys.readouterr().out
-
-
-def test_groups_aggregate_the_rows_of_a_metric_that_returns_a_mapping(tmp_path: Path) -> None:
-    helper(tmp_path, "def f(references, prediction): return {'near': 0.5, 'length': len(prediction)}\n")
-    write_task(
-        tmp_path, [{"q": "0", "gold": "a"}], TASK + "metric_list: [{metric: !function own.f, aggregation: mean}]\n"
-    )
-    (tmp_path / "g.yaml").write_text("group: g\ntask: [t]\naggregate_metric_list: [{metric: near}]\n")
-    assert values(run(tmp_path, says(["abc"]), "g"), "g") == {"near,none": 0.5}
 
 
 def test_a_class_derived_from_a_scorer_of_assay_has_its_own_name() -> None:

@@ -208,7 +208,7 @@ def test_a_scorer_may_ask_in_several_rounds(folder: Path) -> None:
         "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nscorer: !function own.Twice\n",
     )
     results = run(folder, says(["a"]), model_role={"judge": Scripted(generate=judge)})
-    assert rows_of(results)["llm_judge,none"]["value"] == 0.25
+    assert rows_of(results)["Twice,none"]["value"] == 0.25
     assert asked == ["round 1", "round 2 after yes"]
 
 

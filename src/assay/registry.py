@@ -2,7 +2,7 @@
 
 Each kind (metric, filter, model, …) has one `Table`. Members are built in, registered by a decorator, or named by entry
 points of installed packages, which are read only for names that are unknown otherwise. The keyword parameters of a
-function or class are its YAML keys: `bind` checks names and types of all and reports every problem at once, also of users' functions.
+function or class are its YAML keys: `bind` checks names and types of all, users' functions too, and reports every problem at once.
 """
 
 import inspect

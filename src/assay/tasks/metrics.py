@@ -10,7 +10,7 @@ from assay.config.option import YAMLMapping
 from assay.config.task import MetricConfig, NamedMetric
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Function, MetricValue, UserValue
-from assay.registry import Accepted, accepted, library_problem, names_only, read_signature
+from assay.registry import Accepted, accepted, library_problem, names_only
 from assay.scoring.metrics.convention import (
     ANSWER,
     Compute,
@@ -139,8 +139,7 @@ class MetricBinder:
             # the metrics of `evaluate` take as many references as answers
             by_one = isinstance(config.name, str) and named not in self.helpers.metrics
             call = self._call(function, kwargs, meaning, number, by_one=by_one)
-            bound = self._called(call, kwargs, named, self._better(config, named, declared))
-            return bound if _returns_number(function) else bound._replace(gives=None)
+            return self._called(call, kwargs, named, self._better(config, named, declared))
         if declared is None or self.output_type not in declared.functions or self._from_hub(config):
             if named == "f1" and self.of_text and not self.lenient:
                 fix = "use macro_f1, or f1_by_class with `labels`"
@@ -355,14 +354,6 @@ def function_name(function: UserFunction | Function) -> str:
     if isinstance(function, partial):
         return function_name(function.func)
     return str(getattr(function, "__name__", type(function).__name__))
-
-
-def _returns_number(function: UserFunction) -> bool:
-    """Whether a function says that it returns one number: else it may return several, by name."""
-    try:
-        return read_signature(function).return_annotation in (float, int, bool, "float", "int", "bool")
-    except (TypeError, ValueError):
-        return False
 
 
 def _renamed(bound: _Computation, row: str) -> _Computation:
