@@ -21,20 +21,13 @@ from assay.runs.lease import is_held
 from assay.runs.run import Run as RunReader
 from assay.viewer.app import Viewer
 from conftest import Write
+from fuzz.targets import good_run
 from run_world import RecordingModel
 from viewer_world import fetched, serving
 
 pytestmark = pytest.mark.slow  # whole runs: too long for `make quick`
 
 Run = Callable[..., Any]
-SPENT = {
-    "requests": 9,
-    "failed": 1,
-    "retries": 2,
-    "tokens": {"in": 12, "out": 30},
-    "cost": 0.25,
-    "seconds": {"p50": 0.1},
-}
 GROUP = """
     group: both
     task: [sums, colours]
@@ -45,21 +38,9 @@ JUDGED = {"verdict": "good", "usage": [1, 2, 0, 0.5, 1], "finish": "stop"}
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with a group, a document that failed, an account and a further scoring; and the folder of its tasks beside it."""
-    from textwrap import dedent
-
-    folder = tmp_path_factory.mktemp("good")
-    (folder / "tasks").mkdir()
-    for name, text in {**run_world.FILES, "both.yaml": GROUP}.items():
-        (folder / "tasks" / name).write_text(dedent(text).lstrip("\n"))
-    run = folder / "runs/good"
-    run_world.run(RecordingModel(failing={"7-4="}), folder / "tasks", run, tasks=["both"])
-    results = run_world.results(run)
-    results["assay"]["account"] = {**SPENT, "roles": {"judge": SPENT}, "tasks": {"sums": SPENT}}
-    (run / "results.json").write_text(json.dumps(results))
-    score(run, ScoreOptions(include_path=[str(folder / "tasks")]))
-    return run
+def good() -> Path:
+    """A run with a group, a document that failed, usage and a further scoring; and the folder of its tasks beside it."""
+    return good_run()
 
 
 def copied(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -1,8 +1,7 @@
 """The one registry and the one binder: map names in YAML to Python objects, and check their parameters by signature.
 
 Each kind (metric, filter, model, …) has one `Table`. Members are built in, registered by a decorator, or named by entry
-points of installed packages, which are read only for names that are unknown otherwise. The keyword parameters of a
-function or class are its YAML keys: `bind` checks names and types of all, users' functions too, and reports every problem at once.
+points of installed packages, read for unknown names only. Keyword parameters are YAML keys: `bind` checks names and types of all.
 """
 
 import inspect
