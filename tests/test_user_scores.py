@@ -196,59 +196,7 @@ SEED = '''
                 if filter_config.name == filter_name:
                     return filter_config.metric_list
             return self.config._metric_list
-
-
-    class LLMJudgeScorer(GenerationScorer):
-        def __init__(self, task_config, judge_model: str):
-            super().__init__(task_config)
-            self.judge_lm = judge_model
-
-        def _compute_metrics(self, gen_result, metrics):
-            scores = super()._compute_metrics(gen_result, metrics)
-            judge_scores = []
-            for generation in gen_result.results:
-                judge_scores.append(len(generation) / len(self.judge_lm))
-            scores['llm_judge'] = judge_scores
-            return scores
-
-
-    class RewardModel:
-        def score(self, prompts, generations):
-            assert prompts == [prompts[0]] * len(prompts) and prompts
-            return [float(len(each)) for each in generations]
-
-
-    class RewardModelScorer(GenerationScorer):
-        def __init__(self, task_config, reward_model_path: str):
-            super().__init__(task_config)
-            self.reward_model = RewardModel()
-
-        def _compute_metrics(self, gen_result, metrics):
-            scores = super()._compute_metrics(gen_result, metrics)
-            reward_scores = self.reward_model.score(
-                prompts=[inst.args[0] for inst in gen_result.instances],
-                generations=gen_result.results
-            )
-            scores['reward'] = reward_scores
-            return scores
 '''
-
-
-@pytest.mark.parametrize("filters", ["", "filter_list: [{name: none, filter: [{function: take_first}]}]\n"])
-@pytest.mark.parametrize("scorer", ["GenerationScorer", "LLMJudgeScorer", "RewardModelScorer"])
-def test_the_seeds_scorers_work_as_they_are_written_there(scorer: str, filters: str, tmp_path: Path) -> None:
-    code(tmp_path, SEED)
-    kwargs = {"LLMJudgeScorer": "{judge_model: abcd}", "RewardModelScorer": "{reward_model_path: here}"}.get(
-        scorer, "{}"
-    )
-    yaml = f"{filters}scorer: {{type: !function own.{scorer}, kwargs: {kwargs}}}\nmetric_list: [{{metric: exact_match}}, {{metric: bleu}}]"
-    row = generate(tmp_path, ["the cat sat down", "b", "c"], ["the cat sat down", "b", "x"], yaml)["results"]["t"]
-    assert row["exact_match,none"] == pytest.approx(2 / 3)
-    assert 0 < row["bleu,none"] <= 100
-    if scorer == "LLMJudgeScorer":
-        assert row["llm_judge,none"] == pytest.approx((16 + 1 + 1) / 4 / 3)
-    if scorer == "RewardModelScorer":
-        assert row["reward,none"] == pytest.approx((16 + 1 + 1) / 3)
 
 
 @pytest.mark.parametrize("parent", ["own.GenerationScorer", "assay.GenerationScorer"])
