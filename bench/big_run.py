@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from assay.records import Estimate, FilterScores, Generate, Sample, ScoreKey
+from assay.records import FilterScores, Generate, Sample, ScoreKey
 from assay.runs.folder import MANIFEST, RESULTS, SAMPLES, write_json
 from assay.runs.results import TaskResult, assay_section, lm_eval_results
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
+from assay.statistics.estimate import Estimate
 from assay.statistics.intervals import interval
 
 TASK = "big_sums"

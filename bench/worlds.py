@@ -16,9 +16,10 @@ import numpy as np
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.groups.group import StandardGroup
 from assay.groups.manager import GroupManager
-from assay.records import Estimate, ScoreKey
+from assay.records import ScoreKey
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.board import Board, ScoreColumn
+from assay.statistics.estimate import Estimate
 
 Array = Any
 MEMBERS = "abcde"

@@ -28,8 +28,8 @@ from assay.exchange.importers import import_runs
 from assay.models import Scripted
 from assay.models.load import check_generation, load_model
 from assay.models.local.embedded import BUNDLED, Embedded
-from assay.records import Estimate
 from assay.statistics.aggregations import AGGREGATIONS
+from assay.statistics.estimate import Estimate
 from assay.statistics.estimates import estimate, with_draws
 from assay.statistics.intervals import interval
 from conftest import Write

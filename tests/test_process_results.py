@@ -20,9 +20,10 @@ import pytest
 from assay import TaskManager
 from assay.compat.modules import HelperCode
 from assay.config.run import RunConfig
-from assay.records import Estimate, Failed, Sample
+from assay.records import Failed, Sample
 from assay.scoring.loop import AnsweredSample
 from assay.statistics.board import Board
+from assay.statistics.estimate import Estimate
 from assay.tasks.prepare import PreparedTask, scoring
 from assay.tasks.settings import Settings, resolved
 

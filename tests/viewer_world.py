@@ -12,11 +12,12 @@ from urllib.request import Request, urlopen
 
 from assay import simple_evaluate
 from assay.models import Scripted
-from assay.records import Estimate, FilterScores, Generate, Sample, ScoreKey
+from assay.records import FilterScores, Generate, Sample, ScoreKey
 from assay.runs.folder import write_json
 from assay.runs.results import TaskResult, assay_section, lm_eval_results
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
+from assay.statistics.estimate import Estimate
 from assay.statistics.intervals import interval
 
 SUMS, COLOURS = 60, 20

@@ -211,7 +211,6 @@ if TYPE_CHECKING:
     from assay.plugins import sampler as sampler
     from assay.plugins import scorer as scorer
     from assay.plugins import transform as transform
-    from assay.records import Estimate as Estimate
     from assay.records import Failed as Failed
     from assay.records import Generate as Generate
     from assay.records import Likelihood as Likelihood
@@ -240,6 +239,7 @@ if TYPE_CHECKING:
     from assay.scoring.scorer import Scorer as Scorer
     from assay.scoring.scorer_models import get_model as get_model
     from assay.scoring.scorer_models import load_reward_model as load_reward_model
+    from assay.statistics.estimate import Estimate as Estimate
     from assay.tasks import Task as Task
     from assay.tasks import TaskManager as TaskManager
     from assay.tasks.instances import GenerateTask as GenerateTask

@@ -4,7 +4,6 @@ Those created for every request are named tuples, the cheapest to create: a run 
 """
 
 import json
-import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -506,85 +505,3 @@ class ScoreKey(NamedTuple):
 
     metric: str
     filter: str
-
-
-class Influence:
-    """Influence of every document on a number: the sum of the squared values is the number's variance.
-
-    Documents of one `source` with the same number are one draw, wherever they occur; with `clusters`, so are the documents
-    of a cluster, and their sums are squared. If only the variance is known, there are no values.
-    """
-
-    __slots__ = ("clusters", "contributions", "documents", "source", "variance")
-
-    def __init__(
-        self, source: str, documents: Sequence[int], contributions: "Floats | None", variance: float | None = None,
-        clusters: Sequence[int] | None = None,
-    ) -> None:  # fmt: skip
-        self.source, self.documents, self.contributions, self.clusters = source, documents, contributions, clusters
-        self.variance: float = float((self.by_draw() ** 2).sum()) if variance is None else variance
-
-    @classmethod
-    def of_mean(
-        cls, source: str, documents: Sequence[int], values: Floats, clusters: Sequence[int] | None = None
-    ) -> "Influence":
-        """Influence on the mean of one value per document, with the small-sample factor √(g/(g−1)) of CR1."""
-        count = len(values) if clusters is None else len(set(clusters))
-        contributions = (values - values.mean()) / (len(values) * math.sqrt((count - 1) / count))
-        return cls(source, documents, contributions, clusters=clusters)
-
-    @property
-    def count(self) -> int:
-        """Number of independent draws."""
-        return len(self.documents if self.clusters is None else set(self.clusters))
-
-    def by_draw(self) -> Floats:
-        """Influence of every draw: of a document, or summed over a cluster."""
-        assert self.contributions is not None, "only the variance is known"
-        if self.clusters is None:
-            return self.contributions
-        import numpy as np
-
-        return np.bincount(np.unique(self.clusters, return_inverse=True)[1], weights=self.contributions)  # type: ignore[return-value]  # floats
-
-
-class Estimate(float):
-    """A value computed from n documents, with its standard error, or the `reason` why there is none.
-
-    `parts` has the influence of the documents, with a weight each; `repeats` the scores of every answer by document. A
-    group's estimate also has its number of `tasks` and the members `missing` a value. If the standard error is 0, `members`
-    are the estimates it is computed from, with their weights; `chosen` names the best members, if it is of those alone.
-    `draws` is the number of independent draws: documents or clusters. An aggregation that returns named numbers has them in
-    `named_values`, and NaN as value. `bounds` limit the value.
-    """
-
-    __slots__ = (
-        "bounds", "chosen", "draws", "is_power", "is_rate", "members", "missing", "n", "named_values", "parts", "reason",
-        "repeats", "stderr", "tasks",
-    )  # fmt: skip
-
-    def __new__(cls, value: float, *_: Any, **__: Any) -> "Estimate":
-        return super().__new__(cls, value)
-
-    def __init__(  # noqa: PLR0913  # all that is stored about a number
-        self, value: float, stderr: float | None = None, n: int = 0, reason: str = "", *,
-        parts: Mapping[Influence, float] | None = None, repeats: Sequence[Sequence[float]] | None = None,
-        is_rate: bool = False, is_power: bool = False, tasks: int = 1, missing: Sequence[str] = (),
-        members: "Sequence[tuple[float, Estimate]]" = (), draws: int | None = None,
-        named_values: Mapping[str, float] | None = None, bounds: tuple[float, float] | None = None, chosen: Sequence[str] = (),
-    ) -> None:  # fmt: skip
-        del value  # the float itself
-        self.stderr, self.n, self.reason = stderr, n, reason
-        self.parts: Mapping[Influence, float] = parts if parts is not None else {}
-        self.is_power, self.named_values, self.bounds, self.chosen = is_power, named_values, bounds, chosen
-        self.draws = n if draws is None else draws
-        self.repeats, self.is_rate, self.tasks, self.missing, self.members = repeats, is_rate, tasks, missing, members
-
-    @property
-    def value(self) -> float:
-        return float(self)
-
-    def but(self, **changes: Any) -> "Estimate":
-        """Return a copy with some attributes changed."""
-        own = {name: getattr(self, name) for name in self.__slots__} | changes
-        return Estimate(float(self), own.pop("stderr"), own.pop("n"), own.pop("reason"), **own)

@@ -12,11 +12,12 @@ from assay.comparison.pairing import Array, PairedTask
 from assay.comparison.pairing import values as values_of
 from assay.errors import ConfigError
 from assay.groups.spread import draw_numbers, variance
-from assay.records import Floats, Influence, JSONObject, ScoreKey
+from assay.records import Floats, JSONObject, ScoreKey
 from assay.registry import Table
 from assay.runs.run import Run
 from assay.scoring.metrics.table import METRICS
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Values, over_repeats
+from assay.statistics.estimate import Influence
 from assay.statistics.paired import Contrast, PairedValues, Significance, reach, recomputed
 
 M = TypeVar("M")

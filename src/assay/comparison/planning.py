@@ -17,8 +17,9 @@ from assay.config.row_names import repeats_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.group import Group, TaskT
 from assay.groups.results import bottom_up, group_numbers
-from assay.records import Estimate, Influence, ScoreKey
+from assay.records import ScoreKey
 from assay.runs.run import Run
+from assay.statistics.estimate import Estimate, Influence
 from assay.statistics.paired import documents_needed, effect_found, smoothed
 
 RATE = "a rate"

@@ -6,9 +6,10 @@ from assay.evaluation.prepare import Prepared
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, counted_metric, counted_tasks, group_numbers
 from assay.groups.spread import FailedRow
-from assay.records import Estimate, MetricValue, ScoreKey
+from assay.records import MetricValue, ScoreKey
 from assay.runs.results import GroupResult, ResultsJSON, Share, TaskResult, assay_section, lm_eval_results
 from assay.statistics.aggregations import Aggregation
+from assay.statistics.estimate import Estimate
 from assay.statistics.intervals import interval
 from assay.tasks import Task
 from assay.tasks.run import TaskRun

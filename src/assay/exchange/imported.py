@@ -25,7 +25,7 @@ from assay.groups.checks import MemberAnswers, group_problems, ready_group
 from assay.groups.group import Group
 from assay.groups.manager import GroupManager
 from assay.groups.results import bottom_up, group_numbers
-from assay.records import AnyJSON, Estimate, Function, Influence, JSONDict, JSONObject, ScoreKey
+from assay.records import AnyJSON, Function, JSONDict, JSONObject, ScoreKey
 from assay.runs.folder import RunFolder, environment, open_run
 from assay.runs.redaction import redacted
 from assay.runs.results import GroupResult, TaskResult, assay_section, lm_eval_results
@@ -34,6 +34,7 @@ from assay.runs.samples.writer import SampleWriter
 from assay.runs.validation import wrong_results
 from assay.statistics.aggregations import BOUNDS
 from assay.statistics.board import Board
+from assay.statistics.estimate import Estimate, Influence
 from assay.statistics.intervals import interval
 from assay.tasks.audit import Audit, kinds_of
 from assay.tasks.task import Task

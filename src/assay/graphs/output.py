@@ -17,12 +17,13 @@ from assay.graphs.collate import CollatedValues, MetricCollatorPostProcessor, Re
 from assay.graphs.reading import GraphFile
 from assay.graphs.spec import Record, SchemaField, SinkConfig, Value
 from assay.graphs.walk import NodeFailed, State
-from assay.records import Estimate, Failed, JSONDict, Outcome, ScoreKey
+from assay.records import Failed, JSONDict, Outcome, ScoreKey
 from assay.registry import accepted, parameter_problems
 from assay.runs.files import replace_file, write_sink
 from assay.runs.samples.records import SampleRecord
 from assay.samples.rows import DataError, SpilledRows
 from assay.statistics.aggregations import Aggregation
+from assay.statistics.estimate import Estimate
 from assay.tasks.settings import Helpers
 from assay.user_code import call_user_code, place_of, user_code, written
 

@@ -22,10 +22,11 @@ from assay.graphs.scores import (
 from assay.graphs.sources import GraphSources
 from assay.graphs.spec import LambdaSpec, SubgraphSpec
 from assay.graphs.walk import Graph
-from assay.records import Estimate, Function, Plan, Sample, ScoreKey, UserValue
+from assay.records import Function, Plan, Sample, ScoreKey, UserValue
 from assay.samples.data import Split, columns_of
 from assay.samples.rows import DataError
 from assay.scoring.results import ModelRoles
+from assay.statistics.estimate import Estimate
 from assay.tasks.documents import chosen, count, is_in
 from assay.tasks.kinds import FindDotted
 from assay.tasks.prepare import check_clusters

@@ -14,8 +14,9 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups.group import Group, TaskT
 from assay.groups.rows import NONE, GroupRow, MemberSelection, Results, rows, written_rows
 from assay.groups.spread import MemberEstimate, curved, failed_row, resampled, smooth, unknown
-from assay.records import Estimate, Failed, Floats, Influence, ScoreKey, UserFunction, UserValue
+from assay.records import Failed, Floats, ScoreKey, UserFunction, UserValue
 from assay.registry import Table, accepted, parameter_problems, subclass_of
+from assay.statistics.estimate import Estimate, Influence
 from assay.statistics.pass_at_k import pass_at_k
 from assay.user_code import call_user_code
 
@@ -208,7 +209,8 @@ class MeanAggregator(RowAggregator):
         number = smooth(above / whole, members, [weight / whole for weight in weights])
         bounds = {member.estimate.bounds for member in members}
         same = bounds.pop() if len(bounds) == 1 else None
-        return number.but(is_rate=all(member.estimate.is_rate for member in members), bounds=same)
+        by_size = [member.size for member in members] == [*weights] or len(members) == 1
+        return number.but(is_rate=by_size and all(member.estimate.is_rate for member in members), bounds=same)
 
 
 class PowerMeanAggregator(RowAggregator):
@@ -261,9 +263,8 @@ class MedianAggregator(RowAggregator):
         value = float(median(float(member.estimate) for member in members))
         usual = DRAWS if sum(member.size for member in members) <= MANY_DOCUMENTS else FEWER
         spread, reason = resampled(lambda numbers: np.median(numbers, axis=1), members, self.draws or usual)
-        middle = [(1.0, m.estimate) for m in members if float(m.estimate) == value][:1] if spread == 0 else ()
         n, independent = sum(member.size for member in members), sum(member.estimate.draws for member in members)
-        return Estimate(value, spread, n, reason, tasks=len(members), members=middle, draws=independent)
+        return Estimate(value, spread, n, reason, tasks=len(members), draws=independent)
 
 
 class MinAggregator(RowAggregator):
@@ -375,8 +376,8 @@ def estimate_of_mean(scores: Floats, like: Estimate) -> Estimate:
     if n < 2 or like.draws == 1:
         return Estimate(value, None, n, like.reason or "one document has no spread", draws=1)
     known = next(iter(like.parts), None) or Influence(f"documents {id(like)}", range(n), None, 0.0)
-    draws = Influence.of_mean(known.source, known.documents, scores, known.clusters)
-    return Estimate(value, math.sqrt(draws.variance), n, parts={draws: 1.0}, is_rate=True, draws=draws.count)
+    draws = Influence.of_mean(known.source, known.documents, scores, known.clusters, bounds=(0.0, 1.0))
+    return Estimate(value, math.sqrt(draws.variance), n, parts={draws: 1.0}, bounds=(0.0, 1.0), draws=draws.count)
 
 
 AGGREGATORS: Table[type[Aggregator], Aggregator] = Table(

@@ -12,7 +12,8 @@ from assay.groups.aggregators import guarded
 from assay.groups.group import Group, TaskT
 from assay.groups.rows import NONE, SAMPLES, MemberSelection, member_names, written_rows
 from assay.groups.spread import failed_row
-from assay.records import Estimate, Influence, ScoreKey, UserValue, number
+from assay.records import ScoreKey, UserValue, number
+from assay.statistics.estimate import Estimate, Influence
 
 
 class MemberResult(Protocol):

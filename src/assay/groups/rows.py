@@ -10,7 +10,8 @@ from assay.config.group import AggMetricConfig, GroupConfig
 from assay.config.row_names import row_name, rows_of, stderr_name
 from assay.groups.group import Group, TaskT
 from assay.groups.spread import MemberEstimate, smooth
-from assay.records import Estimate, Influence, Params, ScoreKey, UserValue, number
+from assay.records import Params, ScoreKey, UserValue, number
+from assay.statistics.estimate import Estimate, Influence
 
 T = TypeVar("T")
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from assay.errors import some
-from assay.records import Estimate, Floats, Influence
+from assay.records import Floats
+from assay.statistics.estimate import Estimate, Influence
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,9 +45,8 @@ def smooth(value: float, members: Sequence[MemberEstimate], slopes: Sequence[flo
     if without:
         return Estimate(value, None, n, f"no standard error is known of {some(without)}", tasks=len(members))
     error = math.sqrt(variance(parts))
-    pieces = [(slope, m.estimate) for slope, m in zip(slopes, members, strict=True)] if error == 0 else ()
     independent = sum(member.estimate.draws for member in members)
-    return Estimate(value, error, n, parts=parts, tasks=len(members), members=pieces, draws=independent)
+    return Estimate(value, error, n, parts=parts, tasks=len(members), draws=independent)
 
 
 def unknown(value: float, members: Sequence[MemberEstimate], reason: str) -> Estimate:

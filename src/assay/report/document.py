@@ -14,13 +14,14 @@ from assay.comparison.compare import answer, compare, target
 from assay.comparison.comparison import Comparison
 from assay.config.row_names import row_name, sample_scores
 from assay.errors import AssayError, ConfigError, Place, Problem
-from assay.records import Estimate, ScoreKey
+from assay.records import ScoreKey
 from assay.report.plots import Interval
 from assay.report.reading import UNREADABLE, ResultLine, RunSummary
 from assay.runs.folder import no_run
 from assay.runs.run import RUNNING, ResultRow, Run
 from assay.runs.samples.records import StoredSample
 from assay.statistics.aggregations import mean
+from assay.statistics.estimate import Estimate
 from assay.statistics.estimates import sample_deviation
 from assay.statistics.intervals import interval
 

@@ -173,6 +173,8 @@ class Aggregation:
     needs: str | None = None
     of_numbers: bool = False
     """Whether the values must be numbers; else they are what a metric made for it."""
+    weights: Callable[[Values], Floats] | None = None
+    """Weight of each document in the number, where they differ: long documents count for more in a perplexity by words."""
     by_repeat: bool = False
     """Whether a value may have one for each repeat: see `over_repeats`."""
 
@@ -220,6 +222,10 @@ def _ratio_influence(values: Values) -> Floats:
     return influence
 
 
+def _ratio_weights(values: Values) -> Floats:
+    return np.asarray([below for _, below in values], dtype=np.float64)
+
+
 def _brier_influence(values: Values) -> Floats:
     golds, predictions = zip(*values, strict=True)
     influence: Floats = np.sum((np.array(predictions) - np.eye(len(predictions[0]))[list(golds)]) ** 2, axis=1)
@@ -252,9 +258,14 @@ AGGREGATIONS = _Aggregations(
             Aggregation("nanmean", nanmean, influence=_present, of_numbers=True),
             Aggregation("perplexity", perplexity, influence=_perplexity_influence, of_numbers=True),
             Aggregation(
-                "weighted_perplexity", weighted_perplexity, lambda v: -weighted_perplexity(v) * _ratio_influence(v)
+                "weighted_perplexity",
+                weighted_perplexity,
+                lambda v: -weighted_perplexity(v) * _ratio_influence(v),
+                weights=_ratio_weights,
             ),
-            Aggregation("bits_per_byte", bits_per_byte, lambda v: -_ratio_influence(v) / math.log(2)),
+            Aggregation(
+                "bits_per_byte", bits_per_byte, lambda v: -_ratio_influence(v) / math.log(2), weights=_ratio_weights
+            ),
             Aggregation("brier_score", brier_score, influence=_brier_influence),
             Aggregation("f1", f1, needs="sklearn"),
             Aggregation("matthews_corrcoef", matthews_corrcoef, needs="sklearn"),

@@ -8,8 +8,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from assay.config.source import digest
-from assay.records import EVERY_ROW, Estimate, FilterScores, ScoreKey, UserValue
+from assay.records import EVERY_ROW, FilterScores, ScoreKey, UserValue
 from assay.statistics.aggregations import AggregationOrFunction, Values, known_aggregation
+from assay.statistics.estimate import Estimate
 from assay.statistics.estimates import estimate, with_draws
 
 

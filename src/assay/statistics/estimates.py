@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from assay.records import Estimate, Failed, Floats, Influence, exact, number
+from assay.records import Failed, Floats, exact, number
 from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, Aggregation, Values, mean, total
+from assay.statistics.estimate import Bounds, Estimate, Influence
 from assay.user_code import call_user_code, place_of
 
 LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
@@ -76,11 +77,13 @@ def with_draws(
     documents: Sequence[int],
     source: str,
     clusters: Sequence[int] | None = None,
+    bounds: Bounds | None = None,
 ) -> Estimate:
     """The number with what is known of its draws: how far each document moves it, or only its variance."""
     named = aggregation.name if isinstance(aggregation, Aggregation) else ""
     is_rate = named == "mean" and set(values) <= {0, 1}
-    value = value.but(is_rate=is_rate, is_power=named.endswith("perplexity"), bounds=BOUNDS.get(named))
+    within = (0.0, 1.0) if is_rate else bounds if named == "mean" and bounds is not None else BOUNDS.get(named)
+    value = value.but(is_rate=is_rate, is_power=named.endswith("perplexity"), bounds=within)
     if value.stderr is None or math.isnan(value):
         return value
     influence = (
@@ -89,7 +92,10 @@ def with_draws(
     if influence is None or len(influence) != len(values):
         known = Influence(source, documents, None, value.stderr**2, clusters)
         return value.but(parts={known: 1.0})
-    return value.but(parts={Influence.of_mean(source, documents, influence, clusters): 1.0})
+    weights = aggregation.weights(values) if isinstance(aggregation, Aggregation) and aggregation.weights else None
+    bounded = within if named == "mean" else None
+    known = Influence.of_mean(source, documents, influence, clusters, bounds=bounded, weights=weights)
+    return value.but(parts={known: 1.0})
 
 
 def mean_stderr(values: Values) -> float:

@@ -1,11 +1,19 @@
 """Confidence intervals: what a number may well be, given what was seen."""
 
 import math
+from collections.abc import Callable
+from functools import lru_cache
 from statistics import NormalDist
 
-from assay.records import Estimate
+from assay.statistics.estimate import Estimate, Spread
 
 LEVEL = 0.95
+COUNTED = 100
+"""Up to so many documents, the interval of a share is exact; of more, Wilson's covers as well."""
+LARGE = 1000
+"""Beyond so many degrees of freedom two terms of an expansion are exact to nine digits."""
+LEAST = 0.5
+"""A bounded number counts for at least so many documents."""
 
 
 def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | None:
@@ -16,44 +24,115 @@ def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | 
     return max(ends[0], estimate.bounds[0]), min(ends[1], estimate.bounds[1])
 
 
+def method(estimate: Estimate) -> str:
+    """By which method a number's interval is made: it is stored with results, so that those of two versions can be told apart."""
+    if estimate.is_rate and _is_counted(estimate):
+        return "mid-p"
+    if estimate.stderr is None or math.isnan(estimate) or estimate.n < 2:
+        return ""
+    if estimate.is_rate or _is_bounded(estimate):
+        return "wilson"
+    return "student-log" if estimate.is_power and estimate > 0 else "student"
+
+
+def spread_of(estimate: Estimate) -> Spread:
+    """The spread that the interval is made of: that of the parts, with Satterthwaite's degrees of freedom."""
+    if estimate.spread is not None:
+        return estimate.spread
+    plain = (estimate.stderr or 0.0) ** 2
+    if not estimate.parts or not all(part.count for part in estimate.parts):
+        return Spread(plain, max(estimate.draws - max(estimate.tasks, 1), 1), float(estimate))
+    more = below = 0.0
+    shrunk = estimate.center
+    for part, share in estimate.parts.items():
+        own = part.spread()
+        more += share**2 * (own.variance - part.variance)
+        below += (share**2 * own.variance) ** 2 / own.freedom
+        shrunk += share * (own.shrunk - part.center)
+    variance = max(plain + more, 0.0)
+    return Spread(variance, variance**2 / below if below else 1.0, shrunk)
+
+
 def _unbounded(estimate: Estimate, level: float) -> tuple[float, float] | None:
     """The interval of a number; None where it has no standard error, or none from which anything follows.
 
-    A rate has Wilson's, with as many documents as would give its standard error: never a point, and within 0 and 1. Any
-    other number has Student's, with the degrees of freedom of its documents, or of their clusters; a rate of clusters counts
-    for no more documents than it has, and for fewer by how much wider that makes Student's (Korn and Graubard).
+    A share of few documents has the exact one of its counts (Clopper and Pearson's, mid-p). Any other number within bounds has
+    Wilson's, with as many documents as would give its spread, fewer by how much wider Student's is than the normal one: never a
+    point, and within the bounds. All others have Student's.
     """
-    if estimate.is_rate and estimate.stderr is None and estimate.n == 1:
-        return wilson(float(estimate), 1, level)
+    if estimate.is_rate and _is_counted(estimate):
+        return mid_p(round(float(estimate) * estimate.n), estimate.n, level)
     if estimate.stderr is None or math.isnan(estimate) or estimate.n < 2:
         return None
-    value, error = float(estimate), estimate.stderr
-    freedom = estimate.draws - max(estimate.tasks, 1)
-    if error == 0 and not estimate.is_rate:
-        return _from_members(estimate, level)
     if estimate.is_rate:
-        weight = value * (1 - value) / error**2 if error > 0 else float(estimate.draws)
-        if estimate.draws < estimate.n:
-            weight = min(weight, estimate.n) * (student(level, estimate.n - 1) / student(level, freedom)) ** 2
-        return wilson(value, weight, level)
-    half = student(level, freedom) * error
+        return _of_rate(estimate, level)
+    spread = spread_of(estimate)
+    if not spread.variance:
+        return None
+    if _is_bounded(estimate):
+        return _of_bounded(estimate, spread, level)
+    value, half = estimate.center, student(level, spread.freedom) * math.sqrt(spread.variance)
     if estimate.is_power and value > 0:  # of e: even on the scale of its power, and never below 0
         return value * math.exp(-half / value), value * math.exp(min(half / value, 700.0))
     return value - half, value + half
 
 
-def _from_members(estimate: Estimate, level: float) -> tuple[float, float] | None:
-    """Where all documents scored alike: from the intervals of the members (Zou and Donner's way to put them together)."""
-    below = above = 0.0
-    for slope, member in estimate.members:
-        ends = interval(member, level)
-        if ends is None:
-            return None
-        low, high = float(member) - ends[0], ends[1] - float(member)
-        below += (slope * (low if slope > 0 else high)) ** 2
-        above += (slope * (high if slope > 0 else low)) ** 2
-    value = float(estimate)
-    return (value - math.sqrt(below), value + math.sqrt(above)) if estimate.members else None
+def _is_counted(estimate: Estimate) -> bool:
+    """Whether it is the share of so few separate documents that their counts give the interval."""
+    return 1 <= estimate.n <= COUNTED and estimate.draws == estimate.n and estimate.tasks == 1
+
+
+def _is_bounded(estimate: Estimate) -> bool:
+    bounds = estimate.bounds
+    return bounds is not None and math.isfinite(bounds[0] + bounds[1]) and bounds[0] <= estimate <= bounds[1]
+
+
+def _of_rate(estimate: Estimate, level: float) -> tuple[float, float]:
+    """Wilson's, of a share of all documents together. A share of clusters counts for no more documents than it has, and for
+    fewer by how much wider that makes Student's (Korn and Graubard)."""
+    value, plain = float(estimate), (estimate.stderr or 0.0) ** 2
+    if estimate.draws == estimate.n:
+        return wilson(value, value * (1 - value) / plain if plain else float(estimate.draws), level)
+    return _of_bounded(estimate.but(bounds=(0.0, 1.0)), spread_of(estimate), level)
+
+
+def _of_bounded(estimate: Estimate, spread: Spread, level: float) -> tuple[float, float]:
+    assert estimate.bounds is not None
+    low, high = estimate.bounds
+    wide = high - low
+    shrunk, value = (spread.shrunk - low) / wide, min(max((estimate.center - low) / wide, 0.0), 1.0)
+    weight = shrunk * (1 - shrunk) * wide**2 / spread.variance if spread.variance else float(estimate.draws)
+    weight = max(min(weight, float(estimate.n)) if estimate.is_rate else weight, LEAST)
+    normal = NormalDist().inv_cdf(0.5 + level / 2)
+    ends = wilson(value, weight * (normal / student(level, spread.freedom)) ** 2, level)
+    return low + wide * ends[0], low + wide * ends[1]
+
+
+def mid_p(right: int, n: int, level: float = LEVEL) -> tuple[float, float]:
+    """The shares under which neither so many right of n, nor so few, would be unlikely; what is just as many counts by half.
+
+    >>> [round(end, 4) for end in mid_p(0, 10)], [round(end, 4) for end in mid_p(5, 10)]
+    ([0.0, 0.2589], [0.2120, 0.7880])
+    """
+    tail = (1 - level) / 2
+    low = 0.0 if right == 0 else _share_at(lambda p: 1 - _at_most(right, n, p), tail)
+    high = 1.0 if right == n else _share_at(lambda p: 1 - _at_most(right, n, p), 1 - tail)
+    return low, high
+
+
+def _at_most(right: int, n: int, p: float) -> float:
+    """The probability of fewer right than so many of n, and half of that of as many."""
+    logs = [math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * math.log(p) + (n - k) * math.log1p(-p)
+            for k in range(right + 1)]  # fmt: skip
+    return math.fsum(map(math.exp, logs)) - math.exp(logs[-1]) / 2
+
+
+def _share_at(increasing: Callable[[float], float], wanted: float) -> float:
+    low, high = 1e-15, 1 - 1e-15
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if increasing(middle) < wanted else (low, middle)
+    return (low + high) / 2
 
 
 def wilson(p: float, n: float, level: float = LEVEL) -> tuple[float, float]:
@@ -68,25 +147,60 @@ def wilson(p: float, n: float, level: float = LEVEL) -> tuple[float, float]:
     return 0.0 if p == 0 else max(0.0, centre - half), 1.0 if p == 1 else min(1.0, centre + half)
 
 
-def student(level: float, freedom: int) -> float:
-    """How many standard errors Student's distribution puts on either side (an expansion, to three digits from 3 on).
+@lru_cache(maxsize=4096)
+def student(level: float, freedom: float) -> float:
+    """How many standard errors Student's distribution puts on either side.
 
-    >>> round(student(0.95, 10), 3), round(student(0.95, 1), 2), round(student(0.95, 10**6), 3)
-    (2.228, 12.71, 1.96)
+    >>> round(student(0.95, 10), 3), round(student(0.95, 1), 2), round(student(0.95, 1.5), 3), round(student(0.95, 10**6), 3)
+    (2.228, 12.71, 6.026, 1.96)
     """
-    freedom = max(freedom, 1)
-    if freedom <= 2:
-        tail = math.pi * (1 - level) / 2
-        return (
-            1 / math.tan(tail)
-            if freedom == 1
-            else math.sqrt(2 / ((1 - level) * (1 + level)) - 2)
-            if level < 1
-            else math.inf
-        )
-    z, n = NormalDist().inv_cdf(0.5 + level / 2), float(freedom)
-    g1 = (z**3 + z) / 4
-    g2 = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    g3 = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    g4 = (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160
-    return z + g1 / n + g2 / n**2 + g3 / n**3 + g4 / n**4
+    freedom = max(freedom, 1.0)
+    if level >= 1:
+        return math.inf
+    z, n = NormalDist().inv_cdf(0.5 + level / 2), freedom
+    if n > LARGE:
+        g1, g2 = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+        return z + g1 / n + g2 / n**2
+    low, high = z, z + 1.0
+    while student_tail(high, n) > 1 - level:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_tail(middle, n) > 1 - level else (low, middle)
+    return (low + high) / 2
+
+
+def student_tail(t: float, freedom: float) -> float:
+    """The probability that Student's variable is further from 0 than t: the incomplete beta function of f/(f + t²).
+
+    >>> round(student_tail(2.228, 10), 4), round(student_tail(1.0, 1), 4)
+    (0.05, 0.5)
+    """
+    if freedom > 1e6:
+        return 2 * NormalDist().cdf(-abs(t))
+    x, a, b = freedom / (freedom + t * t), freedom / 2, 0.5
+    if x >= 1:
+        return 1.0
+    if x <= 0:
+        return 0.0
+    scale = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
+    if x < (a + 1) / (a + b + 2):
+        return scale * _fraction(x, a, b) / a
+    return 1 - scale * _fraction(1 - x, b, a) / b
+
+
+def _fraction(x: float, a: float, b: float) -> float:
+    """The continued fraction of the incomplete beta function (Lentz's way to sum it up)."""
+    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
+    total = d
+    for m in range(1, 300):
+        for step in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1 / (1 + step * d)
+            c = 1 + step / c
+            total *= c * d
+        if abs(c * d - 1) < 1e-14:
+            break
+    return total

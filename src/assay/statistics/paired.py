@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from assay.records import Floats, Influence
+from assay.records import Floats
 from assay.statistics.aggregations import Aggregation, Values
+from assay.statistics.estimate import Influence
 from assay.statistics.estimates import estimate, resamples, whole_clusters
 from assay.statistics.intervals import LEVEL, student
 

@@ -18,7 +18,6 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     Document,
-    Estimate,
     Failed,
     FilterScores,
     Generate,
@@ -53,6 +52,7 @@ from assay.scoring.results import (
 from assay.scoring.scorer import Scorer
 from assay.scoring.scorer_models import models_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
+from assay.statistics.estimate import Estimate
 from assay.tasks.documents import (
     Splits,
     count,

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from assay.config.option import YAMLMapping, YAMLValue
-from assay.records import Estimate, Failed, FilterScores, Plan, Response, Sample, ScoreKey
+from assay.records import Failed, FilterScores, Plan, Response, Sample, ScoreKey
 from assay.runs.folder import SampleSink
 from assay.scoring.results import ModelRoles
 from assay.scoring.scorer import AnsweredSample, Scorer
 from assay.statistics.aggregations import Aggregation
+from assay.statistics.estimate import Estimate
 from assay.tasks.task import Task
 
 AggregationOrFunction = Aggregation | Callable[..., Any]

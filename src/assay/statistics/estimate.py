@@ -1,0 +1,161 @@
+"""A number with its standard error, and the documents it varies with."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from assay.records import Floats
+
+PSEUDO = 0.25
+"""Pseudo-documents at each bound of a bounded score, when the spread for its interval is estimated: documents that score
+otherwise than all that were seen may exist. A whole one at each bound covers too often, none far too seldom."""
+CARRIED = 3.0
+"""Where more documents than this carry the spread it is known, and pseudo-documents fade by the square of the ratio."""
+
+Bounds = tuple[float, float]
+
+
+class Spread(NamedTuple):
+    """Variance of a number for its interval, its degrees of freedom, and the value shrunken towards the middle of the bounds."""
+
+    variance: float
+    freedom: float
+    shrunk: float
+
+
+class Influence:
+    """Influence of every document on a number: the sum of the squared values is the number's variance.
+
+    Documents of one `source` with the same number are one draw, wherever they occur; with `clusters`, so are the documents
+    of a cluster, and their sums are squared. If only the variance is known, there are no values. `center` and `bounds` are
+    those of a bounded mean; `weights` those of a weighted one, by document.
+    """
+
+    __slots__ = (
+        "_spread",
+        "bounds",
+        "center",
+        "clusters",
+        "contributions",
+        "documents",
+        "source",
+        "variance",
+        "weights",
+    )
+
+    def __init__(  # noqa: PLR0913  # all that is known of the draws of a number
+        self, source: str, documents: Sequence[int], contributions: "Floats | None", variance: float | None = None,
+        clusters: Sequence[int] | None = None, *, center: float = 0.0, bounds: Bounds | None = None,
+        weights: "Floats | None" = None,
+    ) -> None:  # fmt: skip
+        self.source, self.documents, self.contributions, self.clusters = source, documents, contributions, clusters
+        self.center, self.bounds, self.weights = center, bounds, weights
+        self.variance: float = float((self.by_draw() ** 2).sum()) if variance is None else variance
+        self._spread: Spread | None = None
+
+    @classmethod
+    def of_mean(  # noqa: PLR0913  # a mean, and all that its error depends on
+        cls, source: str, documents: Sequence[int], values: Floats, clusters: Sequence[int] | None = None, *,
+        bounds: Bounds | None = None, weights: "Floats | None" = None,
+    ) -> "Influence":  # fmt: skip
+        """Influence on the mean of one value per document, with the small-sample factor √(g/(g−1)) of CR1."""
+        count, center = len(values) if clusters is None else len(set(clusters)), values.mean()
+        contributions = (values - center) / (len(values) * math.sqrt((count - 1) / count))
+        return cls(
+            source, documents, contributions, clusters=clusters, center=float(center), bounds=bounds, weights=weights
+        )
+
+    @property
+    def count(self) -> int:
+        """Number of independent draws."""
+        return len(self.documents if self.clusters is None else set(self.clusters))
+
+    def by_draw(self) -> Floats:
+        """Influence of every draw: of a document, or summed over a cluster."""
+        assert self.contributions is not None, "only the variance is known"
+        return self._by_draw(self.contributions)
+
+    def _by_draw(self, values: Floats) -> Floats:
+        if self.clusters is None:
+            return values
+        import numpy as np
+
+        return np.bincount(np.unique(self.clusters, return_inverse=True)[1], weights=values)  # type: ignore[return-value]  # floats
+
+    def spread(self) -> Spread:
+        """Variance for intervals: from leave-one-draw-out residuals where draws weigh differently (CR3), with the degrees of
+        freedom of Bell and McCaffrey, and of a bounded score with pseudo-documents at its bounds."""
+        if self._spread is None:
+            self._spread = self._with_pseudo_documents(*self._left_out())
+        return self._spread
+
+    def _left_out(self) -> tuple[float, float]:
+        count = self.count
+        if self.contributions is None or count < 2 or (self.clusters is None and self.weights is None):
+            return self.variance, float(max(count - 1, 1))
+        import numpy as np
+
+        sizes = self._by_draw(np.ones(len(self.contributions)) if self.weights is None else np.abs(self.weights))
+        shares = sizes / sizes.sum() if sizes.sum() > 0 else np.full(count, 1 / count)
+        if np.ptp(shares) < 1e-12 or shares.max() > 1 - 1e-9:
+            return self.variance, float(count - 1)
+        stretched = 1 / (1 - shares)
+        variance = ((count - 1) / count) ** 2 * float(((self.by_draw() * stretched) ** 2).sum())
+        own, crossed = stretched**2 * (shares - shares**2), (stretched * shares) ** 2
+        squares = float((own**2).sum() + crossed.sum() ** 2 - (crossed**2).sum())
+        return variance, min(float(own.sum()) ** 2 / squares, float(count - 1))
+
+    def _with_pseudo_documents(self, variance: float, freedom: float) -> Spread:
+        count = self.count
+        if self.bounds is None or self.contributions is None or count < 2:
+            return Spread(variance, freedom, self.center)
+        low, high = self.bounds
+        squares = self.by_draw() ** 2
+        carriers = float(squares.sum()) ** 2 / float((squares**2).sum()) if squares.any() else 0.0
+        pseudo = PSEUDO * (min(1.0, (CARRIED / carriers) ** 2) if carriers else 1.0)
+        shrunk = (count * self.center + pseudo * (low + high)) / (count + 2 * pseudo)
+        total = variance * count * (count - 1) + count * (self.center - shrunk) ** 2
+        total += pseudo * ((shrunk - low) ** 2 + (high - shrunk) ** 2)
+        return Spread(total / (count + 2 * pseudo - 1) / count, freedom, shrunk)
+
+
+class Estimate(float):
+    """A value computed from n documents, with its standard error, or the `reason` why there is none.
+
+    `parts` has the influence of the documents, with a weight each; `repeats` the scores of every answer by document. A
+    group's estimate also has its number of `tasks` and the members `missing` a value; `chosen` names the best members, if it
+    is of those alone. `draws` is the number of independent draws: documents or clusters. An aggregation that returns named
+    numbers has them in `named_values`, and NaN as value. `bounds` limit the value. `spread` is that of its interval, where it
+    does not follow from the parts; `center` is the middle of the interval, where that is not the value.
+    """
+
+    __slots__ = (
+        "bounds", "center", "chosen", "draws", "is_power", "is_rate", "missing", "n", "named_values", "parts", "reason",
+        "repeats", "spread", "stderr", "tasks",
+    )  # fmt: skip
+
+    def __new__(cls, value: float, *_: Any, **__: Any) -> "Estimate":
+        return super().__new__(cls, value)
+
+    def __init__(  # noqa: PLR0913  # all that is stored about a number
+        self, value: float, stderr: float | None = None, n: int = 0, reason: str = "", *,
+        parts: Mapping[Influence, float] | None = None, repeats: Sequence[Sequence[float]] | None = None,
+        is_rate: bool = False, is_power: bool = False, tasks: int = 1, missing: Sequence[str] = (),
+        draws: int | None = None, named_values: Mapping[str, float] | None = None, bounds: Bounds | None = None,
+        chosen: Sequence[str] = (), spread: Spread | None = None, center: float | None = None,
+    ) -> None:  # fmt: skip
+        self.stderr, self.n, self.reason = stderr, n, reason
+        self.parts: Mapping[Influence, float] = parts if parts is not None else {}
+        self.is_power, self.named_values, self.bounds, self.chosen = is_power, named_values, bounds, chosen
+        self.draws = n if draws is None else draws
+        self.repeats, self.is_rate, self.tasks, self.missing = repeats, is_rate, tasks, missing
+        self.spread, self.center = spread, value if center is None else center
+
+    @property
+    def value(self) -> float:
+        return float(self)
+
+    def but(self, **changes: Any) -> "Estimate":
+        """Return a copy with some attributes changed."""
+        own = {name: getattr(self, name) for name in self.__slots__} | changes
+        return Estimate(float(self), own.pop("stderr"), own.pop("n"), own.pop("reason"), **own)
