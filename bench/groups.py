@@ -79,7 +79,7 @@ def resampling(case: str) -> Callable[[], object]:
 
     from assay.config.group import GroupConfig
     from assay.groups.aggregators import MedianAggregator
-    from assay.groups.spread import MemberEstimate
+    from assay.statistics.spread import MemberEstimate
 
     random = np.random.default_rng(0)
     tasks, documents, draws = (57, 250, 10_000) if case.startswith("median") else (1, 1_000_000, 1000)

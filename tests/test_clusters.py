@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from assay import ConfigError
 from assay.config.group import GroupConfig
 from assay.groups.aggregators import HarmonicMeanAggregator, MedianAggregator, RowAggregator
-from assay.groups.spread import MemberEstimate
 from assay.records import ScoreKey
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.board import Board, ScoreColumn
 from assay.statistics.estimate import Estimate
 from assay.statistics.intervals import interval
+from assay.statistics.spread import MemberEstimate
 from group_world import UNSURE, attempts, group_row
 from small_runs import ANYTHING, noting, run, write_task
 

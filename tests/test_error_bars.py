@@ -10,9 +10,9 @@ from bench.worlds import TRUTHS, data_set, drawn, expected, group_estimates, tru
 
 from assay.config.group import GroupConfig
 from assay.groups.aggregators import DifferenceAggregator, MeanAggregator, estimate_of_mean
-from assay.groups.spread import MemberEstimate
 from assay.statistics.estimate import Estimate, Influence
 from assay.statistics.intervals import interval
+from assay.statistics.spread import MemberEstimate
 
 CELLS = [
     Cell("independent", 100, 0.1, False),

@@ -11,7 +11,6 @@ import numpy as np
 from assay.comparison.pairing import Array, PairedTask
 from assay.comparison.pairing import values as values_of
 from assay.errors import ConfigError
-from assay.groups.spread import draw_numbers, variance
 from assay.records import Floats, JSONObject, ScoreKey
 from assay.registry import Table
 from assay.runs.run import Run
@@ -19,6 +18,7 @@ from assay.scoring.metrics.table import METRICS
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Values, over_repeats
 from assay.statistics.estimate import Influence
 from assay.statistics.paired import Contrast, PairedValues, Significance, reach, recomputed
+from assay.statistics.spread import draw_numbers, variance
 
 M = TypeVar("M")
 B = TypeVar("B")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from assay.evaluation.prepare import Prepared
 from assay.groups.group import Group
 from assay.groups.results import bottom_up, counted_metric, counted_tasks, group_numbers
-from assay.groups.spread import FailedRow
+from assay.groups.rows import FailedRow
 from assay.records import MetricValue, ScoreKey
 from assay.runs.results import GroupResult, ResultsJSON, Share, TaskResult, assay_section, lm_eval_results
 from assay.statistics.aggregations import Aggregation

@@ -6,22 +6,28 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from statistics import median
 from typing import Any
 
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups.group import Group, TaskT
-from assay.groups.rows import NONE, GroupRow, MemberSelection, Results, rows, written_rows
-from assay.groups.spread import MemberEstimate, curved, failed_row, resampled, smooth, unknown
-from assay.records import Failed, Floats, ScoreKey, UserFunction, UserValue
+from assay.groups.rows import NONE, GroupRow, MemberSelection, Results, failed_row, rows, written_rows
+from assay.records import Failed, ScoreKey, UserFunction, UserValue
 from assay.registry import Table, accepted, parameter_problems, subclass_of
-from assay.statistics.estimate import Estimate, Influence
+from assay.statistics.estimate import Estimate
+from assay.statistics.members import (
+    difference,
+    extreme,
+    mean_by_weight,
+    mean_of_scores,
+    middle,
+    power_mean,
+    weighted_sum,
+)
 from assay.statistics.pass_at_k import pass_at_k
+from assay.statistics.spread import MemberEstimate, unknown
 from assay.user_code import call_user_code
 
-DRAWS, FEWER, MANY_DOCUMENTS = 10_000, 1_000, 100_000
-"""Resamples of a median; fewer where there are very many documents, or where only the shape near 0 matters."""
 BIASED = "the members were chosen by their scores: the number is biased and has no standard error"
 
 
@@ -200,17 +206,7 @@ class MeanAggregator(RowAggregator):
     by_size = True
 
     def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:
-        whole = sum(weights)
-        if not whole:
-            return unknown(math.nan, members, "no member has a document")
-        above = 0.0
-        for member, weight in zip(members, weights, strict=True):
-            above += member.estimate * weight
-        number = smooth(above / whole, members, [weight / whole for weight in weights])
-        bounds = {member.estimate.bounds for member in members}
-        same = bounds.pop() if len(bounds) == 1 else None
-        by_size = [member.size for member in members] == [*weights] or len(members) == 1
-        return number.but(is_rate=by_size and all(member.estimate.is_rate for member in members), bounds=same)
+        return mean_by_weight(members, weights)
 
 
 class PowerMeanAggregator(RowAggregator):
@@ -220,22 +216,7 @@ class PowerMeanAggregator(RowAggregator):
     power: float
 
     def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:
-        import numpy as np
-
-        if any(member.estimate <= 0 for member in members):
-            return unknown(math.nan, members, f"a {self.named} mean needs numbers above 0")
-        if not sum(weights):
-            return unknown(math.nan, members, "no member has a document")
-        numbers, shares = np.array([float(member.estimate) for member in members]), np.array(weights) / sum(weights)
-        mean = float(self._mean(numbers, shares))
-        slopes = (shares * (mean / numbers) ** (1 - self.power)).tolist()
-        return curved(mean, members, slopes, lambda drawn: self._mean(drawn, shares), FEWER)
-
-    def _mean(self, numbers: Floats, shares: Floats) -> Floats:
-        """The mean of each row; where the power nears 0, that of logarithms."""
-        import numpy as np
-
-        return (numbers**self.power @ shares) ** (1 / self.power) if self.power else np.exp(np.log(numbers) @ shares)
+        return power_mean(members, weights, self.power, self.named)
 
 
 class HarmonicMeanAggregator(PowerMeanAggregator):
@@ -258,29 +239,21 @@ class MedianAggregator(RowAggregator):
         self.draws = draws
 
     def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
-        import numpy as np
-
-        value = float(median(float(member.estimate) for member in members))
-        usual = DRAWS if sum(member.size for member in members) <= MANY_DOCUMENTS else FEWER
-        spread, reason = resampled(lambda numbers: np.median(numbers, axis=1), members, self.draws or usual)
-        n, independent = sum(member.size for member in members), sum(member.estimate.draws for member in members)
-        return Estimate(value, spread, n, reason, tasks=len(members), draws=independent)
+        return middle(members, self.draws)
 
 
 class MinAggregator(RowAggregator):
     """The least of the members."""
 
     def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
-        value = min(float(member.estimate) for member in members)
-        return unknown(value, members, "which member is the least is a matter of chance")
+        return extreme(members, least=True)
 
 
 class MaxAggregator(RowAggregator):
     """The greatest of the members."""
 
     def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
-        value = max(float(member.estimate) for member in members)
-        return unknown(value, members, "which member is the greatest is a matter of chance")
+        return extreme(members, least=False)
 
 
 class DifferenceAggregator(RowAggregator):
@@ -295,9 +268,7 @@ class DifferenceAggregator(RowAggregator):
     def combine(self, members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:  # noqa: ARG002
         if self.of is not None:
             members = [member for name in self.of for member in members if member.name == name]
-        if len(members) != 2:
-            return unknown(math.nan, members, f"a difference takes two members, and there are {len(members)}")
-        return smooth(members[0].estimate - members[1].estimate, members, [1.0, -1.0])
+        return difference(members)
 
     def check(self, names: Sequence[str]) -> tuple[str, str] | None:
         unknown_names = [name for name in self.of or () if name not in names]
@@ -321,11 +292,7 @@ class WeightedSumAggregator(RowAggregator):
         if without:
             return unknown(math.nan, members, f"no weight is given for {', '.join(without[:3])}")
         own = [self.weights[member.name] for member in members]
-        whole = sum(own) if self.normalize else 1.0
-        if not whole:
-            return unknown(math.nan, members, "the weights add up to 0")
-        value = sum(weight * member.estimate for weight, member in zip(own, members, strict=True)) / whole
-        return smooth(value, members, [weight / whole for weight in own])
+        return weighted_sum(members, own, normalize=self.normalize)
 
     def check(self, names: Sequence[str]) -> tuple[str, str] | None:
         without = [name for name in names if name not in self.weights]
@@ -367,17 +334,7 @@ class PassAtKAggregator(MeanAggregator):
         if not repeats:
             return value  # one answer to each problem: the share of right ones
         scores = np.array([pass_at_k(len(each), sum(score >= 1 for score in each), self.k) for each in repeats])
-        return estimate_of_mean(scores, value)
-
-
-def estimate_of_mean(scores: Floats, like: Estimate) -> Estimate:
-    """The mean of a score per document, for the documents that another number has."""
-    n, value = len(scores), float(scores.mean())
-    if n < 2 or like.draws == 1:
-        return Estimate(value, None, n, like.reason or "one document has no spread", draws=1)
-    known = next(iter(like.parts), None) or Influence(f"documents {id(like)}", range(n), None, 0.0)
-    draws = Influence.of_mean(known.source, known.documents, scores, known.clusters, bounds=(0.0, 1.0))
-    return Estimate(value, math.sqrt(draws.variance), n, parts={draws: 1.0}, bounds=(0.0, 1.0), draws=draws.count)
+        return mean_of_scores(scores, value)
 
 
 AGGREGATORS: Table[type[Aggregator], Aggregator] = Table(

@@ -10,8 +10,7 @@ from assay.config.row_names import STDERR, filter_name_problem, row_key, row_nam
 from assay.errors import some
 from assay.groups.aggregators import guarded
 from assay.groups.group import Group, TaskT
-from assay.groups.rows import NONE, SAMPLES, MemberSelection, member_names, written_rows
-from assay.groups.spread import failed_row
+from assay.groups.rows import NONE, SAMPLES, MemberSelection, failed_row, member_names, written_rows
 from assay.records import ScoreKey, UserValue, number
 from assay.statistics.estimate import Estimate, Influence
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeVar
 from assay.config.group import AggMetricConfig, GroupConfig
 from assay.config.row_names import row_name, rows_of, stderr_name
 from assay.groups.group import Group, TaskT
-from assay.groups.spread import MemberEstimate, smooth
 from assay.records import Params, ScoreKey, UserValue, number
 from assay.statistics.estimate import Estimate, Influence
+from assay.statistics.spread import MemberEstimate, smooth
 
 T = TypeVar("T")
 
@@ -51,6 +51,17 @@ def _reported(value: UserValue, stderr: UserValue, n: int, source: str) -> float
     if error is None:
         return Estimate(plain_number, None, n, "a plain number has no standard error")
     return Estimate(plain_number, error, n, parts={Influence(source, (), None, error**2): 1.0})
+
+
+class FailedRow(Estimate):
+    """A number that a user's code was to compute and did not: the run is incomplete without it."""
+
+    __slots__ = ()
+
+
+def failed_row(reason: str) -> FailedRow:
+    """A row without a number because code failed, and why."""
+    return FailedRow(math.nan, None, 0, reason)
 
 
 def with_sizes(results: Results) -> Results:

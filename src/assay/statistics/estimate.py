@@ -54,7 +54,7 @@ class Influence:
         self._spread: Spread | None = None
 
     @classmethod
-    def of_mean(  # noqa: PLR0913  # a mean, and all that its error depends on
+    def of_mean(  # a mean, and all that its error depends on
         cls, source: str, documents: Sequence[int], values: Floats, clusters: Sequence[int] | None = None, *,
         bounds: Bounds | None = None, weights: "Floats | None" = None,
     ) -> "Influence":  # fmt: skip
@@ -106,7 +106,9 @@ class Influence:
         return variance, min(float(own.sum()) ** 2 / squares, float(count - 1))
 
     def _with_pseudo_documents(self, variance: float, freedom: float) -> Spread:
-        count = self.count
+        count = float(self.count)
+        if self.weights is not None and self.clusters is None:
+            count = float(self.weights.sum()) ** 2 / float((self.weights**2).sum())
         if self.bounds is None or self.contributions is None or count < 2:
             return Spread(variance, freedom, self.center)
         low, high = self.bounds
@@ -130,8 +132,8 @@ class Estimate(float):
     """
 
     __slots__ = (
-        "bounds", "center", "chosen", "draws", "is_power", "is_rate", "missing", "n", "named_values", "parts", "reason",
-        "repeats", "spread", "stderr", "tasks",
+        "bounds", "center", "chosen", "draws", "is_power", "is_rate", "level", "missing", "n", "named_values", "parts", "reason",
+        "repeats", "side", "spread", "stderr", "tasks",
     )  # fmt: skip
 
     def __new__(cls, value: float, *_: Any, **__: Any) -> "Estimate":
@@ -142,18 +144,47 @@ class Estimate(float):
         parts: Mapping[Influence, float] | None = None, repeats: Sequence[Sequence[float]] | None = None,
         is_rate: bool = False, is_power: bool = False, tasks: int = 1, missing: Sequence[str] = (),
         draws: int | None = None, named_values: Mapping[str, float] | None = None, bounds: Bounds | None = None,
-        chosen: Sequence[str] = (), spread: Spread | None = None, center: float | None = None,
+        chosen: Sequence[str] = (), spread: Spread | None = None, center: float | None = None, level: float = 0.95,
+        side: str = "both",
     ) -> None:  # fmt: skip
         self.stderr, self.n, self.reason = stderr, n, reason
         self.parts: Mapping[Influence, float] = parts if parts is not None else {}
         self.is_power, self.named_values, self.bounds, self.chosen = is_power, named_values, bounds, chosen
         self.draws = n if draws is None else draws
         self.repeats, self.is_rate, self.tasks, self.missing = repeats, is_rate, tasks, missing
-        self.spread, self.center = spread, value if center is None else center
+        self.spread, self.center, self.level, self.side = spread, value if center is None else center, level, side
 
     @property
     def value(self) -> float:
         return float(self)
+
+    @property
+    def low(self) -> float | None:
+        """Lower end of the interval at the estimate's level; None where it has none."""
+        return self._ends()[0]
+
+    @property
+    def high(self) -> float | None:
+        return self._ends()[1]
+
+    def _ends(self) -> tuple[float, float] | tuple[None, None]:
+        from assay.statistics.intervals import one_sided
+
+        return one_sided(self, self.level, self.side) or (None, None)
+
+    @property
+    def method(self) -> str:
+        """The way its interval is made."""
+        from assay.statistics.intervals import method
+
+        return method(self)
+
+    @property
+    def df(self) -> float | None:
+        """Degrees of freedom of the interval; None where it uses none."""
+        from assay.statistics.intervals import spread_of
+
+        return spread_of(self).freedom if self.method not in ("", "mid-p") else None
 
     def but(self, **changes: Any) -> "Estimate":
         """Return a copy with some attributes changed."""

@@ -24,6 +24,17 @@ def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | 
     return max(ends[0], estimate.bounds[0]), min(ends[1], estimate.bounds[1])
 
 
+def one_sided(estimate: Estimate, level: float, side: str) -> tuple[float, float] | None:
+    """The interval, or of `side` "lower" or "upper" the bound that holds with this probability alone."""
+    if side == "both":
+        return interval(estimate, level)
+    ends = interval(estimate, 2 * level - 1)
+    if ends is None:
+        return None
+    least, most = estimate.bounds or (-math.inf, math.inf)
+    return (ends[0], most) if side == "lower" else (least, ends[1])
+
+
 def method(estimate: Estimate) -> str:
     """By which method a number's interval is made: it is stored with results, so that those of two versions can be told apart."""
     if estimate.is_rate and _is_counted(estimate):

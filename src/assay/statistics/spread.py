@@ -54,17 +54,6 @@ def unknown(value: float, members: Sequence[MemberEstimate], reason: str) -> Est
     return Estimate(value, None, sum(member.size for member in members), reason, tasks=len(members))
 
 
-class FailedRow(Estimate):
-    """A number that a user's code was to compute and did not: the run is incomplete without it."""
-
-    __slots__ = ()
-
-
-def failed_row(reason: str) -> FailedRow:
-    """A row without a number because code failed, and why."""
-    return FailedRow(math.nan, None, 0, reason)
-
-
 def variance(parts: Mapping[Influence, float]) -> float:
     """The variance of a sum of contributions: by document where members share a source, else member by member. Never too small: see
     `_shared_variance` where the contributions of shared documents are not known."""

@@ -1,0 +1,130 @@
+"""A group's number from those of its members: means, a difference, a sum, the middle one."""
+
+import math
+from collections.abc import Sequence
+from statistics import median
+
+import numpy as np
+
+from assay.records import Floats
+from assay.statistics.estimate import Bounds, Estimate, Influence, Spread
+from assay.statistics.intervals import spread_of
+from assay.statistics.spread import MemberEstimate, curved, resampled, smooth, unknown
+
+DRAWS, FEWER, MANY_DOCUMENTS = 10_000, 1_000, 100_000
+"""Resamples of a median; fewer where there are very many documents, or where only the shape near 0 matters."""
+
+
+def mean_by_weight(members: Sequence[MemberEstimate], weights: Sequence[float]) -> Estimate:
+    """The mean of the members, each with its weight. By size, that of all documents together."""
+    whole = sum(weights)
+    if not whole:
+        return unknown(math.nan, members, "no member has a document")
+    above = 0.0
+    for member, weight in zip(members, weights, strict=True):
+        above += member.estimate * weight
+    number = smooth(above / whole, members, [weight / whole for weight in weights])
+    by_size = len(members) == 1 or [member.size for member in members] == [*weights]
+    is_rate = by_size and all(member.estimate.is_rate for member in members)
+    return number.but(is_rate=is_rate, bounds=_shared_bounds(members))
+
+
+def _shared_bounds(members: Sequence[MemberEstimate]) -> Bounds | None:
+    bounds = {member.estimate.bounds for member in members}
+    return bounds.pop() if len(bounds) == 1 else None
+
+
+def power_mean(members: Sequence[MemberEstimate], weights: Sequence[float], power: float, named: str) -> Estimate:
+    """A mean of powers, back in the scale of its members. Its interval is around the number less the bias that a bent function
+    of uncertain members has."""
+    if any(member.estimate <= 0 for member in members):
+        return unknown(math.nan, members, f"a {named} mean needs numbers above 0")
+    if not sum(weights):
+        return unknown(math.nan, members, "no member has a document")
+    numbers, shares = np.array([float(member.estimate) for member in members]), np.array(weights) / sum(weights)
+    mean = float(_power_mean(numbers, shares, power))
+    ratios = (mean / numbers) ** (1 - power)
+    slopes = shares * ratios
+    number = curved(mean, members, slopes.tolist(), lambda drawn: _power_mean(drawn, shares, power), FEWER)
+    bends = (1 - power) * slopes * (slopes / mean - 1 / numbers)  # second derivatives by each member
+    errors = np.array([member.estimate.stderr or 0.0 for member in members])
+    center = mean - float((bends * errors**2).sum()) / 2
+    return number.but(center=center, bounds=_shared_bounds(members))
+
+
+def _power_mean(numbers: Floats, shares: Floats, power: float) -> Floats:
+    """The mean of each row; where the power nears 0, that of logarithms."""
+    return (numbers**power @ shares) ** (1 / power) if power else np.exp(np.log(numbers) @ shares)
+
+
+def middle(members: Sequence[MemberEstimate], draws: int | None = None) -> Estimate:
+    """The middle member, or the mean of the two; its spread over resampled documents."""
+    value = float(median(float(member.estimate) for member in members))
+    usual = DRAWS if sum(member.size for member in members) <= MANY_DOCUMENTS else FEWER
+    chosen = np.zeros(len(members))
+
+    def medians(numbers: Floats) -> Floats:
+        ranked, half = np.argsort(numbers, axis=1), len(members) // 2
+        for place in {half, len(members) - 1 - half}:
+            np.add.at(chosen, ranked[:, place], 1.0)
+        return np.median(numbers, axis=1)
+
+    error, reason = resampled(medians, members, draws or usual)
+    n, independent = sum(member.size for member in members), sum(member.estimate.draws for member in members)
+    number = Estimate(value, error, n, reason, tasks=len(members), draws=independent, bounds=_shared_bounds(members))
+    if error is None:
+        return number
+    return number.but(spread=_spread_of_middle(members, chosen / chosen.sum(), number))
+
+
+def _spread_of_middle(members: Sequence[MemberEstimate], chances: Floats, number: Estimate) -> Spread:
+    """As of the members, by how often each is in the middle: what their spread for intervals is larger than the plain one."""
+    own, share = [spread_of(member.estimate) for member in members], 1.0 if len(members) % 2 else 0.5
+    plain = np.array([(member.estimate.stderr or 0.0) ** 2 for member in members])
+    wide, freedom = np.array([each.variance for each in own]), np.array([each.freedom for each in own])
+    total = (number.stderr or 0.0) ** 2 + share * float(chances @ (wide - plain))
+    parts = chances * wide
+    moved = np.array([each.shrunk - member.estimate.center for each, member in zip(own, members, strict=True)])
+    return Spread(total, float(parts.sum() ** 2 / (parts**2 / freedom).sum()), float(number) + float(chances @ moved))
+
+
+def extreme(members: Sequence[MemberEstimate], *, least: bool) -> Estimate:
+    """The least or the greatest of the members."""
+    value = (min if least else max)(float(member.estimate) for member in members)
+    return unknown(value, members, f"which member is the {'least' if least else 'greatest'} is a matter of chance")
+
+
+def difference(members: Sequence[MemberEstimate]) -> Estimate:
+    """One member minus another."""
+    if len(members) != 2:
+        return unknown(math.nan, members, f"a difference takes two members, and there are {len(members)}")
+    number = smooth(members[0].estimate - members[1].estimate, members, [1.0, -1.0])
+    bounds = _shared_bounds(members)
+    wide = bounds[1] - bounds[0] if bounds is not None else math.inf
+    return number.but(bounds=(-wide, wide) if math.isfinite(wide) else None)
+
+
+def weighted_sum(members: Sequence[MemberEstimate], weights: Sequence[float], *, normalize: bool = False) -> Estimate:
+    """The sum of the members, each times its weight; with `normalize`, over the sum of the weights."""
+    whole = sum(weights) if normalize else 1.0
+    if not whole:
+        return unknown(math.nan, members, "the weights add up to 0")
+    slopes = [weight / whole for weight in weights]
+    value = sum(weight * member.estimate for weight, member in zip(weights, members, strict=True)) / whole
+    limits = [member.estimate.bounds for member in members]
+    number = smooth(value, members, slopes)
+    if any(each is None for each in limits):
+        return number
+    ends = [sorted((slope * each[0], slope * each[1])) for slope, each in zip(slopes, limits, strict=True) if each]
+    low, high = sum(each[0] for each in ends), sum(each[1] for each in ends)
+    return number.but(bounds=(low, high) if math.isfinite(low + high) else None)
+
+
+def mean_of_scores(scores: Floats, like: Estimate) -> Estimate:
+    """The mean of a score per document, for the documents that another number has."""
+    n, value = len(scores), float(scores.mean())
+    if n < 2 or like.draws == 1:
+        return Estimate(value, None, n, like.reason or "one document has no spread", draws=1)
+    known = next(iter(like.parts), None) or Influence(f"documents {id(like)}", range(n), None, 0.0)
+    draws = Influence.of_mean(known.source, known.documents, scores, known.clusters, bounds=(0.0, 1.0))
+    return Estimate(value, math.sqrt(draws.variance), n, parts={draws: 1.0}, bounds=(0.0, 1.0), draws=draws.count)
