@@ -17,7 +17,7 @@ from assay.runs.run import Run
 from assay.scoring.metrics.table import METRICS
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Values, over_repeats
 from assay.statistics.estimate import Influence
-from assay.statistics.paired import Contrast, PairedValues, Significance, reach, recomputed
+from assay.statistics.paired import Contrast, PairedValues, Significance, reach, recomputed, spread_of_draws
 from assay.statistics.spread import draw_numbers, variance
 
 M = TypeVar("M")
@@ -215,15 +215,16 @@ def contrast(parts: Sequence[Part], a: float, b: float, scale: float = 1.0) -> C
         drawn.append(Influence.of_mean(member.source, member.documents, moved, member.clusters))
         owned.append((moved - moved.mean() + slope * (member.b - scale * member.a)) / member.n)
     influences = _by_draw(drawn, owned)
-    difference = b - scale * a
+    difference, plain = b - scale * a, variance(dict.fromkeys(drawn, 1.0))
     return Contrast(
         difference,
         influences + (difference - sum(float(own.sum()) for own in owned)) / len(influences),
-        variance(dict.fromkeys(drawn, 1.0)),
+        plain,
         documents=sum(part.member.n for part in parts),
         draws=len(influences),
         tasks=len(parts),
         unit=_unit(parts, drawn),
+        spread=spread_of_draws(drawn, plain),
     )
 
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from assay.records import Floats
 from assay.statistics.aggregations import Aggregation, Values
-from assay.statistics.estimate import Influence
+from assay.statistics.estimate import Influence, Spread
 from assay.statistics.estimates import estimate, resamples, whole_clusters
-from assay.statistics.intervals import LEVEL, student
+from assay.statistics.intervals import LEVEL, student, student_tail
 
 FLIPS = 10_000
 """Sign flips that are drawn where there are too many to take each: p is known to 0.002 near 0.05."""
@@ -26,6 +26,10 @@ MANY = 1000
 """Beyond so many, the sum of random signs is as good as normal."""
 FEW = 64
 """Up to so many different contributions, the signs of equal ones are drawn together."""
+OWN_TESTS = ("McNemar", "sign test", "permutation")
+"""Tests whose p does not come from the interval's distribution."""
+STRETCH = 1.25
+"""An interval is stretched, or shrunken, by at most so much to agree with its test."""
 HALF = 0.5
 """Added to the wins and to the losses of a rate, so that its interval is never a point."""
 
@@ -36,7 +40,7 @@ class Contrast:
 
     `variance` is that of the difference over other documents. `unit` is, for rates, how far one draw can move it (the root of
     the mean square); 0 for other numbers. `tasks` is how many numbers were taken from the data to know the spread.
-    Where nothing but the variance is known, there are no contributions.
+    Where nothing but the variance is known, there are no contributions. `spread` is that of the interval, if it is another one.
     """
 
     difference: float
@@ -46,10 +50,27 @@ class Contrast:
     draws: int
     tasks: int = 1
     unit: float = 0.0
+    spread: Spread | None = None
 
     @property
     def stderr(self) -> float:
         return math.sqrt(self.variance)
+
+    @property
+    def is_clustered(self) -> bool:
+        return self.draws < self.documents
+
+    @property
+    def freedom(self) -> float:
+        return self.spread.freedom if self.spread is not None else float(max(self.draws - self.tasks, 1))
+
+
+def spread_of_draws(drawn: Sequence[Influence], plain: float) -> Spread:
+    """The spread for intervals of a sum of influences with this variance, with Satterthwaite's degrees of freedom."""
+    own = [each.spread() for each in drawn]
+    variance = max(plain + sum(wide.variance - each.variance for wide, each in zip(own, drawn, strict=True)), 0.0)
+    below = sum(wide.variance**2 / wide.freedom for wide in own)
+    return Spread(variance, variance**2 / below if below else 1.0, 0.0)
 
 
 class Significance(NamedTuple):
@@ -63,25 +84,44 @@ def interval(contrast: Contrast, level: float) -> tuple[float, float] | None:
     """The confidence interval of the difference; None where no document says anything about it.
 
     Rates: half a draw is added to either side (Bonett and Price add a whole one, which covers too often), so that the interval
-    is not a point where both runs agree on all documents. Other numbers: Student's, by the number of draws.
+    is not a point where both runs agree on all documents. Other numbers: Student's, by the number of draws. Where p comes from
+    a test of its own, the interval is stretched to agree with it.
     """
     if not contrast.variance and not contrast.unit:
         return None
     centre, error = smoothed(contrast)
-    clustered = contrast.draws < contrast.documents
-    if contrast.unit and not clustered:
-        half = NormalDist().inv_cdf(0.5 + level / 2) * error
-    else:
-        half = student(level, contrast.draws - contrast.tasks) * error
+    half = _quantile(contrast, level) * error * _agreement(contrast, centre, error)
     return centre - half, centre + half
+
+
+def _quantile(contrast: Contrast, level: float) -> float:
+    if contrast.unit and not contrast.is_clustered:
+        return NormalDist().inv_cdf(0.5 + level / 2)
+    return student(level, contrast.freedom)
+
+
+def _tail(contrast: Contrast, t: float) -> float:
+    if contrast.unit and not contrast.is_clustered:
+        return 2 * NormalDist().cdf(-abs(t))
+    return student_tail(t, contrast.freedom)
+
+
+def _agreement(contrast: Contrast, centre: float, error: float) -> float:
+    """How much wider the interval must be to hold 0 at just the level at which p does not reject."""
+    tested = significance(contrast)
+    if tested.test not in OWN_TESTS or not 1e-9 < tested.p < 0.5 or not error:
+        return 1.0
+    reached, wanted = abs(centre) / error, _quantile(contrast, 1 - tested.p)
+    return min(max(reached / wanted, 1 / STRETCH), STRETCH) if wanted else 1.0
 
 
 def smoothed(contrast: Contrast) -> tuple[float, float]:
     """The middle of the interval and the standard error in it."""
+    variance = contrast.spread.variance if contrast.spread is not None else contrast.variance
     if not contrast.unit:
-        return contrast.difference, contrast.stderr
+        return contrast.difference, math.sqrt(variance)
     share = contrast.draws / (contrast.draws + 2 * HALF)
-    return contrast.difference * share, math.sqrt(contrast.variance + 2 * HALF * contrast.unit**2) * share
+    return contrast.difference * share, math.sqrt(variance + 2 * HALF * contrast.unit**2) * share
 
 
 def reach(can: "Sequence[float] | Floats", does: "Sequence[float] | Floats", documents: int) -> float:
@@ -107,8 +147,8 @@ def detectable(contrast: Contrast, power: float, level: float = 0.95) -> float |
 
 def significance(contrast: Contrast) -> Significance:
     """The probability of a difference at least as large if both were equally good, half of that of one just as large."""
-    if contrast.contributions is None:
-        return _normal(contrast)
+    if contrast.contributions is None or contrast.is_clustered:
+        return _student(contrast)
     sizes = np.abs(np.asarray(contrast.contributions, dtype=np.float64))
     sizes = np.sort(sizes[sizes > 1e-12 * sizes.max(initial=0.0)])
     if not len(sizes) or not contrast.difference:
@@ -119,13 +159,15 @@ def significance(contrast: Contrast) -> Significance:
         return Significance(mcnemar(plus, len(signed) - plus), "McNemar" if contrast.unit else "sign test")
     if len(sizes) <= MANY:
         return Significance(sign_flips(sizes, contrast.difference), "permutation")
-    return _normal(contrast)
+    return _student(contrast)
 
 
-def _normal(contrast: Contrast) -> Significance:
+def _student(contrast: Contrast) -> Significance:
+    """By the interval's own distribution: it holds 0 exactly where this does not reject."""
     if not contrast.difference or not contrast.variance:  # without a spread nothing speaks against chance
-        return Significance(1.0, "no spread" if contrast.difference else "normal")
-    return Significance(2 * NormalDist().cdf(-abs(contrast.difference) / contrast.stderr), "normal")
+        return Significance(1.0, "no spread" if contrast.difference else "no difference")
+    centre, error = smoothed(contrast)
+    return Significance(_tail(contrast, centre / error), "Student")
 
 
 def mcnemar(wins: int, losses: int) -> float:
