@@ -15,7 +15,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from assay.statistics.estimate import Estimate
+from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
 from bench.measure import Said
 from bench.worlds import (

@@ -93,7 +93,7 @@ def resampling(case: str) -> Callable[[], object]:
 
 def _estimate(source: str, scores: Any) -> Any:
     from assay.groups.aggregators import estimate_of_mean
-    from assay.statistics.estimate import Estimate, Influence
+    from assay.statistics.influence import Estimate, Influence
 
     return estimate_of_mean(scores, Estimate(0.0, parts={Influence(source, range(len(scores)), None, 0.0): 1.0}))
 

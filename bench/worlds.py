@@ -19,7 +19,7 @@ from assay.groups.manager import GroupManager
 from assay.records import ScoreKey
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.board import Board, ScoreColumn
-from assay.statistics.estimate import Estimate
+from assay.statistics.influence import Estimate
 
 Array = Any
 MEMBERS = "abcde"

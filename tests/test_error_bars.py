@@ -10,7 +10,7 @@ from bench.worlds import TRUTHS, data_set, drawn, expected, group_estimates, tru
 
 from assay.config.group import GroupConfig
 from assay.groups.aggregators import DifferenceAggregator, MeanAggregator, estimate_of_mean
-from assay.statistics.estimate import Estimate, Influence
+from assay.statistics.influence import Estimate, Influence
 from assay.statistics.intervals import interval
 from assay.statistics.spread import MemberEstimate
 

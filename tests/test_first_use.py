@@ -29,8 +29,8 @@ from assay.models import Scripted
 from assay.models.load import check_generation, load_model
 from assay.models.local.embedded import BUNDLED, Embedded
 from assay.statistics.aggregations import AGGREGATIONS
-from assay.statistics.estimate import Estimate
 from assay.statistics.estimates import estimate, with_draws
+from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
 from conftest import Write
 from graph_world import QUESTION_ANSWERING, RECORDS, write_graph

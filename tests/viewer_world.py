@@ -17,7 +17,7 @@ from assay.runs.folder import write_json
 from assay.runs.results import TaskResult, assay_section, lm_eval_results
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
-from assay.statistics.estimate import Estimate
+from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
 
 SUMS, COLOURS = 60, 20

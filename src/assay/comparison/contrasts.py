@@ -16,7 +16,7 @@ from assay.registry import Table
 from assay.runs.run import Run
 from assay.scoring.metrics.table import METRICS
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Values, over_repeats
-from assay.statistics.estimate import Influence
+from assay.statistics.influence import Influence
 from assay.statistics.paired import Contrast, PairedValues, Significance, reach, recomputed, spread_of_draws
 from assay.statistics.spread import draw_numbers, variance
 

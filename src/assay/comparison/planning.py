@@ -19,7 +19,7 @@ from assay.groups.group import Group, TaskT
 from assay.groups.results import bottom_up, group_numbers
 from assay.records import ScoreKey
 from assay.runs.run import Run
-from assay.statistics.estimate import Estimate, Influence
+from assay.statistics.influence import Estimate, Influence
 from assay.statistics.paired import documents_needed, effect_found, smoothed
 
 RATE = "a rate"

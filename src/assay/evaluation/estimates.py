@@ -9,7 +9,7 @@ from assay.groups.rows import FailedRow
 from assay.records import MetricValue, ScoreKey
 from assay.runs.results import GroupResult, ResultsJSON, Share, TaskResult, assay_section, lm_eval_results
 from assay.statistics.aggregations import Aggregation
-from assay.statistics.estimate import Estimate
+from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
 from assay.tasks import Task
 from assay.tasks.run import TaskRun

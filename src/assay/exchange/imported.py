@@ -34,7 +34,7 @@ from assay.runs.samples.writer import SampleWriter
 from assay.runs.validation import wrong_results
 from assay.statistics.aggregations import BOUNDS
 from assay.statistics.board import Board
-from assay.statistics.estimate import Estimate, Influence
+from assay.statistics.influence import Estimate, Influence
 from assay.statistics.intervals import interval
 from assay.tasks.audit import Audit, kinds_of
 from assay.tasks.task import Task

@@ -23,7 +23,7 @@ from assay.runs.files import replace_file, write_sink
 from assay.runs.samples.records import SampleRecord
 from assay.samples.rows import DataError, SpilledRows
 from assay.statistics.aggregations import Aggregation
-from assay.statistics.estimate import Estimate
+from assay.statistics.influence import Estimate
 from assay.tasks.settings import Helpers
 from assay.user_code import call_user_code, place_of, user_code, written
 

@@ -19,7 +19,7 @@ from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered
 from assay.scoring.results import GENERATE, ResultBuilder, grouped
 from assay.scoring.scorer import AnsweredSample
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
-from assay.statistics.estimate import Estimate
+from assay.statistics.influence import Estimate
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 

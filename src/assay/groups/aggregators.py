@@ -14,7 +14,7 @@ from assay.groups.group import Group, TaskT
 from assay.groups.rows import NONE, GroupRow, MemberSelection, Results, failed_row, rows, written_rows
 from assay.records import Failed, ScoreKey, UserFunction, UserValue
 from assay.registry import Table, accepted, parameter_problems, subclass_of
-from assay.statistics.estimate import Estimate
+from assay.statistics.influence import Estimate
 from assay.statistics.members import (
     difference,
     extreme,

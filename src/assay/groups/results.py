@@ -12,7 +12,7 @@ from assay.groups.aggregators import guarded
 from assay.groups.group import Group, TaskT
 from assay.groups.rows import NONE, SAMPLES, MemberSelection, failed_row, member_names, written_rows
 from assay.records import ScoreKey, UserValue, number
-from assay.statistics.estimate import Estimate, Influence
+from assay.statistics.influence import Estimate, Influence
 
 
 class MemberResult(Protocol):

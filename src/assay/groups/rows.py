@@ -10,7 +10,7 @@ from assay.config.group import AggMetricConfig, GroupConfig
 from assay.config.row_names import row_name, rows_of, stderr_name
 from assay.groups.group import Group, TaskT
 from assay.records import Params, ScoreKey, UserValue, number
-from assay.statistics.estimate import Estimate, Influence
+from assay.statistics.influence import Estimate, Influence
 from assay.statistics.spread import MemberEstimate, smooth
 
 T = TypeVar("T")

@@ -21,8 +21,8 @@ from assay.runs.folder import no_run
 from assay.runs.run import RUNNING, ResultRow, Run
 from assay.runs.samples.records import StoredSample
 from assay.statistics.aggregations import mean
-from assay.statistics.estimate import Estimate
 from assay.statistics.estimates import sample_deviation
+from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
 
 MAX_VALUES, MIN_SAMPLES = 12, 5

@@ -9,7 +9,7 @@ from assay.config.row_names import row_name, stderr_name
 from assay.errors import some
 from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
 from assay.runs.redaction import redacted
-from assay.statistics.estimate import Estimate
+from assay.statistics.influence import Estimate
 
 if TYPE_CHECKING:
     from assay.statistics.board import RowFailures

@@ -1,1 +1,21 @@
-"""Statistics: scores in, estimates with standard errors and intervals out; differences of two runs. No files, no I/O."""
+"""Numbers with honest error bars, from plain arrays: `estimate`, `combine`, `compare`, `passes`. See docs/statistics.md."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assay.statistics.arrays import Difference as Difference
+    from assay.statistics.arrays import combine as combine
+    from assay.statistics.arrays import compare as compare
+    from assay.statistics.arrays import estimate as estimate
+    from assay.statistics.arrays import passes as passes
+    from assay.statistics.influence import Estimate as Estimate
+
+__all__ = ["Difference", "Estimate", "combine", "compare", "estimate", "passes"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from assay.statistics import arrays
+
+    return getattr(arrays, name)

@@ -175,6 +175,8 @@ class Aggregation:
     """Whether the values must be numbers; else they are what a metric made for it."""
     weights: Callable[[Values], Floats] | None = None
     """Weight of each document in the number, where they differ: long documents count for more in a perplexity by words."""
+    bounds: tuple[float, float] | None = None
+    """Bounds of the values, where a metric declares them, and so of their mean."""
     by_repeat: bool = False
     """Whether a value may have one for each repeat: see `over_repeats`."""
 

@@ -1,16 +1,20 @@
 """Statistics of plain arrays: one number per document in, an estimate with its interval out. Nothing here reads a file."""
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from assay.records import Floats
-from assay.statistics.estimate import Bounds, Estimate, Influence
+from assay.statistics.influence import Bounds, Estimate, Influence
 from assay.statistics.intervals import LEVEL
 from assay.statistics.members import difference, extreme, mean_by_weight, middle, power_mean, weighted_sum
+from assay.statistics.paired import interval as paired_interval
+from assay.statistics.paired import paired_contrast, significance
 from assay.statistics.pass_at_k import pass_at_k
 from assay.statistics.spread import MemberEstimate
 
@@ -103,6 +107,79 @@ HOW: Mapping[str, Callable[[Sequence[MemberEstimate], Sequence[float]], Estimate
     "weighted_sum": weighted_sum,
     "min": lambda rows, own: extreme(rows, least=True),  # noqa: ARG005
     "max": lambda rows, own: extreme(rows, least=False),  # noqa: ARG005
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much better the second of two is on the same documents: b − a, its interval, and how likely that is by chance."""
+
+    value: float
+    stderr: float | None
+    low: float | None
+    high: float | None
+    n: int
+    p: float | None
+    test: str
+    df: float | None = None
+    reason: str = ""
+
+
+def compare(  # two arrays, and all that the interval depends on
+    a: Scores, b: Scores, *, bounds: Bounds | None = None, clusters: Sequence[object] | None = None,
+    level: float = LEVEL, side: Side = "both",
+) -> Difference:  # fmt: skip
+    """Compare two arrays of scores of the same documents, in the same order. The interval and p come from one test.
+
+    >>> compare([0, 0, 1, 1, 0, 0], [1, 1, 1, 1, 1, 0]).value
+    0.5
+    """
+    first, second = _array("a", a), _array("b", b)
+    if len(first) != len(second):
+        raise ValueError(f"b: {len(second)} scores for {len(first)} documents")
+    for numbers in (first, second):
+        _check(numbers, bounds, clusters, None)
+    n, labels = len(first), _numbered(clusters) if clusters is not None else None
+    value, draws = float(second.mean() - first.mean()), n if labels is None else len(set(labels))
+    if draws < 2:
+        reason = "one document has no spread" if n < 2 else "all documents are of one cluster"
+        return Difference(value, None, None, None, n, None, "", reason=reason)
+    is_rate = bool(np.isin(first, (0.0, 1.0)).all() and np.isin(second, (0.0, 1.0)).all())
+    wide = 1.0 if is_rate else bounds[1] - bounds[0] if bounds is not None else math.inf
+    found = paired_contrast(first, second, labels, is_rate=is_rate, wide=wide)
+    tested = significance(found)
+    ends = paired_interval(found, level if side == "both" else 2 * level - 1)
+    low, high = (max(ends[0], -wide), min(ends[1], wide)) if ends is not None else (None, None)
+    if low is not None and high is not None and side != "both":
+        low, high = (low, wide) if side == "lower" else (-wide, high)
+    reason = "" if ends is not None else "no document differs" if not value else "all documents differ alike"
+    return Difference(value, found.stderr, low, high, n, tested.p, tested.test, found.freedom, reason)
+
+
+Verdict = Literal["pass", "fail", "inconclusive"]
+
+
+def passes(number: Estimate | Difference, sign: str, threshold: float) -> Verdict:
+    """Decide whether a number is above (">", ">=") or below ("<", "<=") a threshold, as far as its interval decides it.
+
+    >>> passes(estimate([1] * 90 + [0] * 10), ">", 0.8), passes(estimate([1, 1, 0]), ">", 0.5)
+    ('pass', 'inconclusive')
+    """
+    if sign not in SIGNS:
+        raise ValueError(f"sign: {sign!r} is none of {', '.join(SIGNS)}")
+    if number.low is None or number.high is None:
+        return "inconclusive"
+    safe, other = (number.low, number.high) if sign.startswith(">") else (number.high, number.low)
+    if SIGNS[sign](safe, threshold):
+        return "pass"
+    return "inconclusive" if SIGNS[sign](other, threshold) else "fail"
+
+
+SIGNS: Mapping[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
 }
 
 

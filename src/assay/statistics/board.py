@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from assay.config.source import digest
 from assay.records import EVERY_ROW, FilterScores, ScoreKey, UserValue
 from assay.statistics.aggregations import AggregationOrFunction, Values, known_aggregation
-from assay.statistics.estimate import Estimate
 from assay.statistics.estimates import estimate, with_draws
+from assay.statistics.influence import Estimate
 
 
 class RowFailures(NamedTuple):

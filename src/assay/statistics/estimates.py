@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from assay.records import Failed, Floats, exact, number
 from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, Aggregation, Values, mean, total
-from assay.statistics.estimate import Bounds, Estimate, Influence
+from assay.statistics.influence import Estimate, Influence
 from assay.user_code import call_user_code, place_of
 
 LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
@@ -77,12 +77,12 @@ def with_draws(
     documents: Sequence[int],
     source: str,
     clusters: Sequence[int] | None = None,
-    bounds: Bounds | None = None,
 ) -> Estimate:
     """The number with what is known of its draws: how far each document moves it, or only its variance."""
     named = aggregation.name if isinstance(aggregation, Aggregation) else ""
     is_rate = named == "mean" and set(values) <= {0, 1}
-    within = (0.0, 1.0) if is_rate else bounds if named == "mean" and bounds is not None else BOUNDS.get(named)
+    declared = aggregation.bounds if isinstance(aggregation, Aggregation) else None
+    within = (0.0, 1.0) if is_rate else declared or BOUNDS.get(named)
     value = value.but(is_rate=is_rate, is_power=named.endswith("perplexity"), bounds=within)
     if value.stderr is None or math.isnan(value):
         return value

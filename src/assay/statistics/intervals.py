@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from statistics import NormalDist
 
-from assay.statistics.estimate import Estimate, Spread
+from assay.statistics.influence import Estimate, Spread
 
 LEVEL = 0.95
 COUNTED = 100

@@ -7,7 +7,7 @@ from statistics import median
 import numpy as np
 
 from assay.records import Floats
-from assay.statistics.estimate import Bounds, Estimate, Influence, Spread
+from assay.statistics.influence import Bounds, Estimate, Influence, Spread
 from assay.statistics.intervals import spread_of
 from assay.statistics.spread import MemberEstimate, curved, resampled, smooth, unknown
 

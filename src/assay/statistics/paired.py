@@ -6,7 +6,7 @@ this is what the tests build on (sign flips of what each document contributes; w
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -14,8 +14,8 @@ import numpy as np
 
 from assay.records import Floats
 from assay.statistics.aggregations import Aggregation, Values
-from assay.statistics.estimate import Influence, Spread
 from assay.statistics.estimates import estimate, resamples, whole_clusters
+from assay.statistics.influence import Influence, Spread
 from assay.statistics.intervals import LEVEL, student, student_tail
 
 FLIPS = 10_000
@@ -78,6 +78,21 @@ class Significance(NamedTuple):
 
     p: float
     test: str
+
+
+def paired_contrast(
+    a: Floats, b: Floats, clusters: Sequence[int] | None, *, is_rate: bool, wide: float = math.inf
+) -> Contrast:
+    """The difference of the means of one score per document. `wide` is how far a score can change."""
+    n, changes = len(a), b - a
+    bounds = (-wide, wide) if math.isfinite(wide) and not is_rate and np.any(changes) else None
+    draws = Influence.of_mean("", range(n), changes, clusters, bounds=bounds)
+    can, does = (
+        Influence("", range(n), each, clusters=clusters).by_draw() for each in (np.full(n, 1 / n), changes / n)
+    )
+    unit = reach(can, does, n) if is_rate else 0.0
+    spread = spread_of_draws([draws], draws.variance)
+    return Contrast(float(changes.mean()), does, draws.variance, n, draws.count, unit=unit, spread=spread)
 
 
 def interval(contrast: Contrast, level: float) -> tuple[float, float] | None:
@@ -338,10 +353,7 @@ def drift(
     usable = len(influence[0]) == len(influence[1]) and (clusters is None or len(influence[0]) == len(clusters))
     if not usable or len(influence[0] if clusters is None else set(clusters)) < 2:
         return plain._replace(reason="too few documents can be compared in pairs")
-    draws = Influence.of_mean("", range(len(influence[0])), influence[1] - influence[0], clusters)
     is_rate = known.name == "mean" and {*before, *after} <= {0, 1}
-    can, does = np.full(len(before), 1 / len(before)), (influence[1] - influence[0]) / len(before)
-    drawn = [Influence("", range(len(before)), each, clusters=clusters).by_draw() for each in (can, does)]
-    unit = reach(drawn[0], drawn[1], len(before)) if is_rate else 0.0
-    contrast = Contrast(plain.value, None, draws.variance, len(before), draws.count, unit=unit)
+    contrast = paired_contrast(influence[0], influence[1], clusters, is_rate=is_rate)
+    contrast = replace(contrast, difference=plain.value, contributions=None)
     return plain._replace(interval=interval(contrast, level) or (plain.value, plain.value))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from assay.errors import some
 from assay.records import Floats
-from assay.statistics.estimate import Estimate, Influence
+from assay.statistics.influence import Estimate, Influence
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,7 +10,7 @@ from assay.runs.folder import SampleSink
 from assay.scoring.results import ModelRoles
 from assay.scoring.scorer import AnsweredSample, Scorer
 from assay.statistics.aggregations import Aggregation
-from assay.statistics.estimate import Estimate
+from assay.statistics.influence import Estimate
 from assay.tasks.task import Task
 
 AggregationOrFunction = Aggregation | Callable[..., Any]
