@@ -174,30 +174,42 @@ def in_main_thread() -> bool:
 
 
 def timed(seconds: float, place: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Failed:
-    """As `call_user_code`, with a limit in seconds: Python's pattern matcher looks for signals now and then.
+    """As `call_user_code`, with a limit in seconds. Within another call of it, the limit of that one holds."""
+    return call_user_code(place, alarmed, seconds, "a filter or metric", function, *args, **kwargs)  # type: ignore[arg-type]  # one T for both
+
+
+def alarmed(seconds: float, what: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function; after some seconds it is stopped by a TimeoutError: Python's pattern matcher looks for signals now
+    and then. Where alarms cannot be set, or one is set already, it is just called.
 
     The alarm is repeated, so that of a document whose first metric was stopped, the second one can be stopped, too.
-    Within another call of it, the limit of that one holds.
     """
-    global _running
-    if _running or not in_main_thread():
-        return call_user_code(place, function, *args, **kwargs)
+    global _limit
+    if _limit is not None or not in_main_thread():
+        return function(*args, **kwargs)
     if getsignal(signal.SIGALRM) is not _stop:  # user code may set alarms, and leave its handler behind
         signal.signal(signal.SIGALRM, _stop)
-    _running = True
-    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    _limit = (what, seconds)
     try:
-        return call_user_code(place, function, *args, **kwargs)
-    finally:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+            return function(*args, **kwargs)
+        finally:
+            _limit = None
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except TimeoutError:  # the alarm may have come between these two lines
+        _limit = None
         signal.setitimer(signal.ITIMER_REAL, 0)
-        _running = False
+        raise
 
 
 def _stop(*_: object) -> None:
-    raise TimeoutError(f"a filter or metric took more than {TIME_LIMIT:.0f} s")
+    if _limit is not None:
+        raise TimeoutError(f"{_limit[0]} took more than {_limit[1]:g} s")
 
 
-_running = False
+_limit: tuple[str, float] | None = None
+"""The thing that the alarm stops now, and its seconds."""
 
 
 @contextmanager

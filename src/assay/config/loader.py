@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from assay.config.arguments import is_too_large
 from assay.config.option import YAMLValue
 from assay.config.yaml_slips import Mark, find_slip
 from assay.errors import Place, Problem, nearest
@@ -127,8 +128,15 @@ class _Loader(_BaseLoader):  # type: ignore[misc]  # which loader there is depen
             return None
         return Function(self.folder, ".".join(parts[:-1]), parts[-1], self.place(node))
 
+    def construct_whole(self, node: yaml.Node) -> int:
+        value: int = self.construct_yaml_int(node)
+        if is_too_large(value):
+            raise ValueError("a whole number of more than 64 bits")
+        return value
+
 
 _Loader.add_constructor("!function", _Loader.construct_function)
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_whole)
 
 
 def _culprit(data: bytes, file: str) -> Place | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Literal
 
-from assay.config.option import NOTHING, Remark, YAMLValue, option
+from assay.config.option import MAX_REPEATS, NOTHING, Remark, YAMLValue, at_least, option
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,6 @@ def _positive(value: YAMLValue) -> Iterator[Remark]:
         yield (), f"must be above 0, got {value}", "omit it, or give a number from 1 on"
 
 
-def _count(value: YAMLValue) -> Iterator[Remark]:
-    if isinstance(value, int) and value < 0:
-        yield (), f"must be at least 0, got {value}", ""
-
-
 def _shard(value: YAMLValue) -> Iterator[Remark]:
     number, slash, of = str(value).partition("/")
     if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
@@ -100,10 +95,13 @@ class RunConfig:
     )
     # prompts
     num_fewshot: int | None = option(
-        "Examples before each question.", None, check=_count, run=_prompt("N", "-f", results="num_fewshot")
+        "Examples before each question.", None, check=at_least(0), run=_prompt("N", "-f", results="num_fewshot")
     )
     repeats: int | None = option(
-        "How many times each generation is requested.", None, check=_positive, run=_prompt("N", "-r", results="repeats")
+        "How many times each generation is requested.",
+        None,
+        check=at_least(1, MAX_REPEATS),
+        run=_prompt("N", "-r", results="repeats"),
     )
     gen_kwargs: str | Mapping[str, object] | None = option(
         "Parameters of generation; they override those of the tasks.", None, run=_prompt("K=V", syntax="pairs")
@@ -146,7 +144,7 @@ class RunConfig:
         check=_positive,
         run=_work("N", "-L", results="limit"),
     )
-    start_index: int = option("The first document, counted from 0.", 0, check=_count, run=_graph("N"))
+    start_index: int = option("The first document, counted from 0.", 0, check=at_least(0), run=_graph("N"))
     sample: int | None = option(
         "A random subset of N documents of each task, the same every time.",
         None,
@@ -225,7 +223,7 @@ class RunConfig:
     bootstrap_iters: int | None = option(
         "Bootstrap iterations; 0 for no standard errors.",
         100_000,
-        check=_count,
+        check=at_least(0, 10_000_000),
         run=_scoring("N", results="bootstrap_iters"),
     )
     predict_only: bool = option("Store the answers, but do not score them.", False, run=_scoring(short="-x"))

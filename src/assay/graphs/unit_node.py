@@ -10,7 +10,7 @@ from assay.graphs.spec import Record, Value
 from assay.graphs.sygra import LambdaFunction
 from assay.graphs.unit_metrics import UNIT_METRICS, UnitMetric, UnitMetricResult, lost_result
 from assay.records import Failed, JSONDict, UserValue
-from assay.user_code import UserCodeError, call_user_code, user_code
+from assay.user_code import TIME_LIMIT, UserCodeError, alarmed, timed, user_code
 
 ENTRY_KEYS = ("name", "params", "as")
 SUFFIX = "_result"
@@ -44,7 +44,11 @@ class UnitMetrics(LambdaFunction):
         for entry in _entries(node):
             metric, name = _metric(entry, like_sygra=like_sygra), entry["name"]
             scored = partial(_scored, metric, name, right, answer)
-            result = scored() if like_sygra else call_user_code(f"unit metric {name!r}", scored)
+            result = (
+                alarmed(TIME_LIMIT, "a metric", scored)
+                if like_sygra
+                else timed(TIME_LIMIT, f"unit metric {name!r}", scored)
+            )
             results[result_field(entry, node)] = result if isinstance(result, Failed) else result.to_dict()
         lost = {field: result.reason for field, result in results.items() if isinstance(result, Failed)}
         if lost and len(lost) == len(results):

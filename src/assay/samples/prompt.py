@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
-from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, UndefinedError
-from jinja2.sandbox import SandboxedEnvironment
+from jinja2 import TemplateSyntaxError, UndefinedError
 
 from assay.config.task import FewshotConfig, TaskConfig
-from assay.errors import SelfExplanatory
+from assay.errors import ConfigError, SelfExplanatory
 from assay.records import Function, Message, Prompt, Turn, plain
+from assay.templates import COMPILE_ERRORS, RENDER_ERRORS, Sandbox, Undefined, reason
 from assay.user_code import HALF, is_writable, place_of, user_code
 
 Row = Mapping[str, Any]
@@ -28,12 +28,6 @@ ChatTemplate = Callable[[tuple[Message, ...], bool], Prompt]
 """A model's chat template: messages, and whether to open the model's turn. A server model may keep messages."""
 
 
-_RENDER_ERRORS = (
-    TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error, RecursionError, MemoryError,
-)  # fmt: skip
-
-
-_COMPILE_ERRORS = (*_RENDER_ERRORS, SyntaxError)
 _LITERAL_ERRORS = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
 """Errors of reading a text as a Python literal."""
 
@@ -48,6 +42,10 @@ class UndefinedVariable(RenderError):
     def __init__(self, message: str, name: str, text: str) -> None:
         super().__init__(message)
         self.name, self.text = name, text
+
+
+class TooSlow(RenderError):
+    """A template that takes too long for a document: others may take as long."""
 
 
 class InvalidTemplate(RenderError):
@@ -72,16 +70,7 @@ def answer_key_to_index(key: object, labels: Sequence[object] | None = None) -> 
     return list(labels).index(key) if labels is not None else ord(str(key).strip().upper()) - 65
 
 
-class _Undefined(StrictUndefined):
-    """An undefined variable that is an error in a list, too, where others are written as the word "Undefined"."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)  # raises
-
-
-_ENVIRONMENT = SandboxedEnvironment(undefined=_Undefined, keep_trailing_newline=True, autoescape=False)
+_ENVIRONMENT = Sandbox(undefined=Undefined, keep_trailing_newline=True, autoescape=False)
 _ENVIRONMENT.filters |= {
     "regex_replace": regex_replace, "letter_choices": letter_choices, "answer_key_to_index": answer_key_to_index,
 }  # fmt: skip
@@ -97,16 +86,15 @@ def template(text: str) -> Render:
     if not is_template(text):
         return lambda row: text  # noqa: ARG005  # the shape of every template
     try:
-        compiled = _ENVIRONMENT.from_string(text)
-    except _COMPILE_ERRORS as error:
+        fill = _ENVIRONMENT.renderer(text, whole=True)
+    except COMPILE_ERRORS as error:
         raise InvalidTemplate(f"{_error_text(error)} (in the template {_quote(text)})", _error_text(error)) from error
-    root, new_context, usual = compiled.root_render_func, compiled.new_context, dict(compiled.globals)
+    usual = dict(_ENVIRONMENT.globals)
 
     def render(row: Row) -> str:
         try:
-            # shared: Jinja would merge the same globals into every row, at three times the cost of the rendering
-            rendered = "".join(root(new_context({**usual, **row}, shared=True)))
-        except _RENDER_ERRORS as error:
+            rendered = fill({**usual, **row})
+        except RENDER_ERRORS as error:
             raise _render_error(error, text) from error
         if not is_writable(rendered):
             raise RenderError(f"the template {_quote(text)} gave {HALF}")
@@ -119,16 +107,18 @@ _NAME = re.compile(r"^'(\w+)' is undefined|has no attribute '(\w+)'$")
 
 
 def _render_error(error: BaseException, text: str) -> RenderError:
-    what = str(error) or type(error).__name__
+    what = reason(error)
     message = f"{what} (in the template {_quote(text)})"
     named = _NAME.search(what) if isinstance(error, UndefinedError) else None
-    return UndefinedVariable(message, named[1] or named[2], text) if named is not None else RenderError(message)
+    if named is not None:
+        return UndefinedVariable(message, named[1] or named[2], text)
+    return (TooSlow if isinstance(error, TimeoutError) else RenderError)(message)
 
 
 def _error_text(error: BaseException) -> str:
     if isinstance(error, TemplateSyntaxError):
         return f"{error.message} (line {error.lineno} of the template)"
-    return str(error) or type(error).__name__
+    return reason(error)
 
 
 def _quote(text: str) -> str:
@@ -444,7 +434,12 @@ class Prompter:
     def _chatted(self, turns: list[Turn], prefix: str | None) -> Prompt:
         messages = as_messages(turns) if self.chat.multiturn else as_single_turn(turns)
         assert self.chat.template is not None
-        return self.chat.template(messages, not prefix)
+        try:
+            return self.chat.template(messages, not prefix)
+        except ConfigError:
+            raise
+        except RENDER_ERRORS as error:
+            raise RenderError(f"the chat template failed: {reason(error)}") from error
 
     def _before(self, row: Row) -> list[list[Turn]]:
         """System message and examples, which precede the question."""

@@ -35,7 +35,7 @@ from assay.records import (
 )
 from assay.runs.folder import SampleSink
 from assay.samples.data import Split, columns_of
-from assay.samples.prompt import Chat, Examples, Prompter, Question, RenderError
+from assay.samples.prompt import Chat, Examples, Prompter, Question, RenderError, TooSlow
 from assay.samples.rows import DataError
 from assay.scoring.filters import Pipeline
 from assay.scoring.loop import AnsweredSample, ScoringLoop
@@ -482,9 +482,8 @@ class PreparedTask:
     def check_first(self) -> None:
         """Build the first samples, to find out what cannot work; the chat template is left to when there is a model."""
         with preserved_random():
-            bare = replace(
-                self, prompter=replace(self.prompter, chat=Chat(system=self.prompter.chat.system), fits=None)
-            )
+            prompter = replace(self.prompter, chat=Chat(system=self.prompter.chat.system), fits=None)
+            bare = replace(self, prompter=prompter, config=replace(self.config, repeats=1))
             first = list(islice(bare._samples(whole=False), LOOKED_AT))
             if first and all(sample.problem for sample in first):
                 bare._refuse_unaskable()
@@ -506,6 +505,8 @@ class PreparedTask:
                 return
             except RenderError as error:
                 first = first or error
+                if isinstance(error, TooSlow):
+                    break
         if first is not None:
             raise unaskable(self.task, first, self.docs, self.settings)
 
@@ -514,14 +515,19 @@ class PreparedTask:
         if self.settings.like_lm_eval or len(self.docs) < 2:
             return None
         with preserved_random():
-            bare = replace(self, prompter=replace(self.prompter, chat=Chat(), fits=None, examples=Examples()))
+            prompter = replace(self.prompter, chat=Chat(), fits=None, examples=Examples())
+            bare = replace(self, prompter=prompter, config=replace(self.config, repeats=1))
             return equal_prompts(self.task, bare._all_samples())
 
     def _all_samples(self) -> Iterator[Sample]:
         """Samples of all documents, whichever the run selects; those that cannot be asked are left out."""
         for doc_id, doc in enumerate(self.docs):
-            with suppress(RenderError):
+            try:
                 yield self.sample(doc_id, doc)
+            except TooSlow:
+                return
+            except RenderError:
+                continue
 
     def _several_references(self) -> Iterator[GenResult]:
         """Results of the first documents with several references, each with the first and the last as answer."""
