@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
@@ -26,6 +26,10 @@ from assay.records import MOST_TOKENS, AnyJSON, Failed, JSONObject, Likelihood, 
 from assay.runs.compression import has_frames, read_frames, write_frames
 from assay.runs.files import replace_file, sync_folder
 from assay.runs.validation import FORMAT, newer_format
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 NAME = "responses.jsonl"
 LONG = 16 * 2**20
@@ -42,8 +46,9 @@ _BLOCK = 1 << 20
 _SEAL = len(b',"c":"00000000"}\n')
 
 
-RECENT = 32_768
-"""Entries that are held in a dict, at eight times the memory, before they are sorted in among the others."""
+RECENT, SHARE = 32_768, 64
+"""Entries that are held in a dict, at ten times the memory, before they are sorted in among the others: so many, or this
+share of all, so that sorting in takes little time however many there are."""
 _BUCKETS = 1 << 16
 
 
@@ -74,7 +79,7 @@ class KeyIndex:
 
     def put(self, key: bytes, offset: int) -> None:
         self._recent[key] = offset
-        if len(self._recent) >= RECENT and len(self._recent) * 8 >= len(self._keys):
+        if len(self._recent) >= RECENT and len(self._recent) * SHARE >= len(self._keys):
             self._sort_in()
 
     def offsets(self) -> "array[int]":
@@ -91,15 +96,26 @@ class KeyIndex:
             return
         import numpy as np
 
-        recent = np.frombuffer(b"".join(key[:8] for key in self._recent), ">u8").astype(np.uint64)
-        keys = np.concatenate([recent, np.frombuffer(self._keys, np.uint64)])
-        offsets = np.fromiter(self._recent.values(), np.uint64, len(recent))
-        offsets = np.concatenate([offsets, np.frombuffer(self._offsets, np.uint64)])
-        keys, first = np.unique(keys, return_index=True)  # of equal keys the first: the recent one
-        self._keys, self._offsets = array("Q", keys.tobytes()), array("Q", offsets[first].tobytes())
+        keys, offsets = np.frombuffer(self._keys, np.uint64), np.frombuffer(self._offsets, np.uint64)
+        recent = np.frombuffer(b"".join([key[:8] for key in self._recent]), ">u8").astype(np.uint64)
+        recent, first = np.unique(recent, return_index=True)
+        places = np.fromiter(self._recent.values(), np.uint64, len(self._recent))[first]
+        at = np.searchsorted(keys, recent)
+        if len(keys):
+            known = keys[np.minimum(at, len(keys) - 1)] == recent
+            offsets[at[known]] = places[known]  # the later one counts
+            recent, places, at = recent[~known], places[~known], at[~known]
+        keys = np.insert(keys, at, recent)
+        self._keys, self._offsets = _filled(keys), _filled(np.insert(offsets, at, places))
         counts = np.bincount((keys >> np.uint64(48)).astype(np.int64), minlength=_BUCKETS)
         self._starts = array("I", np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32).tobytes())
         self._recent = {}
+
+
+def _filled(numbers: "NDArray[np.uint64]") -> "array[int]":
+    filled = array("Q")
+    filled.frombytes(numbers.data.cast("B"))
+    return filled
 
 
 class JournalError(AssayError):
