@@ -114,7 +114,7 @@ def ways(draw: random.Random, number: int) -> dict[str, tuple[Names, Data]]:
 
 # ---- the log
 
-LINE = re.compile(r"(\d+) ([\d.]+) (.*)")
+LINE = re.compile(r"(\d+) +([\d.]+) (.*)")
 STARTED = re.compile(r"(\w+)\((.*)")
 RESUMED = re.compile(r"<\.\.\. \w+ resumed>(.*)")
 TEXT = re.compile(r'(?:"((?:\\x[0-9a-f]{2})*)"|(\w+)<((?:\\x[0-9a-f]{2})*)>)')
@@ -136,7 +136,9 @@ def calls(log: Path) -> Iterator[Call]:
     open_calls: dict[str, tuple[str, str]] = {}
     for line in log.read_text().splitlines():
         match = LINE.match(line)
-        if match is None or match[3][:3] in ("+++", "---"):
+        if match is None:
+            raise ValueError(f"strace wrote {line[:80]}")
+        if match[3][:3] in ("+++", "---"):
             continue
         thread, moment, text = match[1], float(match[2]), match[3]
         if resumed := RESUMED.match(text):

@@ -5,6 +5,7 @@ import csv
 import errno
 import json
 import os
+import re
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -83,7 +84,7 @@ def replace_folder(part: Path, path: Path) -> Path:
 CHECKSUM = "crc32"
 """The last key of manifest.json and results.json: the CRC32 of all that comes before it."""
 _SEAL = b',\n  "crc32": "%08x"\n}\n'
-_SEALED = len(_SEAL % 0)
+_SEALED = re.compile(rb',\n  ".{5}": ".{8}"\n\}\n', re.DOTALL)  # also one whose own bytes are damaged
 
 
 def with_checksum(indented: bytes) -> bytes:
@@ -95,13 +96,13 @@ def with_checksum(indented: bytes) -> bytes:
 def verify_json(data: bytes) -> str:
     """Return the checksum of such JSON; a ValueError if it does not match. JSON of version 0.1, or that another program
     wrote, has none: then it is empty."""
-    inside, seal = data[:-_SEALED], data[-_SEALED:]
-    digits = seal.removeprefix(_SEAL[:-9])[:8]
-    if digits == seal[:8]:
+    size = len(_SEAL % 0)
+    inside, seal = data[:-size], data[-size:]
+    if not _SEALED.fullmatch(seal):
         return ""
     if seal != _SEAL % zlib.crc32(inside):
         raise ValueError("its content does not match its checksum")
-    return digits.decode()
+    return seal[-12:-4].decode()
 
 
 Records = Iterable[Mapping[str, Any]]
