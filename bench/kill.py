@@ -103,7 +103,7 @@ def _lines(output: Path) -> list[bytes]:
 def _result(output: Path) -> dict[str, bytes]:
     """The outcome of a run: results.json but for its times, and the samples."""
     text = re.sub(
-        rb'"(date|start_time|end_time|total_evaluation_time_seconds)": "?[0-9.]+',
+        rb'"(date|start_time|end_time|total_evaluation_time_seconds|crc32)": "?[0-9a-f.]+',
         b"",
         (output / "results.json").read_bytes(),
     )

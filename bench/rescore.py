@@ -52,7 +52,7 @@ def _outcome(output: Path) -> dict[str, bytes]:
     """The outcome of a run: results.json but for its times, the samples, and the journal's lines in any order."""
     import pyarrow as pa
 
-    times = rb'"(date|start_time|end_time|total_evaluation_time_seconds)": "?[0-9.]+'
+    times = rb'"(date|start_time|end_time|total_evaluation_time_seconds|crc32)": "?[0-9a-f.]+'
     text = re.sub(times, b"", (output / "results.json").read_bytes())
     samples = {path.name: path.read_bytes() for path in output.glob("samples/*")}
     with pa.input_stream(str(output / "responses.jsonl.zst"), compression="zstd") as packed:

@@ -160,3 +160,29 @@ def one_of_files(files: dict[str, bytes], change: Any) -> st.SearchStrategy[dict
     """One of the files, changed: `change(name, content)` is a strategy for its new content."""
     names: Sequence[str] = sorted(files)
     return st.sampled_from(names).flatmap(lambda name: change(name, files[name]).map(lambda new: {name: new}))
+
+
+def damages(content: bytes) -> Iterator[tuple[str, bytes]]:
+    """Every byte flipped, blanked and replaced, every length, every line and block doubled, lost and swapped; each with its name."""
+    for at, byte in enumerate(content):
+        others = {
+            "flipped": byte ^ 1 << at % 8,
+            "blank": 0,
+            "full": 255,
+            "a quote": 34,
+            "another digit": 48 + (byte + 1) % 10,
+        }
+        for words, other in others.items():
+            if other != byte and (words != "another digit" or chr(byte).isdigit()):
+                yield f"{words} at {at}", content[:at] + bytes([other]) + content[at + 1 :]
+    for length in range(len(content)):
+        yield f"cut at {length}", content[:length]
+    lines = content.splitlines(keepends=True)
+    blocks = [content[at : at + 64] for at in range(0, len(content), 64)]
+    for kind, parts in (("line", lines), ("block", blocks)):
+        for number in range(len(parts)):
+            yield f"{kind} doubled at {number}", b"".join([*parts[: number + 1], *parts[number:]])
+            yield f"{kind} lost at {number}", b"".join([*parts[:number], *parts[number + 1 :]])
+            if number and parts[number] != parts[number - 1]:
+                swapped = [*parts[: number - 1], parts[number], parts[number - 1], *parts[number + 1 :]]
+                yield f"{kind} swapped at {number}", b"".join(swapped)

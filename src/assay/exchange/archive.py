@@ -19,8 +19,9 @@ from assay.errors import Place, Problem
 from assay.evaluation.answers import imported
 from assay.exchange.gold_removal import GoldRemoval
 from assay.records import AnyJSON, JSONDict, JSONObject
-from assay.runs.files import replace_file, replace_folder
+from assay.runs.files import make_folder, replace_file, replace_folder
 from assay.runs.folder import (
+    CHECKSUMS,
     LINK_OUTSIDE,
     MANIFEST,
     RESULTS,
@@ -28,7 +29,7 @@ from assay.runs.folder import (
     is_outside,
     scorings,
     staging_folder,
-    write_json,
+    write_results,
 )
 from assay.runs.folder import SCORED as SCORED
 from assay.runs.redaction import without_secrets
@@ -101,7 +102,7 @@ def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member
     for file in contents:
         if is_outside(run.path, run.path / file):
             raise RunError([Problem(Place(str(run.path / file)), LINK_OUTSIDE, "put the file itself there")])
-        known = _clean({key: each for key, each in contents[file].items() if key != SIGNATURE})
+        known = _clean({key: each for key, each in contents[file].items() if key not in (SIGNATURE, CHECKSUMS)})
         content = known if golds is None else golds.without(known, is_manifest=file == MANIFEST)
         yield before + file, _json(content), run.path / file
     for task, samples in run.sample_files().items():
@@ -208,7 +209,7 @@ def unpack(archive: Path, target: Path) -> JSONDict:
     """Unpack an archive of `assay pack` into a new folder; returns the content of its results.json."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise RunError([Problem(Place(str(target)), "the folder is not empty", "choose a new folder")])
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     try:
         with staging_folder(target.parent) as part:
             with zipfile.ZipFile(archive) as file:
@@ -272,7 +273,7 @@ def _note_paths(part: Path) -> None:
     """Record the paths that the run names as foreign, so that they are never used."""
     for path in (part / MANIFEST, *part.glob(f"scored/*/{MANIFEST}")):
         run = Run.open(path.parent)
-        write_json(path, imported(run.manifest, [*run.members, *run.manifest.get("tasks", ())]))
+        write_results(path.parent, run.results, imported(run.manifest, [*run.members, *run.manifest.get("tasks", ())]))
 
 
 def read_json(path: Path) -> JSONObject:

@@ -16,6 +16,7 @@ from assay.runs.folder import LINK_OUTSIDE, RunError
 from assay.runs.redaction import redacted
 from assay.runs.results import coverage, failure_lines, result_paths
 from assay.runs.run import RUNNING, ResultRow, Run, mapping, number
+from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample
 from assay.tasks.audit import KINDS
 
@@ -238,13 +239,13 @@ class RunSummary:
         """Nodes and edges of a graph task; empty for others."""
         return mapping(self.config(task).get("graph_config"))
 
-    def sample_path(self, task: str) -> Path | None:
-        """The Parquet file with the samples of a task, where it is complete."""
-        return self.run.sample_path(task) if task in self.tasks else None
+    def sample_file(self, task: str) -> SampleFile | None:
+        """The samples of a task, where they are complete."""
+        return self.run.sample_file(task) if task in self.tasks else None
 
     def samples(self, task: str) -> Iterator[StoredSample]:
         """The stored samples of a task, one row group in memory at a time."""
-        file = self.run.sample_file(task) if task in self.tasks else None
+        file = self.sample_file(task)
         return file.rows() if file is not None else iter(())
 
 

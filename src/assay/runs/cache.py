@@ -3,6 +3,7 @@
 import logging
 import sqlite3
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -57,7 +58,7 @@ class Cache:
         if row is None:
             return None
         try:
-            response = from_line(row[0])
+            response = from_line(_verified(key, row[0]))
         except (ValueError, TypeError):
             self._file.execute("delete from responses where key = ?", (key,))
             self.damaged += 1
@@ -67,7 +68,7 @@ class Cache:
 
     def add(self, model: str, answered: Sequence[tuple[bytes, Response]]) -> None:
         now = time.time()
-        self._new += [(k, model, to_line(r), now, now) for k, r in answered if not isinstance(r, Failed)]
+        self._new += [(k, model, _sealed(k, to_line(r)), now, now) for k, r in answered if not isinstance(r, Failed)]
         if len(self._new) + len(self._used) >= TOGETHER or time.monotonic() - self._flushed > FLUSH_SECONDS:
             self.flush()
 
@@ -159,8 +160,31 @@ class CachedJournal:
             return None
 
 
+_SEAL = b',"c":"%08x"'
+_SEALED = len(_SEAL % 0)
+
+
+def _sealed(key: bytes, line: bytes) -> bytes:
+    """A line with a checksum of it and its key: SQLite has none for what it stores."""
+    return line + _SEAL % zlib.crc32(key + line)
+
+
+def _verified(key: bytes, stored: bytes) -> bytes:
+    """The line that was sealed; a ValueError where it is damaged. Lines of version 0.1 have no checksum."""
+    line, seal = stored[:-_SEALED], stored[-_SEALED:]
+    if not seal.startswith(_SEAL[:6]):
+        return stored
+    if seal != _SEAL % zlib.crc32(key + line):
+        raise ValueError("its content does not match its checksum")
+    return line
+
+
 SCORES_FILE = "scores.sqlite"
 _SCORES = "create table if not exists scores (key blob primary key, value blob not null) without rowid"
+
+
+def _with_crc(key: bytes, value: bytes) -> bytes:
+    return value + zlib.crc32(key + value).to_bytes(4)
 
 
 class ScoreCache:
@@ -175,11 +199,16 @@ class ScoreCache:
             self._file = _opened(path, "off", _SCORES)
 
     def get(self, key: bytes) -> bytes | None:
-        row = self._file.execute("select value from scores where key = ?", (key,)).fetchone()
-        return None if row is None else bytes(row[0])
+        """The score of a key, if its checksum is right."""
+        with suppress(sqlite3.Error, TypeError):
+            row = self._file.execute("select value from scores where key = ?", (key,)).fetchone()
+            if row is not None and row[0] == _with_crc(key, row[0][:-4]):
+                return bytes(row[0][:-4])
+        return None
 
     def add(self, key: bytes, value: bytes) -> None:
-        self._file.execute("insert or ignore into scores values (?, ?)", (key, value))
+        with suppress(sqlite3.Error):
+            self._file.execute("insert or replace into scores values (?, ?)", (key, _with_crc(key, value)))
 
     def close(self) -> None:
         self._file.close()

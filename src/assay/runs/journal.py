@@ -24,7 +24,7 @@ import orjson
 from assay.errors import AssayError, Place, Problem
 from assay.records import MOST_TOKENS, AnyJSON, Failed, JSONObject, Likelihood, Response, Text, Usage
 from assay.runs.compression import has_frames, read_frames, write_frames
-from assay.runs.files import replace_file, sync_folder
+from assay.runs.files import open_file, replace_file, sync_folder
 from assay.runs.validation import FORMAT, newer_format
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 NAME = "responses.jsonl"
 LONG = 16 * 2**20
 """From this size on, the journal of a finished run is compressed."""
-SYNC_SECONDS = 1.0
-"""Written responses are synced to the disk after this time, whether or not another response arrives."""
+SYNC_SECONDS = 0.5
+"""Written responses are synced to the disk after this time, whether or not another response arrives: with what a sync takes, none
+that is a second old is lost."""
 UNREADABLE = "no response is written like this"
 INTENT = "intent"
 """The key of a line that announces an action, such as a tool call. Reserved: such a line is not a response."""
@@ -156,11 +157,13 @@ class Journal:
         else:
             self.damaged = _unpack(path)
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            open_file(path).close()  # a FIFO or a device would be read for ever
             self._end = self._load()
         self._earlier = _Earlier(self._index)
         self._clock = _Clock(self._descriptor) if path is not None else None
         if path is not None and self._end == 0:
             self._write(header(manifest or {}))
+            sync_folder(path.parent)  # a new file: its content is synced by the clock, its name is not
 
     def __len__(self) -> int:
         return len(self._index)
@@ -294,7 +297,7 @@ class _Earlier:
 
 
 class _Clock(threading.Thread):
-    """Syncs a file every second while something is written to it."""
+    """Syncs a file twice a second while something is written to it."""
 
     def __init__(self, handle: int) -> None:
         super().__init__(name="journal", daemon=True)
@@ -358,7 +361,7 @@ def is_intact(line: bytes) -> bool:
 def lines(path: Path) -> Iterator[JournalLine]:
     """The whole lines of a journal, compressed or not."""
     if path.exists():
-        with path.open("rb") as plain:
+        with open_file(path) as plain:
             yield from _entries((line for line in plain if line.endswith(b"\n")), path)
     elif _packed(path).exists():
         yield from _entries(_packed_lines(_packed(path)), path)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from assay.errors import AssayError, Place, Problem
 from assay.records import JSONDict, JSONObject
+from assay.runs.files import read_bytes
 
 try:
     import fcntl
@@ -123,7 +124,7 @@ def progress(folder: Path) -> dict[str, int]:
 
 def _owner(folder: Path) -> JSONDict:
     try:
-        owner = json.loads((folder / NAME).read_bytes())
+        owner = json.loads(read_bytes(folder / NAME))
     except (OSError, ValueError):
         return {}
     return owner if isinstance(owner, dict) else {}

@@ -20,6 +20,7 @@ from assay.errors import Place, Problem
 from assay.records import AnyJSON, JSONObject, ScoreKey
 from assay.runs import journal
 from assay.runs.folder import (
+    CHECKSUMS,
     JOURNALS,
     MANIFEST,
     RESULTS,
@@ -37,6 +38,7 @@ from assay.runs.journal import JournaledResponse
 from assay.runs.lease import is_held, progress
 from assay.runs.redaction import without_secrets
 from assay.runs.samples.reader import SampleFile, sample_file
+from assay.runs.samples.writer import file_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,7 +126,14 @@ class Run:
     @cached_property
     def results(self) -> JSONObject:
         """The content of results.json, in lm-eval's layout; empty where the run has none yet."""
-        return read_file(self.path / RESULTS)
+        results = read_file(self.path / RESULTS, self._checksum(RESULTS))
+        if not results and self._checksum(RESULTS):
+            raise self._lost(RESULTS)
+        return results
+
+    def _checksum(self, file: str) -> str:
+        """The checksum that the manifest has for a file; empty while the run is at work, and of version 0.1."""
+        return str(mapping(self.manifest.get(CHECKSUMS)).get(file, ""))
 
     @cached_property
     def answers_manifest(self) -> JSONObject:
@@ -163,9 +172,8 @@ class Run:
 
     def redacted(self) -> "Run":
         """Return the run without keys and passwords, to export it; a scoring with the facts of the run it scores."""
-        return Run(
-            self.path, without_secrets({**self.answers_manifest, **self.manifest}), without_secrets(self.results)
-        )
+        manifest = {**self.answers_manifest, CHECKSUMS: {}, **self.manifest}
+        return Run(self.path, without_secrets(manifest), without_secrets(self.results))
 
     # ---- tasks and groups
 
@@ -291,13 +299,22 @@ class Run:
     # ---- samples and responses
 
     def sample_path(self, task: str) -> Path | None:
-        """The Parquet file of a task's samples; None where it is not there, or not written to its end."""
-        return sample_file(self.path, task)
+        """The Parquet file of a task's samples; None where it is not written to its end. A RunError where it was, and is lost."""
+        path, name = sample_file(self.path, task), f"{SAMPLES}/{file_name(task)}.parquet"
+        if path is None and self._checksum(name):
+            raise self._lost(name)
+        return path
+
+    def _lost(self, file: str) -> RunError:
+        fix = "restore it, or repeat the command of the run: it sends no request twice, and writes the file anew"
+        return RunError([Problem(Place(str(self.path / file)), "the file of a finished run is missing", fix)])
 
     def sample_file(self, task: str) -> SampleFile | None:
         """The samples of a task as records; None where they are not there."""
         path = self.sample_path(task)
-        return SampleFile(path, self.repeats(task)) if path is not None else None
+        if path is None:
+            return None
+        return SampleFile(path, self.repeats(task), self._checksum(f"{SAMPLES}/{path.name}"))
 
     def sample_files(self) -> dict[str, SampleFile]:
         """Return the sample files by task, in the order of the results."""

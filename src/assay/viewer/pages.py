@@ -273,10 +273,10 @@ def find_task(run: RunSummary, name: str) -> str:
 
 def open_samples(run: RunSummary, task: str, database: Database, metric: str = "") -> Samples | None:
     """Open the samples of a task, where they are complete; `metric`, if not the main one, decides right, wrong and the order."""
-    path = run.sample_path(task)
-    if path is None:
+    file = run.sample_file(task)
+    if file is None:
         return None
-    stored = database.samples(path)
+    stored = database.samples(file)
     line = run.line(task)
     better = {number.name: number.higher_is_better for number in line.numbers} if line is not None else {}
     main = {line.main.name: line.main.higher_is_better} if line is not None and line.main is not None else {}

@@ -70,10 +70,10 @@ def is_whole(path: Path) -> bool:
 
 
 class SampleFile:
-    """The samples of a task in a file; `repeats` is how many times each request was sent."""
+    """The samples of a task in a file; `repeats` is how many times each request was sent, `checksum` what the file must have."""
 
-    def __init__(self, path: Path, repeats: int = 1) -> None:
-        self.path, self._repeats = path, repeats
+    def __init__(self, path: Path, repeats: int = 1, checksum: str = "") -> None:
+        self.path, self._repeats, self._checksum = path, repeats, checksum
         self._file: Any = None
         self._latest: tuple[int, Any] = (-1, None)
 
@@ -196,7 +196,7 @@ class SampleFile:
 
         def opened() -> T:
             if self._file is None:
-                self._file = _opened(self.path)
+                self._file = _opened(self.path, self._checksum)
             return read(self._file)
 
         return self._guarded(opened)
@@ -221,11 +221,14 @@ class SampleFile:
         return RunError([Problem(Place(str(self.path)), f"the samples cannot be read: {what}", fix)])
 
 
-def _opened(path: Path) -> ParquetFile:
+def _opened(path: Path, checksum: str) -> ParquetFile:
     """A file of samples whose checksum and columns are right."""
     from pyarrow import parquet
 
-    is_sealed, metadata = verify_checksum(path), parquet.read_metadata(path)
+    known, metadata = verify_checksum(path), parquet.read_metadata(path)
+    if checksum not in ("", known):
+        raise ValueError("the manifest has another checksum for it, so it is of another run or task")
+    is_sealed = known != ""
     is_old = format_1.is_format_1(metadata.schema.to_arrow_schema())
     if is_old is is_sealed:
         raise ValueError("there is no column kind" if is_sealed else "it has no checksum")
