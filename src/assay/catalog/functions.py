@@ -185,6 +185,8 @@ def _name(node: ast.expr) -> str:
 def _parsed(path: str) -> ast.Module | str:
     """The syntax tree of a module, or why it cannot be read."""
     try:
+        if not Path(path).is_file():
+            return "it is not a regular file"  # a pipe would be waited for, and a device never ends
         with warnings.catch_warnings(action="ignore"):  # warnings of users' code are not ours
             return ast.parse(Path(path).read_bytes())
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from assay.config.fields import Fields, Origin
-from assay.config.source import Source
+from assay.config.source import Source, read_bytes
 from assay.errors import Place, Problem, nearest
 from assay.records import Params
 
@@ -47,8 +47,7 @@ class IncludeReader:
         kept = self._kept.get(path)
         if kept is not None:
             return kept
-        with open(path, "rb") as file:  # noqa: PTH123  # hot: once per file of a catalog
-            source = Source(path, file.read(), lenient=lenient)
+        source = Source(path, read_bytes(path), lenient=lenient)
         if keep:
             self._kept[path] = source
         return source

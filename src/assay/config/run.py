@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Literal
 
-from assay.config.option import NOTHING, Remark, YAMLValue, option
+from assay.config.option import MAX_REPEATS, NOTHING, Remark, YAMLValue, option
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,12 @@ def _positive(value: YAMLValue) -> Iterator[Remark]:
         yield (), f"must be above 0, got {value}", "omit it, or give a number from 1 on"
 
 
+def _repeats(value: YAMLValue) -> Iterator[Remark]:
+    yield from _positive(value)
+    if isinstance(value, int) and value > MAX_REPEATS:
+        yield (), f"must be at most {MAX_REPEATS}, got {value}", ""
+
+
 def _count(value: YAMLValue) -> Iterator[Remark]:
     if isinstance(value, int) and value < 0:
         yield (), f"must be at least 0, got {value}", ""
@@ -103,7 +109,7 @@ class RunConfig:
         "Examples before each question.", None, check=_count, run=_prompt("N", "-f", results="num_fewshot")
     )
     repeats: int | None = option(
-        "How many times each generation is requested.", None, check=_positive, run=_prompt("N", "-r", results="repeats")
+        "How many times each generation is requested.", None, check=_repeats, run=_prompt("N", "-r", results="repeats")
     )
     gen_kwargs: str | Mapping[str, object] | None = option(
         "Parameters of generation; they override those of the tasks.", None, run=_prompt("K=V", syntax="pairs")

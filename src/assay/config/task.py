@@ -1,11 +1,12 @@
 """The keys of task files and of formats. Names and defaults are lm-eval's; keys that only assay has come last."""
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from assay.config.option import NOTHING, Check, Remark, YAMLMapping, YAMLValue, near_miss, option
+from assay.config.option import MAX_REPEATS, NOTHING, Check, Remark, YAMLMapping, YAMLValue, near_miss, option
 from assay.errors import Place, Problem
 from assay.late import late
 from assay.records import LIMITS, Function
@@ -13,10 +14,11 @@ from assay.records import LIMITS, Function
 OutputType = Literal["generate_until", "loglikelihood", "loglikelihood_rolling", "multiple_choice"]
 
 
-def _at_least(least: int) -> Check:
+def _at_least(least: int, most: float = math.inf) -> Check:
     def check(value: YAMLValue) -> Iterator[Remark]:
-        if isinstance(value, int | float) and value < least:
-            yield (), f"must be at least {least}, got {value}", ""
+        if isinstance(value, int | float) and not least <= value <= most:
+            bound = f"at least {least}" if value < least else f"at most {most}"
+            yield (), f"must be {bound}, got {value}", ""
 
     return check
 
@@ -277,7 +279,7 @@ class TaskConfig:
     # requests
     output_type: OutputType = option("The kind of request.", "generate_until")
     generation_kwargs: Mapping[str, object] | None = option("Parameters of generation.", None, check=generation_slips)
-    repeats: int = option("How many times each request is sent.", 1, check=_at_least(1))
+    repeats: int = option("How many times each request is sent.", 1, check=_at_least(1, MAX_REPEATS))
     unsafe_code: bool = option("Scoring runs code that the model wrote; needs --confirm_run_unsafe_code.", False)
     # scoring
     filter_list: tuple[FilterConfig, ...] | None = option("Filters from raw responses to answers.", None)
