@@ -50,6 +50,8 @@ def check_function(function: Function) -> Problem | None:
             f"module {function.module[:60]!r} cannot be found: {error.strerror}",
             "correct its name",
         )
+    if not is_there and file.exists():
+        return Problem(function.place, f"{file} is not a regular file", "put a module in its place")
     if not is_there:
         if _is_installed(function.module.partition(".")[0]):
             return None  # an installed module: to look inside would be to run it

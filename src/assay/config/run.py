@@ -62,7 +62,7 @@ def _positive(value: YAMLValue) -> Iterator[Remark]:
 def _repeats(value: YAMLValue) -> Iterator[Remark]:
     yield from _positive(value)
     if isinstance(value, int) and value > MAX_REPEATS:
-        yield (), f"must be at most {MAX_REPEATS}, got {value}", ""
+        yield (), f"must be at most {MAX_REPEATS}, got {value}", "ask for fewer"
 
 
 def _count(value: YAMLValue) -> Iterator[Remark]:

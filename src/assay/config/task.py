@@ -18,7 +18,7 @@ def _at_least(least: int, most: float = math.inf) -> Check:
     def check(value: YAMLValue) -> Iterator[Remark]:
         if isinstance(value, int | float) and not least <= value <= most:
             bound = f"at least {least}" if value < least else f"at most {most}"
-            yield (), f"must be {bound}, got {value}", ""
+            yield (), f"must be {bound}, got {value}", "" if value < least else "ask for fewer"
 
     return check
 
