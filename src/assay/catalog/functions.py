@@ -50,6 +50,8 @@ def check_function(function: Function) -> Problem | None:
             f"module {function.module[:60]!r} cannot be found: {error.strerror}",
             "correct its name",
         )
+    if not is_there and file.exists():
+        return Problem(function.place, f"{file} is not a regular file", "put a module in its place")
     if not is_there:
         if _is_installed(function.module.partition(".")[0]):
             return None  # an installed module: to look inside would be to run it
@@ -185,6 +187,8 @@ def _name(node: ast.expr) -> str:
 def _parsed(path: str) -> ast.Module | str:
     """The syntax tree of a module, or why it cannot be read."""
     try:
+        if not Path(path).is_file():
+            return "it is not a regular file"  # a pipe would be waited for, and a device never ends
         with warnings.catch_warnings(action="ignore"):  # warnings of users' code are not ours
             return ast.parse(Path(path).read_bytes())
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -28,6 +28,8 @@ class _Nothing(Mapping[str, Any]):
 
 
 NOTHING: Mapping[str, Any] = _Nothing()
+MAX_REPEATS = 100_000
+"""Maximum number of requests to one document: they are listed before they are sent."""
 
 R = TypeVar("R")
 YAMLValue = object

@@ -1,11 +1,15 @@
 """One YAML file: its values, and the place of each of them."""
 
 import hashlib
+import os
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 from assay.errors import Place, Problem
+
+MAX_BYTES = 64 * 2**20
+"""Maximum size of a YAML file."""
 
 
 class Source:
@@ -46,6 +50,12 @@ class Source:
         from assay.config.loader import compose
 
         return compose(self.data)
+
+
+def read_bytes(path: str) -> bytes:
+    """Return the content of a file, or one byte more than a YAML file may have."""
+    with open(path, "rb") as file:  # noqa: PTH123  # hot: once per file of a catalog
+        return file.read(MAX_BYTES + 1) if os.fstat(file.fileno()).st_size > MAX_BYTES else file.read()
 
 
 DIGEST_LENGTH = 32

@@ -13,11 +13,11 @@ import orjson
 from assay.comparison.compare import answer, compare, target
 from assay.comparison.comparison import Comparison
 from assay.config.row_names import row_name, sample_scores
-from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.errors import AssayError, Place, Problem
 from assay.records import Estimate, ScoreKey
 from assay.report.plots import Interval
 from assay.report.reading import UNREADABLE, ResultLine, RunSummary
-from assay.runs.folder import no_run
+from assay.runs.folder import RunError, no_run
 from assay.runs.run import RUNNING, ResultRow, Run
 from assay.runs.samples.records import StoredSample
 from assay.statistics.aggregations import mean
@@ -104,7 +104,7 @@ def build_report(folders: Sequence[str | Path], options: ReportOptions | None = 
 
 def _open_run(folder: Path) -> RunSummary:
     if folder.is_file():
-        raise ConfigError([no_run(folder)])
+        raise RunError([no_run(folder)])
     reading = RunSummary(folder)
     if reading.problem:  # a damaged file is reported with the place in it
         Run.open(folder).results  # noqa: B018
@@ -115,7 +115,7 @@ def _open_run(folder: Path) -> RunSummary:
             if reading.status == RUNNING
             else "give the folder that was the --output_path of `assay run`"
         )
-        raise ConfigError([Problem(Place(str(folder)), what, fix)])
+        raise RunError([Problem(Place(str(folder)), what, fix)])
     return reading
 
 

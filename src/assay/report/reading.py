@@ -3,6 +3,7 @@
 Everything is read from the run folder; of a run in progress, as much as is written.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -107,7 +108,7 @@ class RunSummary:
     """A run for pages and reports; `results` are empty while it is running, and where it has a `problem`."""
 
     def __init__(self, path: Path, name: str = "", *, follow_links: bool = True, problem: str = "") -> None:
-        self.path, self.name = path, name or path.resolve().name
+        self.path, self.name = path, name or Path(os.path.realpath(path)).name  # of a loop of links, too
         self.run, self.problem = _open(path, follow_links) if not problem else (Run(path, {}, {}), problem)
         self.status = UNREADABLE if self.problem else self.run.status
         self.manifest = self.run.manifest

@@ -109,7 +109,8 @@ def is_held(folder: Path) -> bool:
 def _is_recent(owner: JSONObject) -> bool:
     """Whether the owner gave a sign of life in the last minute, and not in the future."""
     beat = owner.get("time")
-    return isinstance(beat, int | float) and abs(time.time() - beat) < STALE_SECONDS
+    now = time.time()
+    return isinstance(beat, int | float) and now - STALE_SECONDS < beat < now + STALE_SECONDS  # an int of any size
 
 
 def progress(folder: Path) -> dict[str, int]:

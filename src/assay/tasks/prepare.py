@@ -55,6 +55,7 @@ from assay.scoring.scorer_models import models_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
 from assay.tasks.documents import (
     Splits,
+    asked_after,
     count,
     evaluated_docs,
     evaluated_split,
@@ -285,15 +286,20 @@ class PreparedTask:
 
     def _samples(self, *, whole: bool) -> Iterator[Sample]:
         self.prompter.restart()
-        for doc_id, doc, is_asked in walked(self.docs, self.task.name, self.settings, whole=whole):
-            if not is_asked:
-                self._pass_over(doc_id, doc)
-                continue
-            try:
-                sample = self.sample(doc_id, doc)
-            except RenderError as error:
-                sample = Sample(doc_id, doc, (), None, None, problem=str(error))
-            yield sample
+        last = -1
+        try:
+            for last, doc, is_asked in walked(self.docs, self.task.name, self.settings, whole=whole):
+                if not is_asked:
+                    self._pass_over(last, doc)
+                    continue
+                try:
+                    sample = self.sample(last, doc)
+                except RenderError as error:
+                    sample = Sample(last, doc, (), None, None, problem=str(error))
+                yield sample
+        except DataError as error:  # the file changed since it was checked: what cannot be read fails
+            for doc_id in asked_after(last, self.docs, self.task.name, self.settings):
+                yield Sample(doc_id, {}, (), None, None, problem=str(error))
 
     @cached_property
     def draws(self) -> bool:

@@ -471,7 +471,7 @@ def _registered(files: Sequence[str]) -> dict[str, set[str]]:
     while waiting:
         file = Path(waiting.pop())
         try:
-            text = file.read_text(encoding="utf-8", errors="replace")
+            text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
         except (OSError, ValueError):
             continue
         for kind, name in _REGISTERS.findall(text):
