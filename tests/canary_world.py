@@ -27,7 +27,7 @@ CANARY = "kanarie"
 
 
 def canary(way: str) -> str:
-    """A secret of its own for each way in, with signs that JSON, addresses and base64 write differently."""
+    """A separate secret for each way in, with signs that JSON, addresses and base64 write differently."""
     return f"{CANARY}.{way}+Pq8/r~Zt"
 
 
@@ -40,7 +40,7 @@ FORMS = [
 
 
 def leaked(content: bytes | str) -> str | None:
-    """The place where a secret is, with what stands around it."""
+    """The text around the first secret in it."""
     data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
     for form in FORMS:
         at = data.find(form)
@@ -70,14 +70,14 @@ def decoded(path: Path, content: bytes) -> Iterator[bytes]:
 
 def leaks_in_files(folder: Path) -> dict[str, str]:
     """The files below a folder that hold a secret, by name or content."""
-    found = {}
+    leaks = {}
     for path in sorted(folder.rglob("*")):
         contents = [str(path.relative_to(folder)).encode()]
         contents += decoded(path, path.read_bytes()) if path.is_file() else []
         where = next(filter(None, map(leaked, contents)), None)
         if where is not None:
-            found[str(path.relative_to(folder))] = where
-    return found
+            leaks[str(path.relative_to(folder))] = where
+    return leaks
 
 
 class Said(NamedTuple):
