@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, get_arg
 
 from assay.errors import AssayError, ConfigError, Place, Problem, did_you_mean, installing, nearest
 from assay.records import Params, UserFunction, UserValue
+from assay.redaction import redacted
 from assay.user_code import MOST_WORDS, user_code, words
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _problems(takes: Accepted, params: Params, subject: Subject, where: Where) -
         elif known is not None and not _fits(value, known.annotation):
             quoted = "; put it in quotes" if not isinstance(value, str) and _fits(str(value), known.annotation) else ""
             fix = f"{_near_choice(value, known.annotation)}it must be {_described(known.annotation)}{quoted}"
-            yield Problem(at(key), f"{what}: {key!r} cannot be {value!r:.80}", fix)
+            yield Problem(at(key), f"{what}: {key!r} cannot be {redacted(value, key)!r:.80}", fix)
     for key, each in takes.named.items():
         if each.default is each.empty and key not in params:
             yield Problem(at(""), f"{what} needs the {word} {key!r}", add(key))

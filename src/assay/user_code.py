@@ -18,6 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from assay.errors import SelfExplanatory
 from assay.records import Failed
+from assay.redaction import without_environment, without_queries
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -98,7 +99,7 @@ def explain(place: str, error: BaseException) -> str:
     message = _message(error)
     if isinstance(error, SelfExplanatory):
         return before + message
-    named = f"{type(error).__name__}: {message:.{MOST_WORDS}}".removesuffix(": ")
+    named = f"{type(error).__name__}: {without_queries(message):.{MOST_WORDS}}".removesuffix(": ")
     fix = (
         f" (pip install {error.name.partition('.')[0]})"
         if isinstance(error, ModuleNotFoundError) and error.name
@@ -121,7 +122,7 @@ def words(error: BaseException) -> str:
 def _message(error: BaseException) -> str:
     """The message; empty if the exception class fails to format it."""
     try:
-        return written(str(error))
+        return without_environment(written(str(error)))
     except (Exception, SystemExit):  # noqa: BLE001  # it cannot go through call_user_code, which calls it
         return ""
 

@@ -25,8 +25,8 @@ from assay.evaluation.options import checkpoint_runs, run_config, task_manager
 from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.writing import Evaluation, OutputOptions
 from assay.models.load import backend, parameters
+from assay.redaction import redacted_command
 from assay.report.table import checkpoints_json, checkpoints_table, table_footing, table_heading
-from assay.runs.redaction import redacted_command
 from assay.runs.results import ResultsJSON
 
 CANNOT = 2

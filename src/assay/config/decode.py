@@ -11,6 +11,7 @@ from assay.config.fields import Fields, Origin
 from assay.config.option import YAMLMapping, YAMLValue, near_miss, yaml_fields
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 from assay.records import Function
+from assay.redaction import redacted
 
 R = TypeVar("R")
 Path = tuple[str | int, ...]
@@ -50,8 +51,9 @@ class ProblemCollector:
         expected = " or ".join(dict.fromkeys(WORDS[known] for known in readers if known != "null"))
         scalars = not {kind, *readers} & {"list", "map", "function", "other"}
         tolerated = self.lenient and (kind == "null" or scalars)
-        what = f"{_name(path)} must be {expected}, got {_shown(value, kind)}"
-        self.add(path, what, _remedy(path, value, kind, readers), serious=not tolerated)
+        shown = redacted(value, str(path[-1]) if path else "", texts=False)
+        what = f"{_name(path)} must be {expected}, got {_shown(shown, kind)}"
+        self.add(path, what, _remedy(path, shown, kind, readers), serious=not tolerated)
         return value if tolerated and kind != "null" else DEFAULT
 
     def remark(self, path: Path, inner: Path, what: str, fix: str) -> None:

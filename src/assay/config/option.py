@@ -28,9 +28,6 @@ class _Nothing(Mapping[str, Any]):
 
 
 NOTHING: Mapping[str, Any] = _Nothing()
-MAX_REPEATS = 100_000
-"""Maximum number of requests to one document: they are listed before they are sent."""
-
 R = TypeVar("R")
 YAMLValue = object
 """A value of a YAML file or of an option before it is checked: a Python caller may give anything."""

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Literal
 
 from assay.config.option import MAX_REPEATS, NOTHING, Remark, YAMLValue, at_least, option
+from assay.redaction import redacted
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +270,11 @@ class RunConfig:
     # not options: whether a model was named, which then answers for all models of a graph; SyGra's --batch_size
     model_named: bool = False
     records_at_once: int | None = None
+
+    def __repr__(self) -> str:
+        """The options that were set, without secrets: tracebacks with local variables show it."""
+        stated = {each.name: getattr(self, each.name) for each in fields(self)}
+        return f"RunConfig({redacted({name: value for name, value in stated.items() if value is not None})})"
 
 
 OPTIONS: Mapping[str, RunOption] = {

@@ -13,9 +13,9 @@ from assay.config.run import OPTIONS, RunConfig, identity_of
 from assay.config.source import digest
 from assay.evaluation.models import UNDER_TEST, parse_role, served_facts
 from assay.models.protocol import AnyModel
+from assay.redaction import redacted
 from assay.registry import is_plugin_file
 from assay.runs.folder import environment, git_state
-from assay.runs.redaction import redacted
 from assay.runs.results import ManifestJSON, ResultsJSON
 from assay.runs.signature import with_signature
 from assay.samples.rows import file_digest

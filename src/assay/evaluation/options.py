@@ -15,8 +15,8 @@ from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.model_facts import ModelFacts
+from assay.redaction import redacted
 from assay.registry import load_plugins
-from assay.runs.redaction import redacted
 from assay.tasks import TaskManager
 
 DATA_DIR = "ASSAY_DATA_DIR"

@@ -26,9 +26,9 @@ from assay.evaluation.verdicts import JournaledVerdicts, names_other_models, ref
 from assay.evaluation.writing import file_label
 from assay.graphs.output import GraphFiles
 from assay.records import AnyJSON, JSONDict, MetricValue, ScoreKey
+from assay.redaction import redacted
 from assay.registry import load_plugins
 from assay.runs.folder import environment, new_scoring, publish_scoring, write_results
-from assay.runs.redaction import redacted
 from assay.runs.results import ManifestJSON, ResultsJSON, plain
 from assay.runs.run import holds_run
 from assay.runs.samples.reader import ReplayedSample

@@ -1,7 +1,6 @@
 """Archives of runs: `pack` writes one zip file without secrets, with the same bytes every time; `unpack` reads only those."""
 
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -20,6 +19,7 @@ from assay.evaluation.answers import imported
 from assay.exchange.gold_removal import GoldRemoval
 from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.runs.files import make_folder, replace_file, replace_folder
+from assay.redaction import environment_secrets, without_secrets
 from assay.runs.folder import (
     CHECKSUMS,
     LINK_OUTSIDE,
@@ -32,7 +32,6 @@ from assay.runs.folder import (
     write_results,
 )
 from assay.runs.folder import SCORED as SCORED
-from assay.runs.redaction import without_secrets
 from assay.runs.run import Run, finished_run
 from assay.runs.samples.decode import texts_of
 from assay.runs.samples.reader import SampleFile
@@ -41,10 +40,6 @@ from assay.runs.signature import SIGNATURE
 from assay.version import __version__
 
 NOTE = "packed.json"
-SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSW(?:OR)?D|CREDENTIALS?)S?$", re.IGNORECASE)
-"""Variables of the environment whose values must not be in an archive."""
-LEAST = 8
-"""Minimum length of a value that is searched for: a shorter one occurs anywhere."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +124,7 @@ def _without_home(value: AnyJSON, home: str) -> AnyJSON:
 
 def _refuse_secrets(members: Sequence[Member]) -> None:
     """Refuse an archive with a secret of this environment in it: in results or in samples."""
-    variables = {name: value for name, value in os.environ.items() if SECRET.search(name) and len(value) >= LEAST}
-    secrets = {form: name for name, value in variables.items() for form in _forms(value)}
+    secrets = {form: name for value, name in environment_secrets().items() for form in _forms(value)}
     for inner, content, source in members if secrets else ():
         for text in _texts(content):
             variable = next((name for value, name in secrets.items() if value in text), None)

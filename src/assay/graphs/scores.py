@@ -14,7 +14,7 @@ from assay.graphs.spec import LambdaSpec, Record, Value
 from assay.graphs.unit_metrics import UnitMetricResult, why_lost
 from assay.graphs.unit_node import SUFFIX, unit_metric_fields
 from assay.records import Estimate, Failed, FilterScores, JSONDict, Response, Sample, ScoreKey, UserFunction, number
-from assay.runs.redaction import HIDDEN, is_header, redacted, redacted_text
+from assay.redaction import HIDDEN, is_header, redacted, redacted_text
 from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered
 from assay.scoring.results import GENERATE, ResultBuilder, grouped
 from assay.scoring.scorer import AnsweredSample

@@ -12,9 +12,9 @@ from typing import Any
 
 from assay.errors import Problem
 from assay.records import JSONDict, JSONObject
+from assay.redaction import redacted
 from assay.report.table import SETTINGS
 from assay.runs.folder import LINK_OUTSIDE, RunError
-from assay.runs.redaction import redacted
 from assay.runs.results import coverage, failure_lines, result_paths
 from assay.runs.run import RUNNING, ResultRow, Run, mapping, number
 from assay.runs.samples.reader import SampleFile

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from assay.config.row_names import row_key, row_name, rows_of, stderr_name
 from assay.errors import Place, Problem
 from assay.records import AnyJSON, JSONObject, ScoreKey
+from assay.redaction import without_secrets
 from assay.runs import journal
 from assay.runs.folder import (
     CHECKSUMS,
@@ -36,7 +37,6 @@ from assay.runs.folder import (
 from assay.runs.folder import SCORED as SCORINGS
 from assay.runs.journal import JournaledResponse
 from assay.runs.lease import is_held, progress
-from assay.runs.redaction import without_secrets
 from assay.runs.samples.reader import SampleFile, sample_file
 from assay.runs.samples.writer import file_name
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from assay.config.task import TaskConfig
 from assay.errors import installing
 from assay.samples.rows import DataError, ReaderOptions, Row, Rows, TypedRows, as_rows, typed
+from assay.redaction import without_queries
 from assay.user_code import place_of, user_code
 
 FILE_READERS = ("json", "csv", "parquet", "text")
@@ -149,6 +150,8 @@ def find_files(written: str, folder: str | None, data_dir: str | None) -> list[P
                 f"{written} is on the Hugging Face hub; put it under --data_dir as _hf_files/{written[14:]}"
             )
         candidates = [str(Path(data_dir, "_hf_files", written.removeprefix("hf://datasets/")))]
+    elif "://" in written:
+        raise DataError(f"{without_queries(written)} is an address: download it, and name the file")
     elif os.path.isabs(written):  # noqa: PTH117  # texts, not paths yet: they may be patterns
         candidates = [written]
     else:

@@ -8,9 +8,9 @@ from starlette.datastructures import QueryParams
 
 from assay.config.row_names import is_row_name
 from assay.records import AnyJSON
+from assay.redaction import redacted_text
 from assay.report.plots import Interval, calibration, histogram, slices
 from assay.report.reading import ResultLine, RunHeadline, RunSummary, worst_tasks
-from assay.runs.redaction import redacted_text
 from assay.runs.samples.records import StoredSample
 from assay.tasks.audit import KINDS
 from assay.viewer.distributions import MAX_SLICES, calibration_points, score_bins, slice_intervals, value_count

@@ -12,7 +12,7 @@ import orjson
 
 from assay.config.row_names import row_key, row_name
 from assay.records import Answers, AnyJSON, JSONObject, MetricValue
-from assay.runs.redaction import redacted, redacted_text
+from assay.redaction import redacted, redacted_text
 from assay.runs.samples.records import StoredRequest, StoredSample
 from assay.statistics.softmax import softmax
 

@@ -73,7 +73,8 @@ class LiteLLM(ServerModel):
             raise ConfigError([Problem(Place("model"), what, fix)]) from None
         litellm.suppress_debug_info = True
         litellm.drop_params = True  # the library drops parameters that a provider does not support
-        logging.getLogger("LiteLLM").setLevel(logging.ERROR)
+        for library in ("LiteLLM", "openai", "httpx", "httpcore"):  # at lower levels they log headers and addresses
+            logging.getLogger(library).setLevel(logging.ERROR)
         _rule_answers()
         self._complete: Any = litellm.acompletion
 

@@ -16,7 +16,7 @@ from assay.records import (
     ScoreKey,
 )
 from assay.records import arguments as arguments
-from assay.runs.redaction import written_arguments
+from assay.redaction import written_arguments
 
 GENERATE, LOGLIKELIHOOD, ROLLING, GRAPH, NOTHING = "generate", "loglikelihood", "loglikelihood_rolling", "graph", "none"
 """Kinds of samples and requests, by lm-eval's names; a graph sends its own requests, and some samples have none."""

@@ -30,8 +30,8 @@ from assay.records import (
     messages_to_plain,
     prompt_text,
 )
+from assay.redaction import written_arguments
 from assay.runs.files import replace_file
-from assay.runs.redaction import written_arguments
 from assay.runs.samples.encode import as_json, likelihood_requests, request_arrays, request_lists, score_arrays
 from assay.runs.samples.records import (
     GENERATE,
