@@ -249,7 +249,7 @@ def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) ->
                 [Problem(Place(str(path)), "the folder contains other files and no run", "choose a new folder")]
             )
         held = Lease(path)
-        manifest = known or {
+        manifest = {key: value for key, value in (known or {}).items() if key != "reason"} or {
             "format": FORMAT,
             "created": time.time(),
             **facts,
