@@ -8,7 +8,6 @@ from importlib import import_module
 PARTS = (
     "catalog",
     "runs",
-    "kill",
     "demo",
     "errors",
     "groups",

@@ -89,6 +89,20 @@ def define(name: str, parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 with problems, 2 refused."""
+    try:
+        with _stopping_signals():
+            code = _main(argv)
+    except KeyboardInterrupt:  # while commands are still being imported
+        code = interrupted_code()
+    if _stopped_by:  # at its end Python would wait for threads, and take a second signal by default
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _main(argv: Sequence[str] | None) -> int:
     gc.set_threshold(50_000)  # with the default of 700, listing spends a tenth of its time on garbage collection
     parser = Parser(prog="assay", description="Evaluate language models.")
     parser.add_argument("--version", action="version", version=f"assay {__version__}")
@@ -114,13 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         chosen.refuse(unknown)
-    code = _run(options)
-    if _stopped_by:  # at its end Python would wait for threads, and take a second signal by default
-        with suppress(OSError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
-    return code
+    return _run(options)
 
 
 _stopped_by: list[int] = []
@@ -154,11 +162,23 @@ def _stopping_signals() -> Iterator[None]:
         _stopped_by.append(number)
         raise KeyboardInterrupt
 
+    def again(unraisable: Any) -> None:
+        if not isinstance(unraisable.exc_value, KeyboardInterrupt) or not _stopped_by:
+            usual_hook(unraisable)
+            return
+        threading.Timer(
+            0.01, os.kill, (process, _stopped_by.pop())
+        ).start()  # it came during a destructor, which swallows it
+
+    usual_hook = sys.unraisablehook
+    if taken:
+        sys.unraisablehook = again
     for number in taken:
         signal.signal(number, stop)
     try:
         yield
     finally:
+        sys.unraisablehook = usual_hook if taken else sys.unraisablehook
         if not _stopped_by:  # otherwise another signal may still arrive while the process ends
             for number in taken:
                 signal.signal(number, usual[number])

@@ -18,8 +18,8 @@ from assay.errors import Place, Problem
 from assay.evaluation.answers import imported
 from assay.exchange.gold_removal import GoldRemoval
 from assay.records import AnyJSON, JSONDict, JSONObject
-from assay.runs.files import make_folder, replace_file, replace_folder
 from assay.redaction import environment_secrets, without_secrets
+from assay.runs.files import make_folder, replace_file, replace_folder
 from assay.runs.folder import (
     CHECKSUMS,
     LINK_OUTSIDE,

@@ -36,7 +36,7 @@ def graph_rows(
 ) -> Opened:
     """All records of a graph. `transforms` are those of each source; `limit` is how many, where no source is named;
     `like_pandas` reads csv cells as SyGra does."""
-    if config.source is None:
+    if not config.source:
         number = limit if limit is not None else config.num_records
         if number is None:
             raise DataError("the graph has no data_config.source; give the number of records: --num_records N")

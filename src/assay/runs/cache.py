@@ -113,12 +113,16 @@ class Cache:
 class CachedJournal:
     """A journal with a cache behind it: cached responses of other runs are journaled like new ones.
 
-    `names` are the names of the roles' models in the cache.
+    `names` are the names of the roles' models in the cache. Responses that the run had before are given to the cache first: a
+    process that was killed may not have come to it.
     """
 
     def __init__(self, journal: Journal, cache: Cache, names: Mapping[str, str]) -> None:
         self._journal, self._cache, self._names = journal, cache, names
         self._is_broken = False
+        for key, role, response in journal.earlier():
+            if role in names:
+                self._guarded(cache.add, names[role], [(key, response)])
 
     def get(self, key: bytes) -> Response | None:
         known = self._journal.get(key)

@@ -264,7 +264,7 @@ def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) ->
             )
         _refuse_foreign_journal(path, known or {})
         held = Lease(path)
-        manifest = known or {
+        manifest = {key: value for key, value in (known or {}).items() if key != "reason"} or {
             "format": FORMAT,
             "created": time.time(),
             **facts,

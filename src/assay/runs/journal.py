@@ -227,6 +227,12 @@ class Journal:
             if "u" in entry:
                 yield entry.get("m", "model"), _read(entry)
 
+    def earlier(self) -> Iterator[JournaledResponse]:
+        """All responses that earlier processes of this run were given."""
+        for offset in self._earlier.offsets:
+            entry = orjson.loads(self._line(offset))
+            yield JournaledResponse(bytes.fromhex(entry["k"]), entry.get("m", "model"), _read(entry))
+
     def claim(self, key: bytes) -> bool:
         """Whether a response was there when the journal was opened, and is claimed for the first time."""
         return self._earlier.claim(self._index.get(key))

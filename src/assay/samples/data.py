@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from assay.config.task import TaskConfig
 from assay.errors import installing
-from assay.samples.rows import DataError, ReaderOptions, Row, Rows, TypedRows, as_rows, typed
 from assay.redaction import without_queries
+from assay.samples.rows import DataError, ReaderOptions, Row, Rows, TypedRows, as_rows, typed
 from assay.user_code import place_of, user_code
 
 FILE_READERS = ("json", "csv", "parquet", "text")

@@ -417,8 +417,9 @@ class Prompter:
         target, choices = self._own.target(full), self._own.choice(full) if self._own.choice is not None else None
         prefix = self._own.prefix(full)
         questions: Sequence[Any] = choices or [] if self.multiple_inputs else [self._own.text(full)]
-        if not all(isinstance(question, str) for question in questions or [None]):
-            raise RenderError(f"doc_to_text must be a text, got {questions!r:.80}")
+        if not hasattr(questions, "__iter__") or not all(isinstance(question, str) for question in questions or [None]):
+            what = "doc_to_choice must be a list of texts" if self.multiple_inputs else "doc_to_text must be a text"
+            raise RenderError(f"{what}, got {questions!r:.80}")
         return target, choices, prefix, questions, self._before(full)
 
     def _contexts(
