@@ -3,6 +3,7 @@
 import logging
 from typing import Any
 
+from assay.compat import sygra_utils
 from assay.graphs import aggregator_metrics, aggregator_table, collate, sygra, transforms, unit_metrics, unit_node
 
 TASK_UTILITIES = "tasks.eval.utils"
@@ -40,6 +41,7 @@ def sygra_modules() -> dict[str, ModuleContents]:
         "sygra.processors.output_record_generator": _some(parts, "BaseOutputGenerator"),
         "sygra.processors.data_transform": {"DataTransform": transforms.DataTransform, **transforms.TRANSFORMS},
         "sygra.utils.constants": dict(_CONSTANTS),
+        "sygra.utils.utils": dict(sygra_utils.NAMES),
         "sygra.logger.logger_config": {"logger": logging.getLogger("sygra")},
         TASK_UTILITIES: {
             "UnitMetrics": unit_node.UnitMetrics,

@@ -376,11 +376,14 @@ def row_labels(numbers: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], st
 
     >>> row_labels({"accuracy": ["accuracy"], "share": ["accuracy"], "f1": ["average"]})["share", "accuracy"]
     'share.accuracy'
+    >>> row_labels({"a-accuracy": ["accuracy"], "b-accuracy": ["accuracy"]})["a-accuracy", "accuracy"]
+    'a-accuracy'
     """
     names = [key for keys in numbers.values() for key in keys]
-    return {
-        (name, key): key if names.count(key) == 1 else f"{name}.{key}" for name, keys in numbers.items() for key in keys
+    whole = {
+        (name, key): name if name.endswith(f"-{key}") else f"{name}.{key}" for name in numbers for key in numbers[name]
     }
+    return {(name, key): key if names.count(key) == 1 else label for (name, key), label in whole.items()}
 
 
 def _of_report(key: ScoreKey, report: str) -> ScoreKey:
