@@ -35,10 +35,11 @@ def read_inner(manager: TaskManager) -> FindDefinition:
     """Return the function that finds a subgraph by task name, dotted name, folder or file."""
 
     def read(name: str, place: Place) -> GraphFile:
-        folder = Path(place.file).parent
-        known_file = graph_file(name, [root.path for root in manager.catalog.roots])
+        folder = Path(place.file).resolve().parent
         ways = (folder / name, folder / name / GRAPH_FILE)
-        path = known_file or next((way for way in ways if way.is_file()), None)
+        around = [str(top) for top in folder.parents if folder.relative_to(top).parts[0] in ("tasks", "sygra")]
+        path = next((way for way in ways if way.is_file()), None)
+        path = path or graph_file(name, [*(root.path for root in manager.catalog.roots), *around])
         try:
             loaded = manager.load(str(path.resolve()) if path is not None else name)["tasks"]
         except ConfigError as error:
