@@ -37,6 +37,7 @@ def sygra_modules() -> dict[str, ModuleContents]:
         "sygra.core.graph.functions.edge_condition": _some(parts, "EdgeCondition", "SygraState"),
         "sygra.core.graph.sygra_message": _some(parts, "SygraMessage"),
         "sygra.core.graph.sygra_state": _some(parts, "SygraState"),
+        "sygra.core.models.model_postprocessor": _some(parts, "ModelPostProcessor", "RemoveThinkData"),
         "sygra.core.graph.graph_postprocessor": _some(parts, "GraphPostProcessor"),
         "sygra.processors.output_record_generator": _some(parts, "BaseOutputGenerator"),
         "sygra.processors.data_transform": {"DataTransform": transforms.DataTransform, **transforms.TRANSFORMS},

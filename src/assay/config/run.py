@@ -195,7 +195,9 @@ class RunConfig:
         None,
         run=_path("DIR", imported="path"),
     )
-    run_name: str | None = option("Prefix of the names of output files.", None, run=_graph("NAME", short="-rn", identity=False))
+    run_name: str | None = option(
+        "Prefix of the names of output files.", None, run=_graph("NAME", short="-rn", identity=False)
+    )
     force: bool = option("Move another run in that folder aside.", False, run=_path(imported="dropped"))
     log_samples: bool = option("Also write samples_<task>.jsonl, as lm-eval does.", False, run=_path(short="-s"))
     use_cache: str | None = option(

@@ -7,6 +7,7 @@ from assay.catalog.selection import GRAPH_FILE, graph_file
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.graphs.reading import GraphFile
+from assay.graphs.sygra import clone_around
 from assay.models.protocol import AnyModel
 from assay.records import Message, Prompt
 from assay.tasks import TaskManager
@@ -37,9 +38,11 @@ def read_inner(manager: TaskManager) -> FindDefinition:
     def read(name: str, place: Place) -> GraphFile:
         folder = Path(place.file).resolve().parent
         ways = (folder / name, folder / name / GRAPH_FILE)
-        around = [str(top) for top in folder.parents if folder.relative_to(top).parts[0] in ("tasks", "sygra")]
+        top = clone_around(folder)
         path = next((way for way in ways if way.is_file()), None)
-        path = path or graph_file(name, [*(root.path for root in manager.catalog.roots), *around])
+        path = path or graph_file(
+            name, [*(root.path for root in manager.catalog.roots), *([str(top)] if top is not None else [])]
+        )
         try:
             loaded = manager.load(str(path.resolve()) if path is not None else name)["tasks"]
         except ConfigError as error:

@@ -225,6 +225,8 @@ class NodeModel:
     write: Callable[[tuple[Message, ...]], Prompt]
     structure: Structure | None = None
     takes: Callable[[], bool] = lambda: True
+    clean: Callable[[str], str] | None = None
+    """Changes the text of every answer, as the model's entry in models.yaml says."""
 
     def ask(self, messages: tuple[Message, ...], walk: Walk) -> "Attempt":
         if self.structure is None or self.takes():
@@ -254,11 +256,11 @@ class Attempt(NamedTuple):
 def answers(attempts: Sequence[Attempt], walk: Walk) -> "Steps":
     """The texts that models give, all asked at once; one that is not as it should be is asked for again."""
     requests = [attempt.request for attempt in attempts]
-    responses = list((yield requests))
+    responses = _cleaned(attempts, (yield requests))
     walk.take(requests, responses)
     further = [(n, again) for n, attempt in enumerate(attempts) if (again := attempt.again(responses[n])) is not None]
     if further:
-        second = yield [request for _, request in further]
+        second = _cleaned([attempts[n] for n, _ in further], (yield [request for _, request in further]))
         walk.take([request for _, request in further], second)
         for (number, _), response in zip(further, second, strict=True):
             structure = attempts[number].asked.structure
@@ -267,6 +269,15 @@ def answers(attempts: Sequence[Attempt], walk: Walk) -> "Steps":
                 walk.noticed[UNREADABLE] += 1
             responses[number] = response
     return {"": responses}
+
+
+def _cleaned(attempts: Sequence[Attempt], responses: Sequence[Response]) -> list[Response]:
+    return [
+        response._replace(text=clean(response.text))
+        if (clean := attempt.asked.clean) is not None and isinstance(response, Text)
+        else response
+        for attempt, response in zip(attempts, responses, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

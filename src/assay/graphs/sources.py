@@ -13,6 +13,7 @@ from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem
 from assay.graphs.reading import GraphFile
 from assay.graphs.spec import DataConfig, Record, SampledColumn, SourceConfig, Value
+from assay.graphs.sygra import clone_around
 from assay.graphs.transforms import TRANSFORMS, DataTransform
 from assay.records import JSONDict
 from assay.samples.data import Split, columns_of, data_set, find_files
@@ -123,9 +124,8 @@ def _files(written: str, folder: str | None, data_dir: str | None) -> list[Path]
     try:
         return find_files(text, folder, data_dir)
     except DataError:
-        above = Path(folder).resolve().parents if folder is not None and text.startswith("tasks/") else ()
-        top = next((each for each in above if Path(folder or "").resolve().is_relative_to(each / "tasks")), None)
-        if top is None:
+        top = clone_around(Path(folder).resolve()) if folder is not None else None
+        if top is None or not text.startswith("tasks/"):
             raise
         return find_files(str(top / text), folder, data_dir)
 
