@@ -146,8 +146,8 @@ def variable(name: str, key: str) -> str:
     return f"SYGRA_{re.sub(r'[^A-Z0-9]', '_', name.upper())}_{key.upper()}"
 
 
-def environment() -> dict[str, str]:
-    """The environment, and below it what `.env` in the working directory says of names that begin with SYGRA_."""
+def dotenv() -> dict[str, str]:
+    """What `.env` in the working directory says of names that begin with SYGRA_. The environment is stronger."""
     file = Path(".env")
     written: list[str] = []
     if file.is_file():  # it may also be a folder with an environment of Python
@@ -156,7 +156,7 @@ def environment() -> dict[str, str]:
         except OSError as error:
             LOG.warning("%s: cannot be read: %s", file, error.strerror)
     found = [each for line in written if (each := _DOTENV.fullmatch(line)) is not None]
-    return {**{each[1]: each[3] if each[2] else each[4] for each in found}, **os.environ}
+    return {each[1]: each[3] if each[2] else each[4] for each in found}
 
 
 _DOTENV = re.compile(r"""\s*(?:export\s+)?(SYGRA_[^\s=]+)\s*=\s*(?:(["'])(.*)\2\s*(?:#.*)?|(.*?)\s*(?:(?<=\s)#.*)?)""")
@@ -164,7 +164,7 @@ _DOTENV = re.compile(r"""\s*(?:export\s+)?(SYGRA_[^\s=]+)\s*=\s*(?:(["'])(.*)\2\
 
 def find_models_file(path: str | None, folder: str | None) -> list[Path]:
     """The files that say models, weakest first: one that is named, or those beside the graph and above it, and here."""
-    named = environment().get(CUSTOM)
+    named = os.environ.get(CUSTOM) or dotenv().get(CUSTOM)
     custom = [Path(named)] if named else []
     if path is not None:
         return [Path(path), *custom]
@@ -196,9 +196,10 @@ def read_models(files: Sequence[Path]) -> dict[str, ModelEntry]:
             if not isinstance(keys, Mapping):
                 raise ConfigError([Problem(source.place((name,)), f"{name} must be a mapping", "write model_type: …")])
             models[str(name)] = ModelEntry(str(name), keys, source.place((name,), key=True))
-    variables = environment()
     starts = {start for name in models for start in _starts(name)}
-    return {name: entry.but(_of_environment(name, variables, starts)) for name, entry in models.items()}
+    for variables in (dotenv(), os.environ):
+        models = {name: entry.but(_of_environment(name, variables, starts)) for name, entry in models.items()}
+    return models
 
 
 def _starts(name: str) -> tuple[str, str]:
