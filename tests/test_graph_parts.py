@@ -150,7 +150,8 @@ def test_entries_of_a_models_file_become_backends(tmp_path: Path) -> None:
     [
         ("m: {model_type: vlm, url: http://a}", "did you mean 'vllm'?"),
         ("m: {model_type: openai, ulr: http://a}", "did you mean 'url'?"),
-        ("m: {model_type: openai, special_tokens: [x]}", "'special_tokens' of the model 'm' is not supported"),
+        ("m: {model_type: openai, output_type: audio}", "remove it: the model is asked for text"),
+        ("m: {model_type: bedrock, aws_region_name: x}", "set AWS_REGION_NAME in the environment"),
         ("m: {model_type: openai, auth_token: [a, b]}", "several tokens"),
     ],
 )

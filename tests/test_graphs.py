@@ -536,7 +536,6 @@ def test_a_typo_in_a_list_or_a_parameter_is_reported_on_its_own_line(tmp_path: P
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        ("node_type: agent", "an agent needs tools"),
         ("node_type: llm\n      tools: [tasks.eval.utils.parse_response_as_json]", "needs a model that can call tools"),
         ("node_type: llm\n      chat_history: true", "chat_history needs a chat_conversation"),
     ],

@@ -23,8 +23,8 @@ Spec = str | Mapping[str, object] | CatalogEntry
 
 TASKS_PLACE = Place("tasks")
 GRAPH_FILE = "graph_config.yaml"
-_SYGRA_NAME = re.compile(r"[\w-]+(?:[./][\w-]+)+")
-"""A task as SyGra names it: `tasks.eval.a.b`, `eval/a/b`."""
+_SYGRA_NAME = re.compile(r"[\w-]+(?:[./][\w-]+)*/?")
+"""A task as SyGra names it: `tasks.eval.a.b`, `eval/a/b`, `a`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,11 @@ class Selector:
             return []
         expander = self._beside(path)
         if path.is_dir():
-            chosen = list(_top_entries([e for e in expander.index.entries() if Path(e.path).is_relative_to(path)]))
+            inside = [e for e in expander.index.entries() if Path(e.path).is_relative_to(path)]
+            if (path / GRAPH_FILE).is_file():  # its subgraphs are below it
+                own = str(path / GRAPH_FILE)
+                inside = [e for e in inside if e.path == own or not e.path.endswith(f"/{GRAPH_FILE}")]
+            chosen = list(_top_entries(inside))
         else:
             chosen = [entry for entry in expander.index.entries() if entry.path == str(path)]
         for entry in chosen:

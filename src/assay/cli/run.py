@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.cli import interrupted_code
-from assay.cli.flags import ALIASES, TRACKERS, run_options
+from assay.cli.flags import ALIASES, ELSEWHERE, NOT_NEEDED, TRACKERS, run_options
 from assay.cli.output import EXIT, echo, echo_err, echo_tables, exit_code, plain
 from assay.cli.progress import Progress
 from assay.cli.runs import runs_dir
@@ -171,6 +171,12 @@ def _translate_sygra(options: argparse.Namespace) -> int | None:
             raise ConfigError([Problem(Place(theirs), f"--{theirs} and --{ours} are the same", "give one of them")])
         if value is not None:
             setattr(options, ours, value)
+    for name, (_, fix) in ELSEWHERE.items():
+        if str(getattr(options, name) or "false").strip().lower() not in ("false", "{}", "none", "0"):
+            raise ConfigError([Problem(Place(f"--{name}"), "is not supported", fix)])
+    for name, (_, why) in NOT_NEEDED.items():
+        if getattr(options, name) is not None:
+            echo_err(f"--{name} has no effect: {why}")
     return records_at_once
 
 

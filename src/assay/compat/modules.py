@@ -341,11 +341,11 @@ def resolve_dotted(path: str, folder: str | None, helper: HelperCode, place: Pla
     """The object, or the module, that a dotted name means. `folder` is that of the file which says it, at `place`."""
     where = place or Place(str(path))
     module_name, _, name = str(path).rpartition(".")
-    if not module_name or not all(part.isidentifier() for part in str(path).split(".")):
+    if not all(part.isidentifier() for part in str(path).split(".")):
         raise _problem(where, f"invalid dotted name {path!r}", "write module.Name")
     fix = "correct the module, or install what it imports"
     with user_code(f"{path}: the module cannot be loaded", lambda reason: _problem(where, reason, fix)):
-        module = helper.find_module(module_name, folder)
+        module = helper.find_module(module_name, folder) if module_name else None
         if module is not None and hasattr(module, name):
             return getattr(module, name)
         whole = helper.find_module(path, folder)
@@ -355,7 +355,7 @@ def resolve_dotted(path: str, folder: str | None, helper: HelperCode, place: Pla
         names = {**vars(module.below()), **vars(module)} if isinstance(module, Overlay) else vars(module)
         public = [each for each in names if not each.startswith("_")]
         raise _problem(where, f"module {module_name!r} has no {name!r}", did_you_mean(name, public))
-    raise _no_module(path, module_name, folder, helper, where)
+    raise _no_module(path, module_name or path, folder, helper, where)
 
 
 def seen_dotted(path: str, folder: str | None, helper: HelperCode, place: Place) -> Any | None:

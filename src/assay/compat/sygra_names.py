@@ -3,6 +3,7 @@
 import logging
 from typing import Any
 
+from assay.compat import sygra_utils
 from assay.graphs import aggregator_metrics, aggregator_table, collate, sygra, transforms, unit_metrics, unit_node
 
 TASK_UTILITIES = "tasks.eval.utils"
@@ -36,10 +37,12 @@ def sygra_modules() -> dict[str, ModuleContents]:
         "sygra.core.graph.functions.edge_condition": _some(parts, "EdgeCondition", "SygraState"),
         "sygra.core.graph.sygra_message": _some(parts, "SygraMessage"),
         "sygra.core.graph.sygra_state": _some(parts, "SygraState"),
+        "sygra.core.models.model_postprocessor": _some(parts, "ModelPostProcessor", "RemoveThinkData"),
         "sygra.core.graph.graph_postprocessor": _some(parts, "GraphPostProcessor"),
         "sygra.processors.output_record_generator": _some(parts, "BaseOutputGenerator"),
         "sygra.processors.data_transform": {"DataTransform": transforms.DataTransform, **transforms.TRANSFORMS},
         "sygra.utils.constants": dict(_CONSTANTS),
+        "sygra.utils.utils": dict(sygra_utils.NAMES),
         "sygra.logger.logger_config": {"logger": logging.getLogger("sygra")},
         TASK_UTILITIES: {
             "UnitMetrics": unit_node.UnitMetrics,

@@ -19,7 +19,7 @@ class RunOption:
     """The uses of a run option beside its YAML key. Type, choices, default and help text are those of its field.
 
     metavar:   the placeholder of its value in `--help`
-    short:     its one-letter flag
+    short:     its short flag
     group:     the heading in `--help`; "" hides the flag, None means that there is none
     syntax:    how its flag is written where the type does not show it
     flag:      the name of the flag that switches it off, where it is on by default
@@ -145,7 +145,7 @@ class RunConfig:
         check=_positive,
         run=_work("N", "-L", results="limit"),
     )
-    start_index: int = option("The first document, counted from 0.", 0, check=at_least(0), run=_graph("N"))
+    start_index: int = option("The first document, counted from 0.", 0, check=at_least(0), run=_graph("N", short="-si"))
     sample: int | None = option(
         "A random subset of N documents of each task, the same every time.",
         None,
@@ -194,7 +194,9 @@ class RunConfig:
         None,
         run=_path("DIR", imported="path"),
     )
-    run_name: str | None = option("Prefix of the names of output files.", None, run=_graph("NAME", identity=False))
+    run_name: str | None = option(
+        "Prefix of the names of output files.", None, run=_graph("NAME", short="-rn", identity=False)
+    )
     force: bool = option("Move another run in that folder aside.", False, run=_path(imported="dropped"))
     log_samples: bool = option("Also write samples_<task>.jsonl, as lm-eval does.", False, run=_path(short="-s"))
     use_cache: str | None = option(

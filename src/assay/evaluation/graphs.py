@@ -7,6 +7,7 @@ from assay.catalog.selection import GRAPH_FILE, graph_file
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.graphs.reading import GraphFile
+from assay.graphs.sygra import clone_around
 from assay.models.protocol import AnyModel
 from assay.records import Message, Prompt
 from assay.tasks import TaskManager
@@ -35,10 +36,13 @@ def read_inner(manager: TaskManager) -> FindDefinition:
     """Return the function that finds a subgraph by task name, dotted name, folder or file."""
 
     def read(name: str, place: Place) -> GraphFile:
-        folder = Path(place.file).parent
-        known_file = graph_file(name, [root.path for root in manager.catalog.roots])
+        folder = Path(place.file).resolve().parent
         ways = (folder / name, folder / name / GRAPH_FILE)
-        path = known_file or next((way for way in ways if way.is_file()), None)
+        top = clone_around(folder)
+        path = next((way for way in ways if way.is_file()), None)
+        path = path or graph_file(
+            name, [*(root.path for root in manager.catalog.roots), *([str(top)] if top is not None else [])]
+        )
         try:
             loaded = manager.load(str(path.resolve()) if path is not None else name)["tasks"]
         except ConfigError as error:

@@ -219,6 +219,8 @@ class _Tries:
     def _by_default(self, metadata: Record) -> Sequence[str]:
         if all(metadata.get(column) is not None for column in STEP):
             return STEP
+        if metadata.get("id") is not None:
+            return ("id",)
         if self._k > 1:
             raise ValueError("which records are attempts at the same problem is not known: add `group_by:`")
         return ()
@@ -287,6 +289,8 @@ class StepEfficiencyMetric(AggregatorMetric):
 
     penalty_per_retry: float = 0.2
     group_by: str | list[Value] | None = None
+    key: str | None = None
+    """No effect: SyGra's configurations write it."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.penalty_per_retry <= 1:

@@ -10,6 +10,7 @@ from typing import Any
 from assay.config.braces import Braces
 from assay.errors import ConfigError, Place, Problem
 from assay.graphs import likelihood_nodes, nodes
+from assay.graphs.history import ChatMessage, History
 from assay.graphs.models import GraphModels
 from assay.graphs.reading import GraphFile, output_keys
 from assay.graphs.spec import (
@@ -95,11 +96,11 @@ class GraphBinder:
         named = self.helpers.dotted(name, self.folder, place)
         function = _callable(named, name, place)
         taken = _arguments(function)
-        if (
-            taken is not None
-            and counts
-            and not any(least <= count <= most for count in counts for least, most in [taken])
-        ):
+        if isinstance(named, type) and taken is not None and counts and not _takes(taken, counts):
+            on_class = _arguments(named.apply)  # `def apply(state)` without a decorator: SyGra calls it on the class
+            if on_class is not None and _takes(on_class, counts):
+                function, taken = named.apply, on_class
+        if taken is not None and counts and not _takes(taken, counts):
             what = f"{name} takes {taken[0]} arguments, but is called with {' or '.join(map(str, counts))}"
             raise ConfigError([Problem(place, what, "change its parameters")])
         return function
@@ -162,7 +163,7 @@ class GraphBinder:
             "prompt": nodes.PromptTemplate.of(node.prompt),
             "input_key": node.input_key,
             "pre": self.function(pre, self.file.node_place(name, "pre_process"), 1) if pre is not None else None,
-            "history": (properties.chat_history_window_size if multiturn else 0) if node.chat_history else None,
+            "history": History(properties.chat_history_window_size, not multiturn) if node.chat_history else None,
         }
         places = {label: self.file.node_place(name, "models", label) for label in self.file.models[name]}
         if isinstance(node, LlmSpec):
@@ -280,7 +281,7 @@ def _into(node: GenerationSpec) -> Callable[[nodes.ModelReply, JSONDict], Value]
     [key] = output_keys(node.output_keys)[:1]
     if key == "messages":
         role = node.output_role
-        return lambda reply, state: {"messages": [{"role": role, "content": reply.content}]}  # noqa: ARG005
+        return lambda reply, state: {"messages": [ChatMessage(role=role, content=reply.content)]}  # noqa: ARG005
     return lambda reply, state: {key: reply.content}  # noqa: ARG005  # the shape of a post-processor
 
 
@@ -303,6 +304,10 @@ def _callable(named: UserValue, name: str, place: Place) -> UserFunction:
         with user_code(place_of(name, named), DataError):
             apply = named().apply
     return apply
+
+
+def _takes(taken: tuple[int, int], counts: Sequence[int]) -> bool:
+    return any(taken[0] <= count <= taken[1] for count in counts)
 
 
 def _arguments(function: UserFunction) -> tuple[int, int] | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from assay.config.braces import Braces
+from assay.graphs.history import HISTORY, KINDS, History, as_turn
 from assay.graphs.spec import Record, Value
 from assay.graphs.walk import Graph, NodeFailed, State, Steps, Updates, Walk
 from assay.records import (
@@ -26,8 +27,6 @@ from assay.records import (
     ToolCall,
     UserFunction,
     content_of,
-    messages_to_plain,
-    plain_to_messages,
     tool_call_of,
 )  # fmt: skip
 from assay.user_code import UserCodeError, user_code, words
@@ -108,7 +107,6 @@ def _is_of(value: Value, kind: str) -> bool:
 
 ToolSteps = Generator[Sequence[Call], Sequence[Returned | Failed], list[Message]]
 """Tools at work: yields their calls, is sent the results, and returns messages for the model."""
-HISTORY = "__chat_history__"
 BROKEN_CALLS = "with calls of tools that failed"
 AGAIN, UNREADABLE = "asked again for structured output", "without the structured output asked for"
 
@@ -227,6 +225,8 @@ class NodeModel:
     write: Callable[[tuple[Message, ...]], Prompt]
     structure: Structure | None = None
     takes: Callable[[], bool] = lambda: True
+    clean: Callable[[str], str] | None = None
+    """Changes the text of every answer, as the model's entry in models.yaml says."""
 
     def ask(self, messages: tuple[Message, ...], walk: Walk) -> "Attempt":
         if self.structure is None or self.takes():
@@ -256,11 +256,11 @@ class Attempt(NamedTuple):
 def answers(attempts: Sequence[Attempt], walk: Walk) -> "Steps":
     """The texts that models give, all asked at once; one that is not as it should be is asked for again."""
     requests = [attempt.request for attempt in attempts]
-    responses = list((yield requests))
+    responses = _cleaned(attempts, (yield requests))
     walk.take(requests, responses)
     further = [(n, again) for n, attempt in enumerate(attempts) if (again := attempt.again(responses[n])) is not None]
     if further:
-        second = yield [request for _, request in further]
+        second = _cleaned([attempts[n] for n, _ in further], (yield [request for _, request in further]))
         walk.take([request for _, request in further], second)
         for (number, _), response in zip(further, second, strict=True):
             structure = attempts[number].asked.structure
@@ -271,6 +271,15 @@ def answers(attempts: Sequence[Attempt], walk: Walk) -> "Steps":
     return {"": responses}
 
 
+def _cleaned(attempts: Sequence[Attempt], responses: Sequence[Response]) -> list[Response]:
+    return [
+        response._replace(text=clean(response.text))
+        if (clean := attempt.asked.clean) is not None and isinstance(response, Text)
+        else response
+        for attempt, response in zip(attempts, responses, strict=True)
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationNode:
     """The base of nodes that ask models: the prompt, its pre-processor, and the messages after it."""
@@ -279,8 +288,7 @@ class GenerationNode:
     prompt: PromptTemplate
     input_key: str = "messages"
     pre: Callable[[State], Any] | None = None
-    history: int | None = None
-    """How many earlier turns are sent."""
+    history: History | None = None
     asks: bool = True
 
     def apply(self, state: State, walk: Walk) -> Updates:
@@ -288,21 +296,16 @@ class GenerationNode:
 
     def conversation(self, state: State) -> tuple[Message, ...]:
         messages = self.prompt.fill(state)
-        if self.history is not None:
-            system = [each for each in messages if each.role == "system"]
-            rest = [each for each in messages if each.role != "system"]
-            turns = state.get(HISTORY) or []
-            earlier = [message for turn in turns[-self.history :] for message in turn] if self.history else []
-            messages = (*system, *plain_to_messages(earlier), *rest)
+        turns = state.get(HISTORY) if self.history is not None else None
+        if turns:
+            messages = self.history.place(messages, turns, self.name)
         return (*messages, *map(_as_message, state.get(self.input_key) or ()))
 
     def remembered(self, state: State, messages: tuple[Message, ...], text: str) -> Updates:
         """The turn that was, for the nodes that ask with history."""
         if self.history is None:
             return {}
-        last = [each for each in messages if each.role == "user"][-1:]
-        turn = messages_to_plain([*last, Message("assistant", text)])
-        return {HISTORY: [*(state.get(HISTORY) or []), turn]}
+        return {HISTORY: [*(state.get(HISTORY) or []), as_turn(self.name, messages, text)]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,7 +325,7 @@ class LlmNode(GenerationNode):
 
     def updates(self, response: Text, state: State, messages: tuple[Message, ...]) -> Updates:
         """Return the updates of the state for an answer."""
-        calls = [_as_mapping(tool_call_of(call)) for call in response.calls]
+        calls = [{**_as_mapping(tool_call_of(call)), "function": call.get("function")} for call in response.calls]
         if self.tools:
             state["tool_calls"] = calls
         updates = self.post(ModelReply(response.text, response.reasoning, calls), state)
@@ -338,14 +341,21 @@ class AgentNode(LlmNode):
 
     max_turns: int
     injected: Mapping[int, str]
-    """System messages by turn, counted from 1."""
+    """System messages by turn, counted from 1; without tools by turn of the conversation, as SyGra counts: from 0, of two."""
+
+    def conversation(self, state: State) -> tuple[Message, ...]:
+        messages = LlmNode.conversation(self, state)
+        if state.get("_agent_prompt") and not any(each.role == "system" for each in messages):
+            messages = (Message("system", str(state["_agent_prompt"])), *messages)
+        said = None if self.tools else self.injected.get(len(state.get(HISTORY) or ()) // 2)
+        return (*messages[:-1], Message("system", said), *messages[-1:]) if said else messages
 
     def ask(self, state: State, walk: Walk) -> Steps:
         if self.pre is not None:
             state = _after(self.pre(state), state)
         messages = begun = self.conversation(state)
         for turn in range(1, self.max_turns + 1):
-            if turn in self.injected:
+            if turn in self.injected and self.tools:
                 messages = (*messages, Message("system", self.injected[turn]))
             [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
             if not response.calls:
@@ -461,6 +471,8 @@ def _as_message(each: Value) -> Message:
     if isinstance(each, Mapping):
         return Message(str(each.get("role", "user")), content_of(each.get("content", "")))
     inner = getattr(each, "message", each)
-    kinds = {"ai": "assistant", "human": "user", "system": "system", "tool": "tool"}
-    role = kinds.get(getattr(inner, "type", ""), "user")
+    kind = getattr(inner, "type", "")
+    role = next(
+        (role for role, named in KINDS.items() if named == kind), kind if kind in ("system", "tool") else "user"
+    )
     return Message(role, content_of(getattr(inner, "content", str(inner))))

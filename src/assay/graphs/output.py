@@ -1,21 +1,24 @@
 """The output of a graph: the last state to the record that is written, the files, and post-processors of all records."""
 
 import json
+import logging
 import math
 import re
 import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from assay.errors import ConfigError, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.collate import CollatedValues, MetricCollatorPostProcessor, RecordCounts
 from assay.graphs.reading import GraphFile
 from assay.graphs.spec import Record, SchemaField, SinkConfig, Value
+from assay.graphs.sygra import clone_around
 from assay.graphs.walk import NodeFailed, State
 from assay.records import Estimate, Failed, JSONDict, Outcome, ScoreKey
 from assay.registry import accepted, parameter_problems
@@ -26,6 +29,7 @@ from assay.statistics.aggregations import Aggregation
 from assay.tasks.settings import Helpers
 from assay.user_code import call_user_code, place_of, user_code, written
 
+LOG = logging.getLogger("assay")
 Finish = Callable[[State], Record]
 CLASSES: dict[str, tuple[type, ...]] = {
     "str": (str,), "int": (int,), "float": (float, int), "bool": (bool,), "list": (list, tuple), "dict": (dict,),
@@ -179,13 +183,41 @@ class Processor:
         return bool(self.params.get(PREVIOUS))
 
 
+METRICS = "sygra/core/eval/metrics"
+"""Where SyGra looks for metrics: every module there is loaded."""
+
+
+def load_metrics(graph: GraphFile, helpers: Helpers, folder: str | None) -> list[Problem]:
+    """Load the modules that `imports` names, and those that a user added to SyGra's metrics; returns the problems of the
+    former. A file of the latter that cannot be loaded is reported, as SyGra does, and the metrics of the others are there."""
+    problems: list[Problem] = []
+    for number, name in enumerate(graph.config.imports):
+        try:
+            written = graph.fields["imports"]
+            helpers.dotted(name, folder, graph.place("imports", *([number] if isinstance(written, list) else [])))
+        except ConfigError as error:
+            problems += error.problems
+    around = clone_around(Path(folder).resolve()) if folder is not None else None
+    tops = [top for top in dict.fromkeys((around, Path.cwd())) if top is not None]
+    for file in [file for top in tops for file in sorted((top / METRICS).glob("*_metrics/[!_]*.py"))]:
+        name = ".".join((METRICS.replace("/", "."), file.parent.name, file.stem))
+        try:  # of a module that assay supplies, nothing is run
+            helpers.dotted(name, folder, Place(str(file)))
+        except ConfigError as error:
+            LOG.warning("%s", error)
+    return problems
+
+
 def make_processors(graph: GraphFile, helpers: Helpers, folder: str | None) -> list[Processor]:
     """The post-processors of a graph; what they cannot be made with is refused."""
     processors: list[Processor] = []
-    problems: list[Problem] = []
+    problems = load_metrics(graph, helpers, folder)
     for number, each in enumerate(graph.config.processors):
         place = graph.place("graph_post_process", number)
         try:
+            if each.processor.endswith(".SemanticDedupPostProcessor") and find_spec("sentence_transformers") is None:
+                what = f"{each.processor} needs sentence_transformers, which is not installed"
+                raise ConfigError([Problem(place, what, "pip install sentence-transformers")])
             kind = helpers.dotted(each.processor, folder, place)
             if not isinstance(kind, type) or not callable(getattr(kind, "process", None)):
                 fix = "derive it from GraphPostProcessor"
@@ -376,11 +408,14 @@ def row_labels(numbers: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], st
 
     >>> row_labels({"accuracy": ["accuracy"], "share": ["accuracy"], "f1": ["average"]})["share", "accuracy"]
     'share.accuracy'
+    >>> row_labels({"a-accuracy": ["accuracy"], "b-accuracy": ["accuracy"]})["a-accuracy", "accuracy"]
+    'a-accuracy'
     """
     names = [key for keys in numbers.values() for key in keys]
-    return {
-        (name, key): key if names.count(key) == 1 else f"{name}.{key}" for name, keys in numbers.items() for key in keys
+    whole = {
+        (name, key): name if name.endswith(f"-{key}") else f"{name}.{key}" for name in numbers for key in numbers[name]
     }
+    return {(name, key): key if names.count(key) == 1 else label for (name, key), label in whole.items()}
 
 
 def _of_report(key: ScoreKey, report: str) -> ScoreKey:

@@ -13,7 +13,6 @@ from assay.graphs.spec import (
     END,
     NODE_TYPES,
     START,
-    AgentSpec,
     AnyNode,
     Attribute,
     ChoiceSpec,
@@ -88,8 +87,8 @@ def _runs_code(node: AnyNode) -> bool:
 
 def read_graph(fields: Fields, problems: list[Problem]) -> GraphFile | None:
     """The graph that fields describe; None where they do not, with all that is wrong in `problems`."""
-    found_problems: list[Problem] = []
-    config = decode(GraphConfig, fields, found_problems, known=("include",))
+    found_problems = list(_servicenow(fields))
+    config = decode(GraphConfig, fields, [] if found_problems else found_problems, known=("include",), has_nulls=True)
     if config is None or any(problem.serious for problem in found_problems):
         problems += found_problems
         return None
@@ -123,7 +122,21 @@ def _part(record: type, written: UserValue, fields: Fields, problems: list[Probl
         origin = fields.origin(path[0])
         problems.append(Problem(origin.place(path), f"{path[-1]} is empty", "add its keys"))
         return None
-    return decode(record, Fields.of(written, fields.origin(path[0]).within(*path)), problems)
+    return decode(record, Fields.of(written, fields.origin(path[0]).within(*path)), problems, has_nulls=True)
+
+
+def _servicenow(fields: Fields) -> Iterator[Problem]:
+    """The first source or sink in ServiceNow: whatever else such a graph has, it cannot run."""
+    data = fields.get("data_config")
+    for key in ("source", "sink"):
+        written = data.get(key) if isinstance(data, Mapping) else None
+        for number, each in enumerate(written if isinstance(written, list) else [written]):
+            if isinstance(each, Mapping) and each.get("type") == "servicenow":
+                path = (key, number) if isinstance(written, list) else (key,)
+                place = fields.place("data_config", *path, "type")
+                fix = "export the table to a file, and read that with type: disk"
+                yield Problem(place, "ServiceNow sources and sinks are not supported", fix)
+                return
 
 
 def _node(name: str, written: UserValue, fields: Fields, problems: list[Problem]) -> AnyNode | None:
@@ -190,8 +203,6 @@ def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
         if isinstance(node, MultiLlmSpec) and node.tools:
             place = graph.node_place(name, "tools")
             yield Problem(place, "a node that asks several models has no tools", "use an llm or agent node for each")
-        if isinstance(node, AgentSpec) and not node.tools:
-            yield Problem(graph.node_place(name), "an agent needs tools", "add tools:, or make it an llm node")
         yield from _check_texts(graph, name)
         if isinstance(node, LikelihoodSpec):
             yield from _check_likelihood(graph, name, node)

@@ -189,7 +189,7 @@ class GraphScores:
     def document(self, sample: Sample, responses: Sequence[Response]) -> AnsweredSample:
         """The record with what was asked on its way."""
         outcome = outcome_of(responses)
-        by_request = grouped(outcome.asked, responses[:-1], 1)
+        by_request = grouped(outcome.asked, responses[: len(outcome.asked)], 1)  # samples of nothing asked have one
         return AnsweredSample(
             sample._replace(requests=outcome.asked), by_request, filtered={UNFILTERED: [outcome.record]}
         )

@@ -353,6 +353,7 @@ class GraphConfig:
     output_config: OutputConfig = option("The output record.", OutputConfig())
     schema_config: SchemaConfig | None = option("Constraints on the final state.", None)
     graph_post_process: tuple[str | PostProcess, ...] = option("Post-processors of all records, in order.", ())
+    imports: tuple[str, ...] = option("Modules to load first, for the metrics that they register.", (), many=True)
     task_name: str | None = option("No effect: the folder, or `task`, is its name.", None)
     task: str | None = option("A name by which it can be selected; the folder's when absent.", None)
     task_alias: str | None = option("The name shown in tables.", None)

@@ -230,7 +230,7 @@ class _AnyMethod(type):
 class _Unseen(metaclass=_AnyMethod):
     """A stand-in for a user's class that is not imported: it may be and take anything."""
 
-    def __init__(self, **_: UserValue) -> None:
+    def __init__(self, *_: UserValue, **__: UserValue) -> None:
         pass
 
     def apply(self, *_: UserValue) -> UserValue:

@@ -57,11 +57,12 @@ class LiteLLM(ServerModel):
     name = "litellm"
     unsupported_connection = frozenset({"header", "stream", "verify_certificate", "ca_cert_path", "seed"})
 
-    def __init__(self, model: str, connection: Connection | None = None) -> None:
+    def __init__(self, model: str, connection: Connection | None = None, *, api_version: str | None = None) -> None:
         rules = rules_for(model.rpartition("/")[2], "api.openai.com")
         # the library drops the temperature then
         self.samples = "always" if "temperature" in rules.refuses else self.samples
-        super().__init__(model, connection)
+        super().__init__(model, connection, **({"api_version": api_version} if api_version else {}))
+        self._version = {"api_version": api_version} if api_version else {}
         if len(self.urls) > 1:
             what = "LiteLLM supports one address"
             raise ConfigError([Problem(Place("model_args.base_url"), what, "give one, or use openai-chat")])
@@ -94,6 +95,7 @@ class LiteLLM(ServerModel):
         named = {"api_base": self.urls[0] or None, "api_key": self.key, "max_tokens": limit, "stop": stops or None}
         if self.tags is not None:
             named.pop("stop")
+        named |= self._version
         more = {key: value for key, value in params.items() if key not in RENAMED_PARAMETERS}
         rules = AnswerRules(self.http.limit)
         started = _answers.set(rules)
