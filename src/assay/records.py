@@ -367,10 +367,18 @@ Request = Generate | Loglikelihood | Rolling
 
 
 class Call(NamedTuple):
-    """A call of user code that waits: an async function, or a blocking one in a thread. It is not journaled."""
+    """A call of user code that waits: an async function, or a blocking one in a thread.
+
+    One with an `identity` is journaled: an intent before it begins, and its result. Begun and not finished, it is only
+    begun again if it is `repeatable`.
+    """
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
+    identity: tuple[str | int, ...] = ()
+    repeatable: bool = False
+    seconds: float | None = None
+    """How long it is waited for."""
 
 
 def arguments(request: Request) -> tuple[Any, ...]:
@@ -435,10 +443,12 @@ class Failed(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """Return value of a Call."""
+    """Return value of a Call; of a journaled one also the `error` it raised, and whether it could be journaled."""
 
     value: Any
     usage: Usage | None = None
+    error: str = ""
+    is_kept: bool = True
 
 
 class Outcome(NamedTuple):

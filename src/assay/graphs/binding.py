@@ -29,6 +29,7 @@ from assay.graphs.spec import (
     SampledColumn,
     SamplerSpec,
     SubgraphSpec,
+    ToolSpec,
     Value,
 )
 from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
@@ -167,17 +168,20 @@ class GraphBinder:
         places = {label: self.file.node_place(name, "models", label) for label in self.file.models[name]}
         if isinstance(node, LlmSpec):
             places[""] = self.file.node_place(name, "model")
-        tools = (
-            find_tools(node.tools, self.helpers, self.folder, self.file.node_place(name, "tools")) if node.tools else {}
-        )
+        tools: dict[str, Tool] = {}
+        node_tools: dict[str, nodes.NodeTool] = {}
+        for each in map(tool_spec, node.tools):
+            found = find_tools([each.name], self.helpers, self.folder, self.file.node_place(name, "tools"), tools)
+            reruns = each.on_resume == "rerun"
+            node_tools |= {key: nodes.NodeTool(one.function, each.repeatable, reruns) for key, one in found.items()}
+            tools |= found
         tool_params = parameters(tools, node.tool_choice) if tools else None
         models = {
             label: self.models.generation_model(model, places[label], tool_params)
             for label, model in self.file.models[name].items()
         }
         if isinstance(node, LlmSpec):
-            functions = {key: tool.function for key, tool in tools.items()}
-            shared |= {"model": models[""], "post": self._post(name, node), "tools": functions}
+            shared |= {"model": models[""], "post": self._post(name, node), "tools": node_tools}
             if not isinstance(node, AgentSpec):
                 return nodes.LlmNode(**shared)
             injected = {int(str(turn)): text for each in node.inject_system_messages for turn, text in each.items()}
@@ -327,7 +331,16 @@ class Tool(typing.NamedTuple):
     schema: Record
 
 
-def find_tools(names: Sequence[str], helpers: Helpers, folder: str | None, place: Place) -> dict[str, Tool]:
+NO_TOOLS: Mapping[str, Tool] = {}
+
+
+def tool_spec(written: str | ToolSpec) -> ToolSpec:
+    return ToolSpec(name=written) if isinstance(written, str) else written
+
+
+def find_tools(
+    names: Sequence[str], helpers: Helpers, folder: str | None, place: Place, others: Mapping[str, Tool] = NO_TOOLS
+) -> dict[str, Tool]:
     """The tools that names mean: a function, the public methods of a class, the public functions of a module."""
     tools: dict[str, Tool] = {}
     for name in names:
@@ -335,7 +348,7 @@ def find_tools(names: Sequence[str], helpers: Helpers, folder: str | None, place
         if not named_tools:
             raise ConfigError([Problem(place, f"{name} has no functions to call", "name a function, class or module")])
         for each in named_tools:
-            if each.name in tools:
+            if each.name in tools or each.name in others:
                 raise ConfigError([Problem(place, f"two tools are called {each.name!r}", "remove one")])
             tools[each.name] = each
     return tools

@@ -110,6 +110,7 @@ ToolSteps = Generator[Sequence[Call], Sequence[Returned | Failed], list[Message]
 """Tools at work: yields their calls, is sent the results, and returns messages for the model."""
 HISTORY = "__chat_history__"
 BROKEN_CALLS = "with calls of tools that failed"
+UNKEPT = "of tools that are not JSON, and not journaled"
 AGAIN, UNREADABLE = "asked again for structured output", "without the structured output asked for"
 
 
@@ -311,7 +312,7 @@ class LlmNode(GenerationNode):
 
     model: NodeModel
     post: Callable[[ModelReply, State], Any]
-    tools: Mapping[str, UserFunction] = field(default_factory=dict)
+    tools: Mapping[str, "NodeTool"] = field(default_factory=dict)
 
     def ask(self, state: State, walk: Walk) -> Steps:
         if self.pre is not None:
@@ -352,29 +353,49 @@ class AgentNode(LlmNode):
                 return self.updates(response, state, begun)
             calls = tuple(map(tool_call_of, response.calls))
             asked = Message("assistant", response.text, calls)
-            messages = (*messages, asked, *(yield from self._called(calls, walk)))
+            messages = (*messages, asked, *(yield from self._called(calls, walk, turn)))
         raise NodeFailed(f"the agent {self.name!r} still called tools after {self.max_turns} turns")
 
-    def _called(self, calls: Sequence[ToolCall], walk: Walk) -> ToolSteps:
+    def _called(self, calls: Sequence[ToolCall], walk: Walk, turn: int) -> ToolSteps:
         """Return the tools' results as messages; a tool that is missing or raises gives the model an error message."""
         read = [_as_mapping(call) for call in calls]
-        known = [each for each in read if each["name"] in self.tools and isinstance(each["args"], dict)]
-        results = iter(
-            (yield [Call(_with_names(self.tools[each["name"]]), (each["args"],)) for each in known]) if known else ()
-        )
+        can_run = [each["name"] in self.tools and isinstance(each["args"], dict) for each in read]
+        requested = [
+            self.tools[each["name"]].call(each["args"], (*walk.node, turn, position))
+            for position, (each, runs) in enumerate(zip(read, can_run, strict=True))
+            if runs
+        ]
+        results = iter((yield requested) if requested else ())
         messages: list[Message] = []
-        for each in read:
-            answer = (
-                next(results)
-                if each in known
-                else Failed(f"there is no such tool, or its arguments cannot be read: {each['name']}")
-            )
+        for each, runs in zip(read, can_run, strict=True):
+            missing = Returned(None, error=f"there is no such tool, or its arguments cannot be read: {each['name']}")
+            answer = next(results) if runs else missing
             if isinstance(answer, Failed):
+                raise NodeFailed(answer.reason)
+            assert isinstance(answer, Returned)
+            if answer.error:
                 walk.noticed[BROKEN_CALLS] += 1
-            said = f"Error: {answer.reason}" if isinstance(answer, Failed) else answer.value
+            if not answer.is_kept:
+                walk.noticed[UNKEPT] += 1
+            said = f"Error: {answer.error}" if answer.error else answer.value
             text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
             messages.append(Message("tool", text, tool_call_id=each["id"]))
         return messages
+
+
+class NodeTool(NamedTuple):
+    """A tool of a node. A call that was begun and not finished may be repeated if it is `repeatable`; with `reruns`, calls
+    are not journaled, so that a resumed record makes them again."""
+
+    function: UserFunction
+    repeatable: bool = False
+    reruns: bool = False
+
+    def call(self, arguments: JSONDict, where: tuple[str | int, ...]) -> Call:
+        """A call of the tool; `where` is the place of the call in the walk of its record."""
+        name = getattr(self.function, "__name__", "tool")
+        identity = () if self.reruns else (*where, name, json.dumps(arguments, sort_keys=True))
+        return Call(_with_names(self.function), (arguments,), identity, self.repeatable)
 
 
 def _with_names(tool: UserFunction) -> Callable[[Record], Value]:

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from assay.errors import ConfigError, Problem, did_you_mean
 from assay.graphs.collate import CollatedValues, MetricCollatorPostProcessor, RecordCounts
 from assay.graphs.reading import GraphFile
@@ -20,6 +18,7 @@ from assay.graphs.walk import NodeFailed, State
 from assay.records import Estimate, Failed, JSONDict, Outcome, ScoreKey
 from assay.registry import accepted, parameter_problems
 from assay.runs.files import replace_file, write_sink
+from assay.runs.outcomes import record_line
 from assay.runs.samples.records import SampleRecord
 from assay.samples.rows import DataError, SpilledRows
 from assay.statistics.aggregations import Aggregation
@@ -337,26 +336,6 @@ class GraphFiles:
     def abandon(self) -> None:
         """Let go of what was put down."""
         self.records.close()
-
-
-def record_line(record: Record) -> bytes:
-    """A record as a line of JSON."""
-    options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
-    try:
-        return orjson.dumps(record, default=_plain, option=options)
-    except TypeError:  # a whole number beyond 64 bits, half a character: Python's own writes them
-        return json.dumps(record, default=_plain).encode()
-
-
-def _plain(value: Value) -> Value:
-    for name in ("to_dict", "model_dump", "_asdict"):
-        if callable(getattr(value, name, None)):
-            return getattr(value, name)()
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, set | frozenset):
-        return sorted(value, key=repr)
-    return getattr(value, "content", None) or str(value)
 
 
 def report_rows(report: Value, n: int) -> Iterator[tuple[ScoreKey, tuple[Estimate, str, str]]]:

@@ -131,6 +131,17 @@ class NodeConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """Functions that a model may call, and how a resumed run treats their calls."""
+
+    name: str = option("The dotted name of a function, a class or a module.")
+    on_resume: Literal["reuse", "rerun"] = option("What a resumed record does with calls that were finished.", "reuse")
+    repeatable: bool = option(
+        "Whether a call that was begun and not finished may be made again; else its record fails.", False
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationSpec(NodeConfig):
     """Keys of nodes that ask a model for text."""
 
@@ -140,7 +151,10 @@ class GenerationSpec(NodeConfig):
     output_role: str = option("The role of the answer among `messages`.", "assistant")
     pre_process: str | None = option("A function of the state, or a NodePreProcessor, before asking.", None)
     chat_history: bool = option("Whether earlier turns are sent, too.", False)
-    tools: tuple[str, ...] = option("Functions that the model may call: dotted names of them, classes, modules.", ())
+    tools: tuple[str | ToolSpec, ...] = option(
+        "Functions that the model may call: dotted names of them, classes, modules; or `{name:, repeatable:, on_resume:}`.",
+        (),
+    )
     tool_choice: str | Mapping[str, object] | None = option(
         "Whether it must call one: auto, none, required, or which.", None
     )

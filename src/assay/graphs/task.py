@@ -7,7 +7,7 @@ from functools import cached_property
 
 from assay.catalog.functions import static_signature
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.graphs.binding import GraphBinder
+from assay.graphs.binding import GraphBinder, tool_spec
 from assay.graphs.models import UNDER_TEST, GraphModels
 from assay.graphs.output import Estimated, Processor, make_finish, make_processors
 from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, undeclared
@@ -280,7 +280,7 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     """The problems that a run would refuse the graph for, all that show."""
     file = graph_of(task)
     folder = file.fields.origin("graph_config").folder
-    tools = {tool for node in file.nodes.values() for tool in getattr(node, "tools", ())}
+    tools = {tool_spec(tool).name for node in file.nodes.values() for tool in getattr(node, "tools", ())}
     looked = replace(
         helpers,
         dotted=lambda name, folder, place: find_dotted(name, folder, place) or _unseen(name, folder, place, tools),

@@ -254,6 +254,10 @@ class PreparedTask:
         return count(self.docs, self.task.name, self.settings)
 
     @property
+    def keeps_records(self) -> bool:
+        return False
+
+    @property
     def is_batch(self) -> bool:
         return self.scoring.is_batch
 

@@ -39,6 +39,11 @@ class Runnable(Protocol):
         ...
 
     @property
+    def keeps_records(self) -> bool:
+        """Whether its plans run code of users, so that those that ended are journaled and not driven again."""
+        ...
+
+    @property
     def needs(self) -> frozenset[str]:
         """The kinds of request it makes: generate, loglikelihood, rolling, chat."""
         ...
