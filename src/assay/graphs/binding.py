@@ -69,7 +69,8 @@ class GraphBinder:
         if self.problems:
             raise ConfigError(self.problems)
         steps = self.file.config.graph_config.graph_properties.max_steps
-        return Graph(nodes, ways, ways[START], steps, finish)
+        keeps = any(map(_runs_user_code, nodes.values()))
+        return Graph(nodes, ways, ways[START], steps, finish, keeps)
 
     def _way(self, source: str) -> OutgoingEdges:
         """Where edges lead from a node."""
@@ -230,6 +231,15 @@ class GraphBinder:
             changed, models, self.helpers, folder, self.inner, self.column, (*self.trail, node.subgraph)
         )
         return nodes.SubgraphNode(name, below.bind())
+
+
+def _runs_user_code(node: GraphNode) -> bool:
+    """Whether a node calls a tool, or a lambda that is not one of assay's."""
+    if isinstance(node, nodes.SubgraphNode):
+        return node.graph.keeps_records
+    if isinstance(node, nodes.LambdaNode):
+        return not str(getattr(node.function, "__module__", "")).startswith("assay.")
+    return isinstance(node, nodes.LlmNode) and bool(node.tools)
 
 
 def changed_nodes(graph: GraphFile, changes: Record, place: Place) -> GraphFile:

@@ -166,7 +166,7 @@ class GraphScores:
     processors: Sequence[Processor]
     scored: Mapping[str, str]
     is_batch: bool = False
-    keeps_records: bool = True
+    keeps_records: bool = False
     repeats: int = 1
     num_fewshot: int = 0
     multiple_targets: bool = False

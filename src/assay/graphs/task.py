@@ -75,6 +75,7 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
         fingerprint=sources.named(name),
         graph=graph,
         graph_models=models,
+        keeps_records=graph.keeps_records,
     )
     if not prepared.scored and not processors and not result_columns(file) and not settings.run.predict_only:
         logging.getLogger("assay").warning("%s: %s", task.name, UNMEASURED)

@@ -117,6 +117,8 @@ class Graph:
     start: OutgoingEdges
     max_steps: int = MAX_STEPS
     finish: Callable[[State], Record] = dict
+    keeps_records: bool = False
+    """Whether tools or lambdas of users run in it: what they did for a finished record is not done again."""
 
     def plan(self, record: Record, name: str, number: int = 0) -> Plan:
         """Yield the requests about a record; return the responses and the Outcome, or the failure, at the end."""

@@ -137,7 +137,9 @@ class Journal:
 
     def __init__(self, path: Path | None, manifest: JSONObject | None = None) -> None:
         self._index, self._begun, self._done = KeyIndex(), KeyIndex(), KeyIndex()
-        self._run = str((manifest or {}).get("spec_digest", "")).encode()
+        self._run = int.from_bytes(
+            blake2b(str((manifest or {}).get("spec_digest", "")).encode(), digest_size=KEY_BYTES).digest()
+        )
         self._path = path
         self.damaged = 0
         if path is None:
@@ -243,8 +245,8 @@ class Journal:
         way = kept_way(outcome, keys) if kept is not None else None
         if kept is None or way is None:
             return outcome
-        line = b'{"%s":"%s","record":%s,%s' % (DONE.encode(), self._own(key).hex().encode(), kept[0], way)
-        self._put(self._done, [(self._own(key), line)])
+        own = self._own(key)
+        self._put(self._done, [(own, b'{"%s":"%s","record":%s,%s' % (DONE.encode(), own.hex().encode(), kept[0], way))])
         return kept[1]
 
     def record(self, key: bytes) -> KeptRecord | None:
@@ -253,7 +255,7 @@ class Journal:
 
     def _own(self, key: bytes) -> bytes:
         """The key of what is this run's alone: the requests in another run's records may differ."""
-        return blake2b(key, digest_size=KEY_BYTES, key=self._run[:64]).digest()
+        return (int.from_bytes(key) ^ self._run).to_bytes(KEY_BYTES)
 
     def _finished(self, key: bytes, read: Callable[[JSONObject], T]) -> T | None:
         offset = self._done.get(self._own(key))

@@ -40,7 +40,7 @@ class Runnable(Protocol):
 
     @property
     def keeps_records(self) -> bool:
-        """Whether its plans run code of users, so that those that ended are journaled and not driven again."""
+        """Whether its plans run tools or lambdas of users, so that those that ended are journaled and not driven again."""
         ...
 
     @property
