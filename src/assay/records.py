@@ -460,6 +460,8 @@ class Outcome(NamedTuple):
     noticed: Mapping[str, int] = MappingProxyType({})
     usage: Usage | None = None
     trace: Trace = ()
+    calls: Sequence[Mapping[str, Any]] = ()
+    """The tool calls that agents made, each with its node, turn, name, arguments, result, error, tokens and seconds."""
 
 
 Response = Text | Likelihood | Failed | Returned | Outcome

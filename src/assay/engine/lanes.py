@@ -12,7 +12,7 @@ from typing import Protocol, Self
 from assay.engine.retry import ConcurrencyWindow, Retrier, RetryLimits
 from assay.errors import SelfExplanatory
 from assay.models.protocol import Answered, AnyModel, Model, Remote
-from assay.records import Call, Failed, Generate, Request, Response, Returned
+from assay.records import Call, Failed, Generate, Request, Response, Returned, Usage
 from assay.user_code import user_code
 
 KeyedRequest = tuple[bytes, Request]
@@ -337,11 +337,15 @@ class CallLane:
 
 async def answer_call(call: Call) -> Response:
     """Return what a call returns, or a failure with what it raised."""
-    function, arguments = call.function, call.arguments
+    function, arguments, begun = call.function, call.arguments, time.perf_counter()
     try:
-        async with user_code(""):
+        async with asyncio.timeout(call.seconds), user_code(""):
             if inspect.iscoroutinefunction(function):
-                return Returned(await function(*arguments))
-            return Returned(await asyncio.to_thread(function, *arguments))
+                value = await function(*arguments)
+            else:
+                value = await asyncio.to_thread(function, *arguments)
+            return Returned(value, Usage(seconds=round(time.perf_counter() - begun, 6)))
     except SelfExplanatory as error:
         return Failed(str(error))
+    except TimeoutError:
+        return Failed("it took longer than the time that was left")

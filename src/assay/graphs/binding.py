@@ -10,6 +10,7 @@ from typing import Any
 from assay.config.braces import Braces
 from assay.errors import ConfigError, Place, Problem
 from assay.graphs import likelihood_nodes, nodes
+from assay.graphs.agents import AgentNode
 from assay.graphs.models import GraphModels
 from assay.graphs.reading import GraphFile, output_keys
 from assay.graphs.spec import (
@@ -25,6 +26,7 @@ from assay.graphs.spec import (
     LoglikelihoodSpec,
     MultiLlmSpec,
     Record,
+    RecordLimits,
     RollingSpec,
     SampledColumn,
     SamplerSpec,
@@ -32,6 +34,7 @@ from assay.graphs.spec import (
     ToolSpec,
     Value,
 )
+from assay.graphs.tools import NodeTool
 from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.samples.rows import DataError
@@ -70,7 +73,9 @@ class GraphBinder:
             raise ConfigError(self.problems)
         steps = self.file.config.graph_config.graph_properties.max_steps
         keeps = any(map(_runs_user_code, nodes.values()))
-        return Graph(nodes, ways, ways[START], steps, finish, keeps)
+        limits = self.file.config.graph_config.graph_properties.limits
+        metered = None if limits == RecordLimits() else limits
+        return Graph(nodes, ways, ways[START], steps, finish, keeps, metered, self.models.settings.graphs.cost)
 
     def _way(self, source: str) -> OutgoingEdges:
         """Where edges lead from a node."""
@@ -170,11 +175,11 @@ class GraphBinder:
         if isinstance(node, LlmSpec):
             places[""] = self.file.node_place(name, "model")
         tools: dict[str, Tool] = {}
-        node_tools: dict[str, nodes.NodeTool] = {}
+        node_tools: dict[str, NodeTool] = {}
         for each in map(tool_spec, node.tools):
             found = find_tools([each.name], self.helpers, self.folder, self.file.node_place(name, "tools"), tools)
             reruns = each.on_resume == "rerun"
-            node_tools |= {key: nodes.NodeTool(one.function, each.repeatable, reruns) for key, one in found.items()}
+            node_tools |= {key: NodeTool(one.function, each.repeatable, reruns) for key, one in found.items()}
             tools |= found
         tool_params = parameters(tools, node.tool_choice) if tools else None
         models = {
@@ -186,7 +191,10 @@ class GraphBinder:
             if not isinstance(node, AgentSpec):
                 return nodes.LlmNode(**shared)
             injected = {int(str(turn)): text for each in node.inject_system_messages for turn, text in each.items()}
-            return nodes.AgentNode(**shared, max_turns=node.max_turns, injected=injected)
+            [key] = output_keys(node.output_keys)[:1]
+            return AgentNode(
+                **shared, max_turns=node.max_turns, injected=injected, key=key, cost_of=self.models.settings.graphs.cost
+            )
         return nodes.MultiLlmNode(**shared, models=models, post=self._multi_post(name, node))
 
     def _post(self, name: str, node: LlmSpec) -> Callable[[nodes.ModelReply, JSONDict], Value]:

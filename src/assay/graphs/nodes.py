@@ -1,15 +1,14 @@
 """The nodes of graphs: lambdas, samplers, models, graphs within graphs."""
 
-import inspect
 import json
 import random
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from assay.config.braces import Braces
 from assay.graphs.spec import Record, Value
+from assay.graphs.tools import NodeTool, as_mapping
 from assay.graphs.walk import Graph, NodeFailed, State, Steps, Updates, Walk
 from assay.records import (
     Call,
@@ -23,14 +22,11 @@ from assay.records import (
     Returned,
     Text,
     TextPart,
-    ToolCall,
-    UserFunction,
     content_of,
     messages_to_plain,
     plain_to_messages,
     tool_call_of,
 )  # fmt: skip
-from assay.user_code import UserCodeError, user_code, words
 
 TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
     "str": ("string", (str,)),
@@ -106,11 +102,7 @@ def _is_of(value: Value, kind: str) -> bool:
     return isinstance(value, TYPES[kind][1]) and (kind in ("bool",) or not isinstance(value, bool))
 
 
-ToolSteps = Generator[Sequence[Call], Sequence[Returned | Failed], list[Message]]
-"""Tools at work: yields their calls, is sent the results, and returns messages for the model."""
 HISTORY = "__chat_history__"
-BROKEN_CALLS = "with calls of tools that failed"
-UNKEPT = "of tools that are not JSON, and not journaled"
 AGAIN, UNREADABLE = "asked again for structured output", "without the structured output asked for"
 
 
@@ -312,18 +304,18 @@ class LlmNode(GenerationNode):
 
     model: NodeModel
     post: Callable[[ModelReply, State], Any]
-    tools: Mapping[str, "NodeTool"] = field(default_factory=dict)
+    tools: Mapping[str, NodeTool] = field(default_factory=dict)
 
     def ask(self, state: State, walk: Walk) -> Steps:
         if self.pre is not None:
-            state = _after(self.pre(state), state)
+            state = after(self.pre(state), state)
         messages = self.conversation(state)
         [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
         return self.updates(response, state, messages)
 
     def updates(self, response: Text, state: State, messages: tuple[Message, ...]) -> Updates:
         """Return the updates of the state for an answer."""
-        calls = [_as_mapping(tool_call_of(call)) for call in response.calls]
+        calls = [as_mapping(tool_call_of(call)) for call in response.calls]
         if self.tools:
             state["tool_calls"] = calls
         updates = self.post(ModelReply(response.text, response.reasoning, calls), state)
@@ -331,106 +323,6 @@ class LlmNode(GenerationNode):
             raise NodeFailed(f"post_process of {self.name!r} must return a mapping, got {type(updates).__name__}")
         more = {"tool_calls": calls} if self.tools else {}
         return {**updates, **more, **self.remembered(state, messages, response.text)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentNode(LlmNode):
-    """Asks a model, calls the tools that it wants, and asks again with what they gave, until it wants none."""
-
-    max_turns: int
-    injected: Mapping[int, str]
-    """System messages by turn, counted from 1."""
-
-    def ask(self, state: State, walk: Walk) -> Steps:
-        if self.pre is not None:
-            state = _after(self.pre(state), state)
-        messages = begun = self.conversation(state)
-        for turn in range(1, self.max_turns + 1):
-            if turn in self.injected:
-                messages = (*messages, Message("system", self.injected[turn]))
-            [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
-            if not response.calls:
-                return self.updates(response, state, begun)
-            calls = tuple(map(tool_call_of, response.calls))
-            asked = Message("assistant", response.text, calls)
-            messages = (*messages, asked, *(yield from self._called(calls, walk, turn)))
-        raise NodeFailed(f"the agent {self.name!r} still called tools after {self.max_turns} turns")
-
-    def _called(self, calls: Sequence[ToolCall], walk: Walk, turn: int) -> ToolSteps:
-        """Return the tools' results as messages; a tool that is missing or raises gives the model an error message."""
-        read = [_as_mapping(call) for call in calls]
-        can_run = [each["name"] in self.tools and isinstance(each["args"], dict) for each in read]
-        requested = [
-            self.tools[each["name"]].call(each["args"], (*walk.node, turn, position))
-            for position, (each, runs) in enumerate(zip(read, can_run, strict=True))
-            if runs
-        ]
-        results = iter((yield requested) if requested else ())
-        messages: list[Message] = []
-        for each, runs in zip(read, can_run, strict=True):
-            missing = Returned(None, error=f"there is no such tool, or its arguments cannot be read: {each['name']}")
-            answer = next(results) if runs else missing
-            if isinstance(answer, Failed):
-                raise NodeFailed(answer.reason)
-            assert isinstance(answer, Returned)
-            if answer.error:
-                walk.noticed[BROKEN_CALLS] += 1
-            if not answer.is_kept:
-                walk.noticed[UNKEPT] += 1
-            said = f"Error: {answer.error}" if answer.error else answer.value
-            text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
-            messages.append(Message("tool", text, tool_call_id=each["id"]))
-        return messages
-
-
-class NodeTool(NamedTuple):
-    """A tool of a node. A call that was begun and not finished may be repeated if it is `repeatable`; with `reruns`, calls
-    are not journaled, so that a resumed record makes them again."""
-
-    function: UserFunction
-    repeatable: bool = False
-    reruns: bool = False
-
-    def call(self, arguments: JSONDict, where: tuple[str | int, ...]) -> Call:
-        """A call of the tool; `where` is the place of the call in the walk of its record."""
-        name = getattr(self.function, "__name__", "tool")
-        identity = () if self.reruns else (*where, name, json.dumps(arguments, sort_keys=True))
-        return Call(_with_names(self.function), (arguments,), identity, self.repeatable)
-
-
-def _with_names(tool: UserFunction) -> Callable[[Record], Value]:
-    """A tool as a function of its arguments by name; one that waits still waits. Its errors are worded for the model."""
-    if inspect.iscoroutinefunction(tool):
-
-        async def waiting(arguments: Record) -> Value:
-            try:
-                async with user_code("", passes=UserCodeError):
-                    return await tool(**arguments)
-            except UserCodeError as error:
-                raise _for_model(error) from error
-
-        return waiting
-
-    def call(arguments: Record) -> Value:
-        try:
-            with user_code("", passes=UserCodeError):
-                return tool(**arguments)
-        except UserCodeError as error:
-            raise _for_model(error) from error
-
-    return call
-
-
-def _for_model(error: UserCodeError) -> UserCodeError:
-    return UserCodeError(words(error.__cause__ or error))
-
-
-def _as_mapping(call: ToolCall) -> JSONDict:
-    """A call of a tool as post-processors know it: name, args, id."""
-    arguments: Any = call.arguments
-    with suppress(ValueError):
-        arguments = json.loads(call.arguments or "{}")
-    return {"name": call.name, "args": arguments, "id": call.id, "type": "tool_call"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -442,7 +334,7 @@ class MultiLlmNode(GenerationNode):
 
     def ask(self, state: State, walk: Walk) -> Steps:
         if self.pre is not None:
-            state = _after(self.pre(state), state)
+            state = after(self.pre(state), state)
         messages = self.conversation(state)
         attempts = [model.ask(messages, walk.at(label)) for label, model in self.models.items()]
         responses = (yield from answers(attempts, walk))[""]
@@ -469,7 +361,7 @@ class SubgraphNode:
         return (yield from self.graph.steps(state, walk, f"{self.name}/"))
 
 
-def _after(returned: Value, state: State) -> State:
+def after(returned: Value, state: State) -> State:
     """The state after a pre-processor, which may give a new one or change the old."""
     if returned is None or returned is state:
         return state

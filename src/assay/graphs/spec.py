@@ -292,12 +292,23 @@ class EdgeConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordLimits:
+    """How much a record may use. One that uses more fails with that reason."""
+
+    turns: int | None = option("Replies of models.", None, check=_positive)
+    tokens: int | None = option("Tokens that models read and write.", None, check=_positive)
+    seconds: float | None = option("Seconds that models and tools take, together.", None, check=_positive)
+    cost: float | None = option("The cost of the replies, where prices are known.", None, check=_positive)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GraphProperties:
     """Properties for all nodes. Further keys are for the nodes' code."""
 
     chat_conversation: Literal["multiturn", "singleturn"] | None = option("What `chat_history` does.", None)
     chat_history_window_size: int = option("How many turns are sent.", 5, check=_positive)
     max_steps: int = option("How many steps a record may take.", MAX_STEPS, check=_positive)
+    limits: RecordLimits = option("How much a record may use.", RecordLimits())
     more: Mapping[str, object] = option("Anything else.", NOTHING, rest=True)
 
 

@@ -107,14 +107,16 @@ def kept_way(outcome: Outcome, keys: Sequence[bytes]) -> bytes | None:
         else:
             asked.append((request.text, request.role))
     try:
-        return orjson.dumps({
+        parts = {
             "asked": asked,
             "messages": messages_to_plain([*messages]),
             "params": [each for _, each in params.values()],
             "noticed": dict(outcome.noticed),
             "trace": outcome.trace,
+            "calls": outcome.calls,
             "keys": [key.hex() for key in keys],
-        })[1:-1]  # fmt: skip
+        }
+        return orjson.dumps(parts, option=orjson.OPT_NON_STR_KEYS)[1:-1]
     except TypeError:
         return None
 
@@ -142,7 +144,8 @@ def read_record(entry: JSONObject) -> KeptRecord:
     if not isinstance(record, dict):
         raise TypeError("a record is an object")
     trace = [(str(name), list(numbers)) for name, numbers in entry["trace"]]
-    return KeptRecord(Outcome(record, asked, entry["noticed"], trace=trace), [*map(bytes.fromhex, entry["keys"])])
+    outcome = Outcome(record, asked, entry["noticed"], trace=trace, calls=entry.get("calls", ()))
+    return KeptRecord(outcome, [*map(bytes.fromhex, entry["keys"])])
 
 
 def result_text(value: UserValue) -> str | None:

@@ -198,6 +198,8 @@ def _reply(response: Response) -> JSONDict:
             metadata["calls"] = list(response.calls)
     if isinstance(response, Outcome) and response.noticed:
         metadata["noticed"] = dict(response.noticed)
+    if isinstance(response, Outcome) and response.calls:
+        metadata["tool_calls"] = list(response.calls)
     if response.usage is not None:
         metadata["usage"] = tuple(response.usage)
     return metadata
