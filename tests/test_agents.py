@@ -259,3 +259,70 @@ def test_a_tool_is_not_waited_for_beyond_the_seconds_of_its_record(tmp_path: Pat
     results = evaluate(tmp_path, talking, GRAPH + "  graph_properties: {limits: {seconds: 0.5}}\n", records)
     [account] = results["assay"]["tasks"].values()
     assert account["reasons"] == {"the record used more than its limit of seconds: 0.5 (graph_properties.limits)": 1}
+
+
+TRIALS = """
+data_config: {source: {type: disk, file_path: records.jsonl}}
+graph_config:
+  nodes:
+    drawn:
+      node_type: llm
+      prompt: [{user: '{{"draw": true}}'}]
+      output_keys: drawn
+      model: {name: m, parameters: {temperature: 1.0}}
+    tried: {node_type: lambda, lambda: code.tried, output_keys: predicted}
+    measured:
+      node_type: lambda
+      lambda: tasks.eval.utils.UnitMetrics
+      golden_key: answer
+      predicted_key: predicted
+      unit_metrics_map: [{name: exact_match}]
+      output_keys: [exact_match_result]
+  edges: [{from: START, to: drawn}, {from: drawn, to: tried}, {from: tried, to: measured}, {from: measured, to: END}]
+output_config: {output_map: {drawn: {from: drawn}, exact_match_result: {from: exact_match_result}}}
+graph_post_process:
+  - processor: tasks.eval.utils.MetricCollatorPostProcessor
+    params:
+      aggregator_metrics_map:
+        - {name: "pass@k", params: {k: 3}, unit_metrics_results: [exact_match_result]}
+        - {name: "pass^k", params: {k: 3}, unit_metrics_results: [exact_match_result]}
+"""
+
+
+def test_repeats_of_records_are_attempts_at_one_problem(tmp_path: Path, talking: str) -> None:
+    code = """
+    def tried(node, state):
+        return {"predicted": "yes" if state["repeat"] <= state["right"] else "no"}
+    """
+    records = [{"answer": "yes", "right": right} for right in (3, 1, 0)]
+    folder = write_graph(tmp_path, records, TRIALS, code=code)
+    arguments = f"model=m,base_url={talking},max_retries=1"
+    options = {"model": "openai-chat", "model_args": arguments, "tasks": [str(folder)], "repeats": 3}
+    results = assay.simple_evaluate(**options, output_path=str(tmp_path / "run"))
+    [row] = results["results"].values()
+    assert row["exact_match,none"] == pytest.approx(4 / 9)
+    assert row["exact_match_stderr,none"] == pytest.approx(7**0.5 / 9)  # the repeats of a record are one draw
+    assert row["pass@3,none"] == pytest.approx(2 / 3)
+    assert row["pass^3,none"] == pytest.approx(1 / 3)
+    output = the_file(tmp_path / "run", "output_*.json")
+    assert [(record["repeat_of"], record["repeat"]) for record in output] == [
+        (n, m) for n in range(3) for m in (1, 2, 3)
+    ]
+    assert len({record["drawn"] for record in output}) == 9  # each repeat draws anew
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").glob("*_20*")}
+    assert main(["score", str(tmp_path / "run")]) == 0
+    [again] = Run.open(tmp_path / "run/scored/001").results["results"].values()
+    assert again["exact_match_stderr,none"] == row["exact_match_stderr,none"]
+    assert again["pass^3,none"] == row["pass^3,none"]
+    assay.simple_evaluate(**options, output_path=str(tmp_path / "run"))
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").glob("*_20*")} == before
+    with pytest.raises(assay.ConfigError, match="which records are attempts at the same problem"):
+        assay.simple_evaluate(**{**options, "repeats": None})
+
+
+def test_columns_of_repeats_must_be_free(tmp_path: Path) -> None:
+    folder = write_graph(
+        tmp_path, [{"answer": "yes", "right": 1, "repeat": 7}], TRIALS, code="def tried(node, state): return {}"
+    )
+    with pytest.raises(assay.ConfigError, match="the records have a column 'repeat'"):
+        assay.simple_evaluate(model="dummy", tasks=[str(folder)], repeats=2)

@@ -367,18 +367,14 @@ Request = Generate | Loglikelihood | Rolling
 
 
 class Call(NamedTuple):
-    """A call of user code that waits: an async function, or a blocking one in a thread.
-
-    One with an `identity` is journaled: an intent before it begins, and its result. Begun and not finished, it is only
-    begun again if it is `repeatable`.
-    """
+    """A call of user code that waits: an async function, or a blocking one in a thread, for at most so many `seconds`. One with
+    an `identity` is journaled; begun and not finished, it is only begun again if it is `repeatable`."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
     identity: tuple[str | int, ...] = ()
     repeatable: bool = False
     seconds: float | None = None
-    """How long it is waited for."""
 
 
 def arguments(request: Request) -> tuple[Any, ...]:
@@ -452,8 +448,8 @@ class Returned(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Final state of a graph, the last response of its plan: the record, the requests sent on the way, and counts of
-    events to report."""
+    """Final state of a graph, the last response of its plan: the record, the requests sent on the way, counts of events to
+    report, and tool `calls` with node, turn, name, arguments, result, error, tokens and seconds."""
 
     record: Mapping[str, Any]
     asked: Sequence[Request] = ()
@@ -461,7 +457,6 @@ class Outcome(NamedTuple):
     usage: Usage | None = None
     trace: Trace = ()
     calls: Sequence[Mapping[str, Any]] = ()
-    """The tool calls that agents made, each with its node, turn, name, arguments, result, error, tokens and seconds."""
 
 
 Response = Text | Likelihood | Failed | Returned | Outcome

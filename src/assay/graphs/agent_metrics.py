@@ -197,8 +197,8 @@ class NoForbiddenToolMetric(ComparingMetric):
     def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
         forbidden = list(self.forbidden) or [name for name, _ in expected_calls(golden)]
         called = [call["name"] for call in calls_of(predicted)]
-        made = [name for name in called if name in forbidden]
-        return self.result(not made, golden, {"called": called}, {"forbidden_calls": made})
+        violations = [name for name in called if name in forbidden]
+        return self.result(not violations, golden, {"called": called}, {"forbidden_calls": violations})
 
 
 @dataclass(kw_only=True)

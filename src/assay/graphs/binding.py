@@ -177,10 +177,10 @@ class GraphBinder:
         tools: dict[str, Tool] = {}
         node_tools: dict[str, NodeTool] = {}
         for each in map(tool_spec, node.tools):
-            found = find_tools([each.name], self.helpers, self.folder, self.file.node_place(name, "tools"), tools)
+            named_tools = find_tools([each.name], self.helpers, self.folder, self.file.node_place(name, "tools"), tools)
             reruns = each.on_resume == "rerun"
-            node_tools |= {key: NodeTool(one.function, each.repeatable, reruns) for key, one in found.items()}
-            tools |= found
+            node_tools |= {key: NodeTool(one.function, each.repeatable, reruns) for key, one in named_tools.items()}
+            tools |= named_tools
         tool_params = parameters(tools, node.tool_choice) if tools else None
         models = {
             label: self.models.generation_model(model, places[label], tool_params)

@@ -177,6 +177,10 @@ class GraphScores:
         raise NotImplementedError
 
     @property
+    def cluster_column(self) -> str | None:
+        raise NotImplementedError
+
+    @property
     def version(self) -> Value:
         return (self.task.config.metadata or {}).get("version", "Yaml")
 

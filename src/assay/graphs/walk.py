@@ -90,7 +90,7 @@ Costs = Callable[[str, Response], float | None]
 
 
 class Meter:
-    """What a record has used, and how much it may use."""
+    """The usage of a record, and its limits."""
 
     __slots__ = ("_cost_of", "_limits", "cost", "seconds", "tokens", "turns")
 

@@ -79,7 +79,8 @@ def _has_empty(kept: SampleRecord) -> bool:
     said = [each for responses in kept.responses for each in responses]
     calls = [reply.get("calls") for reply in kept.replies or ()]
     calls += [None] * (len(said) - len(calls))
-    return any(isinstance(each, str) and not each.strip() and not made for each, made in zip(said, calls, strict=False))
+    pairs = zip(said, calls, strict=False)
+    return any(isinstance(text, str) and not text.strip() and not called for text, called in pairs)
 
 
 def _is_tied(kept: SampleRecord) -> bool:

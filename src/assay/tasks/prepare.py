@@ -254,6 +254,10 @@ class PreparedTask:
         return count(self.docs, self.task.name, self.settings)
 
     @property
+    def cluster_column(self) -> str | None:
+        return self.task.config.cluster_by
+
+    @property
     def keeps_records(self) -> bool:
         return False
 

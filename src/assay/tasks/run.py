@@ -111,7 +111,7 @@ class TaskRun:
         if isinstance(scores, Failed):
             self._fail(document.sample, scores.reason, document.responses, details)
             return
-        column = self.runnable.task.config.cluster_by
+        column = self.runnable.cluster_column
         if column is not None:
             self.board.put_together(document.sample.doc_id, document.sample.doc.get(column))
         for filtered in scores:

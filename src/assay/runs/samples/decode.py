@@ -254,9 +254,9 @@ def _replies(arrays: Arrays, table: ArrowTable) -> list[list[JSONDict] | None]:
     behind = _optional_lists(arrays, "verdicts", _verdicts, size)
     traces = _optional_lists(arrays, "trace", _trace, size)
     noticed = _optional_lists(arrays, "noticed", _noticed, size)
-    made = _optional_lists(arrays, "tool_calls", lambda structs: structs.to_pylist(), size)
+    called = _optional_lists(arrays, "tool_calls", lambda structs: structs.to_pylist(), size)
     replies: list[list[dict[str, Any]] | None] = []
-    for reply, more, trace, counts, calls in zip(own, behind, traces, noticed, made, strict=True):
+    for reply, more, trace, counts, calls in zip(own, behind, traces, noticed, called, strict=True):
         repeats = [*reply, *(more or ())]
         ends = {**({"trace": trace} if trace else {}), **({"noticed": dict(counts)} if counts else {})}
         ends |= {"tool_calls": calls} if calls else {}
