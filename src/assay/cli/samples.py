@@ -15,7 +15,7 @@ from assay.records import AnyJSON, ScoreKey
 from assay.runs.folder import no_run
 from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
-from assay.runs.samples.records import StoredRequest, StoredSample
+from assay.runs.samples.records import StoredSample, call_text, made_calls, shown_texts
 from assay.tasks.audit import KINDS, is_wrong
 
 LONG = 2000
@@ -94,7 +94,9 @@ def _parts(row: StoredSample, *, full: bool) -> Iterator[tuple[str, str]]:
         )
     else:
         yield "prompt", _cut(prefix + row.prompt, full)
-    yield from _answers(row.requests, row.responses, row.answers, full=full)
+    yield from _answers(row, full=full)
+    if made_calls(row.replies):
+        yield "tool calls", "\n".join(call_text(call) for call in made_calls(row.replies))
     yield "target", _target(row)
     verdicts = [reply for reply in row.replies or () if "verdict" in reply]
     if verdicts:
@@ -105,21 +107,15 @@ def _parts(row: StoredSample, *, full: bool) -> Iterator[tuple[str, str]]:
         yield "scores", "\n".join(f"{name}: {_shown(value)}" for name, value in row.scores.items())
 
 
-def _answers(
-    requests: Sequence[StoredRequest],
-    responses: Sequence[Sequence[AnyJSON]],
-    answers: Mapping[str, AnyJSON],
-    *,
-    full: bool,
-) -> Iterator[tuple[str, str]]:
+def _answers(row: StoredSample, *, full: bool) -> Iterator[tuple[str, str]]:
     """Yield the answers: texts before and after each filter, or the log-likelihood of each continuation."""
-    texts = [each for repeats in responses for each in repeats if isinstance(each, str)]
+    texts, responses = shown_texts(row.responses, row.replies), row.responses
     if texts:
         yield "answer" if len(texts) == 1 else "answers", "\n".join(_cut(text, full) for text in texts)
-        for name, left in answers.items():
+        for name, left in row.answers.items():
             yield f"filtered by {name}", _cut("\n".join(_shown(each) for each in left), full)
     elif responses:
-        asked = [f" {each.continuation!r}" if each.continuation is not None else "" for each in requests]
+        asked = [f" {each.continuation!r}" if each.continuation is not None else "" for each in row.requests]
         lines = [f"{_shown(v)}{text}" for text, repeats in zip_longest(asked, responses, fillvalue="") for v in repeats]
         yield "log-likelihoods", "\n".join(lines)
 

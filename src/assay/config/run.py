@@ -99,7 +99,7 @@ class RunConfig:
         "Examples before each question.", None, check=at_least(0), run=_prompt("N", "-f", results="num_fewshot")
     )
     repeats: int | None = option(
-        "How many times each generation is requested.",
+        "How many times each generation is requested; with a graph, how many times each record goes through it.",
         None,
         check=at_least(1, MAX_REPEATS),
         run=_prompt("N", "-r", results="repeats"),

@@ -359,9 +359,17 @@ def produced(graph: GraphFile) -> set[str]:
         keys.update(graph.attributes.get(name, ()))
         if isinstance(node, GenerationSpec | LambdaSpec):
             keys.update(output_keys(node.output_keys))
+        if isinstance(node, AgentSpec):
+            keys.update(trajectory_keys(node))
         if isinstance(node, LikelihoodSpec):
             keys.update(likelihood_keys(node))
     return keys
+
+
+def trajectory_keys(node: AgentSpec) -> tuple[str, str, str]:
+    """The keys of an agent's conversation, of its tool calls and of its usage."""
+    [key] = output_keys(node.output_keys)[:1]
+    return f"{key}_messages", f"{key}_tool_calls", f"{key}_usage"
 
 
 def has_hidden_keys(graph: GraphFile) -> bool:

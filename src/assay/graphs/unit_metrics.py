@@ -124,6 +124,11 @@ class UnitMetric:
     def __init__(self, **config: UserValue) -> None:
         self.config = config
 
+    @property
+    def needs_golden(self) -> bool:
+        """Whether it compares with golden values."""
+        return True
+
     def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
         raise NotImplementedError(f"{type(self).__name__} has neither `compare` nor `evaluate`")
 
@@ -421,6 +426,17 @@ OWN_UNIT_METRICS: dict[str, type[UnitMetric]] = {
 }
 
 
+AGENT_METRICS = {
+    name: f"assay.graphs.agent_metrics:{kind}Metric"
+    for name, kind in (
+        ("tool_called", "ToolCalled"),
+        ("tool_order", "ToolOrder"),
+        ("no_forbidden_tool", "NoForbiddenTool"),
+        ("agent_turns", "Turns"),
+        ("agent_cost", "Cost"),
+    )
+}
+"""Those of agents, imported when they are used."""
 TOLERANCE = 1e-9
 """Distance from the best score that still counts as correct: sums of fractions are not exact."""
 
@@ -491,7 +507,7 @@ def _adopted(name: str, thing: UserValue) -> type[UnitMetric]:
 
 
 UNIT_METRICS: Table[type[UnitMetric], UnitMetric] = Table(
-    "unit metric", {**ADAPTED_METRICS, **OWN_UNIT_METRICS}, group="assay.unit_metrics", adopt=_adopted
+    "unit metric", {**ADAPTED_METRICS, **OWN_UNIT_METRICS, **AGENT_METRICS}, group="assay.unit_metrics", adopt=_adopted
 )
 UnitMetricRegistry = MetricRegistry(UNIT_METRICS)
 """The same by SyGra's name, with its methods."""

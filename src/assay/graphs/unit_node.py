@@ -39,7 +39,8 @@ class UnitMetrics(LambdaFunction):
     def apply(lambda_node_dict: JSONDict, state: Value) -> JSONDict:
         """The state with the results."""
         node, like_sygra = lambda_node_dict, lambda_node_dict.get("compat") == "sygra"
-        right, answer = (_side(node, state, key, like_sygra=like_sygra) for key in ("golden_key", "predicted_key"))
+        answer = _side(node, state, "predicted_key", like_sygra=like_sygra)
+        right = _side(node, state, "golden_key", like_sygra=like_sygra) if "golden_key" in node else {"text": None}
         results: JSONDict = {}
         for entry in _entries(node):
             metric, name = _metric(entry, like_sygra=like_sygra), entry["name"]
@@ -147,7 +148,7 @@ def check_unit_metrics(node_config: Record, place: Place, at: Places | None = No
     ]
     problems += [
         Problem(place, f"UnitMetrics needs {key!r}", f"add `{key}:` with a key of the state")
-        for key in ("golden_key", "predicted_key")
+        for key in (*(["golden_key"] if _needs_golden(node_config) else []), "predicted_key")
         if not isinstance(node_config.get(key), str) or not node_config[key]
     ]
     entries = node_config.get("unit_metrics_map")
@@ -159,6 +160,16 @@ def check_unit_metrics(node_config: Record, place: Place, at: Places | None = No
     if problems:
         return problems
     return _field_problems(node_config, place, at)
+
+
+def _needs_golden(node: Record) -> bool:
+    """Whether golden values are compared with; a node may be without them if none of its metrics does."""
+    if "golden_key" in node:
+        return True
+    try:
+        return any(_metric(entry, like_sygra=False).needs_golden for entry in _entries(node)) or not _entries(node)
+    except ConfigError:
+        return True
 
 
 def _entry_problems(entry: UserValue, number: int, place: Place, at: Places) -> list[Problem]:

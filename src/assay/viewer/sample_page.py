@@ -13,7 +13,7 @@ import orjson
 from assay.config.row_names import row_key, row_name
 from assay.records import Answers, AnyJSON, JSONObject, MetricValue
 from assay.redaction import redacted, redacted_text
-from assay.runs.samples.records import StoredRequest, StoredSample
+from assay.runs.samples.records import StoredRequest, StoredSample, call_text, made_calls, shown_texts
 from assay.statistics.softmax import softmax
 
 TaskSettings = JSONObject
@@ -103,6 +103,8 @@ class SampleView:
     dropped: int = 0
     raw: Mapping[str, str] = field(default_factory=dict)
     units: Sequence[UnitMetricView] = ()
+    calls: Sequence[str] = ()
+    """The tool calls that agents made."""
 
     @property
     def is_wrong(self) -> bool:
@@ -178,7 +180,7 @@ def sample_view(row: StoredSample, config: TaskSettings, better: Mapping[str, bo
     requests, responses, replies = row.requests, row.responses, row.replies or ()
     own = sum(map(len, responses))
     trace = next((reply["trace"] for reply in reversed(replies) if "trace" in reply), ())
-    texts = [text for outputs in responses for text in outputs if isinstance(text, str)]
+    texts = shown_texts(responses, replies)
     return SampleView(
         row.doc_id,
         doc if isinstance(doc := parse_json(row.doc, {}), Mapping) else {"document": doc},
@@ -195,6 +197,7 @@ def sample_view(row: StoredSample, config: TaskSettings, better: Mapping[str, bo
         row.dropped or 0,
         _stored_columns(row),
         unit_results(row.answers) if trace else (),
+        [call_text(call) for call in made_calls(replies)],
     )
 
 

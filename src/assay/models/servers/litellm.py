@@ -4,7 +4,9 @@ import logging
 import os
 from contextlib import aclosing
 from contextvars import ContextVar
-from functools import wraps
+from dataclasses import replace
+from functools import cache, wraps
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Any
 
@@ -62,6 +64,7 @@ class LiteLLM(ServerModel):
         # the library drops the temperature then
         self.samples = "always" if "temperature" in rules.refuses else self.samples
         super().__init__(model, connection, **({"api_version": api_version} if api_version else {}))
+        self.can = replace(self.can, tools=True)
         self._version = {"api_version": api_version} if api_version else {}
         if len(self.urls) > 1:
             what = "LiteLLM supports one address"
@@ -97,6 +100,8 @@ class LiteLLM(ServerModel):
             named.pop("stop")
         named |= self._version
         more = {key: value for key, value in params.items() if key not in RENAMED_PARAMETERS}
+        if "tools" in more and _wants_mcp():
+            more["_skip_mcp_handler"] = True
         rules = AnswerRules(self.http.limit)
         started = _answers.set(rules)
         try:
@@ -123,6 +128,15 @@ class LiteLLM(ServerModel):
             unreachable = kind == "APIConnectionError" or "Connection error" in message or isinstance(error, OSError)
             return RetryableError(message, rate_limited=kind in ("RateLimitError", "Timeout"), unreachable=unreachable)
         return PermanentError(message)
+
+
+@cache
+def _wants_mcp() -> bool:
+    """Whether this version of the library imports `mcp` for any tools, and it is not installed."""
+    handler = "litellm.responses.mcp.chat_completions_handler"
+    return (
+        find_spec("mcp") is None and find_spec("litellm.responses.mcp") is not None and find_spec(handler) is not None
+    )
 
 
 def _rule_answers() -> None:

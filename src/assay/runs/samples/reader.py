@@ -38,7 +38,13 @@ from assay.runs.samples.schema import DICTIONARIES, ROW_NAMES, Array, ArrowTable
 from assay.runs.samples.writer import GroupWriter, file_name, verify_checksum
 
 T = TypeVar("T")
-REQUEST_COLUMNS = (*(name for name in RequestColumns._fields if name != "replies"), "verdicts", "trace", "noticed")
+REQUEST_COLUMNS = (
+    *(name for name in RequestColumns._fields if name != "replies"),
+    "verdicts",
+    "trace",
+    "noticed",
+    "tool_calls",
+)
 """The columns of requests and responses."""
 
 
@@ -330,7 +336,8 @@ def _ended(row: StoredSample) -> ReplayedSample:
     record, target = _record(row), loads(row.target)
     if record is not None:
         metadata: Mapping[str, Any] = behind[0] if behind else {}
-        end: Response = Outcome(record, requests, metadata.get("noticed", {}), trace=metadata.get("trace", ()))
+        noticed, trace, calls = metadata.get("noticed", {}), metadata.get("trace", ()), metadata.get("tool_calls", ())
+        end: Response = Outcome(record, requests, noticed, trace=trace, calls=calls)
         responses = [*own, end]
     else:
         failed = any(isinstance(response, Failed) for response in own)
