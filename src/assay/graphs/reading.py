@@ -13,6 +13,7 @@ from assay.graphs.spec import (
     END,
     NODE_TYPES,
     START,
+    AgentSpec,
     AnyNode,
     Attribute,
     ChoiceSpec,
