@@ -14,6 +14,7 @@ PARTS = (
     "groups",
     "servers",
     "under_fire",
+    "soak",
     "scoring",
     "rescore",
     "graphs",
