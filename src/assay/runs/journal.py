@@ -102,9 +102,9 @@ class KeyIndex:
             offsets[at[known]] = places[known]  # the later one counts
             recent, places, at = recent[~known], places[~known], at[~known]
         self._recent = {}
-        self._keys = memoryview(np.insert(keys, at, recent))
+        self._keys = np.insert(keys, at, recent).data
         del keys  # before the next copy is made: what a long run holds at once, the allocator keeps
-        self._offsets = memoryview(np.insert(offsets, at, places))
+        self._offsets = np.insert(offsets, at, places).data
         firsts = np.arange(_BUCKETS, dtype=np.uint64) << np.uint64(48)
         starts = np.append(np.searchsorted(np.frombuffer(self._keys, np.uint64), firsts), len(self._keys))
         self._starts = array("I", starts.astype(np.uint32).tobytes())
