@@ -13,6 +13,7 @@ PARTS = (
     "groups",
     "servers",
     "under_fire",
+    "soak",
     "scoring",
     "rescore",
     "graphs",

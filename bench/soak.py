@@ -139,10 +139,10 @@ class Answering(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.waiting += data
-        head, found, body = self.waiting.partition(b"\r\n\r\n")
+        head, end, body = self.waiting.partition(b"\r\n\r\n")
         length = _LENGTH.search(head)
         size = int(length[1]) if length else 0
-        if found and len(body) >= size:
+        if end and len(body) >= size:
             self.waiting = body[size:]
             asyncio.get_running_loop().call_later(self.latency / 1000, self.answer)
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
@@ -29,10 +29,6 @@ from assay.runs.compression import has_frames, read_frames, write_frames
 from assay.runs.files import open_file, replace_file, sync_folder
 from assay.runs.outcomes import KeptRecord, kept_record, kept_result, kept_way, read_record, read_result
 from assay.runs.validation import FORMAT, newer_format
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 NAME = "responses.jsonl"
 LONG = 16 * 2**20
@@ -68,7 +64,7 @@ class KeyIndex:
 
     def __init__(self) -> None:
         self._recent: dict[bytes, int] = {}
-        self._keys, self._offsets = array("Q"), array("Q")  # sorted by key
+        self._keys, self._offsets = memoryview(array("Q")), memoryview(array("Q"))  # sorted by key
         self._starts = array("I")  # where the keys with each first two bytes begin; empty without keys
 
     def get(self, key: bytes) -> int | None:
@@ -92,7 +88,7 @@ class KeyIndex:
     def offsets(self) -> "array[int]":
         """The offsets of all keys, as they are now."""
         self._sort_in()
-        return self._offsets[:]
+        return array("Q", self._offsets.tobytes())
 
     def __len__(self) -> int:
         self._sort_in()
@@ -112,17 +108,13 @@ class KeyIndex:
             known = keys[np.minimum(at, len(keys) - 1)] == recent
             offsets[at[known]] = places[known]  # the later one counts
             recent, places, at = recent[~known], places[~known], at[~known]
-        keys = np.insert(keys, at, recent)
-        self._keys, self._offsets = _filled(keys), _filled(np.insert(offsets, at, places))
-        counts = np.bincount((keys >> np.uint64(48)).astype(np.int64), minlength=_BUCKETS)
-        self._starts = array("I", np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32).tobytes())
         self._recent = {}
-
-
-def _filled(numbers: "NDArray[np.uint64]") -> "array[int]":
-    filled = array("Q")
-    filled.frombytes(numbers.data.cast("B"))
-    return filled
+        self._keys = np.insert(keys, at, recent).data
+        del keys  # before the next copy is made: what a long run holds at once, the allocator keeps
+        self._offsets = np.insert(offsets, at, places).data
+        firsts = np.arange(_BUCKETS, dtype=np.uint64) << np.uint64(48)
+        starts = np.append(np.searchsorted(np.frombuffer(self._keys, np.uint64), firsts), len(self._keys))
+        self._starts = array("I", starts.astype(np.uint32).tobytes())
 
 
 class JournalError(AssayError):
