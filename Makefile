@@ -37,6 +37,10 @@ test-lowest:  ## the quick tests with the lowest version of each direct dependen
 fuzz: install-test  ## damaged input of every kind, SECONDS of CPU time for each target (default 60)
 	@cd tests && $(abspath $(BIN))/python -m fuzz --seconds $(or $(SECONDS),60) $(TARGETS)
 
+.PHONY: damage
+damage: install-test  ## every byte of a run's folder damaged, through its readers; a sample of it through every command
+	@cd tests && $(abspath $(BIN))/python -m fuzz.damage
+
 test-inspect: install-test  ## open exported logs with inspect_ai, in a separate environment
 	@$(PYTHON) -m venv $(VENV)-inspect && $(VENV)-inspect/bin/python -m pip --disable-pip-version-check install --quiet inspect_ai
 	@INSPECT_PYTHON=$(abspath $(VENV)-inspect/bin/python) $(BIN)/python -m pytest tests/test_inspect.py
