@@ -201,7 +201,7 @@ def numbers(run: Path) -> dict[str, Any]:
     from assay.runs.run import Run
 
     opened = Run.open(run).finished()
-    timed = {"date", "start_time", "end_time", "total_evaluation_time_seconds"}
+    timed = {"date", "start_time", "end_time", "total_evaluation_time_seconds", "git_hash"}
     results = {key: value for key, value in opened.results.items() if key not in timed}
     results["assay"] = {key: value for key, value in results["assay"].items() if key not in ("account", "scored")}
     rows = [
@@ -306,7 +306,8 @@ class Cutting:
         if asked != total - len(answers):
             yield f"{asked} requests, {total - len(answers)} answers were missing"
         found = self._numbers(run)
-        yield from (f"other {name}" for name in found if found[name] != self.expected[name])
+        for name, expected in self.expected.items():
+            yield from (f"other {part} of the {name}" for part in expected if found[name][part] != expected[part])
 
 
 def rows(names: Sequence[str] = tuple(HISTORIES), most: int | None = None) -> Iterator[Said]:

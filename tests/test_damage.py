@@ -102,13 +102,23 @@ def test_a_journal_of_another_run_is_refused_and_stays_as_it_is(runs: tuple[Path
     assert (runs[0] / "responses.jsonl").read_bytes() == (runs[1] / "responses.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["results.json", "samples/sums.parquet"])
-def test_a_lost_file_of_a_finished_run_is_reported_and_written_anew(
-    name: str, runs: tuple[Path, Path], tasks: Path
+def test_lost_samples_of_a_finished_run_are_reported_and_written_anew(
+    runs: tuple[Path, Path], tasks: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    (runs[0] / name).unlink()
-    with pytest.raises(AssayError, match=f"{name}: the file of a finished run is missing — restore it, or repeat"):
-        (Run.open(runs[0]).results, Run.open(runs[0]).sample_files())
+    one, out = str(runs[0]), str(tmp_path / "out")
+    (runs[0] / "samples/sums.parquet").unlink()
+    for command in (
+        ["samples", one],
+        ["export", one, "--to", "inspect", "-o", out],
+        ["pack", one, "-o", f"{out}.zip"],
+        ["import", one, "-o", out],
+    ):
+        assert main(command) == 2
+        assert (
+            f"{one}: the samples of 'sums' are missing — restore them, or repeat the command" in capsys.readouterr().err
+        )
+    assert main(["report", one, "--format", "md"]) == 0
+    assert "sums: its samples are missing" in capsys.readouterr().out
     asked = RecordingModel()
     run_world.run(asked, tasks, runs[0])
     assert asked.calls == [] and len(next(Run.open(runs[0]).samples("sums"))) == len(run_world.SUMS)
