@@ -151,21 +151,21 @@ def test_a_damaged_response_of_a_cache_is_not_given(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     cache.add("m", [(key, said)])
     cache.close()
-    given: list[object] = []
+    responses: list[object] = []
 
     def read() -> object:
         try:
             cache = Cache(tmp_path)
-            given.append(cache.get(key))
+            responses.append(cache.get(key))
             cache.close()
         except (AssayError, sqlite3.Error):  # a run continues without it
             return None
-        return given[-1] not in (None, said)
+        return responses[-1] not in (None, said)
 
     assert read() is False
     _flipped(tmp_path / "responses.sqlite", read, {True})
-    assert given.count(said) > len(given) // 2, "most bytes are unused"
-    assert None in given
+    assert responses.count(said) > len(responses) // 2, "most bytes are unused"
+    assert None in responses
 
 
 def test_a_damaged_score_of_a_cache_is_computed_again(tmp_path: Path) -> None:
@@ -173,17 +173,17 @@ def test_a_damaged_score_of_a_cache_is_computed_again(tmp_path: Path) -> None:
     scores = ScoreCache(tmp_path)
     scores.add(key, b"0.25")
     scores.close()
-    given: list[bytes | None] = []
+    responses: list[bytes | None] = []
 
     def read() -> object:
         scores = ScoreCache(tmp_path)
-        given.append(scores.get(key))
+        responses.append(scores.get(key))
         scores.close()
-        return given[-1] not in (None, b"0.25")
+        return responses[-1] not in (None, b"0.25")
 
     assert read() is False
     _flipped(tmp_path / "scores.sqlite", read, {True})
-    assert None in given
+    assert None in responses
 
 
 # ---- power cuts
