@@ -41,6 +41,10 @@ chaos: install-test  ## kills, signals, full disks and server faults: HISTORIES 
 	@cd tests && $(abspath $(BIN))/python -m chaos --histories $(or $(HISTORIES),200) --seed $(or $(SEED),1) $(if $(JOBS),--jobs $(JOBS)) \
 		$(if $(OUT),--out $(abspath $(OUT))) $(if $(ONLY),--only $(ONLY))
 
+.PHONY: damage
+damage: install-test  ## every byte of a run's folder damaged, through its readers; a sample of it through every command
+	@cd tests && $(abspath $(BIN))/python -m fuzz.damage
+
 test-inspect: install-test  ## open exported logs with inspect_ai, in a separate environment
 	@$(PYTHON) -m venv $(VENV)-inspect && $(VENV)-inspect/bin/python -m pip --disable-pip-version-check install --quiet inspect_ai
 	@INSPECT_PYTHON=$(abspath $(VENV)-inspect/bin/python) $(BIN)/python -m pytest tests/test_inspect.py

@@ -2,7 +2,7 @@
 
 usage: python -m bench.power_cut [--cuts N] [HISTORY ...]      (default: a cut after every call that changes a file)
 
-The model of the disk is the worst that POSIX allows. The content of a file is what its last fsync found; what was written since
+The model of the disk is the worst that POSIX allows. The content of a file is what its last fsync rebuilt; what was written since
 is missing, or zeros, or half there. A name that was made, renamed or removed since the last fsync of its folder may be so or not.
 Two folders are rebuilt at each cut: one with any of it, by lot, and in turn one with no names and no data since, with all names
 and no data, or with all names and zeros. In each the readers must answer in words, the command must end with the numbers of the
@@ -201,7 +201,7 @@ def numbers(run: Path) -> dict[str, Any]:
     from assay.runs.run import Run
 
     opened = Run.open(run).finished()
-    timed = {"date", "start_time", "end_time", "total_evaluation_time_seconds"}
+    timed = {"date", "start_time", "end_time", "total_evaluation_time_seconds", "git_hash"}
     results = {key: value for key, value in opened.results.items() if key not in timed}
     results["assay"] = {key: value for key, value in results["assay"].items() if key not in ("account", "scored")}
     rows = [
@@ -262,17 +262,17 @@ class Cutting:
                 self.outcome.cuts += 1
                 print(f"\r{self.outcome.cuts} of {len(kept)} cuts", end="", file=sys.stderr, flush=True)
                 for way, (names, data) in ways(self._draw, self.outcome.cuts).items():
-                    found = self.world.folder / "found"
-                    shutil.rmtree(found, ignore_errors=True)
-                    rebuild(disk, found, names, data)
-                    self._try(found / "run", f"call {number}, {way}", [call.time - each for each in journaled])
+                    rebuilt = self.world.folder / "rebuilt"
+                    shutil.rmtree(rebuilt, ignore_errors=True)
+                    rebuild(disk, rebuilt, names, data)
+                    self._try(rebuilt / "run", f"call {number}, {way}", [call.time - each for each in journaled])
         return self.outcome
 
     def _numbers(self, run: Path) -> dict[str, Any]:
-        found = {"run": numbers(run)}
+        rebuilt = {"run": numbers(run)}
         if self.history.command is World.score:
-            found["scored"] = numbers(run / "scored/001")
-        return found
+            rebuilt["scored"] = numbers(run / "scored/001")
+        return rebuilt
 
     def _try(self, run: Path, words: str, ages: Sequence[float]) -> None:
         self.outcome.folders += 1
@@ -305,8 +305,9 @@ class Cutting:
         asked = self.world.server.asked
         if asked != total - len(answers):
             yield f"{asked} requests, {total - len(answers)} answers were missing"
-        found = self._numbers(run)
-        yield from (f"other {name}" for name in found if found[name] != self.expected[name])
+        rebuilt = self._numbers(run)
+        for name, expected in self.expected.items():
+            yield from (f"other {part} of the {name}" for part in expected if rebuilt[name][part] != expected[part])
 
 
 def rows(names: Sequence[str] = tuple(HISTORIES), most: int | None = None) -> Iterator[Said]:

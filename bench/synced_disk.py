@@ -70,7 +70,7 @@ Data = Callable[[File], bytes]
 
 
 def rebuild(folder: Folder, path: Path, names: Names, data: Data) -> None:
-    """Write a folder as it is found after the cut."""
+    """Write a folder as it is after the cut."""
     path.mkdir(parents=True, exist_ok=True)
     for name, node in names(folder).items():
         if isinstance(node, Folder):
@@ -91,11 +91,11 @@ def torn(file: File) -> bytes:
 
 def by_lot(draw: random.Random) -> tuple[Names, Data]:
     def names(folder: Folder) -> dict[str, File | Folder]:
-        found = dict(folder.synced)
+        entry = dict(folder.synced)
         for change in folder.since:
             if draw.random() < 0.5:
-                _apply(found, change)
-        return found
+                _apply(entry, change)
+        return entry
 
     def data(file: File) -> bytes:
         return draw.choice([file.synced, zeros(file), torn(file), file.now])
@@ -194,14 +194,14 @@ class Replay:
         *above, name = inside.split("/")
         folder = self.disk
         for each in above:
-            found = folder.now[each]
-            assert isinstance(found, Folder)
-            folder = found
+            entry = folder.now[each]
+            assert isinstance(entry, Folder)
+            folder = entry
         return folder, name
 
     def _paths(self, call: Call) -> list[str]:
-        found = [self._inside(text) for text in texts(call.arguments)]
-        return [path for path in found if path is not None]
+        entry = [self._inside(text) for text in texts(call.arguments)]
+        return [path for path in entry if path is not None]
 
     def _file(self, call: Call) -> tuple[str, File] | None:
         [path, *_] = self._paths(call) or [""]
@@ -229,26 +229,26 @@ class Replay:
         return changed
 
     def _lseek(self, call: Call) -> bool:
-        if (found := self._file(call)) is not None:
-            self._at[(call.arguments.partition("<")[0], found[0])] = int(call.result)
+        if (entry := self._file(call)) is not None:
+            self._at[(call.arguments.partition("<")[0], entry[0])] = int(call.result)
         return False
 
     def _write(self, call: Call) -> bool:
-        found = self._file(call)
-        if found is None:
+        entry = self._file(call)
+        if entry is None:
             return False
-        key = (call.arguments.partition("<")[0], found[0])
+        key = (call.arguments.partition("<")[0], entry[0])
         size = int(call.result)
-        self._put(found[1], self._at.get(key, 0), texts(call.arguments)[1][:size])
+        self._put(entry[1], self._at.get(key, 0), texts(call.arguments)[1][:size])
         self._at[key] = self._at.get(key, 0) + size
         return True
 
     def _pwrite(self, call: Call) -> bool:
-        found = self._file(call)
-        if found is None:
+        entry = self._file(call)
+        if entry is None:
             return False
         offset = int(call.arguments.rstrip(")").rpartition(", ")[2])
-        self._put(found[1], offset, texts(call.arguments)[1][: int(call.result)])
+        self._put(entry[1], offset, texts(call.arguments)[1][: int(call.result)])
         return True
 
     @staticmethod
@@ -257,11 +257,11 @@ class Replay:
         file.now = before[:at] + data + before[at + len(data) :]
 
     def _ftruncate(self, call: Call) -> bool:
-        found = self._file(call)
-        if found is not None:
+        entry = self._file(call)
+        if entry is not None:
             size = int(call.arguments.rstrip(")").rpartition(", ")[2])
-            found[1].now = found[1].now[:size].ljust(size, b"\0")
-        return found is not None
+            entry[1].now = entry[1].now[:size].ljust(size, b"\0")
+        return entry is not None
 
     def _mkdir(self, call: Call) -> bool:
         paths = self._paths(call)

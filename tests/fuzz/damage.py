@@ -1,6 +1,6 @@
 """Every byte of a run's folder, damaged one by one: what a reader does not notice must be without effect.
 
-usage: python -m fuzz.damage [--commands N] [--every N]      (in tests/)
+usage: python -m fuzz.damage [--every N] [--commands N]      (in tests/; `make damage` calls it)
 
 First every damage goes through the reader of its file: it is refused, or ignored in words, or nothing that was read differs. Then
 `--commands` of them, evenly drawn, and all that is no damage of bytes (a file that is missing, a folder, a FIFO, a loop of links,
@@ -155,7 +155,7 @@ def is_harmless(file: tuple[str, str], before: Any, after: Any, said: Sequence[s
     return False
 
 
-def through_readers(world: World, every: int, findings: Findings, first: int = 0) -> None:
+def through_readers(world: World, every: int, findings: Findings) -> None:
     warnings = Warnings()
     logger = logging.getLogger("assay")
     logger.addHandler(warnings)
@@ -167,7 +167,7 @@ def through_readers(world: World, every: int, findings: Findings, first: int = 0
             continue  # lm-eval's lines: written for others, and read by no command
         placed({name: content}, world.run)
         before = read_all(world.run, name)
-        for words, damaged in itertools.islice(damages(content), first, None, every):
+        for words, damaged in itertools.islice(damages(content), every // 2, None, every):
             findings.tried += 1
             warnings.said.clear()
             placed({name: damaged}, world.run)
@@ -350,7 +350,9 @@ def other_kinds(world: World, name: str) -> Iterator[tuple[str, Callable[[Path],
         yield "the run's", lambda path: shutil.copy(world.run / inner.relative_to("scored/001"), path)
 
 
-def through_commands(world: World, count: int, findings: Findings, first: int = 0) -> None:
+def through_commands(world: World, count: int, findings: Findings, kinds: Sequence[str] | None = None) -> None:
+    """Try what a file may be instead, of these kinds or all; and `count` damages of bytes, evenly drawn."""
+
     def late(*_: object) -> None:
         raise TimeoutError
 
@@ -359,37 +361,44 @@ def through_commands(world: World, count: int, findings: Findings, first: int = 
     contents = files_of(world.run)
     for name in contents:
         for words, damage in other_kinds(world, name):
-            tried.try_all(name, words, damage)
+            if kinds is None or f"{name}: {words}" in kinds:
+                tried.try_all(name, words, damage)
     sizes = {
         name: sum(1 for _ in damages(content)) for name, content in contents.items() if not name.startswith("samples_")
     }
-    share = max(count // len(sizes), 1)
-    for name, size in sizes.items():
-        step = max(size // share, 1)
-        for words, damaged in itertools.islice(damages(contents[name]), (first + step // 2) % step, None, step):
+    for name, size in sizes.items() if count else ():
+        step = max(size * len(sizes) // count, 1)
+        for words, damaged in itertools.islice(damages(contents[name]), step // 2, None, step):
             tried.try_all(name, words, lambda path, damaged=damaged: path.write_bytes(damaged))
+
+
+def run_all(*, packed: bool, every: int, commands: int, kinds: Sequence[str] | None = None) -> Findings:
+    """Damage a run; `every` is the share of damages that go through the readers."""
+    fsync, long = os.fsync, journal.LONG
+    os.fsync = lambda _: None  # type: ignore[assignment]  # thousands of folders: nothing here is about the disk
+    findings = Findings()
+    try:
+        world = make_world(packed=packed)
+        if every:
+            through_readers(world, every, findings)
+        through_commands(world, commands, findings, kinds)
+    finally:
+        os.fsync, journal.LONG = fsync, long
+    return findings
 
 
 def main_() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--commands", type=int, default=200)
-    parser.add_argument("--packed", action="store_true")
     options = parser.parse_args()
-    os.fsync = lambda _: None  # type: ignore[assignment]  # thousands of folders: nothing here is about the disk
-    world, findings = make_world(packed=options.packed), Findings()
-    began = time.process_time()
-    if options.every:
-        through_readers(world, options.every, findings)
-        print(
-            f"readers: {findings.tried} damages, {findings.noticed} noticed, {len(findings.wrong)} kinds wrong, {time.process_time() - began:.0f} s"
-        )
-    if options.commands:
-        through_commands(world, options.commands, findings)
-    print(
-        f"{findings.tried} damages, {findings.noticed} noticed, {len(findings.wrong)} kinds wrong, {time.process_time() - began:.0f} s"
-    )
-    return int(bool(findings.wrong))
+    wrong = False
+    for packed in (False, True):
+        began = time.process_time()
+        findings = run_all(packed=packed, every=options.every, commands=options.commands)
+        took, wrong = time.process_time() - began, wrong or bool(findings.wrong)
+        print(f"{findings.tried} damages, {findings.noticed} noticed, {len(findings.wrong)} kinds wrong, {took:.0f} s")
+    return int(wrong)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def run_samples(options: argparse.Namespace) -> int:
 
 def _files(run: Run, tasks: Sequence[str] | None) -> dict[str, SampleFile]:
     """Return the samples by task, also of finished tasks of an unfinished run."""
-    known = {task: run.sample_file(task) for task in run.tasks}
+    known = {**{task: run.sample_file(task) for task in run.tasks}, **run.sample_files()}
     files = {task: file for task, file in sorted(known.items()) if file is not None}
     if not files:
         raise ConfigError([no_run(run.path, "no task of this run is finished yet")])

@@ -167,7 +167,8 @@ class RunSummary:
     @cached_property
     def remarks(self) -> list[str]:
         """The problems of the run, one line each."""
-        return failure_lines(self.account) if self.account.get("tasks") is not None else []
+        lost = [f"{task}: its samples are missing" for task in self.run.lost_samples]
+        return lost + (failure_lines(self.account) if self.account.get("tasks") is not None else [])
 
     @cached_property
     def head(self) -> RunHeadline:

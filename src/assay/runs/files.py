@@ -21,7 +21,7 @@ UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EBADF)
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a file for reading; what is no file, such as a FIFO or a device that never ends, is an OSError."""
+    """Open a file for reading; one that is not regular, such as a FIFO or a device that never ends, is an OSError."""
     file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()

@@ -126,10 +126,7 @@ class Run:
     @cached_property
     def results(self) -> JSONObject:
         """The content of results.json, in lm-eval's layout; empty where the run has none yet."""
-        results = read_file(self.path / RESULTS, self._checksum(RESULTS))
-        if not results and self._checksum(RESULTS):
-            raise self._lost(RESULTS)
-        return results
+        return read_file(self.path / RESULTS, self._checksum(RESULTS))
 
     def _checksum(self, file: str) -> str:
         """The checksum that the manifest has for a file; empty while the run is at work, and of version 0.1."""
@@ -299,15 +296,17 @@ class Run:
     # ---- samples and responses
 
     def sample_path(self, task: str) -> Path | None:
-        """The Parquet file of a task's samples; None where it is not written to its end. A RunError where it was, and is lost."""
-        path, name = sample_file(self.path, task), f"{SAMPLES}/{file_name(task)}.parquet"
-        if path is None and self._checksum(name):
-            raise self._lost(name)
-        return path
+        """The Parquet file of a task's samples; None where it is not there, or not written to its end."""
+        return sample_file(self.path, task)
 
-    def _lost(self, file: str) -> RunError:
-        fix = "restore it, or repeat the command of the run: it sends no request twice, and writes the file anew"
-        return RunError([Problem(Place(str(self.path / file)), "the file of a finished run is missing", fix)])
+    @property
+    def lost_samples(self) -> list[str]:
+        """The tasks whose samples were written to the end, and are missing."""
+        return [
+            task
+            for task in self.tasks
+            if self._checksum(f"{SAMPLES}/{file_name(task)}.parquet") and self.sample_path(task) is None
+        ]
 
     def sample_file(self, task: str) -> SampleFile | None:
         """The samples of a task as records; None where they are not there."""
@@ -317,7 +316,10 @@ class Run:
         return SampleFile(path, self.repeats(task), self._checksum(f"{SAMPLES}/{path.name}"))
 
     def sample_files(self) -> dict[str, SampleFile]:
-        """Return the sample files by task, in the order of the results."""
+        """Return the sample files by task, in the order of the results; a RunError where one is lost."""
+        for task in self.lost_samples:
+            fix = "restore them, or repeat the command of the run: it sends no request twice, and rewrites its samples"
+            raise RunError([Problem(Place(str(self.path)), f"the samples of {task!r} are missing", fix)])
         files = {task: self.sample_file(task) for task in self.scored_tasks}
         return {task: file for task, file in files.items() if file is not None}
 
