@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
+from time import time as now
 from typing import Any
 from urllib.parse import urlencode
 
@@ -267,3 +268,121 @@ def test_runs_of_every_kind_are_in_the_layout(write: Write, tmp_path: Path) -> N
     for name, options in {"shard": {"shard": "1/2"}, "asked": {"predict_only": True}, "few": {"limit": 1}}.items():
         run_world.run(RecordingModel(failing={"1+1="}), tasks, tmp_path / name, tasks=["both"], **options)
         assert RunReader.open(tmp_path / name).results["results"] and RunReader.open(tmp_path / name).manifest["tasks"]
+
+
+# ---- many runs, each bad in another way
+
+
+def content(file: str, data: bytes) -> Callable[[Path], object]:
+    return lambda run: (run / file).write_bytes(data)
+
+
+def changed(file: str, **keys: Any) -> Callable[[Path], object]:
+    def change(run: Path) -> None:
+        (run / file).write_text(json.dumps({**json.loads((run / file).read_text()), **keys}))
+
+    return change
+
+
+def instead(file: str, make: Callable[[Path], object]) -> Callable[[Path], object]:
+    def replace(run: Path) -> None:
+        path = run / file
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        make(path)
+
+    return replace
+
+
+def link(target: str) -> Callable[[Path], object]:
+    return lambda path: path.symlink_to(target)
+
+
+def held(**lock: Any) -> Callable[[Path], object]:
+    def hold(run: Path) -> None:
+        changed("manifest.json", status="running")(run)
+        (run / "run.lock").write_text(json.dumps(lock))
+
+    return hold
+
+
+BAD_RUNS: dict[str, Callable[[Path], object]] = {
+    "empty_results": content("results.json", b""), "null_results": content("results.json", b"null"),
+    "list_results": content("results.json", b"[]"), "number_results": content("results.json", b"5"),
+    "torn_results": content("results.json", b'{"results": {"sums"'), "binary_results": content("results.json", b"\xff\0" * 99),
+    "other_results": content("results.json", b'{"loss": 3}'), "empty_object": content("results.json", b"{}"),
+    "nan_results": content("results.json", b'{"results": {"sums": {"acc,none": NaN}}}'),
+    "null_tasks": changed("results.json", results=None), "number_tasks": changed("results.json", results=5),
+    "number_configs": changed("results.json", configs=5), "text_config": changed("results.json", config="x"),
+    "list_directions": changed("results.json", higher_is_better=[1]), "number_groups": changed("results.json", groups=5),
+    "no_results": instead("results.json", lambda path: None), "folder_results": instead("results.json", Path.mkdir),
+    "loop_results": instead("results.json", link("results.json")), "dangling_results": instead("results.json", link("gone")),
+    "empty_manifest": content("manifest.json", b""), "null_manifest": content("manifest.json", b"null"),
+    "list_manifest": content("manifest.json", b"[1]"), "torn_manifest": content("manifest.json", b'{"format": 2, '),
+    "newer_format": changed("manifest.json", format=99), "text_format": changed("manifest.json", format="two"),
+    "list_of_tasks": changed("manifest.json", tasks=[1]), "mapping_status": changed("manifest.json", status={"a": 1}),
+    "far_time": changed("manifest.json", created=1e30), "text_time": changed("manifest.json", created="today"),
+    "folder_manifest": instead("manifest.json", Path.mkdir), "loop_manifest": instead("manifest.json", link("manifest.json")),
+    "held_elsewhere": held(host="elsewhere", pid=1, time=now(), documents={"sums": "x"}),
+    "empty_folder": instead("", Path.mkdir), "a_file": instead("", Path.touch), "a_loop": instead("", link("a_loop")),
+    "a_dangling_link": instead("", link("nowhere")), "the_folder_above": instead("", link("..")),
+}  # fmt: skip
+"""How the copy of a good run is damaged, by its name; nothing of it can be reported."""
+STRANGE_RUNS: dict[str, Callable[[Path], object]] = {
+    "dead_lock": held(host="elsewhere", pid=1, time=5), "future_lock": held(host="elsewhere", pid=1, time=now() + 1e7),
+    "text_lock": held(host="elsewhere", pid="x", time="abc"), "endless_lock": held(host="elsewhere", pid=10**30, time=10**400),
+    "null_lock": held(time=None), "list_lock": held(host=[1], pid={}, time=now()),
+    "junk_lock": content("run.lock", b"\xff\0"), "folder_lock": lambda run: (run / "run.lock").mkdir(),
+    "no_samples": instead("samples", lambda path: None), "samples_file": instead("samples", Path.touch),
+    "other_manifest": content("manifest.json", b'{"name": "an app", "icons": []}'),
+    "scored_file": instead("scored", Path.touch), "scored_junk": content("scored/001/manifest.json", b"{"),
+}  # fmt: skip
+"""Runs that have their numbers, and something odd beside them."""
+
+
+@pytest.fixture
+def many(good: Path, tmp_path: Path) -> Path:
+    """A folder with two good runs among fifty that are not."""
+    runs = tmp_path / "runs"
+    for name in ("good", "other", *BAD_RUNS, *STRANGE_RUNS):
+        shutil.copytree(good, runs / name)
+    for name, make in {**BAD_RUNS, **STRANGE_RUNS}.items():
+        make(runs / name)
+    return runs
+
+
+def test_every_command_over_many_runs_works_for_those_that_can_be_read_and_reports_the_others(
+    many: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(many.parent)
+    assert main(["runs", "list"]) == 0
+    listed = capsys.readouterr()
+    rows = {line.split()[0]: line for line in listed.out.splitlines()}
+    assert "complete" in rows["good"] and "complete" in rows["other"] and "complete" in rows["no_samples"]
+    assert all("runs/torn_results: results.json" in listed.err for name in rows if "unreadable" in rows[name])
+    names = ["good", *BAD_RUNS, "other", *STRANGE_RUNS]
+    assert main(["report", *(f"runs/{name}" for name in names), "--format", "csv"]) == 1
+    reported = capsys.readouterr()
+    assert {"good", "other"} <= {line.split(",")[0] for line in reported.out.splitlines()}
+    unreported = [name for name in BAD_RUNS if f"left out: runs/{name}" not in reported.err]
+    assert unreported == []
+    assert main(["compare", *(f"runs/{name}" for name in names)]) == 2
+    compared = capsys.readouterr()
+    assert "other" in compared.out
+    assert [name for name in BAD_RUNS if f"left out: runs/{name}" not in compared.err] == []
+    assert "Traceback" not in listed.err + reported.err + compared.err
+    assert main(["compare", "runs/torn_results", "runs/good", "runs/other"]) == 2
+    assert capsys.readouterr().out == "", "nothing is compared with another run than the first"
+
+
+def test_the_viewer_shows_good_runs_among_many_bad_ones(many: Path) -> None:
+    with serving(many) as at:
+        status, text, _ = fetched(at, "/")
+        assert status == 200
+        assert text.count("cannot be read: ") >= 20
+        for name in ("good", "other", "no_samples"):
+            assert fetched(at, "/run", run=name)[0] == 200
+        shown = {name: fetched(at, "/run", run=name)[0] for name in (*BAD_RUNS, *STRANGE_RUNS)}
+        assert {name for name, status in shown.items() if status not in (200, 404)} == set()
+        assert fetched(at, "/compare?run=good&run=other")[0] == 200
+        for name in ("torn_results", "a_loop", "the_folder_above", "scored_junk"):
+            assert fetched(at, f"/compare?run=good&run={name}")[0] in (200, 404)
