@@ -1,9 +1,11 @@
 """Damaged runs: whatever a file of a run says, a command reports what is wrong, and the viewer shows the others."""
 
 import json
+import os
 import shutil
+import warnings
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from time import time as now
@@ -386,3 +388,105 @@ def test_the_viewer_shows_good_runs_among_many_bad_ones(many: Path) -> None:
         assert fetched(at, "/compare?run=good&run=other")[0] == 200
         for name in ("torn_results", "a_loop", "the_folder_above", "scored_junk"):
             assert fetched(at, f"/compare?run=good&run={name}")[0] in (200, 404)
+
+
+# ---- many archives, each bad in another way
+
+Members = dict[str, bytes]
+
+
+def zipped(path: Path, members: Sequence[tuple[str, bytes]]) -> None:
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, each in members:
+            file.writestr(name, each)
+
+
+def with_member(name: str, data: bytes = b"x") -> Callable[[Path, Members], object]:
+    return lambda path, members: zipped(path, [*members.items(), (name, data)])
+
+
+def with_note(**keys: Any) -> Callable[[Path, Members], object]:
+    def make(path: Path, members: Members) -> None:
+        note = {**json.loads(members["good/packed.json"]), **keys}
+        zipped(path, list({**members, "good/packed.json": json.dumps(note).encode()}.items()))
+
+    return make
+
+
+def with_file(file: str, data: bytes) -> Callable[[Path, Members], object]:
+    """A file that was packed as it is: its hash is right."""
+
+    def make(path: Path, members: Members) -> None:
+        note = json.loads(members["good/packed.json"])
+        note["files"][file] = sha256(data).hexdigest()
+        changed_members = {f"good/{file}": data, "good/packed.json": json.dumps(note).encode()}
+        zipped(path, list({**members, **changed_members}.items()))
+
+    return make
+
+
+def with_bytes(at: int, value: bytes) -> Callable[[Path, Members], object]:
+    """Other bytes in each entry of the directory at the end of the archive, `at` bytes from its start."""
+
+    def make(path: Path, members: Members) -> None:
+        zipped(path, list(members.items()))
+        data, start = bytearray(path.read_bytes()), 0
+        while (start := data.find(b"PK\x01\x02", start)) >= 0:
+            data[start + at : start + at + len(value)] = value
+            start += 4
+        path.write_bytes(data)
+
+    return make
+
+
+def link_member(path: Path, members: Members) -> None:
+    zipped(path, list(members.items()))
+    about = zipfile.ZipInfo("good/samples/x.parquet")
+    about.create_system, about.external_attr = 3, 0o120777 << 16
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr(about, "/etc/passwd")
+
+
+BAD_ARCHIVES: dict[str, tuple[Callable[[Path, Members], object], str]] = {
+    "empty": (lambda path, _: path.touch(), "not a zip file"), "junk": (lambda path, _: path.write_bytes(b"junk" * 99), "not a zip file"),
+    "no_members": (lambda path, _: zipped(path, []), "it has no packed.json"), "a_folder": (lambda path, _: path.mkdir(), "not a regular file"),
+    "a_pipe": (lambda path, _: os.mkfifo(path), "not a regular file"), "a_device": (lambda path, _: path.symlink_to("/dev/zero"), "not a regular file"),
+    "a_loop": (lambda path, _: path.symlink_to(path.name), "symbolic links"), "missing": (lambda path, _: None, "No such file"),
+    "cut": (lambda path, members: (zipped(path, list(members.items())), os.truncate(path, path.stat().st_size - 40)), "not a zip file"),
+    "upward": (with_member("good/../../evil"), "never writes"), "absolute": (with_member("/etc/evil"), "never writes"),
+    "backslash": (with_member("good\\..\\evil"), "never writes"), "nested": (with_member("good/x.zip"), "never writes"),
+    "capitals": (with_member("good/RESULTS.JSON"), "never writes"), "other_files": (with_member("good/readme.txt"), "never writes"),
+    "twice": (with_member("good/results.json"), "'results.json' twice"), "two_folders": (with_member("other/results.json"), "twice"),
+    "unlisted": (with_member("good/samples/x.parquet"), "differs from what was packed"), "link": (link_member, "differs from what was packed"),
+    "control_characters": (with_member("good/samples/\x1b[31m.parquet"), "differs from what was packed"),
+    "long_name": (with_member(f"good/samples/{'a' * 5000}.parquet"), "File name too long"),
+    "bomb": (with_member("good/samples/x.parquet", bytes(200 << 20)), "too much for a packed run"),
+    "password": (with_bytes(8, b"\x01"), "encrypted"), "method": (with_bytes(10, b"\x63"), "compression method"), "sizes": (with_bytes(24, b"\x05\0\0\0"), "cannot be unpacked"),
+    "note_list": (with_note(files=[1]), "differs from what was packed"), "note_text": (with_note(files="x"), "differs from what was packed"),
+    "note_empty": (with_note(files=None), "differs from what was packed"), "note_numbers": (with_note(files={"results.json": 5}), "differs from what was packed"),
+    "null_results": (with_file("results.json", b"null"), "results.json: the file is damaged"), "no_numbers": (with_file("results.json", b'{"results": null}'), "results.json"),
+    "null_manifest": (with_file("manifest.json", b"null"), "manifest.json: the file is damaged"), "no_manifest": (with_file("manifest.json", b"{}"), "holds no run"),
+    "newer": (with_file("manifest.json", b'{"format": 99}'), "format 99"), "empty_samples": (with_file("samples/sums.parquet", b""), "sums.parquet: the samples cannot be read"),
+    "junk_samples": (with_file("samples/sums.parquet", b"junk" * 9), "sums.parquet: the samples cannot be read"),
+}  # fmt: skip
+
+
+def test_bad_archives_of_every_kind_are_refused_and_leave_nothing(
+    good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = tmp_path / "whole.zip"
+    pack(good, whole)
+    with zipfile.ZipFile(whole) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    archives, runs = tmp_path / "archives", tmp_path / "runs"
+    archives.mkdir()
+    for name, (make, said) in BAD_ARCHIVES.items():
+        archive = archives / f"{name}.zip"
+        make(archive, members)
+        assert main(["import", str(archive), "-o", str(runs / name)]) == 2, name
+        printed = capsys.readouterr().err
+        assert printed.startswith(f"{archive}: ") and said in printed and " — " in printed, printed
+        assert not runs.exists() or not any(runs.iterdir()), name
+    assert not list(tmp_path.rglob("evil"))
+    assert main(["import", str(whole), "-o", str(runs / "whole")]) in (0, 1)
+    assert (runs / "whole" / "results.json").is_file()
