@@ -398,7 +398,7 @@ def _plugin_module(name: str) -> ModuleType:
 
 
 def _plugin_file(file: Path) -> ModuleType:
-    place, path = Place(f"--plugin {file}"), file.expanduser().resolve()
+    place, path = Place(f"--plugin {file}"), Path(os.path.realpath(file.expanduser()))
     if not path.is_file():
         raise ConfigError([Problem(place, "there is no such file", "correct its path, or name an importable module")])
     state = path.stat()

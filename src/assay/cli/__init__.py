@@ -186,7 +186,7 @@ def _stopping_signals() -> Iterator[None]:
 
 def _run(options: argparse.Namespace) -> int:
     from assay.cli.output import echo_err, prepare_streams
-    from assay.errors import AssayError
+    from assay.errors import AssayError, SelfExplanatory
 
     prepare_streams()
     try:
@@ -195,6 +195,9 @@ def _run(options: argparse.Namespace) -> int:
     except AssayError as error:
         for problem in error.problems:
             echo_err(str(problem))
+        return 2
+    except SelfExplanatory as error:  # of a file that changed since it was checked
+        echo_err(str(error))
         return 2
     except BrokenPipeError:  # the reader closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -18,7 +18,7 @@ from assay.cli.runs import runs_dir
 from assay.cli.show import write_out
 from assay.config.option import YAMLValue
 from assay.config.run import RunConfig, options_where
-from assay.config.source import Source
+from assay.config.source import Source, read_bytes
 from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.evaluation.flow import execute, prepare_run
 from assay.evaluation.options import checkpoint_runs, run_config, task_manager
@@ -147,7 +147,7 @@ def _from_file(path: str | None) -> dict[str, YAMLValue]:
     if path is None:
         return {}
     try:
-        source = Source(path, Path(path).read_bytes())
+        source = Source(path, read_bytes(path))
     except OSError as error:
         raise ConfigError([Problem(Place(path), f"cannot be read: {error.strerror}", "check the path")]) from None
     if source.problems or not isinstance(source.value, Mapping):

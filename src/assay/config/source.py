@@ -1,5 +1,6 @@
 """One YAML file: its values, and the place of each of them."""
 
+import errno
 import hashlib
 import os
 from collections.abc import Sequence
@@ -53,7 +54,9 @@ class Source:
 
 
 def read_bytes(path: str) -> bytes:
-    """Return the content of a file, or one byte more than a YAML file may have."""
+    """Return the content of a file, or one byte more than a YAML file may have; a pipe or device is an OSError."""
+    if not os.path.isfile(path) and not os.path.isdir(path) and os.path.exists(path):  # noqa: PTH110, PTH112, PTH113  # hot
+        raise OSError(errno.EINVAL, "it is a pipe or device", path)
     with open(path, "rb") as file:  # noqa: PTH123  # hot: once per file of a catalog
         return file.read(MAX_BYTES + 1) if os.fstat(file.fileno()).st_size > MAX_BYTES else file.read()
 

@@ -203,6 +203,8 @@ def unpack(archive: Path, target: Path) -> JSONDict:
     """Unpack an archive of `assay pack` into a new folder; returns the content of its results.json."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise RunError([Problem(Place(str(target)), "the folder is not empty", "choose a new folder")])
+    if archive.exists() and not archive.is_file():  # a pipe would be waited for
+        raise _refused(archive, "is not a regular file")
     make_folder(target.parent)
     try:
         with staging_folder(target.parent) as part:
@@ -215,23 +217,26 @@ def unpack(archive: Path, target: Path) -> JSONDict:
             if target.exists():
                 target.rmdir()
             replace_folder(part, target)
-    except (OSError, zipfile.BadZipFile, zlib.error) as error:
-        what = f"cannot be unpacked: {getattr(error, 'strerror', None) or error}"
-        raise RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")]) from None
+    except (OSError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:  # RuntimeError: one with a password, say
+        raise _refused(archive, f"cannot be unpacked: {getattr(error, 'strerror', None) or error}") from None
     return dict(run.results)
+
+
+def _refused(archive: Path, what: str) -> RunError:
+    return RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")])
 
 
 def _extract(file: zipfile.ZipFile, archive: Path, part: Path) -> None:
     size = sum(about.file_size for about in file.infolist())
     if size > SMALL + GROWS * archive.stat().st_size:
-        what = f"would unpack to {size / 1e9:.1f} GB, too much for a packed run"
-        raise RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")])
+        raise _refused(archive, f"would unpack to {size / 1e9:.1f} GB, too much for a packed run")
     for about in file.infolist():
         inner = "/".join(PurePosixPath(about.filename).parts[1:])
         if not MEMBER.fullmatch(inner):
-            what = f"holds {about.filename!r:.80}, which `assay pack` never writes"
-            raise RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")])
+            raise _refused(archive, f"holds {about.filename!r:.80}, which `assay pack` never writes")
         path = part / inner
+        if path.exists():
+            raise _refused(archive, f"holds {inner!r:.80} twice")
         path.parent.mkdir(parents=True, exist_ok=True)
         with file.open(about) as source, path.open("xb") as out:
             shutil.copyfileobj(source, out)
@@ -239,7 +244,8 @@ def _extract(file: zipfile.ZipFile, archive: Path, part: Path) -> None:
 
 def _check(part: Path, archive: Path) -> None:
     """Refuse what is not as it was packed."""
-    hashes = read_json(part / NOTE).get("files") or {}
+    noted = read_json(part / NOTE).get("files")
+    hashes = noted if isinstance(noted, dict) else {}
     there = {path.relative_to(part).as_posix(): path for path in part.rglob("*") if path.is_file()}
     wrong = sorted(
         {*hashes, *there} - {NOTE} - {name for name, path in there.items() if hashes.get(name) == _hash(path)}
@@ -252,13 +258,15 @@ def _check(part: Path, archive: Path) -> None:
 def _opened(part: Path, archive: Path) -> Run:
     """The run that was unpacked: nothing is put in place that cannot be read."""
     try:
-        for version in scorings(part):
-            finished_run(version)
+        for folder in (*scorings(part), part):
+            for samples in finished_run(folder).sample_files().values():
+                samples.check()
         return finished_run(part)
     except RunError as error:
+        about = [f"{Path(each.place.file).name}: " if each.place.file != str(part) else "" for each in error.problems]
         problems = [
-            Problem(Place(str(archive)), f"{Path(each.place.file).name}: {each.what}", "get it again from its source")
-            for each in error.problems
+            Problem(Place(str(archive)), f"{file}{each.what}", "get it again from its source")
+            for file, each in zip(about, error.problems, strict=True)
         ]
         raise RunError(problems) from None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from assay.config.source import Source, digest
+from assay.config.source import Source, digest, read_bytes
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.nodes import TYPES, NodeModel, Structure
 from assay.graphs.reading import GraphFile
@@ -183,7 +183,7 @@ def read_models(files: Sequence[Path]) -> dict[str, ModelEntry]:
     models: dict[str, ModelEntry] = {}
     for file in files:
         try:
-            source = Source(str(file), file.read_bytes())
+            source = Source(str(file), read_bytes(str(file)))
         except OSError as error:
             raise ConfigError(
                 [Problem(Place(str(file)), f"cannot be read: {error.strerror}", "check the path")]

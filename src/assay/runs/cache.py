@@ -85,7 +85,8 @@ class Cache:
     def shelves(self) -> list[CachedModel]:
         """List the content by model."""
         rows = self._file.execute(
-            "select model, count(*), sum(length(response)), min(written), max(used) from responses group by model order by model"
+            "select model, count(*), coalesce(sum(length(response)), 0), min(written), max(used) from responses"
+            " group by model order by model"
         )
         return [CachedModel(*row) for row in rows]
 

@@ -455,11 +455,8 @@ def is_writable(path: Path) -> bool:
 
 
 def is_outside(folder: Path, file: Path) -> bool:
-    """Whether a file is outside of the folder: it, or a folder above it, is a link, maybe to itself."""
-    try:
-        return not file.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError):
-        return True
+    """Whether a file is outside of the folder: it, or a folder above it, is a link."""
+    return not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder))  # `resolve` raises at a loop
 
 
 def links_outside(folder: Path) -> list[str]:

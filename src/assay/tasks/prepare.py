@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from assay.config.option import YAMLMapping, YAMLValue
+from assay.config.option import MAX_REPEATS, YAMLMapping, YAMLValue
 from assay.config.task import TaskConfig, generation_types
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import (
@@ -208,6 +208,7 @@ def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
         for key, what, fix in generation_types({**(params or {}), **settings.gen_kwargs}):
             raise ConfigError([Problem(Place(f"generation_kwargs.{key[0]}"), what, fix)])
         params = generation_params(params, config.fewshot_delimiter, settings.gen_kwargs)
+    repeats = min(repeats, MAX_REPEATS)  # more are refused, but `validate` checks the rest of the task
     return replace(config, num_fewshot=number or 0, repeats=repeats, generation_kwargs=params)
 
 

@@ -180,7 +180,7 @@ def equal_prompts(task: Task, samples: Iterable[Sample]) -> Problem | None:
     count = size = 0
     for sample in samples:
         if first is None:
-            first, size = sample, len(str(sample.requests))
+            first, size = sample, len(str(sample.requests[:1])) * len(sample.requests)
         elif sample.requests != first.requests or count * size > MAX_COMPARED:
             return None
         count += 1

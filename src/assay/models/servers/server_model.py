@@ -12,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from assay.config.option import Remark, YAMLValue, option
-from assay.config.source import Source, digest
+from assay.config.source import Source, digest, read_bytes
 from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.models.protocol import Can, PermanentError, RetryableError, Samples
@@ -490,7 +490,7 @@ def _listed_price(model: str, path: str) -> Price:
     """Return the row of a file such as `gpt-x: {in: 2.5, out: 10, stored: 1.25}`."""
     place = Place("model_args.prices")
     try:
-        rows = Source(path, Path(path).expanduser().read_bytes()).value
+        rows = Source(path, read_bytes(str(Path(path).expanduser()))).value
     except OSError as error:
         raise ConfigError([Problem(place, f"{path} cannot be read: {error.strerror}", "check the path")]) from None
     if not isinstance(rows, dict) or model not in rows:
