@@ -230,7 +230,7 @@ def redacted(value: AnyJSON, name: str = "", *, texts: bool = True) -> AnyJSON:
     """Redact a value; `name` is its key. Without `texts`, only keys decide: a prompt may mention keys."""
     if (is_header(name) and not isinstance(value, bool | int | float | None)) or _is_environment(name, value):
         return {str(key): HIDDEN for key in value} if isinstance(value, Mapping) else HIDDEN
-    if name and value is not None and is_secret(name, certain=_is_numbers(value)) and not isinstance(value, bool):
+    if name and is_secret(name, certain=_is_numbers(value)) and (not _is_numbers(value) or _is_long(value)):
         return HIDDEN
     texts = texts or name in _ARGUMENTS
     if isinstance(value, Mapping):
@@ -299,6 +299,11 @@ def _is_numbers(value: AnyJSON) -> bool:
 
 SCHEMAS = ("properties", "fields")
 """Keys of schemas below which there are names of fields."""
+
+
+def _is_long(value: AnyJSON) -> bool:
+    """Whether a number may be a password."""
+    return isinstance(value, int) and value >= 10**5
 
 
 def _called(key: str, within: str) -> str:
