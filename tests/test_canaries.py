@@ -17,6 +17,7 @@ from assay.models.load import load_model
 from assay.redaction import redacted, redacted_command
 from canary_world import Said, after_a_run, canary, leaked, leaks_in_files, pages, said_by, write_yaml
 from serving import Arrived, loopback
+from small_runs import noting, run, write_task
 
 QUESTIONS = ("plain", "refuse", "deny", "babble", "stray", "other")
 """The server does to each document as its question says."""
@@ -56,6 +57,8 @@ def careless(arrived: Arrived) -> Any:
 
 TASK = {"task": "t", "dataset_path": "json", "test_split": "test", "output_type": "generate_until", "doc_to_text": "q",
         "doc_to_target": "gold", "metric_list": [{"metric": "exact_match"}]}  # fmt: skip
+
+TASK_LINES = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
 
 
 class World(NamedTuple):
@@ -389,3 +392,21 @@ def test_an_account_survives_packing_and_importing(folders: tuple[Path, Path]) -
     assert after["assay"]["account"] == before["assay"]["account"]
     assert after["assay"]["account"]["tokens"]["in"] > 0
     assert after["results"] == before["results"]
+
+
+def test_a_run_resumes_whose_version_hid_other_parts_of_its_options(folders: tuple[Path, Path]) -> None:
+    """Version 0.1 wrote `max_tokens=***`."""
+    folder, built = folders
+    write_task(folder, [{"q": "plain", "gold": "x"}], TASK_LINES)
+    prompts: list[str] = []
+    options: dict[str, Any] = {"output_path": str(built / "run"), "system_instruction": "The key: 5 of us."}
+    run(folder, noting(prompts), gen_kwargs="max_tokens=64", **options)
+    manifest = json.loads((built / "run/manifest.json").read_text())
+    assert manifest["spec"]["gen_kwargs"] == "max_tokens=64"
+    assert manifest["spec"]["system_instruction"] == "The key: 5 of us."
+    manifest["spec"] |= {"gen_kwargs": "max_tokens=***", "system_instruction": "The key: *** of us."}
+    write_yaml(built / "run/manifest.json", manifest)
+    run(folder, noting(prompts), gen_kwargs="max_tokens=64", **options)
+    assert len(prompts) == 1
+    with pytest.raises(AssayError, match="another run"):
+        run(folder, noting(prompts), gen_kwargs="max_tokens=64,temperature=1", **options)

@@ -9,8 +9,8 @@ from assay.records import AnyJSON, Generate, JSONDict, JSONObject, Request, argu
 
 HIDDEN = "***"
 _SURE = (
-    r"(?:(?:api|access|secret|private|account|auth|subscription|license)[_-]?key|secret|passw(?:or)?d|passphrase|pwd"
-    r"|auth(?:orization)?|credentials?|bearer|sas|sig|jwt|connection[_-]?string|access[_-]?key[_-]?id)"
+    r"(?:(?:api|access|secret|private|account|auth|subscription|license)[_-]?key|secret|passw(?:or)?d|passphrase|(?:user|db|login|proxy)[_-]?pass|pwd"
+    r"|auth(?:orization)?|credentials?|bearer|sas|sig|jwt|webhook(?:[_-]?url)?|connection[_-]?string|access[_-]?key[_-]?id)"
 )
 _WORD = rf"(?:{_SURE}|key|token)"
 _CAMEL = r"[A-Za-z0-9]*[a-z0-9](?-i:Key|Token|Secret|Password|Passphrase|Credential|Auth)"
@@ -19,9 +19,11 @@ _CERTAIN = re.compile(rf"(?:(?:.*[_\-.])?{_SURE}|{_CAMEL}(?<!Key))s?", re.IGNORE
 """Names of secrets even where the value is a number; a `key` or `token` may be an index."""
 _PAIR = re.compile(
     rf"(?:^|(?<=[\s,;&?{{(\[\"']))-{{0,2}}((?:[\w.\-]*[_\-.])?{_WORD}s?|{_CAMEL}s?)"
-    r"\\*[\"']?\s*[=:]\s*(?:(?:bearer|basic)\s+)?",
+    r"\\*[\"']?\s*[=:]>?\s*(?:(?:bearer|basic|token|digest)\s+)?",
     re.IGNORECASE,
 )
+_CUT = re.compile(rf"(?:^|[\s,;{{(\[\"'])(?:[\w.\-]*[_\-.])?{_SURE}s?\\*[\"']?\s*[=:]$", re.IGNORECASE)
+"""A word of a command that ends where its secret begins: the next word is that."""
 _NUMBER = re.compile(r"[+\-]?\d+(?:\.\d+)?(?=$|[\s,;&})\]\"'])")
 _NEXT = re.compile(r"[,\s]+(?:\\*[\"']?[A-Za-z_][\w.\-]*\\*[\"']?\s*[=:]|$)")
 """The text after a value on a command line: the next name, or nothing."""
@@ -36,7 +38,7 @@ _URL = re.compile(r"([A-Za-z][\w+.\-]*://)((?<=[\"']http://)[^\s\"']*|(?<=[\"']h
 _ADDRESSES = ("url", "base_url", "api_base", "endpoint", "uri", "proxy")
 _ARGUMENTS = frozenset((
     "judge_model", "roles", "model", "model_args", "model_role", "data_files", "data_file", "dataset_path", "file_path",
-    "storage_options",
+    "storage_options", "proxies",
 ))  # fmt: skip
 """Keys of task files whose texts are arguments of models, or addresses: prompts elsewhere may mention keys."""
 _PASSWORD = re.compile(r"(?<=://)[^\s/@:\"'<>]*:[^\s/@\"'<>]+@")
@@ -226,9 +228,9 @@ def _bare_address(rest: str) -> str:
 
 def redacted(value: AnyJSON, name: str = "", *, texts: bool = True) -> AnyJSON:
     """Redact a value; `name` is its key. Without `texts`, only keys decide: a prompt may mention keys."""
-    if is_header(name) and not isinstance(value, bool | int | float | None):
+    if (is_header(name) and not isinstance(value, bool | int | float | None)) or _is_environment(name, value):
         return {str(key): HIDDEN for key in value} if isinstance(value, Mapping) else HIDDEN
-    if name and value is not None and is_secret(name, certain=_is_numbers(value)) and not isinstance(value, bool):
+    if name and is_secret(name, certain=_is_numbers(value)) and (not _is_numbers(value) or _is_long(value)):
         return HIDDEN
     texts = texts or name in _ARGUMENTS
     if isinstance(value, Mapping):
@@ -257,14 +259,23 @@ def secrets_in(value: AnyJSON, name: str = "") -> Iterator[str]:
         yield value
 
 
+_written: list[tuple[AnyJSON, AnyJSON]] = []
+"""The parameters that were redacted last, and how they are written: all requests of a task share theirs."""
+
+
 def written_arguments(request: Request) -> tuple[AnyJSON, ...]:
     """The arguments of a request as they may be written down: LiteLLM is given headers and keys among the parameters."""
     plain = arguments(request)
-    if isinstance(request, Generate):
-        for key, value in request.params.items():
-            if is_header(key) or is_secret(key) or isinstance(value, Mapping):
-                return (plain[0], redacted(plain[1], texts=False))
-    return plain
+    if not isinstance(request, Generate):
+        return plain
+    if not _written or _written[0][0] is not request.params:
+        _written[:] = [(request.params, redacted(plain[1], texts=False))]
+    return plain[0], dict(_written[0][1])
+
+
+def _is_environment(name: str, value: AnyJSON) -> bool:
+    """Whether a value is the environment of a process, as tool servers are given it."""
+    return name == "env" and isinstance(value, Mapping)
 
 
 @lru_cache(1024)
@@ -290,9 +301,31 @@ SCHEMAS = ("properties", "fields")
 """Keys of schemas below which there are names of fields."""
 
 
+def _is_long(value: AnyJSON) -> bool:
+    """Whether a number may be a password."""
+    return isinstance(value, int) and value >= 10**5
+
+
 def _called(key: str, within: str) -> str:
     """Return the key of a value: `key` among the `params` of a metric is the name of a column, not a secret."""
     return "" if (within, key) == ("params", "key") or within in SCHEMAS else key
+
+
+def is_same(one: AnyJSON, other: AnyJSON) -> bool:
+    """Whether two redacted values may be of one value: versions hid different parts of it.
+
+    >>> is_same({"gen_kwargs": "max_tokens=***,n=1"}, {"gen_kwargs": "max_tokens=64,n=1"}), is_same("n=1", "n=2")
+    (True, False)
+    """
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(is_same(value, other[key]) for key, value in one.items())
+    if HIDDEN in (one, other) or one == other:
+        return True
+    return isinstance(one, str) and isinstance(other, str) and (_hides(one, other) or _hides(other, one))
+
+
+def _hides(text: str, other: str) -> bool:
+    return HIDDEN in text and re.fullmatch(".*".join(map(re.escape, text.split(HIDDEN))), other, re.DOTALL) is not None
 
 
 def redacted_command(arguments: Sequence[str]) -> list[str]:
@@ -309,7 +342,7 @@ def redacted_command(arguments: Sequence[str]) -> list[str]:
         is_named = flag.startswith("--") and is_secret(name)
         text, missing = (f"{flag}={HIDDEN}", "") if is_named and equals else _redacted_text(argument, command=True)
         redacted_arguments.append(HIDDEN if hidden else text)
-        hidden = is_named and not equals
+        hidden = (is_named and not equals) or _CUT.search(argument) is not None
     return redacted_arguments
 
 

@@ -28,7 +28,8 @@ def spec(
     config: RunConfig, models: Mapping[str, AnyModel], tasks: Iterable[Runnable], helpers: Iterable[Path]
 ) -> ManifestJSON:
     """Everything that the results of a run depend on."""
-    stated = {key: redacted(value, key) for key, value in identity_of(config).items() if value is not None}
+    options = {key: value for key, value in identity_of(config).items() if value is not None}
+    stated = {key: redacted(value, key, texts=key != "system_instruction") for key, value in options.items()}
     code = digest("\n".join(sorted(file_digest(file) for file in helpers)).encode())
     digests = {task.task.name: task_digest(task) for task in tasks}
     roles = {role: model.identity for role, model in models.items() if role != UNDER_TEST}

@@ -24,6 +24,7 @@ import orjson
 from assay.config.source import digest
 from assay.errors import AssayError, Place, Problem
 from assay.records import AnyJSON, JSONDict, JSONObject
+from assay.redaction import is_same
 from assay.runs import journal, lease
 from assay.runs.files import (
     CHECKSUM,
@@ -251,7 +252,7 @@ def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) ->
     try:
         make_folder(path)
         known = _known(path, force)
-        if known is not None and known.get("spec") != spec:
+        if known is not None and not is_same(known.get("spec"), spec):
             if not force:
                 raise RunError([_other_run(path, known.get("spec") or {}, spec)])
             Lease(path).release()  # not from under a run that is going on

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from assay.config.row_names import row_key, row_name, rows_of, stderr_name
 from assay.errors import Place, Problem
 from assay.records import AnyJSON, JSONObject, ScoreKey
-from assay.redaction import without_secrets
+from assay.redaction import is_same, without_secrets
 from assay.runs import journal
 from assay.runs.folder import (
     CHECKSUMS,
@@ -411,7 +411,7 @@ def output_folder(runs_dir: Path, spec: JSONObject, model: str, tasks: Sequence[
     unfinished = [
         (manifest.get("created") or 0.0, path)
         for path, manifest in _manifests(runs_dir)
-        if manifest.get("spec") == written_spec and manifest.get("status") != COMPLETE and not is_held(path)
+        if is_same(manifest.get("spec"), written_spec) and manifest.get("status") != COMPLETE and not is_held(path)
     ]
     return max(unfinished)[1] if unfinished else new_folder(runs_dir, model, tasks)
 
