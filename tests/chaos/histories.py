@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -26,6 +27,8 @@ SOURCE = HERE.parent.parent / "src"
 LONGEST = 120.0
 """Seconds after which a command hangs."""
 DISK = 24 << 20
+IMPORTING = re.compile(r"assay/cli/__init__\.py\", line \d+, in <module>")
+"""A signal in the first milliseconds, before `main`: Python itself answers it."""
 SIGNALS = {
     "kill": signal.SIGKILL,
     "term": signal.SIGTERM,
@@ -225,7 +228,7 @@ class CommandUnderFire:
         allowed = (0, 1, *(CODES[disturbance.how] if disturbance else (2,)))
         if attempt.code not in allowed:
             problems.append(f"{what}: exit code {attempt.code}: {attempt.said[-1500:]}")
-        if "Traceback" in attempt.said and f"{SOURCE / 'assay'}" in attempt.said:  # not in Python's own start
+        if "Traceback" in attempt.said and str(SOURCE / "assay") in attempt.said and not IMPORTING.search(attempt.said):
             problems.append(f"{what}: a traceback: {attempt.said[-3000:]}")
         if attempt.children:
             problems.append(f"{what}: processes outlive it: {attempt.children}")
