@@ -303,8 +303,9 @@ class Attempt:
             timer.start()
 
     def _environment(self) -> dict[str, str]:
+        paths = os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
         return {
-            **os.environ, "PYTHONPATH": str(SOURCE), "TMPDIR": str(self.chaos.tmp), "ASSAY_CACHE_DIR": str(self.chaos.folder / "cache"),
+            **os.environ, "PYTHONPATH": paths, "TMPDIR": str(self.chaos.tmp), "ASSAY_CACHE_DIR": str(self.chaos.folder / "cache"),
             "OPENBLAS_NUM_THREADS": "1", "CHAOS_MARK": self.mark, "HF_HUB_OFFLINE": "1",
         }  # fmt: skip
 
