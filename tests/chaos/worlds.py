@@ -280,7 +280,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "import": Kind(
         lambda url: [
-            ("pack", "run", "-o", "packed/run.zip"), ("import", "packed/run.zip", "-o", "unpacked"), ("import", "logs", "-o", "brought"),
+            ("pack", "run", "-o", "packed/run.zip"), ("pack", "run", "--no_gold", "-o", "packed/open.zip"), ("import", "packed/run.zip", "-o", "unpacked"), ("import", "logs", "-o", "brought"),
             *(("export", "run", "--to", to, "-o", f"exported-{to}") for to in ("lm-eval", "inspect", "parquet")),
         ],
         _logs, "run",

@@ -23,6 +23,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+sys.path.insert(
+    0, str(HERE.parent.parent / "src")
+)  # a checkout will do: nothing needs to be installed but the dependencies
 HANG, BUSY = 300, 30
 """Seconds, and seconds of CPU time, after which an input is a hang: that is a finding, and the rest of the time goes to a new process."""
 BATCH = 20

@@ -61,7 +61,9 @@ def watched() -> Iterator[None]:
 
     def note(raised: object) -> None:
         error = getattr(raised, "exc_value", None)
-        if isinstance(error, BaseException):
+        if isinstance(error, BaseException) and not isinstance(
+            error, TimeoutError
+        ):  # the alarm of a document rings again
             seen.append(error)
 
     hooks = sys.unraisablehook, threading.excepthook

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -59,8 +58,9 @@ def pack(folder: str | Path, output: str | Path | None = None, *, no_gold: bool 
     path = Path(output) if output is not None else Path(f"{name}{'-no_gold' if no_gold else ''}.zip")
     if path.suffix.lower() != ".zip":
         raise RunError([Problem(Place(str(path)), "an archive of a run is a zip file", "end its name in .zip")])
-    with tempfile.TemporaryDirectory(prefix="assay-pack-") as scratch:
-        golds = GoldRemoval(run, Path(scratch)) if no_gold else None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with staging_folder(path.parent) as scratch:
+        golds = GoldRemoval(run, scratch) if no_gold else None
         members = [*_members(run, golds)]
         removed = golds.summary() if golds is not None else []
         hashes = {inner: sha256(content).hexdigest() for inner, content, _ in members if isinstance(content, bytes)}
@@ -69,7 +69,6 @@ def pack(folder: str | Path, output: str | Path | None = None, *, no_gold: bool 
                 "files": dict(sorted(hashes.items()))}  # fmt: skip
         members.append((NOTE, _json(note), None))
         _refuse_secrets(members)
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_archive(path, _contents(name, sorted(members, key=lambda member: member[0])))
     taken = {str(source) for _, _, source in members if source is not None}
     left = sorted(

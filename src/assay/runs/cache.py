@@ -115,7 +115,7 @@ class CachedJournal:
     """A journal with a cache behind it: cached responses of other runs are journaled like new ones.
 
     `names` are the names of the roles' models in the cache. Responses that the run had before are given to the cache first: a
-    process that was killed may not have come to it.
+    process that was killed may have ended before it wrote them.
     """
 
     def __init__(self, journal: Journal, cache: Cache, names: Mapping[str, str]) -> None:

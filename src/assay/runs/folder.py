@@ -274,7 +274,7 @@ def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) ->
         }
         manifest.pop(CHECKSUMS, None)  # of files that are written anew
         write_manifest(path, {**manifest, "status": "running"})
-        responses = Journal(path / journal.NAME, manifest)
+        responses = Journal(path / journal.NAME, {key: value for key, value in manifest.items() if key != "status"})
         if responses.damaged:
             manifest["damaged_lines"] = manifest.get("damaged_lines", 0) + responses.damaged
         return RunFolder(path, spec, held, responses, manifest, resumed=known is not None)

@@ -545,7 +545,8 @@ class SpilledRows(Sequence[Row]):
         return (self._line(number) for number in range(len(self)))
 
     def __del__(self) -> None:
-        self.close()
+        if hasattr(self, "_file"):  # it could be opened
+            self.close()
 
     def close(self) -> None:
         self._file.close()
