@@ -361,9 +361,10 @@ def _tools(named: UserValue) -> Iterator[Tool]:
     elif isinstance(named, type):
         with user_code(place_of("tools", named), DataError):
             instance = named()
-        for name, _ in inspect.getmembers(named, callable):
-            if not name.startswith("_"):
-                yield _tool(getattr(instance, name))
+        public = {name: getattr(instance, name) for name in dir(named) if not name.startswith("_")}
+        marked = {name: each for name, each in public.items() if _is_tool(each)}
+        for each in (marked or {name: each for name, each in public.items() if callable(each)}).values():
+            yield _tool(each)
     elif callable(named) or _is_tool(named):
         yield _tool(named)
 
@@ -375,7 +376,7 @@ def _is_tool(thing: UserValue) -> bool:
 
 def _tool(function_or_tool: Any) -> Tool:
     if _is_tool(function_or_tool):
-        function: UserFunction = getattr(function_or_tool, "coroutine", None) or function_or_tool.func
+        function = _invoking(function_or_tool)
         schema = {"type": "object", "properties": dict(function_or_tool.args)}
         return Tool(
             function_or_tool.name,
@@ -395,6 +396,21 @@ def _tool(function_or_tool: Any) -> Tool:
         function_or_tool,
         {"name": name, "description": inspect.getdoc(function_or_tool) or "", "parameters": schema},
     )
+
+
+def _invoking(tool: Any) -> UserFunction:
+    """A tool of LangChain's as a function of its arguments, which it converts: 2 to 2.0 for a float."""
+    if getattr(tool, "coroutine", None) is not None:
+
+        async def waits(**arguments: UserValue) -> UserValue:
+            return await tool.ainvoke(arguments)
+
+        return waits
+
+    def calls(**arguments: UserValue) -> UserValue:
+        return tool.invoke(arguments)
+
+    return calls
 
 
 def _type(hint: Any) -> str:

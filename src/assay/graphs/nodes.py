@@ -294,6 +294,17 @@ class GenerationNode:
     def apply(self, state: State, walk: Walk) -> Updates:
         raise NotImplementedError("this node asks")
 
+    def prepared(self, state: State) -> tuple[State, tuple[Message, ...]]:
+        """The state after the pre-processor, and what is sent. `messages` that it replaced are for this request only."""
+        if self.pre is None:
+            return state, self.conversation(state)
+        before = state.get("messages")
+        state = _after(self.pre(state), state)
+        sent = self.conversation(state)
+        if state.get("messages") is not before:
+            state["messages"] = before if before is not None else []
+        return state, sent
+
     def conversation(self, state: State) -> tuple[Message, ...]:
         messages = self.prompt.fill(state)
         turns = state.get(HISTORY) if self.history is not None else None
@@ -317,9 +328,7 @@ class LlmNode(GenerationNode):
     tools: Mapping[str, UserFunction] = field(default_factory=dict)
 
     def ask(self, state: State, walk: Walk) -> Steps:
-        if self.pre is not None:
-            state = _after(self.pre(state), state)
-        messages = self.conversation(state)
+        state, messages = self.prepared(state)
         [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
         return self.updates(response, state, messages)
 
@@ -351,9 +360,8 @@ class AgentNode(LlmNode):
         return (*messages[:-1], Message("system", said), *messages[-1:]) if said else messages
 
     def ask(self, state: State, walk: Walk) -> Steps:
-        if self.pre is not None:
-            state = _after(self.pre(state), state)
-        messages = begun = self.conversation(state)
+        state, begun = self.prepared(state)
+        messages = begun
         for turn in range(1, self.max_turns + 1):
             if turn in self.injected and self.tools:
                 messages = (*messages, Message("system", self.injected[turn]))
@@ -430,9 +438,7 @@ class MultiLlmNode(GenerationNode):
     post: Callable[[Mapping[str, ModelReply]], Any]
 
     def ask(self, state: State, walk: Walk) -> Steps:
-        if self.pre is not None:
-            state = _after(self.pre(state), state)
-        messages = self.conversation(state)
+        state, messages = self.prepared(state)
         attempts = [model.ask(messages, walk.at(label)) for label, model in self.models.items()]
         responses = (yield from answers(attempts, walk))[""]
         replies = {
