@@ -93,7 +93,7 @@ class GraphBinder:
 
     def function(self, name: str, place: Place, *counts: int) -> UserFunction:
         """Return the callable of a dotted name: a function, or `apply` of a class; it must take one of `counts` arguments."""
-        named = self.helpers.dotted(name, self.folder, place)
+        named: Any = self.helpers.dotted(name, self.folder, place)
         function = _callable(named, name, place)
         taken = _arguments(function)
         if isinstance(named, type) and taken is not None and counts and not _takes(taken, counts):

@@ -307,9 +307,8 @@ class GenerationNode:
 
     def conversation(self, state: State) -> tuple[Message, ...]:
         messages = self.prompt.fill(state)
-        turns = state.get(HISTORY) if self.history is not None else None
-        if turns:
-            messages = self.history.place(messages, turns, self.name)
+        if self.history is not None and state.get(HISTORY):
+            messages = self.history.place(messages, state[HISTORY], self.name)
         return (*messages, *map(_as_message, state.get(self.input_key) or ()))
 
     def remembered(self, state: State, messages: tuple[Message, ...], text: str) -> Updates:
