@@ -82,7 +82,7 @@ class GraphBinder:
                 continue
             place = self.file.place("graph_config", "edges", number, "condition")
             try:
-                condition = self.function(edge.condition, place, 1)
+                condition = self.function(edge.condition, place, ("state",))
             except ConfigError as error:
                 self.problems += error.problems
                 continue
@@ -91,24 +91,26 @@ class GraphBinder:
             forks.append(ConditionalEdge(condition, {**ends, **_spelt(paths), **paths}))
         return OutgoingEdges(tuple(always), tuple(forks))
 
-    def function(self, name: str, place: Place, *counts: int) -> UserFunction:
-        """Return the callable of a dotted name: a function, or `apply` of a class; it must take one of `counts` arguments."""
+    def function(self, name: str, place: Place, *shapes: tuple[str, ...]) -> UserFunction:
+        """Return the callable of a dotted name: a function, or `apply` of a class. `shapes` are the arguments that it may be
+        given, of which it must take one."""
         named: Any = self.helpers.dotted(name, self.folder, place)
-        function = _callable(named, name, place)
+        function, counts = _callable(named, name, place), [len(shape) for shape in shapes]
         taken = _arguments(function)
-        if isinstance(named, type) and taken is not None and counts and not _takes(taken, counts):
+        if isinstance(named, type) and not _takes(taken, counts):
             on_class = _arguments(named.apply)  # `def apply(state)` without a decorator: SyGra calls it on the class
-            if on_class is not None and _takes(on_class, counts):
+            if _takes(on_class, counts):
                 function, taken = named.apply, on_class
-        if taken is not None and counts and not _takes(taken, counts):
-            what = f"{name} takes {taken[0]} arguments, but is called with {' or '.join(map(str, counts))}"
+        if taken is not None and not _takes(taken, counts):
+            given = " or ".join(f"({', '.join(shape)})" for shape in shapes)
+            what = f"{name} takes {taken[0]} arguments, but is given {given}"
             raise ConfigError([Problem(place, what, "change its parameters")])
         return function
 
     def _node(self, name: str, node: AnyNode) -> GraphNode:
         if isinstance(node, LambdaSpec):
             place = self.file.node_place(name, "lambda")
-            function = self.function(node.function, place, 2)
+            function = self.function(node.function, place, ("node", "state"))
             settings = self.written(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
             return nodes.LambdaNode(name, function, settings, inspect.iscoroutinefunction(function))
         if isinstance(node, SamplerSpec):
@@ -162,7 +164,9 @@ class GraphBinder:
             "name": name,
             "prompt": nodes.PromptTemplate.of(node.prompt),
             "input_key": node.input_key,
-            "pre": self.function(pre, self.file.node_place(name, "pre_process"), 1) if pre is not None else None,
+            "pre": self.function(pre, self.file.node_place(name, "pre_process"), ("state",))
+            if pre is not None
+            else None,
             "history": History(properties.chat_history_window_size, not multiturn) if node.chat_history else None,
         }
         places = {label: self.file.node_place(name, "models", label) for label in self.file.models[name]}
@@ -189,7 +193,7 @@ class GraphBinder:
         if node.post_process is None:
             return _into(node)
         place = self.file.node_place(name, "post_process")
-        function = self.function(node.post_process, place, 1, 2)
+        function = self.function(node.post_process, place, ("answer",), ("answer", "state"))
         taken = _arguments(function)
         with_state = taken is None or taken[1] >= 2
         wrap: Callable[[Any], Any] = (
@@ -203,7 +207,8 @@ class GraphBinder:
 
     def _multi_post(self, name: str, node: MultiLlmSpec) -> Callable[[Mapping[str, nodes.ModelReply]], Value]:
         if node.multi_llm_post_process is not None:
-            return self.function(node.multi_llm_post_process, self.file.node_place(name, "multi_llm_post_process"), 1)
+            place = self.file.node_place(name, "multi_llm_post_process")
+            return self.function(node.multi_llm_post_process, place, ("answers",))
         [key] = output_keys(node.output_keys)[:1] or ("messages",)
         return lambda replies: {key: [{label: reply.content for label, reply in replies.items()}]}
 
@@ -306,8 +311,8 @@ def _callable(named: UserValue, name: str, place: Place) -> UserFunction:
     return apply
 
 
-def _takes(taken: tuple[int, int], counts: Sequence[int]) -> bool:
-    return any(taken[0] <= count <= taken[1] for count in counts)
+def _takes(taken: tuple[int, int] | None, counts: Sequence[int]) -> bool:
+    return taken is None or any(taken[0] <= count <= taken[1] for count in counts)
 
 
 def _arguments(function: UserFunction) -> tuple[int, int] | None:
