@@ -112,7 +112,7 @@ def reply(messages: list[dict[str, Any]]) -> str | Call:
     texts = [_text(each.get("content")) for each in messages]
     prompt, last = "\n".join(texts), texts[-1]
     if last.startswith('{"say"'):
-        said: str = json.loads(last)["say"]
+        said: str = json.JSONDecoder().raw_decode(last)[0]["say"]
         return said
     if "Step " in prompt and "browser automation" in prompt:
         return _browse(prompt, sum(each["role"] == "assistant" for each in messages))

@@ -250,9 +250,10 @@ class HelperCode:
             return self.load(own) if own.is_file() else ModuleType(name)
         if name.startswith("lm_eval.tasks."):
             return self._task_module(name.split(".")[2:], folder)
-        if name.partition(".")[0] in ("datasets", "evaluate", "sygra") and importlib.util.find_spec(
-            name.partition(".")[0]
-        ):
+        root, around = name.partition(".")[0], task_file(name.rpartition(".")[0], folder) if "." in name else None
+        if root == "sygra" and around is not None and around.is_file():
+            return None  # a name that a module on disk lacks is not in an installed one, either
+        if root in ("datasets", "evaluate", "sygra") and importlib.util.find_spec(root):
             return importlib.import_module(name)  # a part that we do not supply, of a library that is installed
         return None
 

@@ -60,6 +60,24 @@ def _some(names: ModuleContents, *chosen: str) -> ModuleContents:
     return {name: names[name] for name in chosen}
 
 
+def _called_by_hand(name: str) -> type[unit_metrics.UnitMetric]:
+    """A unit metric for helper code that makes it itself, as SyGra's does after it saw which tool a model chose: what cannot
+    be compared is wrong, with the reason in the metadata."""
+    kind: type[unit_metrics.UnitMetric] = getattr(unit_metrics, name)
+
+    class CalledByHand(kind):  # type: ignore[valid-type, misc]
+        def compare(self, golden: Any, predicted: Any) -> unit_metrics.UnitMetricResult:
+            try:
+                result: unit_metrics.UnitMetricResult = super().compare(golden, predicted)
+            except ValueError as error:
+                said = {"validator": getattr(self, "validator", name), "error": str(error)}
+                return unit_metrics.UnitMetricResult(False, dict(golden), dict(predicted), said, 0.0)
+            return result
+
+    CalledByHand.__name__ = CalledByHand.__qualname__ = name
+    return CalledByHand
+
+
 def _metrics() -> dict[str, ModuleContents]:
     base = {"BaseUnitMetric": unit_metrics.UnitMetric, "BaseMetricMetadata": unit_metrics.MetricMetadata}
     result = {"UnitMetricResult": unit_metrics.UnitMetricResult}
@@ -92,7 +110,7 @@ def _metrics() -> dict[str, ModuleContents]:
         f"{top}.unit_metrics.unit_metric_result": result,
         f"{top}.unit_metrics.base_unit_metric": {**base, **result},
         f"{top}.unit_metrics.unit_metric_registry": {**unit_names, **base},
-        **{f"{top}.unit_metrics.{name}": {kind: getattr(unit_metrics, kind)} for name, kind in units.items()},
+        **{f"{top}.unit_metrics.{name}": {kind: _called_by_hand(kind)} for name, kind in units.items()},
         f"{top}.aggregator_metrics.base_aggregator_metric": aggregator_base,
         f"{top}.aggregator_metrics.aggregator_metric_registry": {**aggregator_names, **aggregator_base},
         **{f"{top}.aggregator_metrics.{name}": {kind.__name__: kind} for name, kind in aggregators.items()},

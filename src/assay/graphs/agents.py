@@ -5,7 +5,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from assay.graphs.history import HISTORY
-from assay.graphs.nodes import LlmNode, after, answers
+from assay.graphs.nodes import LlmNode, answers
 from assay.graphs.tools import as_mapping
 from assay.graphs.walk import Costs, NodeFailed, State, Steps, Updates, Walk
 from assay.records import (
@@ -48,9 +48,8 @@ class AgentNode(LlmNode):
         return (*messages[:-1], Message("system", said), *messages[-1:]) if said else messages
 
     def ask(self, state: State, walk: Walk) -> Steps:
-        if self.pre is not None:
-            state = after(self.pre(state), state)
-        messages = begun = self.conversation(state)
+        state, begun = self.prepared(state)
+        messages = begun
         calls: list[JSONDict] = []
         usage: JSONDict = {"turns": 0, "tokens": 0, "seconds": 0.0, "cost": None}
         for turn in range(1, self.max_turns + 1):

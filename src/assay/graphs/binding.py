@@ -89,7 +89,7 @@ class GraphBinder:
                 continue
             place = self.file.place("graph_config", "edges", number, "condition")
             try:
-                condition = self.function(edge.condition, place, 1)
+                condition = self.function(edge.condition, place, ("state",))
             except ConfigError as error:
                 self.problems += error.problems
                 continue
@@ -98,24 +98,26 @@ class GraphBinder:
             forks.append(ConditionalEdge(condition, {**ends, **_spelt(paths), **paths}))
         return OutgoingEdges(tuple(always), tuple(forks))
 
-    def function(self, name: str, place: Place, *counts: int) -> UserFunction:
-        """Return the callable of a dotted name: a function, or `apply` of a class; it must take one of `counts` arguments."""
-        named = self.helpers.dotted(name, self.folder, place)
-        function = _callable(named, name, place)
+    def function(self, name: str, place: Place, *shapes: tuple[str, ...]) -> UserFunction:
+        """Return the callable of a dotted name: a function, or `apply` of a class. `shapes` are the arguments that it may be
+        given, of which it must take one."""
+        named: Any = self.helpers.dotted(name, self.folder, place)
+        function, counts = _callable(named, name, place), [len(shape) for shape in shapes]
         taken = _arguments(function)
-        if isinstance(named, type) and taken is not None and counts and not _takes(taken, counts):
+        if isinstance(named, type) and not _takes(taken, counts):
             on_class = _arguments(named.apply)  # `def apply(state)` without a decorator: SyGra calls it on the class
-            if on_class is not None and _takes(on_class, counts):
+            if _takes(on_class, counts):
                 function, taken = named.apply, on_class
-        if taken is not None and counts and not _takes(taken, counts):
-            what = f"{name} takes {taken[0]} arguments, but is called with {' or '.join(map(str, counts))}"
+        if taken is not None and not _takes(taken, counts):
+            given = " or ".join(f"({', '.join(shape)})" for shape in shapes)
+            what = f"{name} takes {taken[0]} arguments, but is given {given}"
             raise ConfigError([Problem(place, what, "change its parameters")])
         return function
 
     def _node(self, name: str, node: AnyNode) -> GraphNode:
         if isinstance(node, LambdaSpec):
             place = self.file.node_place(name, "lambda")
-            function = self.function(node.function, place, 2)
+            function = self.function(node.function, place, ("node", "state"))
             settings = self.written(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
             return nodes.LambdaNode(name, function, settings, inspect.iscoroutinefunction(function))
         if isinstance(node, SamplerSpec):
@@ -169,7 +171,9 @@ class GraphBinder:
             "name": name,
             "prompt": nodes.PromptTemplate.of(node.prompt),
             "input_key": node.input_key,
-            "pre": self.function(pre, self.file.node_place(name, "pre_process"), 1) if pre is not None else None,
+            "pre": self.function(pre, self.file.node_place(name, "pre_process"), ("state",))
+            if pre is not None
+            else None,
             "history": History(properties.chat_history_window_size, not multiturn) if node.chat_history else None,
         }
         places = {label: self.file.node_place(name, "models", label) for label in self.file.models[name]}
@@ -202,7 +206,7 @@ class GraphBinder:
         if node.post_process is None:
             return _into(node)
         place = self.file.node_place(name, "post_process")
-        function = self.function(node.post_process, place, 1, 2)
+        function = self.function(node.post_process, place, ("answer",), ("answer", "state"))
         taken = _arguments(function)
         with_state = taken is None or taken[1] >= 2
         wrap: Callable[[Any], Any] = (
@@ -216,7 +220,8 @@ class GraphBinder:
 
     def _multi_post(self, name: str, node: MultiLlmSpec) -> Callable[[Mapping[str, nodes.ModelReply]], Value]:
         if node.multi_llm_post_process is not None:
-            return self.function(node.multi_llm_post_process, self.file.node_place(name, "multi_llm_post_process"), 1)
+            place = self.file.node_place(name, "multi_llm_post_process")
+            return self.function(node.multi_llm_post_process, place, ("answers",))
         [key] = output_keys(node.output_keys)[:1] or ("messages",)
         return lambda replies: {key: [{label: reply.content for label, reply in replies.items()}]}
 
@@ -328,8 +333,8 @@ def _callable(named: UserValue, name: str, place: Place) -> UserFunction:
     return apply
 
 
-def _takes(taken: tuple[int, int], counts: Sequence[int]) -> bool:
-    return any(taken[0] <= count <= taken[1] for count in counts)
+def _takes(taken: tuple[int, int] | None, counts: Sequence[int]) -> bool:
+    return taken is None or any(taken[0] <= count <= taken[1] for count in counts)
 
 
 def _arguments(function: UserFunction) -> tuple[int, int] | None:
@@ -392,9 +397,10 @@ def _tools(named: UserValue) -> Iterator[Tool]:
     elif isinstance(named, type):
         with user_code(place_of("tools", named), DataError):
             instance = named()
-        for name, _ in inspect.getmembers(named, callable):
-            if not name.startswith("_"):
-                yield _tool(getattr(instance, name))
+        public = {name: getattr(instance, name) for name in dir(named) if not name.startswith("_")}
+        marked = {name: each for name, each in public.items() if _is_tool(each)}
+        for each in (marked or {name: each for name, each in public.items() if callable(each)}).values():
+            yield _tool(each)
     elif callable(named) or _is_tool(named):
         yield _tool(named)
 
@@ -406,7 +412,7 @@ def _is_tool(thing: UserValue) -> bool:
 
 def _tool(function_or_tool: Any) -> Tool:
     if _is_tool(function_or_tool):
-        function: UserFunction = getattr(function_or_tool, "coroutine", None) or function_or_tool.func
+        function = _invoking(function_or_tool)
         schema = {"type": "object", "properties": dict(function_or_tool.args)}
         return Tool(
             function_or_tool.name,
@@ -426,6 +432,21 @@ def _tool(function_or_tool: Any) -> Tool:
         function_or_tool,
         {"name": name, "description": inspect.getdoc(function_or_tool) or "", "parameters": schema},
     )
+
+
+def _invoking(tool: Any) -> UserFunction:
+    """A tool of LangChain's as a function of its arguments, which it converts: 2 to 2.0 for a float."""
+    if getattr(tool, "coroutine", None) is not None:
+
+        async def waits(**arguments: UserValue) -> UserValue:
+            return await tool.ainvoke(arguments)
+
+        return waits
+
+    def calls(**arguments: UserValue) -> UserValue:
+        return tool.invoke(arguments)
+
+    return calls
 
 
 def _type(hint: Any) -> str:

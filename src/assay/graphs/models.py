@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from assay.config.source import Source, digest, read_bytes
@@ -52,6 +52,12 @@ REFUSED = {
 """Keys that would change an answer and are not supported, with what to do instead."""
 CLOUDS = ("aws_", "vertex_")
 """How keys begin that LiteLLM takes from the environment."""
+
+
+@cache
+def _note(text: str) -> None:
+    """Say something once: the nodes of a graph are made more than once, and may have one model."""
+    LOG.warning("%s", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +110,7 @@ class ModelEntry:
                 what = f"{key!r} of the model {self.name!r} is not supported"
                 problems.append(Problem(self.place, what, REFUSED[key]))
             elif key in INERT:
-                LOG.warning(
-                    "%s: %s of the model %r has no effect: messages are sent as they are", self.place, key, self.name
-                )
+                _note(f"{self.place}: {key} of the model {self.name!r} has no effect: messages are sent as they are")
             elif key not in (*ARGUMENTS, *KNOWN, *IGNORED, *REFUSED):
                 known = [*ARGUMENTS, *KNOWN, *IGNORED]
                 what = f"unknown key {key!r} of the model {self.name!r}"
@@ -294,7 +298,7 @@ class GraphModels:
             return role_of_run, None
         if self.settings.graphs.whole:
             if model.entry.get("output_type") in ("audio", "image"):
-                LOG.warning("%s: output_type of %r has no effect: the model is asked for text", place, name)
+                _note(f"{place}: output_type of {name!r} has no effect: the model is asked for text")
             return UNDER_TEST, None
         entry = self._entries.get(name)
         if entry is None and "model_type" in model.entry:

@@ -287,11 +287,21 @@ class GenerationNode:
     def apply(self, state: State, walk: Walk) -> Updates:
         raise NotImplementedError("this node asks")
 
+    def prepared(self, state: State) -> tuple[State, tuple[Message, ...]]:
+        """The state after the pre-processor, and what is sent. `messages` that it replaced are for this request only."""
+        if self.pre is None:
+            return state, self.conversation(state)
+        before = state.get("messages")
+        state = _after(self.pre(state), state)
+        sent = self.conversation(state)
+        if state.get("messages") is not before:
+            state["messages"] = before if before is not None else []
+        return state, sent
+
     def conversation(self, state: State) -> tuple[Message, ...]:
         messages = self.prompt.fill(state)
-        turns = state.get(HISTORY) if self.history is not None else None
-        if turns:
-            messages = self.history.place(messages, turns, self.name)
+        if self.history is not None and state.get(HISTORY):
+            messages = self.history.place(messages, state[HISTORY], self.name)
         return (*messages, *map(_as_message, state.get(self.input_key) or ()))
 
     def remembered(self, state: State, messages: tuple[Message, ...], text: str) -> Updates:
@@ -310,9 +320,7 @@ class LlmNode(GenerationNode):
     tools: Mapping[str, NodeTool] = field(default_factory=dict)
 
     def ask(self, state: State, walk: Walk) -> Steps:
-        if self.pre is not None:
-            state = after(self.pre(state), state)
-        messages = self.conversation(state)
+        state, messages = self.prepared(state)
         [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
         return self.updates(response, state, messages)
 
@@ -336,9 +344,7 @@ class MultiLlmNode(GenerationNode):
     post: Callable[[Mapping[str, ModelReply]], Any]
 
     def ask(self, state: State, walk: Walk) -> Steps:
-        if self.pre is not None:
-            state = after(self.pre(state), state)
-        messages = self.conversation(state)
+        state, messages = self.prepared(state)
         attempts = [model.ask(messages, walk.at(label)) for label, model in self.models.items()]
         responses = (yield from answers(attempts, walk))[""]
         replies = {
@@ -364,7 +370,7 @@ class SubgraphNode:
         return (yield from self.graph.steps(state, walk, f"{self.name}/"))
 
 
-def after(returned: Value, state: State) -> State:
+def _after(returned: Value, state: State) -> State:
     """The state after a pre-processor, which may give a new one or change the old."""
     if returned is None or returned is state:
         return state
