@@ -125,7 +125,7 @@ class NodeConfig:
     """Keys of every node."""
 
     node_type: str = option(
-        "llm, agent, multi_llm, multiple_choice, loglikelihood, loglikelihood_rolling, lambda, weighted_sampler, subgraph."
+        "llm, agent, user, multi_llm, multiple_choice, loglikelihood, loglikelihood_rolling, lambda, weighted_sampler, subgraph."
     )
     node_state: Literal["active", "idle"] = option("An idle node is not part of the graph.", "active")
 
@@ -176,6 +176,13 @@ class AgentSpec(LlmSpec):
         "Messages to the model, by turn: `- 2: text`.", ()
     )
     max_turns: int = option("Maximum number of turns.", 25, check=_positive)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSpec(LlmSpec):
+    """A node that plays the user: its model sees the conversation with the roles exchanged."""
+
+    output_role: str = option("The role of the answer among `messages`.", "user")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +278,7 @@ class SubgraphSpec(NodeConfig):
 NODE_TYPES: dict[str, type[NodeConfig]] = {
     "llm": LlmSpec,
     "agent": AgentSpec,
+    "user": UserSpec,
     "multi_llm": MultiLlmSpec,
     "multiple_choice": ChoiceSpec,
     "loglikelihood": LoglikelihoodSpec,
