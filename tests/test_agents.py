@@ -363,10 +363,10 @@ DIALOGUE_CODE = (
 
 
 def dialogue(top: Path, url: str, score: float) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    wish = {"calls": [["look_up", {"order": "A1"}]]}
+    first_call = {"calls": [["look_up", {"order": "A1"}]]}
     record = {
         "goal": "Find A1.",
-        "opening": json.dumps({"say": json.dumps(wish)}),  # the customer says what the agent then does
+        "opening": json.dumps({"say": json.dumps(first_call)}),  # the customer says what the agent then does
         "verdict": json.dumps({"score": score}),
     }
     folder = write_graph(top, [record], DIALOGUE, code=DIALOGUE_CODE)

@@ -37,7 +37,7 @@ from assay.graphs.spec import (
     Value,
 )
 from assay.graphs.tools import NodeTool
-from assay.graphs.unit_node import asking_metrics
+from assay.graphs.unit_node import judge_metrics
 from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.samples.rows import DataError
@@ -133,10 +133,10 @@ class GraphBinder:
     def _judges(self, settings: JSONDict) -> dict[str, JudgeMetric]:
         """The judges among the unit metrics of a node; the run must have their models."""
         try:
-            asking = asking_metrics(settings)
+            metrics = judge_metrics(settings)
         except ConfigError:
             return {}  # reported where the node's metrics are checked
-        judges = {field: metric for field, metric in asking.items() if isinstance(metric, JudgeMetric)}
+        judges = {field: metric for field, metric in metrics.items() if isinstance(metric, JudgeMetric)}
         for judge in judges.values():
             for role, model in judge.scorer.models().items():
                 self.models.backends[role] = model

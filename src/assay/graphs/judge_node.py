@@ -18,7 +18,7 @@ QUESTION = "question"
 
 
 class JudgeMetric(UnitMetric):
-    """What a judge says an answer is worth: the score; correct if it reaches `threshold`.
+    """The score that a judge gives an answer; correct if it reaches `threshold`.
 
     `question` is the key of the state that has the question. The other parameters are those of the scorer `llm_judge`:
     `role` names the judge's model, `rubric` or a whole `prompt` says how to judge.

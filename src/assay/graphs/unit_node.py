@@ -122,7 +122,7 @@ def _declared(node: Record) -> Sequence[str]:
     return (written,) if isinstance(written, str) else tuple(written)
 
 
-def asking_metrics(node: Record) -> dict[str, UnitMetric]:
+def judge_metrics(node: Record) -> dict[str, UnitMetric]:
     """By field the metrics of the node that ask models."""
     metrics = {result_field(entry, node): _metric(entry, like_sygra=False) for entry in _entries(node)}
     return {field: metric for field, metric in metrics.items() if metric.asks}
