@@ -5,13 +5,16 @@ import inspect
 import json
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import NamedTuple
 
-from assay.engine.lanes import CallLane, answer_call
+from assay.engine.lanes import LATE, CallLane, answer_call
+from assay.errors import SelfExplanatory
 from assay.records import Call, Failed, Response, Returned, Usage
 from assay.runs.journal import Journal
 from assay.runs.outcomes import result_text
+from assay.user_code import user_code
 
 
 class KeyedCall(NamedTuple):
@@ -36,7 +39,7 @@ class ToolLane(CallLane):
         result = self._journal.result(key)
         if result is not None or call.repeatable or not self._journal.has_begun(key):
             return result
-        name = call.identity[-2]
+        *_, name, _ = call.identity
         fix = "a tool that may run twice is declared repeatable: true"
         return Failed(f"the call of the tool {name!r} was begun and not finished when the run was stopped ({fix})")
 
@@ -49,17 +52,25 @@ class ToolLane(CallLane):
     async def _do_once(self, keyed: KeyedCall) -> None:
         await self._synced()
         call, begun = keyed.call, time.perf_counter()
-        running = asyncio.ensure_future(answer_call(call))
-        try:
-            response = await asyncio.shield(running)
-        except asyncio.CancelledError:
-            if inspect.iscoroutinefunction(call.function):
-                running.cancel()
-            else:  # a thread cannot be stopped: the process ends after it, and its result is known
-                with suppress(asyncio.CancelledError):
-                    self._kept(keyed.key, await running, time.perf_counter() - begun)
-            raise
+        if inspect.iscoroutinefunction(call.function):
+            response = await answer_call(call)
+        else:
+            response = await self._in_thread(keyed, begun)
         keyed.deliver(self._kept(keyed.key, response, time.perf_counter() - begun))
+
+    async def _in_thread(self, keyed: KeyedCall, begun: float) -> Response:
+        """The result of a function that blocks. If the run is interrupted, the process ends after the function, which cannot
+        be stopped: its result is journaled."""
+        call = keyed.call
+        running = asyncio.get_running_loop().run_in_executor(None, copy_context().run, _answer_now, call)
+        try:
+            async with asyncio.timeout(call.seconds):
+                return await asyncio.shield(running)
+        except TimeoutError:
+            return Failed(LATE)
+        except asyncio.CancelledError:
+            self._kept(keyed.key, await running, time.perf_counter() - begun)
+            raise
 
     def _kept(self, key: bytes, response: Response, seconds: float) -> Returned:
         """The result of a call as it is read back from the journal; one that is not JSON is not journaled."""
@@ -76,11 +87,19 @@ class ToolLane(CallLane):
         return result
 
 
+def _answer_now(call: Call) -> Response:
+    try:
+        with user_code(""):
+            return Returned(call.function(*call.arguments))
+    except SelfExplanatory as error:
+        return Failed(str(error))
+
+
 class _GroupSync:
     """Syncs for all who wait together: what was written before the call is on the disk after it."""
 
     def __init__(self, sync: Callable[[], None]) -> None:
-        self._sync = sync
+        self._sync, self._thread = sync, ThreadPoolExecutor(1)  # not among tools, which may take all other threads
         self._last: asyncio.Task[None] | None = None
         self._is_running = False
 
@@ -94,4 +113,4 @@ class _GroupSync:
             await asyncio.wait([before])
             before.result()
         self._is_running = True
-        await asyncio.to_thread(self._sync)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._sync)

@@ -89,7 +89,7 @@ class AgentNode(LlmNode):
         can_run = [each["name"] in self.tools and isinstance(each["args"], dict) for each in read]
         left = walk.seconds_left()
         requested = [
-            self.tools[each["name"]].call(each["args"], (*walk.node, own, position), left)
+            self.tools[each["name"]].call(each["args"], (*walk.node, own, position, each["name"]), left)
             for position, (each, runs) in enumerate(zip(read, can_run, strict=True))
             if runs
         ]
