@@ -210,7 +210,7 @@ def test_a_record_is_the_same_when_it_is_read_back() -> None:
 def test_what_one_run_finished_is_not_taken_by_another(tmp_path: Path) -> None:
     path, key = tmp_path / "responses.jsonl", bytes(16)
     journal = Journal(path, {"spec_digest": "a"})
-    journal.announce([(key, ("agent", 1, 0, "refund", "{}"))])
+    journal.announce(key, ("agent", 1, 0, "refund", "{}"))
     journal.put_record(key, Outcome({"x": 1}), [])
     journal.close()
     same, other = Journal(path, {"spec_digest": "a"}), Journal(path, {"spec_digest": "b"})

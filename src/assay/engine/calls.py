@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import NamedTuple
@@ -15,6 +15,9 @@ from assay.records import Call, Failed, Response, Returned, Usage
 from assay.runs.journal import Journal
 from assay.runs.outcomes import result_text
 from assay.user_code import user_code
+
+THREADS = 32
+"""Number of tools that run at a time, unless they are async."""
 
 
 class KeyedCall(NamedTuple):
@@ -32,6 +35,7 @@ class ToolLane(CallLane):
         super().__init__(wake)
         self._journal = journal
         self._synced = _GroupSync(journal.sync_intents)
+        self._threads, self._free = ThreadPoolExecutor(THREADS), asyncio.Semaphore(THREADS)
 
     def known(self, key: bytes, call: Call) -> Response | None:
         """The result of a call that an earlier process finished; a failure for one that it began, unless that may be
@@ -43,26 +47,31 @@ class ToolLane(CallLane):
         fix = "a tool that may run twice is declared repeatable: true"
         return Failed(f"the call of the tool {name!r} was begun and not finished when the run was stopped ({fix})")
 
-    def begin_all(self, calls: Sequence[KeyedCall]) -> None:
-        """Announce tool calls, all in one write, and begin them."""
-        self._journal.announce([(key, call.identity) for key, call, _ in calls])
-        for each in calls:
-            self.start(self._do_once(each))
+    def begin_once(self, keyed: KeyedCall) -> None:
+        """Begin a tool call. It is announced when a thread is free for it: what waits has not begun."""
+        self.start(self._do_once(keyed))
 
     async def _do_once(self, keyed: KeyedCall) -> None:
-        await self._synced()
-        call, begun = keyed.call, time.perf_counter()
-        if inspect.iscoroutinefunction(call.function):
-            response = await answer_call(call)
+        if inspect.iscoroutinefunction(keyed.call.function):
+            begun = await self._announced(keyed)
+            response = await answer_call(keyed.call)
         else:
-            response = await self._in_thread(keyed, begun)
+            async with self._free:
+                begun = await self._announced(keyed)
+                response = await self._in_thread(keyed, begun)
         keyed.deliver(self._kept(keyed.key, response, time.perf_counter() - begun))
+
+    async def _announced(self, keyed: KeyedCall) -> float:
+        """Write the intent to the disk; returns when it is there."""
+        self._journal.announce(keyed.key, keyed.call.identity)
+        await self._synced()
+        return time.perf_counter()
 
     async def _in_thread(self, keyed: KeyedCall, begun: float) -> Response:
         """The result of a function that blocks. If the run is interrupted, the process ends after the function, which cannot
         be stopped: its result is journaled."""
         call = keyed.call
-        running = asyncio.get_running_loop().run_in_executor(None, copy_context().run, _answer_now, call)
+        running = asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, _answer_now, call)
         try:
             async with asyncio.timeout(call.seconds):
                 return await asyncio.shield(running)
