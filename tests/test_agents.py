@@ -15,6 +15,7 @@ from assay.graphs.unit_metrics import UNIT_METRICS
 from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import call_text
+from assay.viewer.sample_page import sample_view
 from graph_world import the_file, write_graph
 from serving import TALKING, Servers, fetched
 
@@ -218,6 +219,14 @@ def test_calls_are_typed_in_the_samples_and_no_empty_answers(run: Path, capsys: 
     assert 'look_up(order="B2") → Error: ValueError: no such order' in shown
 
 
+def test_the_page_of_a_sample_shows_calls(run: Path) -> None:
+    [file] = (run / "samples").glob("*.parquet")
+    first, *_ = SampleFile(file).rows()
+    view = sample_view(first, {}, {})
+    assert view.calls == ['look_up(order="A1") → {"say":"shipped","order":"A1"}']
+    assert [reply.text for reply in view.replies] == ['look_up(order="A1")', "shipped"]  # no empty boxes
+
+
 def test_calls_are_messages_and_events_of_an_inspect_log(run: Path, tmp_path: Path) -> None:
     assert main(["export", str(run), "--to", "inspect", "-o", str(tmp_path / "logs")]) == 0
     [log] = (tmp_path / "logs").rglob("*.eval")
@@ -243,7 +252,7 @@ def test_a_call_as_a_line() -> None:
         ("turns: 2", 1, "limit of turns: 2"),
         ("tokens: 20", 1, "limit of tokens: 20"),
         ("cost: 10", 3, "limit of cost: 10"),
-        ("{turns: 9, seconds: 100}", 0, ""),
+        ("{turns: 9, seconds: 100.5}", 0, ""),
     ],
 )
 def test_a_record_that_uses_too_much_fails(tmp_path: Path, talking: str, limits: str, failed: int, reason: str) -> None:

@@ -41,6 +41,11 @@ def _positive(value: object) -> Iterator[Remark]:
         yield (), f"must be at least 1, not {value}", ""
 
 
+def _above_zero(value: object) -> Iterator[Remark]:
+    if isinstance(value, int | float) and value <= 0:
+        yield (), f"must be above 0, not {value}", ""
+
+
 ROLES = ("system", "user", "assistant", "tool")
 
 
@@ -305,8 +310,8 @@ class RecordLimits:
 
     turns: int | None = option("Replies of models.", None, check=_positive)
     tokens: int | None = option("Tokens that models read and write.", None, check=_positive)
-    seconds: float | None = option("Seconds that models and tools take, together.", None, check=_positive)
-    cost: float | None = option("The cost of the replies, where prices are known.", None, check=_positive)
+    seconds: float | None = option("Seconds that models and tools take, together.", None, check=_above_zero)
+    cost: float | None = option("The cost of the replies, where prices are known.", None, check=_above_zero)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

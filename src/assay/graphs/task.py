@@ -99,12 +99,15 @@ def _finish_for(file: GraphFile, finish: Finish, settings: Settings) -> Finish:
     """Return output records with the columns that tell the repeats of a record apart, and like SyGra's without those of
     agents that no output_map names."""
     agents = [node for node in file.nodes.values() if isinstance(node, AgentSpec)]
-    if settings.like_sygra and agents and not file.outputs:
-        hidden = {key for node in agents for key in trajectory_keys(node)}
-        return lambda state: {key: value for key, value in finish(state).items() if key not in hidden}
-    if _repeats(settings) == 1:
+    is_hidden = settings.like_sygra and not file.outputs
+    hidden = {key for node in agents for key in trajectory_keys(node)} if is_hidden else set()
+    added = REPEAT_COLUMNS if _repeats(settings) > 1 else ()
+    if not hidden and not added:
         return finish
-    return lambda state: {**finish(state), **{column: state[column] for column in REPEAT_COLUMNS}}
+    return lambda state: {
+        **{key: value for key, value in finish(state).items() if key not in hidden},
+        **{column: state[column] for column in added},
+    }
 
 
 def _taken_columns(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:
