@@ -15,8 +15,9 @@ from assay.graphs.unit_metrics import UNIT_METRICS
 from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import call_text
+from assay.viewer.sample_page import sample_view
 from graph_world import the_file, write_graph
-from serving import TALKING, Servers
+from serving import TALKING, Servers, fetched
 
 CODE = """
     import json, time
@@ -218,6 +219,14 @@ def test_calls_are_typed_in_the_samples_and_no_empty_answers(run: Path, capsys: 
     assert 'look_up(order="B2") → Error: ValueError: no such order' in shown
 
 
+def test_the_page_of_a_sample_shows_calls(run: Path) -> None:
+    [file] = (run / "samples").glob("*.parquet")
+    first, *_ = SampleFile(file).rows()
+    view = sample_view(first, {}, {})
+    assert view.calls == ['look_up(order="A1") → {"say":"shipped","order":"A1"}']
+    assert [reply.text for reply in view.replies] == ['look_up(order="A1")', "shipped"]  # no empty boxes
+
+
 def test_calls_are_messages_and_events_of_an_inspect_log(run: Path, tmp_path: Path) -> None:
     assert main(["export", str(run), "--to", "inspect", "-o", str(tmp_path / "logs")]) == 0
     [log] = (tmp_path / "logs").rglob("*.eval")
@@ -243,7 +252,7 @@ def test_a_call_as_a_line() -> None:
         ("turns: 2", 1, "limit of turns: 2"),
         ("tokens: 20", 1, "limit of tokens: 20"),
         ("cost: 10", 3, "limit of cost: 10"),
-        ("{turns: 9, seconds: 100}", 0, ""),
+        ("{turns: 9, seconds: 100.5}", 0, ""),
     ],
 )
 def test_a_record_that_uses_too_much_fails(tmp_path: Path, talking: str, limits: str, failed: int, reason: str) -> None:
@@ -326,3 +335,93 @@ def test_columns_of_repeats_must_be_free(tmp_path: Path) -> None:
     )
     with pytest.raises(assay.ConfigError, match="the records have a column 'repeat'"):
         assay.simple_evaluate(model="dummy", tasks=[str(folder)], repeats=2)
+
+
+DIALOGUE = """
+data_config: {source: {type: disk, file_path: records.jsonl}}
+graph_config:
+  nodes:
+    customer:
+      node_type: user
+      prompt: [{system: "You are a customer. {goal}"}, {user: '{opening}'}]
+      model: {name: m}
+    agent:
+      node_type: agent
+      prompt: [{system: "You serve."}]
+      output_keys: messages
+      tools: [code.look_up]
+      model: {name: m}
+    judged:
+      node_type: lambda
+      lambda: tasks.eval.utils.UnitMetrics
+      predicted_key: verdict
+      unit_metrics_map: [{name: llm_judge, params: {role: judge, rubric: "Be strict.", question: goal, threshold: 0.6}}]
+  edges:
+    - {from: START, to: customer}
+    - {from: customer, to: agent}
+    - {from: agent, condition: code.goes_on, path_map: {more: customer, done: judged}}
+    - {from: judged, to: END}
+"""
+DIALOGUE_CODE = (
+    CODE
+    + """
+    def goes_on(state):
+        return "done" if len(state["messages"]) >= 4 else "more"
+"""
+)
+
+
+def dialogue(top: Path, url: str, score: float) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    first_call = {"calls": [["look_up", {"order": "A1"}]]}
+    record = {
+        "goal": "Find A1.",
+        "opening": json.dumps({"say": json.dumps(first_call)}),  # the customer says what the agent then does
+        "verdict": json.dumps({"score": score}),
+    }
+    folder = write_graph(top, [record], DIALOGUE, code=DIALOGUE_CODE)
+    before = len(fetched(url, "/log"))
+    results = assay.simple_evaluate(
+        model="openai-chat",
+        model_args=f"model=m,base_url={url},max_retries=1",
+        model_role={"judge": f"openai-chat,model=j,base_url={url},max_retries=1"},
+        tasks=[str(folder)],
+        output_path=str(top / "run"),
+    )
+    return results, [each["body"] for each in fetched(url, "/log")[before:]]
+
+
+def test_a_simulated_user_sees_the_conversation_with_roles_exchanged(tmp_path: Path, talking: str) -> None:
+    results, bodies = dialogue(tmp_path, talking, 7)
+    [record] = the_file(tmp_path / "run", "output_*.json")
+    assert [message["role"] for message in record["messages"]] == ["user", "assistant", "user", "assistant"]
+    customer = [body["messages"] for body in bodies if body["messages"][0]["content"].startswith("You are a customer")]
+    assert [[message["role"] for message in messages] for messages in customer] == [
+        ["system", "user"],
+        ["system", "user", "assistant", "user"],
+    ]
+    assert customer[1][2]["content"] == record["messages"][0]["content"]  # its own words are the assistant's
+    assert customer[1][3]["content"] == "shipped"
+    agent = [body["messages"] for body in bodies if body["messages"][0]["content"] == "You serve."]
+    assert [message["role"] for message in agent[-1]] == ["system", "user", "assistant", "user"]
+    assert [call["turn"] for call in record["messages_tool_calls"]] == [1]
+    assert record["messages_usage"]["turns"] == 3  # two of the first visit, one of the second
+    [row] = results["results"].values()
+    assert row["llm_judge,none"] == pytest.approx(6 / 9)  # 7 on the scale from 1 to 10
+    assert record["llm_judge_result"]["correct"] is True
+    [judged] = [body for body in bodies if body["model"] == "j" and "Be strict." in body["messages"][0]["content"]]
+    assert "Find A1." in judged["messages"][0]["content"]
+    asked = len(fetched(talking, "/log"))
+    dialogue(tmp_path, talking, 7)  # verdicts are journaled
+    assert len(fetched(talking, "/log")) == asked + 4  # the greetings of two models
+
+
+def test_a_verdict_that_cannot_be_read_fails_the_record(tmp_path: Path, talking: str) -> None:
+    results, _ = dialogue(tmp_path, talking, 99)
+    [account] = results["assay"]["tasks"].values()
+    assert account["failed"] == 1 and "judge: unparsable verdict" in next(iter(account["reasons"]))
+
+
+def test_a_judge_of_a_graph_needs_a_model(tmp_path: Path, talking: str) -> None:
+    folder = write_graph(tmp_path, [{"goal": "a", "opening": "b", "verdict": "c"}], DIALOGUE, code=DIALOGUE_CODE)
+    with pytest.raises(assay.ConfigError, match="judge"):
+        assay.simple_evaluate(model="openai-chat", model_args=f"model=m,base_url={talking}", tasks=[str(folder)])

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +35,11 @@ TOOLS = """
             time.sleep(1)  # the others finish
             os.kill(os.getpid(), signal.SIGKILL)
         return json.dumps({"say": f"refund {number} of {order}"})
+
+    def slow(order: str):
+        noted("refunds", order)
+        time.sleep(2)
+        return json.dumps({"say": "paid"})
 
     def unsteady(order: str):
         noted("refunds", order)
@@ -86,14 +93,14 @@ class World:
         [account] = results["assay"]["tasks"].values()
         return account
 
-    def start(self, **environment: str) -> int:
+    def start(self, **environment: str) -> "subprocess.Popen[bytes]":
         command = ["run", "--model", "openai-chat", "--model_args", self.arguments, "--tasks", str(self.folder)]
-        return subprocess.run(
+        return subprocess.Popen(
             [sys.executable, "-m", "assay", *command, "--output_path", str(self.run)],
             env={**os.environ, **environment},
-            capture_output=True,
-            check=False,
-        ).returncode
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
     def noted(self, name: str) -> Counter[str]:
         path = self.folder / f"{name}.txt"
@@ -118,7 +125,7 @@ def test_a_call_that_was_cut_off_fails_its_record_unless_it_may_be_repeated(
     tmp_path: Path, talking: str, tools: str, refunds: dict[str, int], failed: int
 ) -> None:
     world = World(tmp_path, talking, "refund", ORDERS, tools)
-    assert world.start(KILL="A2") == -9
+    assert world.start(KILL="A2").wait() == -9
     account = world.evaluate()
     assert account["failed"] == failed
     assert all("'refund' was begun and not finished" in reason for reason in account["reasons"])
@@ -130,6 +137,17 @@ def test_a_call_that_was_cut_off_fails_its_record_unless_it_may_be_repeated(
     assert world.noted("refunds") == {**dict.fromkeys(ORDERS, 1), **refunds}
     assert world.noted("lambdas") == dict.fromkeys([record["order"] for record in output], 1)
     assert world.files() == before
+
+
+def test_a_tool_that_runs_when_the_run_is_interrupted_is_waited_for(tmp_path: Path, talking: str) -> None:
+    world = World(tmp_path, talking, "slow", ["F1"])
+    process = world.start()
+    while not world.noted("refunds") and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() != 0
+    assert world.evaluate()["failed"] == 0
+    assert world.noted("refunds") == {"F1": 1}
 
 
 def test_a_record_that_failed_later_is_walked_again_with_the_results_of_its_tools(tmp_path: Path, talking: str) -> None:
@@ -192,7 +210,7 @@ def test_a_record_is_the_same_when_it_is_read_back() -> None:
 def test_what_one_run_finished_is_not_taken_by_another(tmp_path: Path) -> None:
     path, key = tmp_path / "responses.jsonl", bytes(16)
     journal = Journal(path, {"spec_digest": "a"})
-    journal.announce([(key, ("agent", 1, 0, "refund", "{}"))])
+    journal.announce(key, ("agent", 1, 0, "refund", "{}"))
     journal.put_record(key, Outcome({"x": 1}), [])
     journal.close()
     same, other = Journal(path, {"spec_digest": "a"}), Journal(path, {"spec_digest": "b"})

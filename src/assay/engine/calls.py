@@ -4,14 +4,20 @@ import asyncio
 import inspect
 import json
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import NamedTuple
 
-from assay.engine.lanes import CallLane, answer_call
+from assay.engine.lanes import LATE, CallLane, answer_call
+from assay.errors import SelfExplanatory
 from assay.records import Call, Failed, Response, Returned, Usage
 from assay.runs.journal import Journal
 from assay.runs.outcomes import result_text
+from assay.user_code import user_code
+
+THREADS = 32
+"""Number of tools that run at a time, unless they are async."""
 
 
 class KeyedCall(NamedTuple):
@@ -29,6 +35,7 @@ class ToolLane(CallLane):
         super().__init__(wake)
         self._journal = journal
         self._synced = _GroupSync(journal.sync_intents)
+        self._threads, self._free = ThreadPoolExecutor(THREADS), asyncio.Semaphore(THREADS)
 
     def known(self, key: bytes, call: Call) -> Response | None:
         """The result of a call that an earlier process finished; a failure for one that it began, unless that may be
@@ -36,30 +43,43 @@ class ToolLane(CallLane):
         result = self._journal.result(key)
         if result is not None or call.repeatable or not self._journal.has_begun(key):
             return result
-        name = call.identity[-2]
+        *_, name, _ = call.identity
         fix = "a tool that may run twice is declared repeatable: true"
         return Failed(f"the call of the tool {name!r} was begun and not finished when the run was stopped ({fix})")
 
-    def begin_all(self, calls: Sequence[KeyedCall]) -> None:
-        """Announce tool calls, all in one write, and begin them."""
-        self._journal.announce([(key, call.identity) for key, call, _ in calls])
-        for each in calls:
-            self.start(self._do_once(each))
+    def begin_once(self, keyed: KeyedCall) -> None:
+        """Begin a tool call. It is announced when a thread is free for it: what waits has not begun."""
+        self.start(self._do_once(keyed))
 
     async def _do_once(self, keyed: KeyedCall) -> None:
-        await self._synced()
-        call, begun = keyed.call, time.perf_counter()
-        running = asyncio.ensure_future(answer_call(call))
-        try:
-            response = await asyncio.shield(running)
-        except asyncio.CancelledError:
-            if inspect.iscoroutinefunction(call.function):
-                running.cancel()
-            else:  # a thread cannot be stopped: the process ends after it, and its result is known
-                with suppress(asyncio.CancelledError):
-                    self._kept(keyed.key, await running, time.perf_counter() - begun)
-            raise
+        if inspect.iscoroutinefunction(keyed.call.function):
+            begun = await self._announced(keyed)
+            response = await answer_call(keyed.call)
+        else:
+            async with self._free:
+                begun = await self._announced(keyed)
+                response = await self._in_thread(keyed, begun)
         keyed.deliver(self._kept(keyed.key, response, time.perf_counter() - begun))
+
+    async def _announced(self, keyed: KeyedCall) -> float:
+        """Write the intent to the disk; returns when it is there."""
+        self._journal.announce(keyed.key, keyed.call.identity)
+        await self._synced()
+        return time.perf_counter()
+
+    async def _in_thread(self, keyed: KeyedCall, begun: float) -> Response:
+        """The result of a function that blocks. If the run is interrupted, the process ends after the function, which cannot
+        be stopped: its result is journaled."""
+        call = keyed.call
+        running = asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, _answer_now, call)
+        try:
+            async with asyncio.timeout(call.seconds):
+                return await asyncio.shield(running)
+        except TimeoutError:
+            return Failed(LATE)
+        except asyncio.CancelledError:
+            self._kept(keyed.key, await running, time.perf_counter() - begun)
+            raise
 
     def _kept(self, key: bytes, response: Response, seconds: float) -> Returned:
         """The result of a call as it is read back from the journal; one that is not JSON is not journaled."""
@@ -76,11 +96,19 @@ class ToolLane(CallLane):
         return result
 
 
+def _answer_now(call: Call) -> Response:
+    try:
+        with user_code(""):
+            return Returned(call.function(*call.arguments))
+    except SelfExplanatory as error:
+        return Failed(str(error))
+
+
 class _GroupSync:
     """Syncs for all who wait together: what was written before the call is on the disk after it."""
 
     def __init__(self, sync: Callable[[], None]) -> None:
-        self._sync = sync
+        self._sync, self._thread = sync, ThreadPoolExecutor(1)  # not among tools, which may take all other threads
         self._last: asyncio.Task[None] | None = None
         self._is_running = False
 
@@ -94,4 +122,4 @@ class _GroupSync:
             await asyncio.wait([before])
             before.result()
         self._is_running = True
-        await asyncio.to_thread(self._sync)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._sync)

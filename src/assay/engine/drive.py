@@ -329,7 +329,8 @@ class Engine:
                 plan.responses[slot] = known
                 plan.missing -= 1
         if cut is None:
-            self._calls.begin_all([keyed for _, keyed in tools])
+            for _, keyed in tools:
+                self._calls.begin_once(keyed)
             return
         for slot, _ in tools:
             plan.responses[slot] = cut

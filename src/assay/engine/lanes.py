@@ -278,6 +278,7 @@ class RemoteLane:
         await self._model.__aexit__(kind, error, trace)
 
 
+LATE = "it took longer than the time that was left"
 MAX_CALLS = 256
 """Number of running calls from which on no further plan begins."""
 
@@ -348,4 +349,4 @@ async def answer_call(call: Call) -> Response:
     except SelfExplanatory as error:
         return Failed(str(error))
     except TimeoutError:
-        return Failed("it took longer than the time that was left")
+        return Failed(LATE)

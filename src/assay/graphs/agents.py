@@ -20,6 +20,7 @@ from assay.records import (
     tool_call_of,
 )
 
+UNUSED: JSONDict = {"turns": 0, "tokens": 0, "seconds": 0.0, "cost": None}
 BROKEN_CALLS = "with calls of tools that failed"
 UNKEPT = "of tools that are not JSON, and not journaled"
 ToolSteps = Generator[Sequence[Call], Sequence[Returned | Failed], list[Message]]
@@ -50,8 +51,8 @@ class AgentNode(LlmNode):
     def ask(self, state: State, walk: Walk) -> Steps:
         state, begun = self.prepared(state)
         messages = begun
-        calls: list[JSONDict] = []
-        usage: JSONDict = {"turns": 0, "tokens": 0, "seconds": 0.0, "cost": None}
+        calls: list[JSONDict] = [*(state.get(f"{self.key}_tool_calls") or ())]  # of earlier visits
+        usage: JSONDict = {**UNUSED, **(state.get(f"{self.key}_usage") or {})}
         for turn in range(1, self.max_turns + 1):
             if turn in self.injected and self.tools:
                 messages = (*messages, Message("system", self.injected[turn]))
@@ -64,7 +65,7 @@ class AgentNode(LlmNode):
                 return {**self.updates(response, state, begun), **said}
             asked = tuple(map(tool_call_of, response.calls))
             messages = (*messages, Message("assistant", response.text, asked))
-            messages += tuple((yield from self._called(asked, walk, turn, response, calls)))
+            messages += tuple((yield from self._called(asked, walk, (turn, usage["turns"]), response, calls)))
         raise NodeFailed(f"the agent {self.name!r} still called tools after {self.max_turns} turns")
 
     def _trajectory(self, messages: Sequence[Message], calls: Sequence[JSONDict], usage: JSONDict) -> Updates:
@@ -84,14 +85,18 @@ class AgentNode(LlmNode):
             total["cost"] = (total["cost"] or 0.0) + cost
 
     def _called(
-        self, calls: Sequence[ToolCall], walk: Walk, turn: int, response: Text, noted: list[JSONDict]
+        self, calls: Sequence[ToolCall], walk: Walk, turn: tuple[int, int], response: Text, noted: list[JSONDict]
     ) -> ToolSteps:
-        """Return the tools' results as messages; a tool that is missing or raises gives the model an error message."""
+        """Return the tools' results as messages; a tool that is missing or raises gives the model an error message.
+
+        `turn` is that of this visit, and that of all visits.
+        """
+        own, total = turn
         read = [as_mapping(call) for call in calls]
         can_run = [each["name"] in self.tools and isinstance(each["args"], dict) for each in read]
         left = walk.seconds_left()
         requested = [
-            self.tools[each["name"]].call(each["args"], (*walk.node, turn, position), left)
+            self.tools[each["name"]].call(each["args"], (*walk.node, own, position, each["name"]), left)
             for position, (each, runs) in enumerate(zip(read, can_run, strict=True))
             if runs
         ]
@@ -107,7 +112,7 @@ class AgentNode(LlmNode):
             said = f"Error: {result.error}" if result.error else result.value
             text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
             messages.append(Message("tool", text, tool_call_id=each["id"]))
-            noted.append(_noted(each, result, text, turn, response))
+            noted.append(_noted(each, result, text, total, response))
             walk.note_call(noted[-1])
             if result.error:
                 walk.noticed[BROKEN_CALLS] += 1
@@ -129,3 +134,23 @@ def _noted(call: JSONDict, result: Returned, text: str, turn: int, response: Tex
         "tokens": usage.read + usage.written if usage is not None else None,
         "seconds": result.usage.seconds if result.usage is not None else 0.0,
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserNode(LlmNode):
+    """Plays the user: its model gets its own prompt, then the conversation with the roles of user and assistant exchanged."""
+
+    def conversation(self, state: State) -> tuple[Message, ...]:
+        own = len(self.prompt.messages)
+        messages = LlmNode.conversation(self, state)
+        return (*messages[:own], *flipped(messages[own:]))
+
+
+def flipped(messages: Sequence[Message]) -> list[Message]:
+    """A conversation as its other side sees it: without system messages, tools and turns without a text.
+
+    >>> [message[:2] for message in flipped([Message("user", "hi"), Message("assistant", "hello")])]
+    [('assistant', 'hi'), ('user', 'hello')]
+    """
+    roles = {"user": "assistant", "assistant": "user"}
+    return [Message(roles[each.role], each.content) for each in messages if each.role in roles and each.content]

@@ -10,8 +10,9 @@ from typing import Any
 from assay.config.braces import Braces
 from assay.errors import ConfigError, Place, Problem
 from assay.graphs import likelihood_nodes, nodes
-from assay.graphs.agents import AgentNode
+from assay.graphs.agents import AgentNode, UserNode
 from assay.graphs.history import ChatMessage, History
+from assay.graphs.judge_node import JudgedNode, JudgeMetric
 from assay.graphs.models import GraphModels
 from assay.graphs.reading import GraphFile, output_keys
 from assay.graphs.spec import (
@@ -33,9 +34,11 @@ from assay.graphs.spec import (
     SamplerSpec,
     SubgraphSpec,
     ToolSpec,
+    UserSpec,
     Value,
 )
 from assay.graphs.tools import NodeTool
+from assay.graphs.unit_node import judge_metrics
 from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.samples.rows import DataError
@@ -119,6 +122,8 @@ class GraphBinder:
             place = self.file.node_place(name, "lambda")
             function = self.function(node.function, place, ("node", "state"))
             settings = self.written(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
+            if "unit_metrics_map" in settings and (judges := self._judges(settings)):
+                return JudgedNode(name, function, settings, True, judges)
             return nodes.LambdaNode(name, function, settings, inspect.iscoroutinefunction(function))
         if isinstance(node, SamplerSpec):
             return self._sampler(name)
@@ -127,6 +132,19 @@ class GraphBinder:
         return (
             self._likelihood_node(name, node) if isinstance(node, LikelihoodSpec) else self._generation_node(name, node)
         )
+
+    def _judges(self, settings: JSONDict) -> dict[str, JudgeMetric]:
+        """The judges among the unit metrics of a node; the run must have their models."""
+        try:
+            metrics = judge_metrics(settings)
+        except ConfigError:
+            return {}  # reported where the node's metrics are checked
+        judges = {field: metric for field, metric in metrics.items() if isinstance(metric, JudgeMetric)}
+        for judge in judges.values():
+            for role, model in judge.scorer.models().items():
+                self.models.backends[role] = model
+                self.models.needs.setdefault(role, set()).add("generate")
+        return judges
 
     def _sampler(self, name: str) -> GraphNode:
         drawn: dict[str, tuple[Sequence[Value], Sequence[float] | None]] = {}
@@ -194,7 +212,7 @@ class GraphBinder:
         if isinstance(node, LlmSpec):
             shared |= {"model": models[""], "post": self._post(name, node), "tools": node_tools}
             if not isinstance(node, AgentSpec):
-                return nodes.LlmNode(**shared)
+                return UserNode(**shared) if isinstance(node, UserSpec) else nodes.LlmNode(**shared)
             injected = {int(str(turn)): text for each in node.inject_system_messages for turn, text in each.items()}
             [key] = output_keys(node.output_keys)[:1]
             return AgentNode(

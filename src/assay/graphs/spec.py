@@ -41,6 +41,11 @@ def _positive(value: object) -> Iterator[Remark]:
         yield (), f"must be at least 1, not {value}", ""
 
 
+def _above_zero(value: object) -> Iterator[Remark]:
+    if isinstance(value, int | float) and value <= 0:
+        yield (), f"must be above 0, not {value}", ""
+
+
 ROLES = ("system", "user", "assistant", "tool")
 
 
@@ -125,7 +130,7 @@ class NodeConfig:
     """Keys of every node."""
 
     node_type: str = option(
-        "llm, agent, multi_llm, multiple_choice, loglikelihood, loglikelihood_rolling, lambda, weighted_sampler, subgraph."
+        "llm, agent, user, multi_llm, multiple_choice, loglikelihood, loglikelihood_rolling, lambda, weighted_sampler, subgraph."
     )
     node_state: Literal["active", "idle"] = option("An idle node is not part of the graph.", "active")
 
@@ -176,6 +181,13 @@ class AgentSpec(LlmSpec):
         "Messages to the model, by turn: `- 2: text`.", ()
     )
     max_turns: int = option("Maximum number of turns.", 25, check=_positive)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSpec(LlmSpec):
+    """A node that plays the user: its model sees the conversation with the roles exchanged."""
+
+    output_role: str = option("The role of the answer among `messages`.", "user")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +283,7 @@ class SubgraphSpec(NodeConfig):
 NODE_TYPES: dict[str, type[NodeConfig]] = {
     "llm": LlmSpec,
     "agent": AgentSpec,
+    "user": UserSpec,
     "multi_llm": MultiLlmSpec,
     "multiple_choice": ChoiceSpec,
     "loglikelihood": LoglikelihoodSpec,
@@ -297,8 +310,8 @@ class RecordLimits:
 
     turns: int | None = option("Replies of models.", None, check=_positive)
     tokens: int | None = option("Tokens that models read and write.", None, check=_positive)
-    seconds: float | None = option("Seconds that models and tools take, together.", None, check=_positive)
-    cost: float | None = option("The cost of the replies, where prices are known.", None, check=_positive)
+    seconds: float | None = option("Seconds that models and tools take, together.", None, check=_above_zero)
+    cost: float | None = option("The cost of the replies, where prices are known.", None, check=_above_zero)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

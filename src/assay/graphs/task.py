@@ -11,7 +11,7 @@ from assay.graphs.aggregator_metrics import REPEAT, REPEAT_OF
 from assay.graphs.binding import GraphBinder, tool_spec
 from assay.graphs.models import UNDER_TEST, GraphModels
 from assay.graphs.output import Estimated, Finish, Processor, make_finish, make_processors
-from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, undeclared
+from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, trajectory_keys, undeclared
 from assay.graphs.scores import (
     GraphScores,
     aggregator_problems,
@@ -21,7 +21,7 @@ from assay.graphs.scores import (
     unit_fields,
 )
 from assay.graphs.sources import GraphSources
-from assay.graphs.spec import LambdaSpec, SubgraphSpec
+from assay.graphs.spec import AgentSpec, LambdaSpec, SubgraphSpec
 from assay.graphs.walk import Graph
 from assay.records import Estimate, Function, Plan, Sample, ScoreKey, UserValue
 from assay.samples.data import Split, columns_of
@@ -49,7 +49,7 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     problems: list[Problem] = []
     graph = processors = None
     try:
-        graph = binder.bind(_with_repeat(make_finish(file, helpers, folder), settings))
+        graph = binder.bind(_finish_for(file, make_finish(file, helpers, folder), settings))
     except ConfigError as error:
         problems += error.problems
     try:
@@ -95,11 +95,19 @@ def _repeats(settings: Settings) -> int:
     return settings.run.repeats or 1
 
 
-def _with_repeat(finish: Finish, settings: Settings) -> Finish:
-    """Return output records with the columns that tell the repeats of a record apart."""
-    if _repeats(settings) == 1:
+def _finish_for(file: GraphFile, finish: Finish, settings: Settings) -> Finish:
+    """Return output records with the columns that tell the repeats of a record apart, and like SyGra's without those of
+    agents that no output_map names."""
+    agents = [node for node in file.nodes.values() if isinstance(node, AgentSpec)]
+    is_hidden = settings.like_sygra and not file.outputs
+    hidden = {key for node in agents for key in trajectory_keys(node)} if is_hidden else set()
+    added = REPEAT_COLUMNS if _repeats(settings) > 1 else ()
+    if not hidden and not added:
         return finish
-    return lambda state: {**finish(state), **{column: state[column] for column in REPEAT_COLUMNS}}
+    return lambda state: {
+        **{key: value for key, value in finish(state).items() if key not in hidden},
+        **{column: state[column] for column in added},
+    }
 
 
 def _taken_columns(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:

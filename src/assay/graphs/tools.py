@@ -20,9 +20,8 @@ class NodeTool(NamedTuple):
     reruns: bool = False
 
     def call(self, arguments: JSONDict, where: tuple[str | int, ...], seconds: float | None = None) -> Call:
-        """A call of the tool; `where` is the place of the call in the walk of its record."""
-        name = getattr(self.function, "__name__", "tool")
-        identity = () if self.reruns else (*where, name, json.dumps(arguments, sort_keys=True))
+        """A call of the tool; `where` is the place of the call in the walk of its record, with the tool's name at the end."""
+        identity = () if self.reruns else (*where, json.dumps(arguments, sort_keys=True))
         return Call(_with_names(self.function), (arguments,), identity, self.repeatable, seconds)
 
 

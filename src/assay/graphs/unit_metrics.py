@@ -120,6 +120,8 @@ class UnitMetric:
 
     like_sygra = False
     runs_code = False
+    asks = False
+    """Whether it asks a model: then its node does that, and `compare` is not called."""
 
     def __init__(self, **config: UserValue) -> None:
         self.config = config
@@ -435,8 +437,8 @@ AGENT_METRICS = {
         ("agent_turns", "Turns"),
         ("agent_cost", "Cost"),
     )
-}
-"""Those of agents, imported when they are used."""
+} | {"llm_judge": "assay.graphs.judge_node:JudgeMetric"}
+"""Those of agents and judges, imported when they are used."""
 TOLERANCE = 1e-9
 """Distance from the best score that still counts as correct: sums of fractions are not exact."""
 

@@ -44,6 +44,8 @@ class UnitMetrics(LambdaFunction):
         results: JSONDict = {}
         for entry in _entries(node):
             metric, name = _metric(entry, like_sygra=like_sygra), entry["name"]
+            if metric.asks:
+                continue
             scored = partial(_scored, metric, name, right, answer)
             result = (
                 alarmed(TIME_LIMIT, "a metric", scored)
@@ -122,6 +124,12 @@ def result_field(entry: Record, node: Record) -> str:
 def _declared(node: Record) -> Sequence[str]:
     written = node.get("output_keys") or ()
     return (written,) if isinstance(written, str) else tuple(written)
+
+
+def judge_metrics(node: Record) -> dict[str, UnitMetric]:
+    """By field the metrics of the node that ask models."""
+    metrics = {result_field(entry, node): _metric(entry, like_sygra=False) for entry in _entries(node)}
+    return {field: metric for field, metric in metrics.items() if metric.asks}
 
 
 def unit_metric_fields(node: Record) -> list[str]:

@@ -225,11 +225,11 @@ class Journal:
                 block, size = [], 0
         self._write(b"".join(block))
 
-    def announce(self, calls: Sequence[tuple[bytes, Sequence[str | int]]]) -> None:
-        """Write down that tool calls begin, by key and identity; `sync_intents` makes sure of it."""
+    def announce(self, key: bytes, identity: Sequence[str | int]) -> None:
+        """Write down that a tool call begins; `sync_intents` makes sure of it."""
         if self._path is not None:
-            intents = [(self._own(key), {INTENT: self._own(key).hex(), "call": identity}) for key, identity in calls]
-            self._put(self._begun, [(key, orjson.dumps(intent)[:-1]) for key, intent in intents])
+            own = self._own(key)
+            self._put(self._begun, own, orjson.dumps({INTENT: own.hex(), "call": identity})[:-1])
 
     def sync_intents(self) -> None:
         """Sync what was announced: a tool runs only when its intent is on the disk."""
@@ -243,8 +243,8 @@ class Journal:
     def put_result(self, key: bytes, result: Returned) -> None:
         """Write down the result of a tool call."""
         if self._path is not None:
-            line = orjson.dumps({DONE: self._own(key).hex(), **kept_result(result)})[:-1]
-            self._put(self._done, [(self._own(key), line)])
+            own = self._own(key)
+            self._put(self._done, own, orjson.dumps({DONE: own.hex(), **kept_result(result)})[:-1])
 
     def result(self, key: bytes) -> Returned | None:
         """The result of a tool call that was finished."""
@@ -257,7 +257,7 @@ class Journal:
         if kept is None or way is None:
             return outcome
         own = self._own(key)
-        self._put(self._done, [(own, b'{"%s":"%s","record":%s,%s' % (DONE.encode(), own.hex().encode(), kept[0], way))])
+        self._put(self._done, own, b'{"%s":"%s","record":%s,%s' % (DONE.encode(), own.hex().encode(), kept[0], way))
         return kept[1]
 
     def record(self, key: bytes) -> KeptRecord | None:
@@ -276,13 +276,9 @@ class Journal:
         except (ValueError, KeyError, TypeError, IndexError, AttributeError):
             return None
 
-    def _put(self, index: KeyIndex, unsealed: Sequence[tuple[bytes, bytes]]) -> None:
-        lines, offset = [], self._end
-        for key, line in unsealed:
-            index.put(key, offset)
-            lines.append(sealed(line))
-            offset += len(lines[-1])
-        self._write(b"".join(lines))
+    def _put(self, index: KeyIndex, key: bytes, inside: bytes) -> None:
+        index.put(key, self._end)
+        self._write(sealed(inside))
 
     def paid(self) -> Iterator[tuple[str, Response]]:
         """The responses that earlier processes of this run were given, with the role that gave them, where they cost something."""
