@@ -75,10 +75,15 @@ def plain(value: Any) -> Any:
     if kind in _PLAIN:
         return value
     if kind is list or kind is tuple:
+        if _PLAIN.issuperset(map(type, value)):  # as most are
+            return value
         items = [plain(item) for item in value]
         return value if all(map(is_, items, value)) else kind(items)
     if kind is dict:
-        converted = {plain(key): plain(item) for key, item in value.items()}
+        converted = {
+            key if type(key) in _PLAIN else plain(key): item if type(item) in _PLAIN else plain(item)
+            for key, item in value.items()
+        }
         is_same = all(map(is_, converted.values(), value.values())) and all(map(is_, converted, value))
         return value if is_same else converted
     if kind.__module__ != "numpy" or getattr(value, "dtype", None) is None:  # numpy is not imported to find that out
@@ -299,7 +304,7 @@ def prompt_text(prompt: Prompt) -> str:
     return prompt if isinstance(prompt, str) else _written(prompt)
 
 
-@lru_cache(maxsize=64)  # the choices and repeats of one document follow one another
+@lru_cache(maxsize=256)  # for choices and repeats of a document, and when a sample is written whose request was keyed
 def _written(messages: tuple[Message, ...]) -> str:
     return json.dumps(messages_to_plain(messages), ensure_ascii=False)
 
@@ -442,14 +447,15 @@ class Returned(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Final state of a graph, the last response of its plan: the record, the requests sent on the way, and counts of
-    events to report."""
+    """End of a graph, the last response of its plan: the record, the requests sent on the way, and counts of events to
+    report. Where the record `failed`, by its reason, `record` is what the nodes had written by then."""
 
     record: Mapping[str, Any]
     asked: Sequence[Request] = ()
     noticed: Mapping[str, int] = MappingProxyType({})
     usage: Usage | None = None
     trace: Trace = ()
+    failed: str = ""
 
 
 Response = Text | Likelihood | Failed | Returned | Outcome

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from assay.engine.retry import ConcurrencyWindow, Retrier, RetryLimits
+from assay.engine.threads import in_thread
 from assay.errors import SelfExplanatory
 from assay.models.protocol import Answered, AnyModel, Model, Remote
 from assay.records import Call, Failed, Generate, Request, Response, Returned
@@ -338,6 +339,7 @@ async def _answer(call: Call) -> Response:
         async with user_code(""):
             if inspect.iscoroutinefunction(function):
                 return Returned(await function(*arguments))
-            return Returned(await asyncio.to_thread(function, *arguments))
+            returned = await in_thread(function, *arguments)
+            return returned if isinstance(returned, Failed) else Returned(returned)
     except SelfExplanatory as error:
         return Failed(str(error))

@@ -87,7 +87,8 @@ class GraphBinder:
                 continue
             paths: dict[object, str] = {said: str(target) for said, target in (edge.path_map or {}).items()}
             ends: dict[object, str] = {"__end__": paths[END]} if END in paths else {}
-            forks.append(ConditionalEdge(condition, {**ends, **_spelt(paths), **paths}))
+            name = f"the condition {edge.condition} after {source!r}"
+            forks.append(ConditionalEdge(condition, {**ends, **_spelt(paths), **paths}, name))
         return OutgoingEdges(tuple(always), tuple(forks))
 
     def function(self, name: str, place: Place, *counts: int) -> UserFunction:
@@ -109,7 +110,9 @@ class GraphBinder:
             place = self.file.node_place(name, "lambda")
             function = self.function(node.function, place, 2)
             settings = self.written(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
-            return nodes.LambdaNode(name, function, settings, inspect.iscoroutinefunction(function))
+            waits = inspect.iscoroutinefunction(function)
+            own = str(getattr(function, "__module__", "")).startswith("assay.")
+            return nodes.LambdaNode(name, function, settings, waits, node.thread_safe and not waits and not own)
         if isinstance(node, SamplerSpec):
             return self._sampler(name)
         if isinstance(node, SubgraphSpec):

@@ -43,7 +43,7 @@ class UnitMetrics(LambdaFunction):
         results: JSONDict = {}
         for entry in _entries(node):
             metric, name = _metric(entry, like_sygra=like_sygra), entry["name"]
-            scored = partial(_scored, metric, name, right, answer)
+            scored = partial(_scored, metric, name, right, answer, node["golden_key"])
             result = scored() if like_sygra else call_user_code(f"unit metric {name!r}", scored)
             results[result_field(entry, node)] = result if isinstance(result, Failed) else result.to_dict()
         lost = {field: result.reason for field, result in results.items() if isinstance(result, Failed)}
@@ -61,7 +61,9 @@ def _side(node: Record, state: Record, key: str, *, like_sygra: bool) -> JSONDic
     return dict(value) if isinstance(value, Mapping) and not like_sygra else {"text": value}
 
 
-def _scored(metric: UnitMetric, name: str, right: JSONDict, answer: JSONDict) -> UnitMetricResult:
+def _scored(metric: UnitMetric, name: str, right: JSONDict, answer: JSONDict, golden_key: str) -> UnitMetricResult:
+    if metric.needs_golden and not metric.like_sygra and right == {"text": None}:
+        raise Unmeasured(f"unit metric {name!r}: the record has no value in {golden_key!r}, its golden_key")
     if metric.like_sygra:
         try:
             with user_code(name):

@@ -256,6 +256,7 @@ def _responses(
         "noticed": _lists([[*each["noticed"].items()] if each.get("noticed") else None for each in ends], _noticed)
         if any("noticed" in each for each in ends)
         else None,
+        "state": _unless_empty(_texts([as_json(each["state"]) if "state" in each else None for each in ends])),
     }
 
 

@@ -35,7 +35,7 @@ SCHEMA: dict[str, Type] = {
     "doc_id": INT, "kind": TEXT, "dropped": INT, "doc": TEXT, "target": TEXT, "gold": TEXT, "choices": [TEXT], "prefix": TEXT,
     "prompt": TEXT,
     "requests": [REQUEST], "responses": [[RESPONSE]], "verdicts": [RESPONSE], "trace": [{"node": TEXT, "responses": [INT]}],
-    "noticed": [{"what": TEXT, "count": INT}],
+    "noticed": [{"what": TEXT, "count": INT}], "state": TEXT,
     "answers": [FILTERED], "failed": TEXT,
     "failures": [{"metric": TEXT, "filter": TEXT, "reason": TEXT}], "audit": [TEXT], "other_scores": [SCORE],
 }  # fmt: skip

@@ -211,9 +211,7 @@ def _length(responses: Sequence[Sequence[AnyJSON]]) -> int:
     """How much text there is, about: of likelihoods there is none."""
     if not responses or not responses[0] or type(responses[0][0]) is tuple:
         return 30 * len(responses)
-    if type(responses[0][0]) is str:
-        return sum([len(said) for repeats in responses for said in repeats])
-    return sum(len(said) if isinstance(said, str) else 30 for repeats in responses for said in repeats)
+    return sum([len(said) if type(said) is str else 30 for repeats in responses for said in repeats])
 
 
 def row_arrays(rows: Sequence[StoredSample]) -> tuple[dict[str, Array], list[str]]:
