@@ -1,8 +1,10 @@
 """A graph file to a graph that can be walked: every dotted name becomes what it means, every node what it does."""
 
 import inspect
+import json
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -279,12 +281,23 @@ def _spelt(paths: Mapping[Value, str]) -> dict[Value, str]:
 
 
 def _into(node: GenerationSpec) -> Callable[[nodes.ModelReply, JSONDict], Value]:
-    """Puts the text of a reply where the node says; a list has one key there, which was checked."""
+    """Puts the text of a reply where the node says; the fields of a structured answer under the keys of a list."""
+    if isinstance(node.output_keys, tuple) and node.output_keys != ("messages",):
+        names = node.output_keys
+        return lambda reply, state: _fields(reply.content, names)  # noqa: ARG005  # the shape of a post-processor
     [key] = output_keys(node.output_keys)[:1]
     if key == "messages":
         role = node.output_role
         return lambda reply, state: {"messages": [{"role": role, "content": reply.content}]}  # noqa: ARG005
     return lambda reply, state: {key: reply.content}  # noqa: ARG005  # the shape of a post-processor
+
+
+def _fields(text: str, names: Sequence[str]) -> JSONDict:
+    """The fields of a JSON object; None for each that the model did not give, which is counted."""
+    answer: Any = None
+    with suppress(ValueError):
+        answer = json.loads(text)
+    return {name: answer.get(name) if isinstance(answer, dict) else None for name in names}
 
 
 def _itself(reply: nodes.ModelReply) -> nodes.ModelReply:

@@ -1,6 +1,6 @@
 """Fields to a graph: every node by its type, and all that can be seen to be wrong with nodes and edges by looking."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -180,8 +180,17 @@ def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
     written: dict[str, str] = {}
     for name, node in graph.nodes.items():
         if isinstance(node, LlmSpec) and isinstance(node.output_keys, tuple) and node.post_process is None:
-            what = "a list of output_keys needs a post_process that fills them"
-            yield Problem(graph.node_place(name, "output_keys"), what, "give one key without a list, or a post_process")
+            fields = answer_fields(node.model)
+            lacking = [key for key in node.output_keys if key not in fields] if fields is not None else []
+            if fields is None:
+                what = (
+                    "a list of output_keys needs a post_process that fills them, or structured_output with these fields"
+                )
+                fix = "give one key without a list, or a post_process"
+                yield Problem(graph.node_place(name, "output_keys"), what, fix)
+            elif lacking:
+                what = f"structured_output has no field {lacking[0]!r}, which output_keys names"
+                yield Problem(graph.node_place(name, "output_keys"), what, did_you_mean(lacking[0], fields))
         for key in node.output_keys if isinstance(getattr(node, "output_keys", None), tuple) else ():
             if key in written and key != "messages":
                 what = f"the nodes {written[key]!r} and {name!r} both write {key!r}"
@@ -329,6 +338,22 @@ def output_keys(keys: str | tuple[str, ...]) -> tuple[str, ...]:
     return (keys,) if isinstance(keys, str) else keys
 
 
+def answer_fields(model: ModelConfig) -> Collection[str] | None:
+    """The fields of the structured answers of a model, any of a pydantic class; None where its answers are texts."""
+    wanted = model.structured_output
+    if wanted is None or not wanted.enabled:
+        return None
+    fields = wanted.schema.get("fields") if isinstance(wanted.schema, Mapping) else AnyName()
+    return fields if isinstance(fields, Mapping | AnyName) else ()
+
+
+class AnyName(tuple[str, ...]):
+    """The names of fields that only code knows: every name may be one."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
 def likelihood_keys(node: LikelihoodSpec) -> tuple[str, ...]:
     """The keys that a node writes which asks for log-likelihoods: that of its result, and those that belong to it."""
     key = node.output_keys
@@ -348,6 +373,10 @@ def produced(graph: GraphFile) -> set[str]:
         keys.update(graph.attributes.get(name, ()))
         if isinstance(node, GenerationSpec | LambdaSpec):
             keys.update(output_keys(node.output_keys))
+        if isinstance(node, LambdaSpec) and not node.output_keys and "unit_metrics_map" in node.settings:
+            from assay.graphs.unit_node import unit_metric_fields  # all metrics come with it
+
+            keys.update(unit_metric_fields(node.settings))
         if isinstance(node, LikelihoodSpec):
             keys.update(likelihood_keys(node))
     return keys
