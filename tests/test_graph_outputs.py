@@ -37,7 +37,7 @@ def test_the_fields_of_a_structured_answer_fill_a_list_of_output_keys(tmp_path: 
 
 def test_output_keys_that_are_no_field_of_the_structured_answer_are_refused(tmp_path: Path) -> None:
     folder = write_graph(tmp_path, [{"x": 1}], HEAD + dedent(ASK.replace("[city, sure]", "[city, shure]")))
-    with pytest.raises(assay.ConfigError, match="structured_output has no field 'shure'.* — did you mean 'sure'"):
+    with pytest.raises(assay.ConfigError, match=r"structured_output has no field 'shure'.* — did you mean 'sure'"):
         assay.simple_evaluate(scripted(str), tasks=[str(folder)])
 
 
