@@ -15,7 +15,7 @@ import yaml
 from assay.cli import main
 from assay.graphs.unit_metrics import ADAPTED_METRICS, OWN_UNIT_METRICS
 from serving import Arrived, loopback
-from test_docs import ROOT, blocks
+from test_docs import ROOT, blocks, write_data
 
 ADDRESS = "localhost:8000"
 
@@ -26,8 +26,7 @@ def write_files(page: Path, folder: Path) -> None:
         (folder / f"{yaml.safe_load(text)['task']}.yaml").write_text(text)
     for text in blocks(page, "python"):
         (folder / text.split()[1]).write_text(text)
-    for name, text in re.findall(r"`(\w+\.jsonl)`:\n\n```json\n(.*?)```", page.read_text(), re.DOTALL):
-        (folder / name).write_text(text)
+    write_data(folder, page)
 
 
 def commands(page: Path) -> list[str]:
@@ -102,7 +101,11 @@ def test_the_example_of_a_tool_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             return last(body)
         [tool] = [each["function"] for each in body.get("tools", [])] or [{"name": "none"}]
         city = last(body).partition("live in ")[2].rstrip("?")
-        call = {"id": "1", "type": "function", "function": {"name": tool["name"], "arguments": json.dumps({"city": city})}}
+        call = {
+            "id": "1",
+            "type": "function",
+            "function": {"name": tool["name"], "arguments": json.dumps({"city": city})},
+        }
         return {"content": "", "tool_calls": [call]}
 
     write_files(ROOT / "docs/write-a-graph.md", tmp_path)
@@ -132,7 +135,9 @@ def test_the_tutorial_about_retrieval_gives_its_table(
         return said
 
     run_page("tutorial-rag.md", tmp_path, monkeypatch, answer)
-    [shown] = re.findall(r"^```\n(\|Tasks.*?)```", (ROOT / "docs/tutorial-rag.md").read_text(), re.DOTALL | re.MULTILINE)
+    [shown] = re.findall(
+        r"^```\n(\|Tasks.*?)```", (ROOT / "docs/tutorial-rag.md").read_text(), re.DOTALL | re.MULTILINE
+    )
     printed = capsys.readouterr().out
     values = {row[5]: row[7] for row in rows(printed)[2:]}
     assert values == {"correct": "0.5000", "faithful": "0.7500", "recall_at_1": "0.6250", "recall_at_2": "0.7500"}
@@ -142,11 +147,15 @@ def test_the_tutorial_about_retrieval_gives_its_table(
 def test_the_table_of_unit_metrics_has_all_of_them_with_their_parameters() -> None:
     listed: dict[str, dict[str, Any]] = {}
     for cells in rows((ROOT / "docs/write-a-graph.md").read_text()):
-        names, parameters = re.findall(r"`([\w+]+)`", cells[1]), re.findall(r"`(\w+: [^`]+)`", cells[3]) if len(cells) > 4 else []
+        names, parameters = (
+            re.findall(r"`([\w+]+)`", cells[1]),
+            re.findall(r"`(\w+: [^`]+)`", cells[3]) if len(cells) > 4 else [],
+        )
         if parameters:
             listed |= {name: {k: v for each in parameters for k, v in yaml.safe_load(each).items()} for name in names}
     kinds = {**ADAPTED_METRICS, **OWN_UNIT_METRICS}
     expected = {
-        name: {each.name: each.default for each in inspect.signature(kind).parameters.values()} for name, kind in kinds.items()
+        name: {each.name: each.default for each in inspect.signature(kind).parameters.values()}
+        for name, kind in kinds.items()
     }
     assert listed == expected
