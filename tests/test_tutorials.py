@@ -83,7 +83,7 @@ def test_the_example_of_each_kind_of_code_runs(
 
     run_page("write-a-graph.md", tmp_path, monkeypatch, answer)
     assert len(commands(ROOT / "docs/write-a-graph.md")) == 3
-    [left] = [each for each in (tmp_path / "runs").iterdir()]
+    [left] = (tmp_path / "runs").iterdir()
     [output] = left.glob("output_*.json")
     records = json.loads(output.read_text())
     assert [(each["predicted"], each["tries"], each["is_city"]) for each in records] == [
