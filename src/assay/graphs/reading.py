@@ -176,21 +176,23 @@ def _attributes(name: str, node: AnyNode, fields: Fields, problems: list[Problem
     return attributes
 
 
+def _unfilled(node: LlmSpec, place: Place) -> Iterator[Problem]:
+    """The keys of a list of output_keys that neither a post_process nor the fields of structured answers fill."""
+    fields = answer_fields(node.model)
+    if fields is None:
+        what = "a list of output_keys needs a post_process that fills them, or structured_output with these fields"
+        yield Problem(place, what, "give one key without a list, or a post_process")
+        return
+    for key in [key for key in node.output_keys if key not in fields][:1]:
+        what = f"structured_output has no field {key!r}, which output_keys names"
+        yield Problem(place, what, did_you_mean(key, fields))
+
+
 def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
     written: dict[str, str] = {}
     for name, node in graph.nodes.items():
         if isinstance(node, LlmSpec) and isinstance(node.output_keys, tuple) and node.post_process is None:
-            fields = answer_fields(node.model)
-            lacking = [key for key in node.output_keys if key not in fields] if fields is not None else []
-            if fields is None:
-                what = (
-                    "a list of output_keys needs a post_process that fills them, or structured_output with these fields"
-                )
-                fix = "give one key without a list, or a post_process"
-                yield Problem(graph.node_place(name, "output_keys"), what, fix)
-            elif lacking:
-                what = f"structured_output has no field {lacking[0]!r}, which output_keys names"
-                yield Problem(graph.node_place(name, "output_keys"), what, did_you_mean(lacking[0], fields))
+            yield from _unfilled(node, graph.node_place(name, "output_keys"))
         for key in node.output_keys if isinstance(getattr(node, "output_keys", None), tuple) else ():
             if key in written and key != "messages":
                 what = f"the nodes {written[key]!r} and {name!r} both write {key!r}"
