@@ -80,6 +80,8 @@ def plain(value: Any) -> Any:
         items = [plain(item) for item in value]
         return value if all(map(is_, items, value)) else kind(items)
     if kind is dict:
+        if _PLAIN.issuperset(map(type, value.values())) and _PLAIN.issuperset(map(type, value)):
+            return value
         converted = {
             key if type(key) in _PLAIN else plain(key): item if type(item) in _PLAIN else plain(item)
             for key, item in value.items()

@@ -23,7 +23,7 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     """Return the value of user code that runs in a thread, in this context, or a Failed with the reason."""
     loop = asyncio.get_running_loop()
     returned: asyncio.Future[T | Failed] = loop.create_future()
-    run = partial(copy_context().run, call_user_code, "", function, *args, **kwargs)
+    run = partial(copy_context().run, lambda: call_user_code("", function, *args, **kwargs))
 
     def call() -> None:
         try:

@@ -80,9 +80,7 @@ def _scored(metric: UnitMetric, name: str, right: JSONDict, answer: JSONDict, go
 def _metric(entry: Record, *, like_sygra: bool) -> UnitMetric:
     """The metric of an entry, made once for all records that have the same."""
     name, params = str(entry["name"]), entry.get("params") or {}
-    kind = UNIT_METRICS.find(
-        name, Place(f"unit metric {name!r}")
-    )  # tells apart what a name meant before it was registered again
+    kind = UNIT_METRICS.find(name, CHECKED)  # tells apart what a name meant before it was registered again
     key = (kind, repr(params), like_sygra)
     if key not in _METRICS:
         if len(_METRICS) >= MOST_MADE:
@@ -91,7 +89,7 @@ def _metric(entry: Record, *, like_sygra: bool) -> UnitMetric:
     return _METRICS[key]
 
 
-MOST_MADE = 256
+MOST_MADE, CHECKED = 256, Place("unit_metrics_map")
 _METRICS: dict[tuple[type[UnitMetric], str, bool], UnitMetric] = {}
 """By what they were made with, metrics for all records: a task has a few."""
 

@@ -129,7 +129,7 @@ class Graph:
         walk, state = Walk(name, number), dict(record)
         try:
             yield from self.steps(state, walk)
-            record_written = {plain(key): plain(value) for key, value in self._finished(state).items()}
+            record_written = plain(dict(self._finished(state)))
         except NodeFailed as failed:
             written = {key: value for key, value in state.items() if key not in record or record[key] is not value}
             return [*walk.responses, walk.outcome({plain(k): plain(v) for k, v in written.items()}, str(failed))]

@@ -350,9 +350,12 @@ def messages_of(prompt: Prompt) -> list[JSONDict] | None:
     return messages if messages and all(map(_is_message, messages)) else None
 
 
+NEEDED_KEYS, MESSAGE_KEYS = frozenset(("role", "content")), frozenset(MESSAGE) - {"media"}
+
+
 def _is_message(value: AnyJSON) -> bool:
     """Whether a message has nothing but what its columns hold, in the order that it is written in."""
-    if not isinstance(value, dict) or not {"role", "content"} <= value.keys() <= {*MESSAGE} - {"media"}:
+    if not isinstance(value, dict) or not NEEDED_KEYS <= value.keys() <= MESSAGE_KEYS:
         return False
     texts = [value[key] for key in value if key not in ("content", "tool_calls")]
     calls = value.get("tool_calls", [{}])
