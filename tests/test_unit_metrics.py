@@ -473,11 +473,11 @@ def test_a_users_tasks_package_takes_precedence_over_assays(tmp_path: Path) -> N
     [
         (
             "task_executor.TopicPostProcesor",
-            "module 'task_executor' has no 'TopicPostProcesor' — did you mean 'TopicPostProcessor'?",
+            "task_executor.py has no 'TopicPostProcesor' — did you mean 'TopicPostProcessor'?",
         ),
         ("task_executr.X", "no module named 'task_executr' — did you mean 'task_executor'?"),
         ("tasks.eval.utils.UnitMetric", "did you mean 'UnitMetrics'?"),
-        ("UnitMetrics", "invalid dotted name 'UnitMetrics' — write module.Name"),
+        ("UnitMetrics", "no module named 'UnitMetrics' — write module.Name"),
         ("broken.X", "the module cannot be loaded: ZeroDivisionError"),
         ("needy.X", "pip install no_such_library"),
     ],

@@ -374,10 +374,14 @@ Request = Generate | Loglikelihood | Rolling
 
 
 class Call(NamedTuple):
-    """A call of user code that waits: an async function, or a blocking one in a thread. It is not journaled."""
+    """A call of user code that waits: an async function, or a blocking one in a thread, for at most so many `seconds`. One with
+    an `identity` is journaled; begun and not finished, it is only begun again if it is `repeatable`."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
+    identity: tuple[str | int, ...] = ()
+    repeatable: bool = False
+    seconds: float | None = None
 
 
 def arguments(request: Request) -> tuple[Any, ...]:
@@ -442,21 +446,25 @@ class Failed(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """Return value of a Call."""
+    """Return value of a Call; of a journaled one also the `error` it raised, and whether it could be journaled."""
 
     value: Any
     usage: Usage | None = None
+    error: str = ""
+    is_kept: bool = True
 
 
 class Outcome(NamedTuple):
-    """End of a graph, the last response of its plan: the record, the requests sent on the way, and counts of events to
-    report. Where the record `failed`, by its reason, `record` is what the nodes had written by then."""
+    """End of a graph, the last response of its plan: the record, the requests sent on the way, counts of events to report,
+    and tool `calls` with node, turn, name, arguments, result, error, tokens and seconds. Where the record `failed`, by its
+    reason, `record` is what the nodes had written by then."""
 
     record: Mapping[str, Any]
     asked: Sequence[Request] = ()
     noticed: Mapping[str, int] = MappingProxyType({})
     usage: Usage | None = None
     trace: Trace = ()
+    calls: Sequence[Mapping[str, Any]] = ()
     failed: str = ""
 
 

@@ -401,7 +401,8 @@ def seen_dotted(path: str, folder: str | None, helper: HelperCode, place: Place)
 
 def _no_module(path: str, module: str, folder: str | None, helper: HelperCode, place: Place) -> ConfigError:
     near = nearest(module, helper.module_names(folder), count=1)
-    fix = f"did you mean {near[0]!r}?" if near else "write the module beside the graph file, or install its package"
+    written = "write the module beside the graph file, or install its package" if "." in path else "write module.Name"
+    fix = f"did you mean {near[0]!r}?" if near else written
     return _problem(place, f"{path}: no module named {module!r}", fix)
 
 

@@ -103,7 +103,10 @@ class RunConfig:
         "Examples before each question.", None, check=_count, run=_prompt("N", "-f", results="num_fewshot")
     )
     repeats: int | None = option(
-        "How many times each generation is requested.", None, check=_positive, run=_prompt("N", "-r", results="repeats")
+        "How many times each generation is requested; with a graph, how many times each record goes through it.",
+        None,
+        check=_positive,
+        run=_prompt("N", "-r", results="repeats"),
     )
     gen_kwargs: str | Mapping[str, object] | None = option(
         "Parameters of generation; they override those of the tasks.", None, run=_prompt("K=V", syntax="pairs")

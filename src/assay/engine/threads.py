@@ -23,11 +23,14 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     """Return the value of user code that runs in a thread, in this context, or a Failed with the reason."""
     loop = asyncio.get_running_loop()
     returned: asyncio.Future[T | Failed] = loop.create_future()
-    run = partial(copy_context().run, lambda: call_user_code("", function, *args, **kwargs))
+    context = copy_context()
+
+    def work() -> T | Failed:
+        return call_user_code("", function, *args, **kwargs)
 
     def call() -> None:
         try:
-            deliver = partial(_deliver, returned.set_result, run())
+            deliver = partial(_deliver, returned.set_result, context.run(work))
         except KeyboardInterrupt as interrupt:  # raised by the code itself: Ctrl-C is of the main thread
             deliver = partial(_deliver, returned.set_exception, interrupt)
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more

@@ -7,8 +7,8 @@ from assay.catalog.selection import GRAPH_FILE, graph_file
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.graphs.reading import GraphFile
-from assay.models.protocol import AnyModel
-from assay.records import Message, Prompt
+from assay.models.protocol import AnyModel, Remote
+from assay.records import Message, Prompt, Response
 from assay.tasks import TaskManager
 from assay.tasks.kinds import FindDefinition
 from assay.tasks.settings import GraphSettings
@@ -27,8 +27,12 @@ def graph_settings(
     def takes_schema(role: str) -> bool:
         return role not in models or models[role].can.schema
 
+    def cost(role: str, response: Response) -> float | None:
+        model = models.get(role)
+        return model.cost(response) if isinstance(model, Remote) else None
+
     named = frozenset({**(config.model_role or {}), **roles})
-    return GraphSettings(write, takes_schema, named, whole)
+    return GraphSettings(write, takes_schema, named, whole, cost)
 
 
 def read_inner(manager: TaskManager) -> FindDefinition:

@@ -12,6 +12,8 @@ from typing import Any
 from assay.config.braces import Braces
 from assay.errors import ConfigError, Place, Problem
 from assay.graphs import likelihood_nodes, nodes
+from assay.graphs.agents import AgentNode, UserNode
+from assay.graphs.judge_node import JudgedNode, JudgeMetric
 from assay.graphs.models import GraphModels
 from assay.graphs.reading import GraphFile, output_keys
 from assay.graphs.spec import (
@@ -27,12 +29,17 @@ from assay.graphs.spec import (
     LoglikelihoodSpec,
     MultiLlmSpec,
     Record,
+    RecordLimits,
     RollingSpec,
     SampledColumn,
     SamplerSpec,
     SubgraphSpec,
+    ToolSpec,
+    UserSpec,
     Value,
 )
+from assay.graphs.tools import NodeTool
+from assay.graphs.unit_node import asking_metrics
 from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.samples.rows import DataError
@@ -70,7 +77,10 @@ class GraphBinder:
         if self.problems:
             raise ConfigError(self.problems)
         steps = self.file.config.graph_config.graph_properties.max_steps
-        return Graph(nodes, ways, ways[START], steps, finish)
+        keeps = any(map(_runs_user_code, nodes.values()))
+        limits = self.file.config.graph_config.graph_properties.limits
+        metered = None if limits == RecordLimits() else limits
+        return Graph(nodes, ways, ways[START], steps, finish, keeps, metered, self.models.settings.graphs.cost)
 
     def _way(self, source: str) -> OutgoingEdges:
         """Where edges lead from a node."""
@@ -112,6 +122,8 @@ class GraphBinder:
             place = self.file.node_place(name, "lambda")
             function = self.function(node.function, place, 2)
             settings = self.written(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
+            if "unit_metrics_map" in settings and (judges := self._judges(settings)):
+                return JudgedNode(name, function, settings, asks=True, judges=judges)
             waits = inspect.iscoroutinefunction(function)
             own = str(getattr(function, "__module__", "")).startswith("assay.")
             return nodes.LambdaNode(name, function, settings, waits, node.thread_safe and not waits and not own)
@@ -122,6 +134,19 @@ class GraphBinder:
         return (
             self._likelihood_node(name, node) if isinstance(node, LikelihoodSpec) else self._generation_node(name, node)
         )
+
+    def _judges(self, settings: JSONDict) -> dict[str, JudgeMetric]:
+        """The judges among the unit metrics of a node; the run must have their models."""
+        try:
+            asking = asking_metrics(settings)
+        except ConfigError:
+            return {}  # reported where the node's metrics are checked
+        judges = {field: metric for field, metric in asking.items() if isinstance(metric, JudgeMetric)}
+        for judge in judges.values():
+            for role, model in judge.scorer.models().items():
+                self.models.backends[role] = model
+                self.models.needs.setdefault(role, set()).add("generate")
+        return judges
 
     def _sampler(self, name: str) -> GraphNode:
         drawn: dict[str, tuple[Sequence[Value], Sequence[float] | None]] = {}
@@ -172,21 +197,27 @@ class GraphBinder:
         places = {label: self.file.node_place(name, "models", label) for label in self.file.models[name]}
         if isinstance(node, LlmSpec):
             places[""] = self.file.node_place(name, "model")
-        tools = (
-            find_tools(node.tools, self.helpers, self.folder, self.file.node_place(name, "tools")) if node.tools else {}
-        )
+        tools: dict[str, Tool] = {}
+        node_tools: dict[str, NodeTool] = {}
+        for each in map(tool_spec, node.tools):
+            named_tools = find_tools([each.name], self.helpers, self.folder, self.file.node_place(name, "tools"), tools)
+            reruns = each.on_resume == "rerun"
+            node_tools |= {key: NodeTool(one.function, each.repeatable, reruns) for key, one in named_tools.items()}
+            tools |= named_tools
         tool_params = parameters(tools, node.tool_choice) if tools else None
         models = {
             label: self.models.generation_model(model, places[label], tool_params)
             for label, model in self.file.models[name].items()
         }
         if isinstance(node, LlmSpec):
-            functions = {key: tool.function for key, tool in tools.items()}
-            shared |= {"model": models[""], "post": self._post(name, node), "tools": functions}
+            shared |= {"model": models[""], "post": self._post(name, node), "tools": node_tools}
             if not isinstance(node, AgentSpec):
-                return nodes.LlmNode(**shared)
+                return UserNode(**shared) if isinstance(node, UserSpec) else nodes.LlmNode(**shared)
             injected = {int(str(turn)): text for each in node.inject_system_messages for turn, text in each.items()}
-            return nodes.AgentNode(**shared, max_turns=node.max_turns, injected=injected)
+            [key] = output_keys(node.output_keys)[:1]
+            return AgentNode(
+                **shared, max_turns=node.max_turns, injected=injected, key=key, cost_of=self.models.settings.graphs.cost
+            )
         return nodes.MultiLlmNode(**shared, models=models, post=self._multi_post(name, node))
 
     def _post(self, name: str, node: LlmSpec) -> Callable[[nodes.ModelReply, JSONDict], Value]:
@@ -231,6 +262,15 @@ class GraphBinder:
             changed, models, self.helpers, folder, self.inner, self.column, (*self.trail, node.subgraph)
         )
         return nodes.SubgraphNode(name, below.bind())
+
+
+def _runs_user_code(node: GraphNode) -> bool:
+    """Whether a node calls a tool, or a lambda that is not one of assay's."""
+    if isinstance(node, nodes.SubgraphNode):
+        return node.graph.keeps_records
+    if isinstance(node, nodes.LambdaNode):
+        return not str(getattr(node.function, "__module__", "")).startswith("assay.")
+    return isinstance(node, nodes.LlmNode) and bool(node.tools)
 
 
 def changed_nodes(graph: GraphFile, changes: Record, place: Place) -> GraphFile:
@@ -343,7 +383,16 @@ class Tool(typing.NamedTuple):
     schema: Record
 
 
-def find_tools(names: Sequence[str], helpers: Helpers, folder: str | None, place: Place) -> dict[str, Tool]:
+NO_TOOLS: Mapping[str, Tool] = {}
+
+
+def tool_spec(written: str | ToolSpec) -> ToolSpec:
+    return ToolSpec(name=written) if isinstance(written, str) else written
+
+
+def find_tools(
+    names: Sequence[str], helpers: Helpers, folder: str | None, place: Place, others: Mapping[str, Tool] = NO_TOOLS
+) -> dict[str, Tool]:
     """The tools that names mean: a function, the public methods of a class, the public functions of a module."""
     tools: dict[str, Tool] = {}
     for name in names:
@@ -351,7 +400,7 @@ def find_tools(names: Sequence[str], helpers: Helpers, folder: str | None, place
         if not named_tools:
             raise ConfigError([Problem(place, f"{name} has no functions to call", "name a function, class or module")])
         for each in named_tools:
-            if each.name in tools:
+            if each.name in tools or each.name in others:
                 raise ConfigError([Problem(place, f"two tools are called {each.name!r}", "remove one")])
             tools[each.name] = each
     return tools

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.graphs.aggregator_metrics import AggregatorMetric, Tally
+from assay.graphs.aggregator_metrics import REPEAT_OF, AggregatorMetric, Tally
 from assay.graphs.aggregator_table import make_aggregator
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra import GraphPostProcessor as GraphPostProcessor
@@ -94,7 +94,7 @@ class EntryTally:
     def _begin(self, like_sygra: bool) -> Tally:
         entry = self.entry
         self._metric = make_aggregator(entry.name, entry.params, Place(entry.key), like_sygra=like_sygra)
-        self._columns = _metadata_columns(entry, self._metric)
+        self._columns = {REPEAT_OF: REPEAT_OF, **_metadata_columns(entry, self._metric)}
         return self._metric.tally()
 
     def take(self, number: int, record: Record) -> None:
@@ -391,7 +391,8 @@ def _entry_problems(
         if produced is not None and column not in produced:
             fix = f"{did_you_mean(column, produced)}; add a value of the state to output_map"
             problems.append(Problem(place, f"{named} {does} {column!r}, which the records do not have", fix))
-    lacking = metric.lacks(entry.metadata)
+    repeated = [REPEAT_OF] if produced is not None and REPEAT_OF in produced else []
+    lacking = metric.lacks([*entry.metadata, *repeated])
     if lacking is not None:
         problems.append(Problem(place, f"{named} {lacking[0]}", lacking[1]))
     return problems

@@ -1,16 +1,15 @@
 """The nodes of graphs: lambdas, samplers, models, graphs within graphs."""
 
-import inspect
 import json
 import random
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from assay.config.braces import Braces
 from assay.graphs.spec import Record, Value
+from assay.graphs.tools import NodeTool, as_mapping
 from assay.graphs.walk import Graph, NodeFailed, State, Steps, Updates, Walk
 from assay.records import (
     Call,
@@ -24,14 +23,11 @@ from assay.records import (
     Returned,
     Text,
     TextPart,
-    ToolCall,
-    UserFunction,
     content_of,
     messages_to_plain,
     plain_to_messages,
     tool_call_of,
 )  # fmt: skip
-from assay.user_code import UserCodeError, user_code, words
 
 TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
     "str": ("string", (str,)),
@@ -107,10 +103,7 @@ def _is_of(value: Value, kind: str) -> bool:
     return isinstance(value, TYPES[kind][1]) and (kind in ("bool",) or not isinstance(value, bool))
 
 
-ToolSteps = Generator[Sequence[Call], Sequence[Returned | Failed], list[Message]]
-"""Tools at work: yields their calls, is sent the results, and returns messages for the model."""
 HISTORY = "__chat_history__"
-BROKEN_CALLS = "with calls of tools that failed"
 AGAIN, UNREADABLE = "asked again for structured output", "without the structured output asked for"
 
 
@@ -337,18 +330,18 @@ class LlmNode(GenerationNode):
 
     model: NodeModel
     post: Callable[[ModelReply, State], Any]
-    tools: Mapping[str, UserFunction] = field(default_factory=dict)
+    tools: Mapping[str, NodeTool] = field(default_factory=dict)
 
     def ask(self, state: State, walk: Walk) -> Steps:
         if self.pre is not None:
-            state = _after(self.pre(state), state)
+            state = after(self.pre(state), state)
         messages = self.conversation(state)
         [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
         return self.updates(response, state, messages)
 
     def updates(self, response: Text, state: State, messages: tuple[Message, ...]) -> Updates:
         """Return the updates of the state for an answer."""
-        calls = [_as_mapping(tool_call_of(call)) for call in response.calls]
+        calls = [as_mapping(tool_call_of(call)) for call in response.calls]
         if self.tools:
             state["tool_calls"] = calls
         updates = self.post(ModelReply(response.text, response.reasoning, calls), state)
@@ -356,86 +349,6 @@ class LlmNode(GenerationNode):
             raise NodeFailed(f"post_process of {self.name!r} must return a mapping, got {type(updates).__name__}")
         more = {"tool_calls": calls} if self.tools else {}
         return {**updates, **more, **self.remembered(state, messages, response.text)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentNode(LlmNode):
-    """Asks a model, calls the tools that it wants, and asks again with what they gave, until it wants none."""
-
-    max_turns: int
-    injected: Mapping[int, str]
-    """System messages by turn, counted from 1."""
-
-    def ask(self, state: State, walk: Walk) -> Steps:
-        if self.pre is not None:
-            state = _after(self.pre(state), state)
-        messages = begun = self.conversation(state)
-        for turn in range(1, self.max_turns + 1):
-            if turn in self.injected:
-                messages = (*messages, Message("system", self.injected[turn]))
-            [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
-            if not response.calls:
-                return self.updates(response, state, begun)
-            calls = tuple(map(tool_call_of, response.calls))
-            asked = Message("assistant", response.text, calls)
-            messages = (*messages, asked, *(yield from self._called(calls, walk)))
-        raise NodeFailed(f"the agent {self.name!r} still called tools after {self.max_turns} turns")
-
-    def _called(self, calls: Sequence[ToolCall], walk: Walk) -> ToolSteps:
-        """Return the tools' results as messages; a tool that is missing or raises gives the model an error message."""
-        read = [_as_mapping(call) for call in calls]
-        known = [each for each in read if each["name"] in self.tools and isinstance(each["args"], dict)]
-        results = iter(
-            (yield [Call(_with_names(self.tools[each["name"]]), (each["args"],)) for each in known]) if known else ()
-        )
-        messages: list[Message] = []
-        for each in read:
-            answer = (
-                next(results)
-                if each in known
-                else Failed(f"there is no such tool, or its arguments cannot be read: {each['name']}")
-            )
-            if isinstance(answer, Failed):
-                walk.noticed[BROKEN_CALLS] += 1
-            said = f"Error: {answer.reason}" if isinstance(answer, Failed) else answer.value
-            text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
-            messages.append(Message("tool", text, tool_call_id=each["id"]))
-        return messages
-
-
-def _with_names(tool: UserFunction) -> Callable[[Record], Value]:
-    """A tool as a function of its arguments by name; one that waits still waits. Its errors are worded for the model."""
-    if inspect.iscoroutinefunction(tool):
-
-        async def waiting(arguments: Record) -> Value:
-            try:
-                async with user_code("", passes=UserCodeError):
-                    return await tool(**arguments)
-            except UserCodeError as error:
-                raise _for_model(error) from error
-
-        return waiting
-
-    def call(arguments: Record) -> Value:
-        try:
-            with user_code("", passes=UserCodeError):
-                return tool(**arguments)
-        except UserCodeError as error:
-            raise _for_model(error) from error
-
-    return call
-
-
-def _for_model(error: UserCodeError) -> UserCodeError:
-    return UserCodeError(words(error.__cause__ or error))
-
-
-def _as_mapping(call: ToolCall) -> JSONDict:
-    """A call of a tool as post-processors know it: name, args, id."""
-    arguments: Any = call.arguments
-    with suppress(ValueError):
-        arguments = json.loads(call.arguments or "{}")
-    return {"name": call.name, "args": arguments, "id": call.id, "type": "tool_call"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -447,7 +360,7 @@ class MultiLlmNode(GenerationNode):
 
     def ask(self, state: State, walk: Walk) -> Steps:
         if self.pre is not None:
-            state = _after(self.pre(state), state)
+            state = after(self.pre(state), state)
         messages = self.conversation(state)
         attempts = [model.ask(messages, walk.at(label)) for label, model in self.models.items()]
         responses = (yield from answers(attempts, walk))[""]
@@ -474,7 +387,7 @@ class SubgraphNode:
         return (yield from self.graph.steps(state, walk, f"{self.name}/"))
 
 
-def _after(returned: Value, state: State) -> State:
+def after(returned: Value, state: State) -> State:
     """The state after a pre-processor, which may give a new one or change the old."""
     if returned is None or returned is state:
         return state

@@ -5,21 +5,20 @@ import math
 import re
 import time
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from assay.errors import ConfigError, Problem, did_you_mean
 from assay.graphs.collate import CollatedValues, MetricCollatorPostProcessor, RecordCounts
-from assay.graphs.reading import GraphFile
-from assay.graphs.spec import Record, SchemaField, SinkConfig, Value
+from assay.graphs.reading import GraphFile, trajectory_keys
+from assay.graphs.spec import AgentSpec, Record, SchemaField, SinkConfig, Value
 from assay.graphs.walk import NodeFailed, State
 from assay.records import Estimate, Failed, JSONDict, Outcome, ScoreKey
 from assay.registry import accepted, parameter_problems
 from assay.runs.files import replace_file, write_sink
+from assay.runs.outcomes import record_line
 from assay.runs.samples.records import SampleRecord
 from assay.samples.rows import DataError, SpilledRows
 from assay.statistics.aggregations import Aggregation
@@ -55,11 +54,20 @@ def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
                 place = graph.place("output_config", "output_map", name, "transform")
                 raise ConfigError([Problem(place, "a transform is a method of the generator", "add generator:")])
         sources = {name: field.source for name, field in graph.outputs.items()}
+        agents = [node for node in graph.nodes.values() if isinstance(node, AgentSpec)]
+        timed = {key for node in agents for key in trajectory_keys(node)[1:]}
         if not sources:
-            return lambda state: {key: value for key, value in state.items() if not key.startswith("__")}
-        return lambda state: {
-            name: constants[name] if name in constants else state.get(str(source)) for name, source in sources.items()
-        }
+            return lambda state: _timeless(
+                {key: value for key, value in state.items() if not key.startswith("__")}, timed
+            )
+        timed = {name for name, source in sources.items() if source in timed}
+        return lambda state: _timeless(
+            {
+                name: constants[name] if name in constants else state.get(str(source))
+                for name, source in sources.items()
+            },
+            timed,
+        )
     place = graph.place("output_config", "generator")
     kind = helpers.dotted(config.generator, folder, place)
     if not hasattr(kind, "generate"):
@@ -87,6 +95,21 @@ def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
         return record
 
     return generated
+
+
+def _timeless(record: JSONDict, timed: Collection[str]) -> JSONDict:
+    """A record without the seconds that tool calls and agents took: the same answers make the same file."""
+    for name in timed:
+        timed_value = record.get(name)
+        if isinstance(timed_value, list):
+            record[name] = [_without_seconds(call) for call in timed_value]
+        elif isinstance(timed_value, dict):
+            record[name] = _without_seconds(timed_value)
+    return record
+
+
+def _without_seconds(value: JSONDict) -> JSONDict:
+    return {key: inner for key, inner in value.items() if key != "seconds"}
 
 
 def _has_value(graph: GraphFile, name: str) -> bool:
@@ -343,26 +366,6 @@ class GraphFiles:
     def abandon(self) -> None:
         """Let go of what was put down."""
         self.records.close()
-
-
-def record_line(record: Record) -> bytes:
-    """A record as a line of JSON."""
-    options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
-    try:
-        return orjson.dumps(record, default=_plain, option=options)
-    except TypeError:  # a whole number beyond 64 bits, half a character: Python's own writes them
-        return json.dumps(record, default=_plain).encode()
-
-
-def _plain(value: Value) -> Value:
-    for name in ("to_dict", "model_dump", "_asdict"):
-        if callable(getattr(value, name, None)):
-            return getattr(value, name)()
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, set | frozenset):
-        return sorted(value, key=repr)
-    return getattr(value, "content", None) or str(value)
 
 
 def report_rows(report: Value, n: int) -> Iterator[tuple[ScoreKey, tuple[Estimate, str, str]]]:

@@ -379,9 +379,17 @@ def produced(graph: GraphFile) -> set[str]:
             from assay.graphs.unit_node import unit_metric_fields  # all metrics come with it
 
             keys.update(unit_metric_fields(node.settings))
+        if isinstance(node, AgentSpec):
+            keys.update(trajectory_keys(node))
         if isinstance(node, LikelihoodSpec):
             keys.update(likelihood_keys(node))
     return keys
+
+
+def trajectory_keys(node: AgentSpec) -> tuple[str, str, str]:
+    """The keys of an agent's conversation, of its tool calls and of its usage."""
+    [key] = output_keys(node.output_keys)[:1]
+    return f"{key}_messages", f"{key}_tool_calls", f"{key}_usage"
 
 
 def has_hidden_keys(graph: GraphFile) -> bool:

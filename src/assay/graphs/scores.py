@@ -166,6 +166,7 @@ class GraphScores:
     processors: Sequence[Processor]
     scored: Mapping[str, str]
     is_batch: bool = False
+    keeps_records: bool = False
     repeats: int = 1
     num_fewshot: int = 0
     multiple_targets: bool = False
@@ -173,6 +174,10 @@ class GraphScores:
 
     @property
     def size(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def cluster_column(self) -> str | None:
         raise NotImplementedError
 
     @property

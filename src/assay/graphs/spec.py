@@ -125,9 +125,20 @@ class NodeConfig:
     """Keys of every node."""
 
     node_type: str = option(
-        "llm, agent, multi_llm, multiple_choice, loglikelihood, loglikelihood_rolling, lambda, weighted_sampler, subgraph."
+        "llm, agent, user, multi_llm, multiple_choice, loglikelihood, loglikelihood_rolling, lambda, weighted_sampler, subgraph."
     )
     node_state: Literal["active", "idle"] = option("An idle node is not part of the graph.", "active")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """Functions that a model may call, and how a resumed run treats their calls."""
+
+    name: str = option("The dotted name of a function, a class or a module.")
+    on_resume: Literal["reuse", "rerun"] = option("What a resumed record does with calls that were finished.", "reuse")
+    repeatable: bool = option(
+        "Whether a call that was begun and not finished may be made again; else its record fails.", False
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +151,10 @@ class GenerationSpec(NodeConfig):
     output_role: str = option("The role of the answer among `messages`.", "assistant")
     pre_process: str | None = option("A function of the state, or a NodePreProcessor, before asking.", None)
     chat_history: bool = option("Whether earlier turns are sent, too.", False)
-    tools: tuple[str, ...] = option("Functions that the model may call: dotted names of them, classes, modules.", ())
+    tools: tuple[str | ToolSpec, ...] = option(
+        "Functions that the model may call: dotted names of them, classes, modules; or `{name:, repeatable:, on_resume:}`.",
+        (),
+    )
     tool_choice: str | Mapping[str, object] | None = option(
         "Whether it must call one: auto, none, required, or which.", None
     )
@@ -162,6 +176,13 @@ class AgentSpec(LlmSpec):
         "Messages to the model, by turn: `- 2: text`.", ()
     )
     max_turns: int = option("Maximum number of turns.", 25, check=_positive)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSpec(LlmSpec):
+    """A node that plays the user: its model sees the conversation with the roles exchanged."""
+
+    output_role: str = option("The role of the answer among `messages`.", "user")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +281,7 @@ class SubgraphSpec(NodeConfig):
 NODE_TYPES: dict[str, type[NodeConfig]] = {
     "llm": LlmSpec,
     "agent": AgentSpec,
+    "user": UserSpec,
     "multi_llm": MultiLlmSpec,
     "multiple_choice": ChoiceSpec,
     "loglikelihood": LoglikelihoodSpec,
@@ -281,12 +303,23 @@ class EdgeConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordLimits:
+    """How much a record may use. One that uses more fails with that reason."""
+
+    turns: int | None = option("Replies of models.", None, check=_positive)
+    tokens: int | None = option("Tokens that models read and write.", None, check=_positive)
+    seconds: float | None = option("Seconds that models and tools take, together.", None, check=_positive)
+    cost: float | None = option("The cost of the replies, where prices are known.", None, check=_positive)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GraphProperties:
     """Properties for all nodes. Further keys are for the nodes' code."""
 
     chat_conversation: Literal["multiturn", "singleturn"] | None = option("What `chat_history` does.", None)
     chat_history_window_size: int = option("How many turns are sent.", 5, check=_positive)
     max_steps: int = option("How many steps a record may take.", MAX_STEPS, check=_positive)
+    limits: RecordLimits = option("How much a record may use.", RecordLimits())
     more: Mapping[str, object] = option("Anything else.", NOTHING, rest=True)
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from assay.catalog.functions import declared_metrics, static_signature
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.graphs.binding import GraphBinder
+from assay.graphs.aggregator_metrics import REPEAT, REPEAT_OF
+from assay.graphs.binding import GraphBinder, tool_spec
 from assay.graphs.models import UNDER_TEST, GraphModels
-from assay.graphs.output import Estimated, Processor, make_finish, make_processors
+from assay.graphs.output import Estimated, Finish, Processor, make_finish, make_processors
 from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, undeclared
 from assay.graphs.scores import (
     GraphScores,
@@ -50,7 +51,7 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     problems: list[Problem] = []
     graph = processors = None
     try:
-        graph = binder.bind(make_finish(file, helpers, folder))
+        graph = binder.bind(_with_repeat(make_finish(file, helpers, folder), settings))
     except ConfigError as error:
         problems += error.problems
     try:
@@ -65,8 +66,10 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     rows, name = sources.records(file, folder)
     if not len(rows):
         raise DataError(NO_RECORDS)
-    problems += [*undeclared(file, columns_of(rows)), *lacking_sides(file, columns_of(rows))]
-    problems += aggregator_problems(file, processors or (), columns_written(file, columns_of(rows)), settings)
+    columns = (*columns_of(rows), *(REPEAT_COLUMNS if _repeats(settings) > 1 else ()))
+    problems += [*undeclared(file, columns), *lacking_sides(file, columns)]
+    problems += _taken_columns(file, columns)
+    problems += aggregator_problems(file, processors or (), _columns_with_repeat(file, columns), settings)
     problems += [] if problems else row_problems(file, fields, processors or (), settings)
     if problems or graph is None or processors is None:
         raise ConfigError(problems)
@@ -79,6 +82,7 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
         fingerprint=sources.named(name),
         graph=graph,
         graph_models=models,
+        keeps_records=graph.keeps_records,
     )
     if not prepared.scored and not processors and not result_columns(file) and not settings.run.predict_only:
         logging.getLogger("assay").warning("%s: %s", task.name, UNMEASURED)
@@ -86,6 +90,32 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     if not prepared.size:
         raise DataError("there are no records")
     return prepared
+
+
+REPEAT_COLUMNS = (REPEAT_OF, REPEAT)
+
+
+def _repeats(settings: Settings) -> int:
+    return settings.run.repeats or 1
+
+
+def _with_repeat(finish: Finish, settings: Settings) -> Finish:
+    """Return output records with the columns that tell the repeats of a record apart."""
+    if _repeats(settings) == 1:
+        return finish
+    return lambda state: {**finish(state), **{column: state[column] for column in REPEAT_COLUMNS}}
+
+
+def _taken_columns(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:
+    for column in REPEAT_COLUMNS:
+        if columns.count(column) > 1:
+            what = f"the records have a column {column!r}, which --repeats writes"
+            yield Problem(file.place("graph_config"), what, "rename the column, or run without --repeats")
+
+
+def _columns_with_repeat(file: GraphFile, columns: Sequence[str]) -> set[str] | None:
+    written = columns_written(file, columns)
+    return written if written is None else written | set(REPEAT_COLUMNS).intersection(columns)
 
 
 def columns_written(file: GraphFile, columns: Sequence[str]) -> set[str] | None:
@@ -119,11 +149,15 @@ class GraphTask(GraphScores):
 
     @cached_property
     def original(self) -> int:
-        return len(self.docs)
+        return len(self.docs) * _repeats(self.settings)
 
     @cached_property
     def size(self) -> int:
-        return count(self.docs, self.task.name, self.settings)
+        return count(self.docs, self.task.name, self.settings) * _repeats(self.settings)
+
+    @property
+    def cluster_column(self) -> str | None:
+        return self.task.config.cluster_by or (REPEAT_OF if _repeats(self.settings) > 1 else None)
 
     @cached_property
     def _golden(self) -> str | None:
@@ -145,11 +179,17 @@ class GraphTask(GraphScores):
         return frozenset(self.graph_models.needs.get(role, ()))
 
     def samples(self) -> Iterator[Sample]:
+        repeats = _repeats(self.settings)
         for number, (doc_id, doc) in enumerate(chosen(self.docs, self.task.name, self.settings)):
             if not is_in(self.settings.shard, number):
                 continue
             target = doc.get(self._golden) if self._golden is not None else None
-            yield Sample(doc_id, doc, (), target, target)
+            if repeats == 1:
+                yield Sample(doc_id, doc, (), target, target)
+                continue
+            for repeat in range(repeats):
+                repeated = {**doc, REPEAT_OF: doc_id, REPEAT: repeat + 1}
+                yield Sample(doc_id * repeats + repeat, repeated, (), target, target)
 
     def plan(self, sample: Sample) -> Plan:
         return self.graph.plan(sample.doc, f"{self.task.name}\0{sample.doc_id}", sample.doc_id)
@@ -172,6 +212,10 @@ class RescoredGraph(GraphScores):
     """A graph whose records went through it in an earlier run."""
 
     facts: TaskFacts
+
+    @property
+    def cluster_column(self) -> str | None:
+        return self.task.config.cluster_by or (REPEAT_OF if REPEAT_OF in (self.facts.first or ()) else None)
 
     @property
     def original(self) -> int:
@@ -284,7 +328,7 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     """The problems that a run would refuse the graph for, all that show."""
     file = graph_of(task)
     folder = file.fields.origin("graph_config").folder
-    tools = {tool for node in file.nodes.values() for tool in getattr(node, "tools", ())}
+    tools = {tool_spec(tool).name for node in file.nodes.values() for tool in getattr(node, "tools", ())}
     named: set[str] = set()
 
     def dotted(name: str, folder: str | None, place: Place) -> UserValue:

@@ -120,10 +120,17 @@ class UnitMetric:
 
     like_sygra = False
     runs_code = False
-    needs_golden = False
+    compares_texts = False
+    asks = False
+    """Whether it asks a model: then its node does that, and `compare` is not called."""
 
     def __init__(self, **config: UserValue) -> None:
         self.config = config
+
+    @property
+    def needs_golden(self) -> bool:
+        """Whether it compares with golden values."""
+        return True
 
     def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
         raise NotImplementedError(f"{type(self).__name__} has neither `compare` nor `evaluate`")
@@ -187,7 +194,7 @@ def difference(golden: str, predicted: str, *, like_sygra: bool = False) -> Sequ
 class _Comparing(UnitMetric):
     """The base of these metrics: it reads the golden and the predicted value."""
 
-    needs_golden = True
+    compares_texts = True
 
     def reads_whole(self) -> bool:
         """Whether a mapping or a list is read as text, braces and all, as by SyGra; else a lone `text` in it is the text."""
@@ -453,6 +460,17 @@ OWN_UNIT_METRICS: dict[str, type[UnitMetric]] = {
 }
 
 
+AGENT_METRICS = {
+    name: f"assay.graphs.agent_metrics:{kind}Metric"
+    for name, kind in (
+        ("tool_called", "ToolCalled"),
+        ("tool_order", "ToolOrder"),
+        ("no_forbidden_tool", "NoForbiddenTool"),
+        ("agent_turns", "Turns"),
+        ("agent_cost", "Cost"),
+    )
+} | {"llm_judge": "assay.graphs.judge_node:JudgeMetric"}
+"""Those of agents and judges, imported when they are used."""
 TOLERANCE = 1e-9
 """Distance from the best score that still counts as correct: sums of fractions are not exact."""
 
@@ -523,7 +541,7 @@ def _adopted(name: str, thing: UserValue) -> type[UnitMetric]:
 
 
 UNIT_METRICS: Table[type[UnitMetric], UnitMetric] = Table(
-    "unit metric", {**ADAPTED_METRICS, **OWN_UNIT_METRICS}, group="assay.unit_metrics", adopt=_adopted
+    "unit metric", {**ADAPTED_METRICS, **OWN_UNIT_METRICS, **AGENT_METRICS}, group="assay.unit_metrics", adopt=_adopted
 )
 UnitMetricRegistry = MetricRegistry(UNIT_METRICS)
 """The same by SyGra's name, with its methods."""

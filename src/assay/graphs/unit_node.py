@@ -39,11 +39,14 @@ class UnitMetrics(LambdaFunction):
     def apply(lambda_node_dict: JSONDict, state: Value) -> JSONDict:
         """The state with the results."""
         node, like_sygra = lambda_node_dict, lambda_node_dict.get("compat") == "sygra"
-        right, answer = (_side(node, state, key, like_sygra=like_sygra) for key in ("golden_key", "predicted_key"))
+        answer = _side(node, state, "predicted_key", like_sygra=like_sygra)
+        right = _side(node, state, "golden_key", like_sygra=like_sygra) if "golden_key" in node else {"text": None}
         results: JSONDict = {}
         for entry in _entries(node):
             metric, name = _metric(entry, like_sygra=like_sygra), entry["name"]
-            scored = partial(_scored, metric, name, right, answer, node["golden_key"])
+            if metric.asks:
+                continue
+            scored = partial(_scored, metric, name, right, answer, str(node.get("golden_key")))
             result = scored() if like_sygra else call_user_code(f"unit metric {name!r}", scored)
             results[result_field(entry, node)] = result if isinstance(result, Failed) else result.to_dict()
         lost = {field: result.reason for field, result in results.items() if isinstance(result, Failed)}
@@ -62,7 +65,7 @@ def _side(node: Record, state: Record, key: str, *, like_sygra: bool) -> JSONDic
 
 
 def _scored(metric: UnitMetric, name: str, right: JSONDict, answer: JSONDict, golden_key: str) -> UnitMetricResult:
-    if metric.needs_golden and not metric.like_sygra and right == {"text": None}:
+    if right == {"text": None} and metric.compares_texts and metric.needs_golden and not metric.like_sygra:
         raise Unmeasured(f"unit metric {name!r}: the record has no value in {golden_key!r}, its golden_key")
     if metric.like_sygra:
         try:
@@ -119,6 +122,12 @@ def _declared(node: Record) -> Sequence[str]:
     return (written,) if isinstance(written, str) else tuple(written)
 
 
+def asking_metrics(node: Record) -> dict[str, UnitMetric]:
+    """By field the metrics of the node that ask models."""
+    metrics = {result_field(entry, node): _metric(entry, like_sygra=False) for entry in _entries(node)}
+    return {field: metric for field, metric in metrics.items() if metric.asks}
+
+
 def unit_metric_fields(node: Record) -> list[str]:
     """All fields that the node writes."""
     return [result_field(entry, node) for entry in _entries(node)]
@@ -143,7 +152,7 @@ def check_unit_metrics(node_config: Record, place: Place, at: Places | None = No
     ]
     problems += [
         Problem(place, f"UnitMetrics needs {key!r}", f"add `{key}:` with a key of the state")
-        for key in ("golden_key", "predicted_key")
+        for key in (*(["golden_key"] if _needs_golden(node_config) else []), "predicted_key")
         if not isinstance(node_config.get(key), str) or not node_config[key]
     ]
     entries = node_config.get("unit_metrics_map")
@@ -155,6 +164,16 @@ def check_unit_metrics(node_config: Record, place: Place, at: Places | None = No
     if problems:
         return problems
     return _field_problems(node_config, place, at)
+
+
+def _needs_golden(node: Record) -> bool:
+    """Whether golden values are compared with; a node may be without them if none of its metrics does."""
+    if "golden_key" in node:
+        return True
+    try:
+        return any(_metric(entry, like_sygra=False).needs_golden for entry in _entries(node)) or not _entries(node)
+    except ConfigError:
+        return True
 
 
 def _entry_problems(entry: UserValue, number: int, place: Place, at: Places) -> list[Problem]:

@@ -19,7 +19,7 @@ from assay.report.plots import Interval
 from assay.report.reading import UNREADABLE, ResultLine, RunSummary
 from assay.runs.folder import no_run
 from assay.runs.run import RUNNING, ResultRow, Run
-from assay.runs.samples.records import StoredSample
+from assay.runs.samples.records import StoredSample, call_text, made_calls, shown_texts
 from assay.statistics.aggregations import mean
 from assay.statistics.estimates import sample_deviation
 from assay.statistics.intervals import interval
@@ -173,7 +173,8 @@ class _LowestSamples:
 
 
 def _worst_sample(task: str, row: StoredSample, number: ResultRow) -> WorstSample:
-    texts = [str(text) for texts_of_request in row.responses for text in texts_of_request if isinstance(text, str)]
+    texts = shown_texts(row.responses, row.replies)
+    texts += [call_text(call) for call in made_calls(row.replies)]
     scores = {row_name(key): value for key, value in sample_scores(row.scores).items()}
     left = answer(row._asdict(), number.filter)
     response = "\n".join(texts) if texts else left

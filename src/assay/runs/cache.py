@@ -138,6 +138,11 @@ class CachedJournal:
     def claim(self, key: bytes) -> bool:
         return self._journal.claim(key)
 
+    @property
+    def own(self) -> Journal:
+        """Where tool calls and finished records go: never into the cache."""
+        return self._journal
+
     def paid(self) -> Iterator[tuple[str, Response]]:
         return self._journal.paid()
 

@@ -1,6 +1,7 @@
 """The journal of responses, written as they arrive: one line of JSON each, appended and never changed.
 
-A line is found by its key. An answered request is not sent again: not in this run, not after it was killed.
+A line is found by its key. An answered request is not sent again: not in this run, not after it was killed. Tool calls have
+two lines, an intent before they begin and their result; a finished record of a graph has one.
 
 Format 2: the first line is a header with the run's manifest; every line ends in the CRC32 of the text before it. A damaged
 line is ignored and counted. Format 1 (version 0.1) has neither header nor checksums, and is read as it is.
@@ -14,17 +15,19 @@ import threading
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
 from assay.errors import AssayError, Place, Problem
-from assay.records import MOST_TOKENS, AnyJSON, Failed, JSONObject, Likelihood, Response, Text, Usage
+from assay.records import MOST_TOKENS, AnyJSON, Failed, JSONObject, Likelihood, Outcome, Response, Returned, Text, Usage
 from assay.runs.compression import has_frames, read_frames, write_frames
 from assay.runs.files import replace_file, sync_folder
+from assay.runs.outcomes import KeptRecord, kept_record, kept_result, kept_way, read_record, read_result
 from assay.runs.validation import FORMAT, newer_format
 
 NAME = "responses.jsonl"
@@ -34,9 +37,12 @@ SYNC_SECONDS = 1.0
 """Written responses are synced to the disk after this time, whether or not another response arrives."""
 UNREADABLE = "no response is written like this"
 INTENT = "intent"
-"""The key of a line that announces an action, such as a tool call. Reserved: such a line is not a response."""
+"""The key of a line that announces a tool call. Such a line is not a response."""
+DONE = "done"
+"""The key of a line with the result of a tool call, or with a finished record: no responses either."""
 _NUMBERS, _PARTS = frozenset((int, float)), len(Usage._fields)
 KEY_BYTES = 16
+T = TypeVar("T")
 _READ = 4096
 _BLOCK = 1 << 20
 _SEAL = len(b',"c":"00000000"}\n')
@@ -130,7 +136,10 @@ class Journal:
     """
 
     def __init__(self, path: Path | None, manifest: JSONObject | None = None) -> None:
-        self._index = KeyIndex()
+        self._index, self._begun, self._done = KeyIndex(), KeyIndex(), KeyIndex()
+        self._run = int.from_bytes(
+            blake2b(str((manifest or {}).get("spec_digest", "")).encode(), digest_size=KEY_BYTES).digest()
+        )
         self._path = path
         self.damaged = 0
         if path is None:
@@ -145,6 +154,10 @@ class Journal:
         self._clock = _Clock(self._descriptor) if path is not None else None
         if path is not None and self._end == 0:
             self._write(header(manifest or {}))
+
+    @property
+    def own(self) -> "Journal":
+        return self
 
     def __len__(self) -> int:
         return len(self._index)
@@ -201,6 +214,65 @@ class Journal:
                 block, size = [], 0
         self._write(b"".join(block))
 
+    def announce(self, calls: Sequence[tuple[bytes, Sequence[str | int]]]) -> None:
+        """Write down that tool calls begin, by key and identity; `sync_intents` makes sure of it."""
+        if self._path is not None:
+            intents = [(self._own(key), {INTENT: self._own(key).hex(), "call": identity}) for key, identity in calls]
+            self._put(self._begun, [(key, orjson.dumps(intent)[:-1]) for key, intent in intents])
+
+    def sync_intents(self) -> None:
+        """Sync what was announced: a tool runs only when its intent is on the disk."""
+        if self._path is not None:
+            self.sync()
+
+    def has_begun(self, key: bytes) -> bool:
+        """Whether a tool call was announced."""
+        return self._begun.get(self._own(key)) is not None
+
+    def put_result(self, key: bytes, result: Returned) -> None:
+        """Write down the result of a tool call."""
+        if self._path is not None:
+            line = orjson.dumps({DONE: self._own(key).hex(), **kept_result(result)})[:-1]
+            self._put(self._done, [(self._own(key), line)])
+
+    def result(self, key: bytes) -> Returned | None:
+        """The result of a tool call that was finished."""
+        return self._finished(key, read_result)
+
+    def put_record(self, key: bytes, outcome: Outcome, keys: Sequence[bytes]) -> Outcome:
+        """Write down a finished record with the keys of its responses; returns it as it is read back."""
+        kept = kept_record(outcome) if self._path is not None else None
+        way = kept_way(outcome, keys) if kept is not None else None
+        if kept is None or way is None:
+            return outcome
+        own = self._own(key)
+        self._put(self._done, [(own, b'{"%s":"%s","record":%s,%s' % (DONE.encode(), own.hex().encode(), kept[0], way))])
+        return kept[1]
+
+    def record(self, key: bytes) -> KeptRecord | None:
+        """A finished record."""
+        return self._finished(key, read_record)
+
+    def _own(self, key: bytes) -> bytes:
+        """The key of what is this run's alone: the requests in another run's records may differ."""
+        return (int.from_bytes(key) ^ self._run).to_bytes(KEY_BYTES)
+
+    def _finished(self, key: bytes, read: Callable[[JSONObject], T]) -> T | None:
+        offset = self._done.get(self._own(key))
+        entry = orjson.loads(self._line(offset)) if offset is not None else {}
+        try:
+            return read(entry) if entry.get(DONE) == self._own(key).hex() else None
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+            return None
+
+    def _put(self, index: KeyIndex, unsealed: Sequence[tuple[bytes, bytes]]) -> None:
+        lines, offset = [], self._end
+        for key, line in unsealed:
+            index.put(key, offset)
+            lines.append(sealed(line))
+            offset += len(lines[-1])
+        self._write(b"".join(lines))
+
     def paid(self) -> Iterator[tuple[str, Response]]:
         """The responses that earlier processes of this run were given, with the role that gave them, where they cost something."""
         for offset in self._earlier.offsets:
@@ -249,6 +321,8 @@ class Journal:
                 key = _answered(line.entry)
                 if key is not None:
                     self._index.put(key, offset)
+                elif line.entry is not None and (own := _own_key(line.entry)) is not None:
+                    (self._begun if INTENT in line.entry else self._done).put(own, offset)
                 offset += len(line.text)
         os.ftruncate(self._descriptor, offset)
         if self.damaged:
@@ -373,7 +447,7 @@ def _entry(line: bytes, has_seals: bool) -> JSONObject | None:
         return None
     if not isinstance(entry, dict) or ("c" in entry and not is_sealed):
         return None
-    is_known = "format" in entry or _key(entry) is not None or INTENT in entry
+    is_known = "format" in entry or INTENT in entry or DONE in entry or _key(entry) is not None
     return entry if is_known else None
 
 
@@ -384,6 +458,15 @@ def _key(entry: JSONObject) -> bytes | None:
         key = bytes.fromhex(entry["k"])
         return key if len(key) == KEY_BYTES and isinstance(entry.get("m", "model"), str) else None
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return None
+
+
+def _own_key(entry: JSONObject) -> bytes | None:
+    """The key of an intent, of the result of a tool, or of a finished record."""
+    try:
+        key = bytes.fromhex(entry.get(INTENT, entry.get(DONE)))
+        return key if len(key) == KEY_BYTES else None
+    except (ValueError, TypeError):
         return None
 
 

@@ -254,6 +254,14 @@ class PreparedTask:
         return count(self.docs, self.task.name, self.settings)
 
     @property
+    def cluster_column(self) -> str | None:
+        return self.task.config.cluster_by
+
+    @property
+    def keeps_records(self) -> bool:
+        return False
+
+    @property
     def is_batch(self) -> bool:
         return self.scoring.is_batch
 

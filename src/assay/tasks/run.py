@@ -118,7 +118,7 @@ class TaskRun:
         if isinstance(scores, Failed):
             self._fail(document.sample, scores.reason, document.responses, details)
             return
-        column = self.runnable.task.config.cluster_by
+        column = self.runnable.cluster_column
         if column is not None:
             self.board.put_together(document.sample.doc_id, document.sample.doc.get(column))
         for filtered in scores:
@@ -137,22 +137,22 @@ class TaskRun:
             self.keep(kept._replace(audit=kinds) if kinds else kept)
 
     def _notice(self, sample: Sample, responses: Sequence[Response]) -> None:
-        """Count what is worth telling about answers beside their scores."""
-        noticed = self.board.noticed
-        if sample.dropped:
-            noticed[FEWER_EXAMPLES] += 1
+        """Count what is worth telling about answers beside their scores: documents, however many of their answers it is."""
+        kinds = {FEWER_EXAMPLES} if sample.dropped else set()
         for response in responses:
             if isinstance(response, Text):
                 if response.finish == "length":
-                    noticed[TRUNCATED] += 1
+                    kinds.add(TRUNCATED)
                 if response.finish == UNFINISHED:
-                    noticed[UNFINISHED_THINKING] += 1
+                    kinds.add(UNFINISHED_THINKING)
                 elif not response.text.strip() and not response.calls:
-                    noticed["empty"] += 1
+                    kinds.add("empty")
             if isinstance(response, Outcome) and response.noticed:
-                noticed.update(response.noticed)
+                kinds |= {kind for kind, count in response.noticed.items() if count}
             if not isinstance(response, Failed) and response.usage is not None and response.usage.cut:
-                noticed[SHORTENED] += 1
+                kinds.add(SHORTENED)
+        if kinds:
+            self.board.noticed.update(kinds)
 
     def _fail(
         self, sample: Sample, reason: str, responses: Sequence[Sequence[object]] = (), details: ResponseDetails = None
@@ -167,7 +167,8 @@ def plans_of(runs: Sequence[TaskRun]) -> Iterator[Started]:
         plan, name = run.runnable.plan, run.runnable.task.name
         encoded = name.encode()
         for number, sample in enumerate(run.samples()):
-            yield Started((run, number, sample), b"%s\0%d" % (encoded, sample.doc_id), plan(sample), name)
+            key = b"%s\0%d" % (encoded, sample.doc_id)
+            yield Started((run, number, sample), key, plan(sample), name, run.runnable.keeps_records)
 
 
 def end_plan(ended: Ended) -> None:
@@ -212,6 +213,8 @@ def _reply(response: Response) -> JSONDict:
         metadata["noticed"] = dict(response.noticed)
     if isinstance(response, Outcome) and response.failed:
         metadata["state"] = response.record
+    if isinstance(response, Outcome) and response.calls:
+        metadata["tool_calls"] = list(response.calls)
     if response.usage is not None:
         metadata["usage"] = tuple(response.usage)
     return metadata

@@ -14,6 +14,7 @@ from assay.records import (
     Function,
     Message,
     Prompt,
+    Response,
 )
 from assay.samples.prompt import Chat
 
@@ -65,14 +66,15 @@ class GraphSettings:
     """Settings of a run for graphs.
 
     `write` makes a conversation a prompt for the model of a role, `takes_schema` says whether that model takes a JSON
-    Schema; both are for when the models are there. `roles` are those that the run names; `whole` says that the model under
-    test answers for every model of a graph.
+    Schema, and `cost` returns the cost of its response; all are for when the models are there. `roles` are those that the
+    run names; `whole` says that the model under test answers for every model of a graph.
     """
 
     write: Callable[[str, Messages], Prompt] = _as_it_is
     takes_schema: Callable[[str], bool] = lambda role: False  # noqa: ARG005
     roles: frozenset[str] = frozenset()
     whole: bool = False
+    cost: Callable[[str, Response], float | None] = lambda role, response: None  # noqa: ARG005
 
 
 class Shard(NamedTuple):

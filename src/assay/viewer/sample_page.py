@@ -13,7 +13,7 @@ import orjson
 from assay.config.row_names import row_key, row_name
 from assay.records import Answers, AnyJSON, JSONObject, MetricValue
 from assay.runs.redaction import redacted, redacted_text
-from assay.runs.samples.records import StoredRequest, StoredSample
+from assay.runs.samples.records import StoredRequest, StoredSample, call_text, made_calls, shown_texts
 from assay.statistics.softmax import softmax
 
 TaskSettings = JSONObject
@@ -104,6 +104,8 @@ class SampleView:
     raw: Mapping[str, str] = field(default_factory=dict)
     units: Sequence[UnitMetricView] = ()
     last_state: Mapping[str, str] = field(default_factory=dict)
+    calls: Sequence[str] = ()
+    """The tool calls that agents made."""
 
     @property
     def is_wrong(self) -> bool:
@@ -180,7 +182,7 @@ def sample_view(row: StoredSample, config: TaskSettings, better: Mapping[str, bo
     own = sum(map(len, responses))
     trace = row.trace or ()
     flat = [response for outputs in responses for response in outputs]
-    texts = [text for text in flat if isinstance(text, str)]
+    texts = shown_texts(responses, replies)
     return SampleView(
         row.doc_id,
         doc if isinstance(doc := parse_json(row.doc, {}), Mapping) else {"document": doc},
@@ -191,13 +193,20 @@ def sample_view(row: StoredSample, config: TaskSettings, better: Mapping[str, bo
         _scores(row.scores, better),
         choice_views(row) if not texts else (),
         [_response_view(str(reply["verdict"]), reply) for reply in replies[own:] if "verdict" in reply],
-        _trace(trace, requests, ["" if each is None else as_text(each) for each in flat], replies, row),
+        _trace(
+            trace,
+            requests,
+            shown_texts([["" if each is None else as_text(each)] for each in flat], replies),
+            replies,
+            row,
+        ),
         redacted_text(row.failed or ""),
         row.audit,
         row.dropped or 0,
         _stored_columns(row),
         unit_results(row.answers) if trace else (),
         {key: as_text(value, indent=True) for key, value in row.last_state.items()},
+        [call_text(call) for call in made_calls(replies)],
     )
 
 

@@ -4,7 +4,9 @@ import logging
 import os
 from contextlib import aclosing
 from contextvars import ContextVar
-from functools import wraps
+from dataclasses import replace
+from functools import cache, wraps
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Any
 
@@ -62,6 +64,7 @@ class LiteLLM(ServerModel):
         # the library drops the temperature then
         self.samples = "always" if "temperature" in rules.refuses else self.samples
         super().__init__(model, connection)
+        self.can = replace(self.can, tools=True)
         if len(self.urls) > 1:
             what = "LiteLLM supports one address"
             raise ConfigError([Problem(Place("model_args.base_url"), what, "give one, or use openai-chat")])
@@ -94,6 +97,8 @@ class LiteLLM(ServerModel):
         if self.tags is not None:
             named.pop("stop")
         more = {key: value for key, value in params.items() if key not in RENAMED_PARAMETERS}
+        if "tools" in more and _wants_mcp():
+            more["_skip_mcp_handler"] = True
         rules = AnswerRules(self.http.limit)
         started = _answers.set(rules)
         try:
@@ -120,6 +125,15 @@ class LiteLLM(ServerModel):
             unreachable = kind == "APIConnectionError" or "Connection error" in message or isinstance(error, OSError)
             return RetryableError(message, rate_limited=kind in ("RateLimitError", "Timeout"), unreachable=unreachable)
         return PermanentError(message)
+
+
+@cache
+def _wants_mcp() -> bool:
+    """Whether this version of the library imports `mcp` for any tools, and it is not installed."""
+    handler = "litellm.responses.mcp.chat_completions_handler"
+    return (
+        find_spec("mcp") is None and find_spec("litellm.responses.mcp") is not None and find_spec(handler) is not None
+    )
 
 
 def _rule_answers() -> None:

@@ -19,10 +19,12 @@ from assay.runs.samples.schema import (
     ALWAYS,
     ANSWER,
     FILTERED,
+    MADE_CALL,
     MESSAGE,
     REQUEST,
     RESPONSE,
     SCORE,
+    TEXT,
     TOOL_CALL,
     USAGE,
     Array,
@@ -256,6 +258,9 @@ def _responses(
         "noticed": _lists([[*each["noticed"].items()] if each.get("noticed") else None for each in ends], _noticed)
         if any("noticed" in each for each in ends)
         else None,
+        "tool_calls": _lists([each.get("tool_calls") or None for each in ends], _made_calls)
+        if any("tool_calls" in each for each in ends)
+        else None,
         "state": _unless_empty(_texts([as_json(each["state"]) if "state" in each else None for each in ends])),
     }
 
@@ -289,6 +294,19 @@ def _trace(flat: Sequence[Sequence[AnyJSON]]) -> Array:
 
     numbers = _lists([each[1] for each in flat], lambda items: pa.array(items, pa.int64()))
     return pa.StructArray.from_arrays([_texts([str(each[0]) for each in flat]), numbers], ["node", "responses"])
+
+
+def _made_calls(flat: Sequence[JSONObject]) -> Array:
+    import pyarrow as pa
+
+    columns = {name: [each.get(name) for each in flat] for name in MADE_CALL}
+    for name in ("arguments", "result"):
+        columns[name] = [each if each is None or isinstance(each, str) else as_json(each) for each in columns[name]]
+    arrays = [
+        _texts(values) if MADE_CALL[name] == TEXT else pa.array(values, type_of(MADE_CALL[name]))
+        for name, values in columns.items()
+    ]
+    return pa.StructArray.from_arrays(arrays, [*MADE_CALL])
 
 
 def _noticed(flat: Sequence[tuple[str, int]]) -> Array:

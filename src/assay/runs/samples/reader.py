@@ -43,6 +43,7 @@ REQUEST_COLUMNS = (
     "verdicts",
     "trace",
     "noticed",
+    "tool_calls",
     "state",
 )
 """The columns of requests and responses."""
@@ -333,8 +334,8 @@ def _ended(row: StoredSample) -> ReplayedSample:
     record, target = end["state"] if failed else _record(row), loads(row.target)
     if record is not None:
         own = [_answered(*each) for each in zip(requests, raw or [None] * len(requests), replies, strict=False)]
-        noticed, trace = end.get("noticed", {}), end.get("trace", ())
-        responses: list[Response] = [*own, Outcome(record, requests, noticed, None, trace, failed)]
+        noticed, trace, calls = end.get("noticed", {}), end.get("trace", ()), end.get("tool_calls", ())
+        responses: list[Response] = [*own, Outcome(record, requests, noticed, None, trace, calls, failed)]
     else:  # a record that failed in a run of version 0.1
         responses = _responses(requests, raw, replies)
         if not any(isinstance(response, Failed) for response in responses):
