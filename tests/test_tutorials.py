@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from assay.cli import main
-from assay.graphs.unit_metrics import ADAPTED_METRICS, OWN_UNIT_METRICS
+from assay.graphs.unit_metrics import ADAPTED_METRICS, OWN_UNIT_METRICS, UNIT_METRICS
 from serving import Arrived, loopback
 from test_docs import ROOT, blocks, write_data
 
@@ -144,6 +144,46 @@ def test_the_tutorial_about_retrieval_gives_its_table(
     assert shown in printed
 
 
+CALLS = {
+    "Where is my order A1?": ("look_up_order", {"order": "A1"}),
+    "Where is my order B2?": ("look_up_order", {"order": "B2"}),
+    "Please refund it.": ("refund_order", {"order": "A1"}),
+    "Thanks. When are you open?": ("opening_hours", {}),
+}
+
+
+def test_the_tutorial_about_an_agent_gives_its_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By hand: the third refund is of another order, so 5 of 6 conversations are right, and one customer of two is served
+    well three times; the judge gives 10 of 10 to all."""
+    refunds: list[str] = []
+
+    def answer(body: dict[str, Any]) -> Any:
+        if body.get("tools") is None:
+            mark = re.search(r"<<<answer (\w+)>>>", last(body))
+            return json.dumps({"id": mark[1] if mark else "", "score": 10})
+        if body["messages"][-1]["role"] == "tool":
+            return f"It is so: {last(body)}."
+        name, arguments = CALLS.get(last(body), ("opening_hours", {}))
+        if name == "refund_order":
+            refunds.append(name)
+            arguments = arguments if len(refunds) < 3 else {"order": "A2"}
+        call = {"id": "1", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+        return {"content": "", "tool_calls": [call]}
+
+    run_page("tutorial-agent.md", tmp_path, monkeypatch, answer)
+    assert len(refunds) == 3
+    printed = capsys.readouterr().out
+    values = {row[5]: row[7] for row in rows(printed)[2:]}
+    passed = {"pass^1": "0.8333", "pass^2": "0.6667", "pass^3": "0.5000", "success_rate": "0.8333"}
+    assert values == {"right_calls": "0.8333", "no_early_refund": "1.0000", "polite": "1.0000", **passed}
+    [shown] = re.findall(
+        r"^```\n(\|Tasks.*?)```", (ROOT / "docs/tutorial-agent.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert shown in printed
+
+
 def test_the_table_of_unit_metrics_has_all_of_them_with_their_parameters() -> None:
     listed: dict[str, dict[str, Any]] = {}
     for cells in rows((ROOT / "docs/write-a-graph.md").read_text()):
@@ -159,3 +199,5 @@ def test_the_table_of_unit_metrics_has_all_of_them_with_their_parameters() -> No
         for name, kind in kinds.items()
     }
     assert listed == expected
+    pages = "".join((ROOT / "docs" / name).read_text() for name in ("graphs.md", "write-a-graph.md"))
+    assert [name for name in UNIT_METRICS if f"`{name}`" not in pages and "metric_" not in name] == []

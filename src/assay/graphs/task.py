@@ -354,6 +354,7 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     if columns:
         problems += [*undeclared(file, columns), *lacking_sides(file, columns)]
         problems += aggregator_problems(file, processors, columns_written(file, columns), Settings())
+    problems = [replace(each, serious=False) if "--repeats" in each.fix else each for each in problems]
     declared = declared_metrics(_files(named, folder))
     if declared:
         problems = [each for each in problems if not _is_declared(each, declared)]
