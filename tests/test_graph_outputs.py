@@ -25,7 +25,7 @@ ASK = """
 
 
 def test_the_fields_of_a_structured_answer_fill_a_list_of_output_keys(tmp_path: Path) -> None:
-    """The second record's answer is no JSON, also when it is asked for again: it has no values, which is counted."""
+    """The second record's answer is not JSON, also when it is asked for again: it has no values, which is counted."""
 
     def answer(messages: list[dict[str, str]]) -> str:
         return json.dumps({"city": "Rome", "sure": True}) if messages[-1]["content"][0] == "1" else "Rome"
@@ -35,7 +35,7 @@ def test_the_fields_of_a_structured_answer_fill_a_list_of_output_keys(tmp_path: 
     assert account(results)["noticed"]["without the structured output asked for"] == 1
 
 
-def test_output_keys_that_are_no_field_of_the_structured_answer_are_refused(tmp_path: Path) -> None:
+def test_output_keys_beyond_the_fields_of_the_structured_answer_are_refused(tmp_path: Path) -> None:
     folder = write_graph(tmp_path, [{"x": 1}], HEAD + dedent(ASK.replace("[city, sure]", "[city, shure]")))
     with pytest.raises(assay.ConfigError, match=r"structured_output has no field 'shure'.* — did you mean 'sure'"):
         assay.simple_evaluate(scripted(str), tasks=[str(folder)])

@@ -14,7 +14,7 @@ from test_signals import until
 CODE = """
     import contextvars, threading, time
 
-    tenant = contextvars.ContextVar("tenant", default="nobody")
+    tenant = contextvars.ContextVar("tenant", default="none")
     tenant.set("us")
     lock = threading.Lock()
     running, most, threads = 0, [], set()

@@ -30,8 +30,8 @@ def write_files(page: Path, folder: Path) -> None:
 
 
 def commands(page: Path) -> list[str]:
-    found = re.findall(r"^    (assay .+)$", page.read_text(), re.MULTILINE)
-    return [each for each in found if not each.startswith("assay view")]
+    lines = re.findall(r"^    (assay .+)$", page.read_text(), re.MULTILINE)
+    return [each for each in lines if not each.startswith("assay view")]
 
 
 @contextmanager
@@ -200,5 +200,7 @@ def test_the_table_of_unit_metrics_has_all_of_them_with_their_parameters() -> No
     }
     assert listed == expected
     pages = "".join((ROOT / "docs" / name).read_text() for name in ("graphs.md", "write-a-graph.md"))
-    own = [name for name in UNIT_METRICS if UNIT_METRICS[name].__module__.startswith("assay.")]  # not those of the pages
+    own = [
+        name for name in UNIT_METRICS if UNIT_METRICS[name].__module__.startswith("assay.")
+    ]  # not those of the pages
     assert len(own) > len(kinds) and [name for name in own if f"`{name}`" not in pages] == []

@@ -75,17 +75,12 @@ def plain(value: Any) -> Any:
     if kind in _PLAIN:
         return value
     if kind is list or kind is tuple:
-        if _PLAIN.issuperset(map(type, value)):  # as most are
-            return value
-        items = [plain(item) for item in value]
+        items = value if _PLAIN.issuperset(map(type, value)) else [plain(item) for item in value]
         return value if all(map(is_, items, value)) else kind(items)
     if kind is dict:
-        if _PLAIN.issuperset(map(type, value.values())) and _PLAIN.issuperset(map(type, value)):
+        if _PLAIN.issuperset(map(type, value.values())) and _PLAIN.issuperset(map(type, value)):  # as most are
             return value
-        converted = {
-            key if type(key) in _PLAIN else plain(key): item if type(item) in _PLAIN else plain(item)
-            for key, item in value.items()
-        }
+        converted = {plain(key): item if type(item) in _PLAIN else plain(item) for key, item in value.items()}
         is_same = all(map(is_, converted.values(), value.values())) and all(map(is_, converted, value))
         return value if is_same else converted
     if kind.__module__ != "numpy" or getattr(value, "dtype", None) is None:  # numpy is not imported to find that out
@@ -455,9 +450,8 @@ class Returned(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """End of a graph, the last response of its plan: the record, the requests sent on the way, counts of events to report,
-    and tool `calls` with node, turn, name, arguments, result, error, tokens and seconds. Where the record `failed`, by its
-    reason, `record` is what the nodes had written by then."""
+    """End of a graph's plan: the record, or if it `failed` what nodes had written by then; requests, counts of events to
+    report, and tool `calls` with node, turn, name, arguments, result, error, tokens and seconds."""
 
     record: Mapping[str, Any]
     asked: Sequence[Request] = ()

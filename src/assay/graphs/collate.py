@@ -279,7 +279,7 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
         return numbers
 
     def higher_is_better(self, key: str, *, like_sygra: bool) -> bool | None:
-        """Whether more of the numbers of an aggregator is better, where the metadata of a user's class tells."""
+        """Whether more of the numbers of an aggregator is better, by the metadata of a user's class."""
         for entry in read_entries(self.aggregator_metrics_map, like_sygra=like_sygra, field_names=self.field_names):
             if entry.key == key:
                 metric = make_aggregator(entry.name, entry.params, Place(key), like_sygra=like_sygra)

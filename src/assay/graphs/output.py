@@ -246,7 +246,7 @@ class GraphFiles:
     failed: int = 0
     reports: JSONDict = field(default_factory=dict)
     directions: dict[str, bool] = field(default_factory=dict)
-    """Whether more is better, of rows of which a user's class tells it."""
+    """Whether more is better, of rows whose aggregator is a class of users that declares it."""
     _documents: "array[int]" = field(default_factory=lambda: array("q"))
 
     def __post_init__(self) -> None:

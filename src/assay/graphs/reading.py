@@ -342,10 +342,10 @@ def output_keys(keys: str | tuple[str, ...]) -> tuple[str, ...]:
 
 def answer_fields(model: ModelConfig) -> Collection[str] | None:
     """The fields of the structured answers of a model, any of a pydantic class; None where its answers are texts."""
-    wanted = model.structured_output
-    if wanted is None or not wanted.enabled:
+    structured = model.structured_output
+    if structured is None or not structured.enabled:
         return None
-    fields = wanted.schema.get("fields") if isinstance(wanted.schema, Mapping) else AnyName()
+    fields = structured.schema.get("fields") if isinstance(structured.schema, Mapping) else AnyName()
     return fields if isinstance(fields, Mapping | AnyName) else ()
 
 

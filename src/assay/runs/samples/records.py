@@ -94,7 +94,7 @@ class StoredSample(NamedTuple):
 
     @property
     def last_state(self) -> JSONObject:
-        """What the nodes of a graph had written when the record failed."""
+        """The keys and values that nodes of a graph had written when the record failed."""
         state: JSONObject = self.replies[-1].get("state", {}) if self.replies else {}
         return state
 
