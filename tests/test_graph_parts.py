@@ -202,7 +202,7 @@ def test_a_condition_may_say_anything_that_the_path_map_has() -> None:
     )
     assert walked(graph, {"is_good": True}).record["way"] == "ab"
     assert walked(graph, {"is_good": False}).record["way"] == "a"
-    assert isinstance(walked(graph, {}), Failed)  # the condition raised
+    assert walked(graph, {}).failed == "a condition: KeyError: 'is_good' (test_graph_parts.py:196)"
 
 
 def test_the_way_of_a_record_is_noted_also_where_it_ends_early() -> None:
@@ -267,7 +267,7 @@ def test_calls_wait_beside_each_other_and_what_they_raise_is_a_failure_of_their_
         raise ValueError("no")
 
     responses = drive([calling(function, n) for function in (slow, blocking, raising) for n in range(4)])
-    values = [[each.value for each in own if isinstance(each, Returned)] for own in responses[:8]]
+    values = [[each.value for each in two if isinstance(each, Returned)] for two in responses[:8]]
     assert values == [[n, n] for n in (*range(4), *range(4))]
     where = f"test_graph_parts.py:{raising.__code__.co_firstlineno + 1}"
     assert responses[8:] == [[Failed(f"ValueError: no ({where})")] * 2] * 4

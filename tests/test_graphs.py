@@ -201,7 +201,9 @@ def test_a_node_that_raises_fails_its_record_with_the_reason(tmp_path: Path) -> 
 def test_the_result_of_a_condition_must_be_in_the_path_map(tmp_path: Path) -> None:
     graph = LOOP.replace("again: more", "forward: more")
     results, _ = run(tmp_path, graph, [{"x": 0}], code=NOTE)
-    assert account(results)["reasons"] == {"a condition returned 'again', and path_map has: END, forward": 1}
+    assert account(results)["reasons"] == {
+        "the condition code.far after 'more' returned 'again', and path_map has: END, forward": 1
+    }
 
 
 def test_yes_and_no_in_a_path_map_are_words_although_yaml_makes_truths_of_them(tmp_path: Path) -> None:

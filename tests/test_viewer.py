@@ -589,10 +589,12 @@ def test_a_graphs_record_that_failed_shows_its_way_and_where_and_why_it_ended(tm
     with serving(tmp_path / "runs") as at:
         pages = [fetched(at, "/sample", run="run", task="eval.question_answering.simpleqa", doc=doc)[1] for doc in "01"]
     request, last = map(text_of, pages)
-    for text in (request, last):
-        assert "The prompts of a failed document are not stored" in text
-    assert "first 1 request second 1 request failed: TimeoutError: no answer with api_key=*** Target" in request
-    assert "second 1 request bad failed: the node 'bad': KeyError: 'of all things' (code.py:2) Target" in last
+    first, second = '[{"role": "user", "content": "one 1"}]', '[{"role": "user", "content": "two one 1"}]'
+    assert f"first response: one 1 {first} one 1 second failed: TimeoutError: no answer with api_key=***" in request
+    assert f"api_key=*** response: {second} Answer" in request  # what was asked, without an answer
+    assert "Last state said one 1 Document" in request
+    assert "two one 2 bad failed: the node 'bad': KeyError: 'of all things' (code.py:2)" in last
+    assert "Last state said one 2 more two one 2 Document" in last
     assert SECRET not in pages[0]
 
 

@@ -75,10 +75,12 @@ def plain(value: Any) -> Any:
     if kind in _PLAIN:
         return value
     if kind is list or kind is tuple:
-        items = [plain(item) for item in value]
+        items = value if _PLAIN.issuperset(map(type, value)) else [plain(item) for item in value]
         return value if all(map(is_, items, value)) else kind(items)
     if kind is dict:
-        converted = {plain(key): plain(item) for key, item in value.items()}
+        if _PLAIN.issuperset(map(type, value.values())) and _PLAIN.issuperset(map(type, value)):  # as most are
+            return value
+        converted = {plain(key): item if type(item) in _PLAIN else plain(item) for key, item in value.items()}
         is_same = all(map(is_, converted.values(), value.values())) and all(map(is_, converted, value))
         return value if is_same else converted
     if kind.__module__ != "numpy" or getattr(value, "dtype", None) is None:  # numpy is not imported to find that out
@@ -299,7 +301,7 @@ def prompt_text(prompt: Prompt) -> str:
     return prompt if isinstance(prompt, str) else _written(prompt)
 
 
-@lru_cache(maxsize=64)  # the choices and repeats of one document follow one another
+@lru_cache(maxsize=256)  # for choices and repeats of a document, and when a sample is written whose request was keyed
 def _written(messages: tuple[Message, ...]) -> str:
     return json.dumps(messages_to_plain(messages), ensure_ascii=False)
 
@@ -448,7 +450,7 @@ class Returned(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Final state of a graph, the last response of its plan: the record, the requests sent on the way, counts of events to
+    """End of a graph's plan: the record, or if it `failed` what nodes had written by then; requests, counts of events to
     report, and tool `calls` with node, turn, name, arguments, result, error, tokens and seconds."""
 
     record: Mapping[str, Any]
@@ -457,6 +459,7 @@ class Outcome(NamedTuple):
     usage: Usage | None = None
     trace: Trace = ()
     calls: Sequence[Mapping[str, Any]] = ()
+    failed: str = ""
 
 
 Response = Text | Likelihood | Failed | Returned | Outcome

@@ -165,6 +165,8 @@ def _translate_sygra(options: argparse.Namespace) -> int | None:
             raise ConfigError([Problem(Place("task"), "--task and --tasks exclude each other", "give one of them")])
         options.tasks = [options.task]
         records_at_once, options.batch_size = _records_at_once(options.batch_size), None
+        if records_at_once is not None and records_at_once > 32 and "num_concurrent" not in str(options.model_args):
+            echo_err(f"at most 32 requests are sent at once: --model_args num_concurrent={records_at_once} sends more")
     for theirs, ours in ALIASES.items():
         value = getattr(options, theirs)
         if value is not None and getattr(options, ours) is not None:

@@ -242,7 +242,7 @@ class Engine:
     def _kept(self, plan: _Plan, responses: Sequence[Response]) -> Sequence[Response]:
         """Journal the outcome of a plan; returns the responses as they are read back."""
         outcome = responses[-1] if responses else None
-        if plan.answered is None or not isinstance(outcome, Outcome):
+        if plan.answered is None or not isinstance(outcome, Outcome) or outcome.failed:
             return responses
         keys = [key for each in responses[:-1] if (key := plan.answered.get(id(each))) is not None]
         if len(keys) != len(outcome.asked):

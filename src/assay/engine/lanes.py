@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from assay.engine.retry import ConcurrencyWindow, Retrier, RetryLimits
+from assay.engine.threads import in_thread
 from assay.errors import SelfExplanatory
 from assay.models.protocol import Answered, AnyModel, Model, Remote
 from assay.records import Call, Failed, Generate, Request, Response, Returned, Usage
@@ -344,8 +345,9 @@ async def answer_call(call: Call) -> Response:
             if inspect.iscoroutinefunction(function):
                 value = await function(*arguments)
             else:
-                value = await asyncio.to_thread(function, *arguments)
-            return Returned(value, Usage(seconds=round(time.perf_counter() - begun, 6)))
+                value = await in_thread(function, *arguments)
+            took = Usage(seconds=round(time.perf_counter() - begun, 6))
+            return value if isinstance(value, Failed) else Returned(value, took)
     except SelfExplanatory as error:
         return Failed(str(error))
     except TimeoutError:

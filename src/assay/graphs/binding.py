@@ -1,8 +1,10 @@
 """A graph file to a graph that can be walked: every dotted name becomes what it means, every node what it does."""
 
 import inspect
+import json
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -98,7 +100,8 @@ class GraphBinder:
                 continue
             paths: dict[object, str] = {said: str(target) for said, target in (edge.path_map or {}).items()}
             ends: dict[object, str] = {"__end__": paths[END]} if END in paths else {}
-            forks.append(ConditionalEdge(condition, {**ends, **_spelt(paths), **paths}))
+            name = f"the condition {edge.condition} after {source!r}"
+            forks.append(ConditionalEdge(condition, {**ends, **_spelt(paths), **paths}, name))
         return OutgoingEdges(tuple(always), tuple(forks))
 
     def function(self, name: str, place: Place, *shapes: tuple[str, ...]) -> UserFunction:
@@ -123,8 +126,10 @@ class GraphBinder:
             function = self.function(node.function, place, ("node", "state"))
             settings = self.written(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
             if "unit_metrics_map" in settings and (judges := self._judges(settings)):
-                return JudgedNode(name, function, settings, True, judges)
-            return nodes.LambdaNode(name, function, settings, inspect.iscoroutinefunction(function))
+                return JudgedNode(name, function, settings, asks=True, judges=judges)
+            waits = inspect.iscoroutinefunction(function)
+            own = str(getattr(function, "__module__", "")).startswith("assay.")
+            return nodes.LambdaNode(name, function, settings, waits, node.thread_safe and not waits and not own)
         if isinstance(node, SamplerSpec):
             return self._sampler(name)
         if isinstance(node, SubgraphSpec):
@@ -322,12 +327,23 @@ def _spelt(paths: Mapping[Value, str]) -> dict[Value, str]:
 
 
 def _into(node: GenerationSpec) -> Callable[[nodes.ModelReply, JSONDict], Value]:
-    """Puts the text of a reply where the node says; a list has one key there, which was checked."""
+    """Puts the text of a reply where the node says; the fields of a structured answer under the keys of a list."""
+    if isinstance(node.output_keys, tuple) and node.output_keys != ("messages",):
+        names = node.output_keys
+        return lambda reply, state: _fields(reply.content, names)  # noqa: ARG005  # the shape of a post-processor
     [key] = output_keys(node.output_keys)[:1]
     if key == "messages":
         role = node.output_role
         return lambda reply, state: {"messages": [ChatMessage(role=role, content=reply.content)]}  # noqa: ARG005
     return lambda reply, state: {key: reply.content}  # noqa: ARG005  # the shape of a post-processor
+
+
+def _fields(text: str, names: Sequence[str]) -> JSONDict:
+    """The fields of a JSON object; None for each that the model did not give, which is counted."""
+    answer: Any = None
+    with suppress(ValueError):
+        answer = json.loads(text)
+    return {name: answer.get(name) if isinstance(answer, dict) else None for name in names}
 
 
 def _itself(reply: nodes.ModelReply) -> nodes.ModelReply:

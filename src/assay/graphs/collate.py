@@ -290,6 +290,15 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
             numbers[entry.key] = named
         return numbers
 
+    def higher_is_better(self, key: str, *, like_sygra: bool) -> bool | None:
+        """Whether more of the numbers of an aggregator is better, by the metadata of a user's class."""
+        for entry in read_entries(self.aggregator_metrics_map, like_sygra=like_sygra, field_names=self.field_names):
+            if entry.key == key:
+                metric = make_aggregator(entry.name, entry.params, Place(key), like_sygra=like_sygra)
+                about = metric.get_metadata() or getattr(metric, "metadata", None)
+                return getattr(about, "higher_is_better", None)
+        return None
+
     def process(self, data: Iterable[Record], metadata: JSONDict) -> list[Value]:
         like_sygra = metadata.get("compat") == "sygra"
         written, self._collected = collated(

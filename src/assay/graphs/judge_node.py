@@ -70,7 +70,7 @@ def _timeless(value: Value) -> Value:
     return [_timeless(each) for each in value] if is_calls else value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JudgedNode(LambdaNode):
     """A UnitMetrics node some of whose metrics are judges, by the field of the result."""
 

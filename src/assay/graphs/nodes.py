@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from assay.config.braces import Braces
@@ -113,23 +114,48 @@ class ModelReply(NamedTuple):
     type: str = "ai"
 
 
-@dataclass(frozen=True, slots=True)
+BLOCKING = 0.001
+"""Seconds above which a function is called in a thread: where a call takes less, the thread would take longer."""
+
+
+@dataclass(slots=True)
 class LambdaNode:
-    """Calls a function of the node's settings and the state; one that waits is a Call."""
+    """Calls a function of the node's settings and the state. One that waits is a Call: an async function, or one that may
+    run in `threads` and takes long there. A single slow call among fast ones, of a busy machine, does not count."""
 
     name: str
     function: Callable[[Record, State], Any]
     settings: Record
     asks: bool = False
+    threads: bool = False
+    _seconds: float | None = None
 
     def apply(self, state: State, walk: Walk) -> Updates:  # noqa: ARG002  # the shape of a node
+        if self.threads:
+            return self._timed(state)
         updates: Updates = self.function(self.settings, state)
         return updates
 
+    def _timed(self, state: State) -> Updates:
+        begin = perf_counter()
+        try:
+            updates: Updates = self.function(self.settings, state)
+            return updates
+        finally:
+            self.note(perf_counter() - begin)
+
+    def note(self, seconds: float) -> None:
+        """Decide by the time that a call took, and those before it, where the next one is made."""
+        took, usual = min(seconds, 15 * BLOCKING), self._seconds
+        self._seconds = took if usual is None else usual + (took - usual) / 16
+        self.asks = self._seconds > BLOCKING
+
     def ask(self, state: State, walk: Walk) -> Steps:  # noqa: ARG002  # the shape of a node
-        [response] = yield [Call(self.function, (self.settings, state))]
+        [response] = yield [
+            Call(self._timed, (state,)) if self.threads else Call(self.function, (self.settings, state))
+        ]
         if isinstance(response, Failed):
-            raise NodeFailed(f"the node {self.name!r} raised {response.reason}")
+            raise NodeFailed(f"the node {self.name!r}: {response.reason}")
         assert isinstance(response, Returned)
         updates: Updates = response.value
         return updates

@@ -277,6 +277,8 @@ class GraphFiles:
     sinks: Sequence[SinkConfig] = ()
     failed: int = 0
     reports: JSONDict = field(default_factory=dict)
+    directions: dict[str, bool] = field(default_factory=dict)
+    """Whether more is better, of rows whose aggregator is a class of users that declares it."""
     _documents: "array[int]" = field(default_factory=lambda: array("q"))
 
     def __post_init__(self) -> None:
@@ -328,6 +330,10 @@ class GraphFiles:
                 for key, row in report_rows(report, len(self.records))
             }
             rows |= {key: row for key, (row, _, _) in numbers.items()}
+            for key, (_, aggregator, _) in numbers.items():
+                better = processor.instance.higher_is_better(aggregator, like_sygra=self.compat == "sygra")
+                if better is not None:
+                    self.directions[key.metric] = better
             if data is self.records:
                 rows |= self._with_errors(numbers, processor.instance.evidence(), estimated)
         return report

@@ -1,6 +1,6 @@
 """Fields to a graph: every node by its type, and all that can be seen to be wrong with nodes and edges by looking."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -190,12 +190,23 @@ def _attributes(name: str, node: AnyNode, fields: Fields, problems: list[Problem
     return attributes
 
 
+def _unfilled(node: LlmSpec, place: Place) -> Iterator[Problem]:
+    """The keys of a list of output_keys that neither a post_process nor the fields of structured answers fill."""
+    fields = answer_fields(node.model)
+    if fields is None:
+        what = "a list of output_keys needs a post_process that fills them, or structured_output with these fields"
+        yield Problem(place, what, "give one key without a list, or a post_process")
+        return
+    for key in [key for key in node.output_keys if key not in fields][:1]:
+        what = f"structured_output has no field {key!r}, which output_keys names"
+        yield Problem(place, what, did_you_mean(key, fields))
+
+
 def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
     written: dict[str, str] = {}
     for name, node in graph.nodes.items():
         if isinstance(node, LlmSpec) and isinstance(node.output_keys, tuple) and node.post_process is None:
-            what = "a list of output_keys needs a post_process that fills them"
-            yield Problem(graph.node_place(name, "output_keys"), what, "give one key without a list, or a post_process")
+            yield from _unfilled(node, graph.node_place(name, "output_keys"))
         for key in node.output_keys if isinstance(getattr(node, "output_keys", None), tuple) else ():
             if key in written and key != "messages":
                 what = f"the nodes {written[key]!r} and {name!r} both write {key!r}"
@@ -341,6 +352,22 @@ def output_keys(keys: str | tuple[str, ...]) -> tuple[str, ...]:
     return (keys,) if isinstance(keys, str) else keys
 
 
+def answer_fields(model: ModelConfig) -> Collection[str] | None:
+    """The fields of the structured answers of a model, any of a pydantic class; None where its answers are texts."""
+    structured = model.structured_output
+    if structured is None or not structured.enabled:
+        return None
+    fields = structured.schema.get("fields") if isinstance(structured.schema, Mapping) else AnyName()
+    return fields if isinstance(fields, Mapping | AnyName) else ()
+
+
+class AnyName(tuple[str, ...]):
+    """The names of fields that only code knows: every name may be one."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
 def likelihood_keys(node: LikelihoodSpec) -> tuple[str, ...]:
     """The keys that a node writes which asks for log-likelihoods: that of its result, and those that belong to it."""
     key = node.output_keys
@@ -360,6 +387,10 @@ def produced(graph: GraphFile) -> set[str]:
         keys.update(graph.attributes.get(name, ()))
         if isinstance(node, GenerationSpec | LambdaSpec):
             keys.update(output_keys(node.output_keys))
+        if isinstance(node, LambdaSpec) and not node.output_keys and "unit_metrics_map" in node.settings:
+            from assay.graphs.unit_node import unit_metric_fields  # all metrics come with it
+
+            keys.update(unit_metric_fields(node.settings))
         if isinstance(node, AgentSpec):
             keys.update(trajectory_keys(node))
         if isinstance(node, LikelihoodSpec):

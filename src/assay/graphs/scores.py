@@ -290,4 +290,9 @@ class GraphScores:
 
     def conclude(self, estimated: Estimated) -> Mapping[ScoreKey, Estimate]:
         """The numbers of all records together."""
-        return self._files.conclude(estimated) if self._files is not None else {}
+        if self._files is None:
+            return {}
+        rows = self._files.conclude(estimated)
+        named = [row.metric for row in rows if row.metric.rpartition(".")[2].startswith(BETTER)]
+        self._directions.update({**dict.fromkeys(named, True), **self._files.directions})
+        return rows

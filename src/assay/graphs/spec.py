@@ -244,6 +244,9 @@ class LambdaSpec(NodeConfig):
 
     function: str = option("A function of node and state, or a LambdaFunction.", key="lambda")
     output_keys: str | tuple[str, ...] = option("The keys it puts into the state.", ())
+    thread_safe: bool = option(
+        "Whether its function may run in threads, as one that takes longer than 1 ms does; else it runs alone.", True
+    )
     settings: Mapping[str, object] = option("Keys for the function.", NOTHING, rest=True)
 
 

@@ -4,8 +4,9 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
-from assay.catalog.functions import static_signature
+from assay.catalog.functions import declared_metrics, static_signature
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.aggregator_metrics import REPEAT, REPEAT_OF
 from assay.graphs.binding import GraphBinder, tool_spec
@@ -34,6 +35,7 @@ from assay.tasks.rescore import TaskFacts
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 
+NO_RECORDS = "the source has no records"
 UNMEASURED = "no metric: nothing is measured; add a UnitMetrics node or a post-processor"
 ReadGraph = Callable[[str, Place], GraphFile]
 """Finds the graph of another file by its name."""
@@ -62,6 +64,8 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
         sources.transforms(file, folder, problems)
         raise ConfigError(problems)
     rows, name = sources.records(file, folder)
+    if not len(rows):
+        raise DataError(NO_RECORDS)
     columns = (*columns_of(rows), *(REPEAT_COLUMNS if _repeats(settings) > 1 else ()))
     problems += [*undeclared(file, columns), *lacking_sides(file, columns)]
     problems += _taken_columns(file, columns)
@@ -333,10 +337,13 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     file = graph_of(task)
     folder = file.fields.origin("graph_config").folder
     tools = {tool_spec(tool).name for node in file.nodes.values() for tool in getattr(node, "tools", ())}
-    looked = replace(
-        helpers,
-        dotted=lambda name, folder, place: find_dotted(name, folder, place) or _unseen(name, folder, place, tools),
-    )
+    named: set[str] = set()
+
+    def dotted(name: str, folder: str | None, place: Place) -> UserValue:
+        named.add(name)
+        return find_dotted(name, folder, place) or _unseen(name, folder, place, tools)
+
+    looked = replace(helpers, dotted=dotted)
     sources = GraphSources(Settings(), looked)
     problems = list(_binding_problems(file, Settings(), looked, folder))
     processors: list[Processor] = []
@@ -355,8 +362,29 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     if columns:
         problems += [*undeclared(file, columns), *lacking_sides(file, columns)]
         problems += aggregator_problems(file, processors, columns_written(file, columns), Settings())
-    problems += [] if problems else row_problems(file, fields, processors, Settings())
+    problems = [replace(each, serious=False) if "--repeats" in each.fix else each for each in problems]
+    declared = declared_metrics(_files(named, folder))
+    if declared:
+        problems = [each for each in problems if not _is_declared(each, declared)]
+    is_known = not any(kind == "aggregator" for kind, _ in declared)
+    problems += [] if problems or not is_known else row_problems(file, fields, processors, Settings())
     return problems
+
+
+def _files(names: Collection[str], folder: str | None) -> list[Path]:
+    """The files of modules that dotted names mean, of those beside the graph, above it and in the working directory."""
+    here = Path(folder) if folder is not None else Path.cwd()
+    tops = (here, *here.parents, Path.cwd())
+    parts = [name.split(".") for name in names]
+    files = [
+        Path(top, *each).with_suffix(".py") for name in parts for each in (name[:-1], name) if each for top in tops
+    ]
+    return [file for file in dict.fromkeys(files) if file.is_file()]
+
+
+def _is_declared(problem: Problem, declared: Collection[tuple[str, str]]) -> bool:
+    """Whether a metric is unknown only because the module that registers it was not imported."""
+    return any(problem.what == f"no {kind} metric named {name!r}" for kind, name in declared)
 
 
 def _has_unseen_functions(
@@ -389,7 +417,10 @@ def _columns(
     if any(find_dotted(name, folder, place) is None for name in changes):
         return ()
     try:
-        return tuple(columns_of(sources.records(file, folder)[0]))
+        rows = sources.records(file, folder)[0]
+        if not len(rows):
+            raise DataError(NO_RECORDS)
+        return tuple(columns_of(rows))
     except DataError as error:
         problems.append(Problem(place, str(error), "correct the records, or their source in the file"))
         return ()

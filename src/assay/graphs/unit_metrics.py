@@ -5,7 +5,7 @@ A unit metric is a class derived from UnitMetric, or a function of both values; 
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import TypeVar
@@ -120,6 +120,7 @@ class UnitMetric:
 
     like_sygra = False
     runs_code = False
+    compares_texts = False
     asks = False
     """Whether it asks a model: then its node does that, and `compare` is not called."""
 
@@ -193,6 +194,12 @@ def difference(golden: str, predicted: str, *, like_sygra: bool = False) -> Sequ
 class _Comparing(UnitMetric):
     """The base of these metrics: it reads the golden and the predicted value."""
 
+    compares_texts = True
+
+    def reads_whole(self) -> bool:
+        """Whether a mapping or a list is read as text, braces and all, as by SyGra; else a lone `text` in it is the text."""
+        return self.like_sygra
+
     def golden(self, value: Value, key: str | None) -> Value:
         """The right value; that there is none is an error of the data."""
         side = self._read(value, key)
@@ -201,11 +208,24 @@ class _Comparing(UnitMetric):
             raise ValueError(f"the golden value has {where}: {value!r:.80}")
         return side
 
+    def references(self, golden: Value, predicted: Value) -> Sequence[Value]:
+        """The golden texts: those of a list, unless the predicted value is a list, too, to be compared as a whole."""
+        if self.reads_whole() or not isinstance(golden, list | tuple) or isinstance(predicted, list | tuple):
+            return (golden,)
+        texts = [each for each in golden if each is not None]
+        if not texts:
+            raise ValueError(f"the golden value has no text: {golden!r:.80}")
+        return texts
+
     def predicted(self, value: Value, key: str | None) -> Value:
         """The predicted value, or None."""
         return self._read(value, key)
 
     def _read(self, value: Value, key: str | None) -> Value:
+        if key is None and not self.reads_whole():
+            if isinstance(value, list | tuple):
+                return value
+            key = "text" if isinstance(value, Mapping) and [*value] == ["text"] else None
         if key is None or not isinstance(value, Mapping):
             return str(value) if value is not None or self.like_sygra else None
         return value.get(key, "") if self.like_sygra else value.get(key)
@@ -225,7 +245,8 @@ class _Comparing(UnitMetric):
 class ExactMatchMetric(_Comparing):
     """Whether two texts are equal, apart from case and the amount of white space unless these shall count.
 
-    `key` is the key of the text in a mapping; without it, the whole value is taken as text.
+    `key` is the key of the text in a mapping; without it, its lone `text`, or else the whole value. Of a list of golden
+    texts any may be the right one.
     """
 
     key: str | None = None
@@ -235,7 +256,9 @@ class ExactMatchMetric(_Comparing):
     validator = "exact_match"
 
     def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
-        right, answer = self._text(self.golden(golden, self.key)), self._text(self.predicted(predicted, self.key))
+        side, answer = self.predicted(predicted, self.key), self._text(self.predicted(predicted, self.key))
+        texts = [self._text(each) for each in self.references(self.golden(golden, self.key), side)]
+        right = answer if answer in texts else texts[0]
         return self.result(
             right == answer,
             golden,
@@ -256,7 +279,10 @@ class ExactMatchMetric(_Comparing):
 
 @dataclass(kw_only=True)
 class FuzzyMatchMetric(_Comparing):
-    """Whether two texts are alike: the share of letters in matching runs, which is the score, reaches `threshold`."""
+    """Whether two texts are alike: the share of letters in matching runs, which is the score, reaches `threshold`.
+
+    `key` and lists of golden texts are as of `exact_match`.
+    """
 
     key: str | None = None
     threshold: float = 0.8
@@ -265,12 +291,18 @@ class FuzzyMatchMetric(_Comparing):
 
     validator = "fuzzy_match"
 
+    def reads_whole(self) -> bool:
+        return False  # SyGra has no such metric
+
     def __post_init__(self) -> None:
         _check_share("threshold", self.threshold)
 
     def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
-        right, answer = self._text(self.golden(golden, self.key)), self._text(self.predicted(predicted, self.key))
-        alike = 0.0 if answer is None else difference(str(right), answer).ratio()
+        side, answer = self.predicted(predicted, self.key), self._text(self.predicted(predicted, self.key))
+        texts = [self._text(each) for each in self.references(self.golden(golden, self.key), side)]
+        ratios = [0.0 if answer is None else difference(str(each), answer).ratio() for each in texts]
+        alike = max(ratios)
+        right = texts[ratios.index(alike)]
         said = {"golden_text": right, "predicted_text": answer, "similarity_score": alike, "threshold": self.threshold}
         return self.result(answer is not None and alike >= self.threshold, golden, predicted, said, alike)
 

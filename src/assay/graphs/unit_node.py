@@ -46,7 +46,7 @@ class UnitMetrics(LambdaFunction):
             metric, name = _metric(entry, like_sygra=like_sygra), entry["name"]
             if metric.asks:
                 continue
-            scored = partial(_scored, metric, name, right, answer)
+            scored = partial(_scored, metric, name, right, answer, str(node.get("golden_key")))
             result = (
                 alarmed(TIME_LIMIT, "a metric", scored)
                 if like_sygra
@@ -68,7 +68,9 @@ def _side(node: Record, state: Record, key: str, *, like_sygra: bool) -> JSONDic
     return dict(value) if isinstance(value, Mapping) and not like_sygra else {"text": value}
 
 
-def _scored(metric: UnitMetric, name: str, right: JSONDict, answer: JSONDict) -> UnitMetricResult:
+def _scored(metric: UnitMetric, name: str, right: JSONDict, answer: JSONDict, golden_key: str) -> UnitMetricResult:
+    if right == {"text": None} and metric.compares_texts and metric.needs_golden and not metric.like_sygra:
+        raise Unmeasured(f"unit metric {name!r}: the record has no value in {golden_key!r}, its golden_key")
     if metric.like_sygra:
         try:
             with user_code(name):
@@ -85,9 +87,7 @@ def _scored(metric: UnitMetric, name: str, right: JSONDict, answer: JSONDict) ->
 def _metric(entry: Record, *, like_sygra: bool) -> UnitMetric:
     """The metric of an entry, made once for all records that have the same."""
     name, params = str(entry["name"]), entry.get("params") or {}
-    kind = UNIT_METRICS.find(
-        name, Place(f"unit metric {name!r}")
-    )  # tells apart what a name meant before it was registered again
+    kind = UNIT_METRICS.find(name, CHECKED)  # tells apart what a name meant before it was registered again
     key = (kind, repr(params), like_sygra)
     if key not in _METRICS:
         if len(_METRICS) >= MOST_MADE:
@@ -96,7 +96,7 @@ def _metric(entry: Record, *, like_sygra: bool) -> UnitMetric:
     return _METRICS[key]
 
 
-MOST_MADE = 256
+MOST_MADE, CHECKED = 256, Place("unit_metrics_map")
 _METRICS: dict[tuple[type[UnitMetric], str, bool], UnitMetric] = {}
 """By what they were made with, metrics for all records: a task has a few."""
 

@@ -60,6 +60,10 @@ class Walk:
         self.visits[role, prompt, id(params)] += 1
         return Generate(prompt, params, visit, role, self.node)
 
+    def outcome(self, record: Record, failed: str = "") -> Outcome:
+        """The end of the walk."""
+        return Outcome(record, self.asked, self.noticed, trace=self.trace, calls=self.calls, failed=failed)
+
     def take(self, requests: Sequence[Request], responses: Sequence[Response]) -> None:
         """Note what came back; a request that failed for good ends the record."""
         self.asked += requests
@@ -135,15 +139,17 @@ class ConditionalEdge:
 
     condition: Callable[[State], object]
     paths: Mapping[object, str]
+    name: str = "a condition"
 
     def choose(self, state: State) -> str:
-        said = plain(self.condition(state))
+        with user_code(self.name, NodeFailed, NodeFailed):
+            said = plain(self.condition(state))
         target = self.paths.get(said) or self.paths.get(str(said))
         if target is None and said in ENDS:
             target = END
         if target is None:
             known = ", ".join(str(path) for path in self.paths if path != "__end__")
-            raise NodeFailed(f"a condition returned {said!r:.60}, and path_map has: {known}")
+            raise NodeFailed(f"{self.name} returned {said!r:.60}, and path_map has: {known}")
         return target
 
 
@@ -173,22 +179,16 @@ class Graph:
     cost_of: Costs = lambda role, response: None  # noqa: ARG005
 
     def plan(self, record: Record, name: str, number: int = 0) -> Plan:
-        """Yield the requests about a record; return the responses and the Outcome, or the failure, at the end."""
+        """Yield the requests about a record; return the responses and the Outcome at the end."""
         meter = Meter(self.limits, self.cost_of) if self.limits is not None else None
         walk, state = Walk(name, number, meter), dict(record)
         try:
             yield from self.steps(state, walk)
-            record_written = {plain(key): plain(value) for key, value in self._finished(state).items()}
+            record_written = plain(dict(self._finished(state)))
         except NodeFailed as failed:
-            if not any(isinstance(response, Failed) for response in walk.responses):
-                walk.responses.append(Failed(str(failed)))
-            return [
-                response._replace(trace=walk.trace) if isinstance(response, Failed) else response
-                for response in walk.responses
-            ]
-        return [
-            *walk.responses, Outcome(record_written, walk.asked, walk.noticed, trace=walk.trace, calls=walk.calls)
-        ]  # fmt: skip
+            written = {key: value for key, value in state.items() if key not in record or record[key] is not value}
+            return [*walk.responses, walk.outcome({plain(k): plain(v) for k, v in written.items()}, str(failed))]
+        return [*walk.responses, walk.outcome(record_written)]
 
     def _finished(self, state: State) -> Record:
         with user_code("the output", NodeFailed, NodeFailed):
@@ -224,8 +224,7 @@ class Graph:
         if len(ways) == 1 and not ways[0].forks:
             names: Sequence[str] = ways[0].always
         else:
-            with user_code("a condition", NodeFailed, NodeFailed):
-                names = [name for way in ways for name in way.onward(state)]
+            names = [name for way in ways for name in way.onward(state)]
         return [self.nodes[name] for name in dict.fromkeys(names) if name not in ENDS]
 
     def _together(self, active: Sequence[GraphNode], state: State, walk: Walk, within: str) -> Steps:
@@ -278,7 +277,8 @@ class Graph:
 def merge(state: State, updates: Value, name: str) -> None:
     """Write the updates of a node into the state; messages are appended."""
     if not isinstance(updates, Mapping):
-        raise NodeFailed(f"the node {name!r} must return a mapping, got {type(updates).__name__}")
+        got = "nothing (None)" if updates is None else type(updates).__name__
+        raise NodeFailed(f"the node {name!r} must return the state, or a mapping of changes to it, got {got}")
     if updates is state:
         state.update({key: plain(value) for key, value in state.items() if type(value).__module__ == "numpy"})
         return

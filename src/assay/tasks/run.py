@@ -7,12 +7,14 @@ from typing import Any
 from assay.engine import Ended, Started
 from assay.records import (
     UNFINISHED,
+    Answer,
     Failed,
     FilterScores,
     JSONDict,
     JSONObject,
     Likelihood,
     Outcome,
+    Request,
     Response,
     Sample,
     Text,
@@ -20,6 +22,7 @@ from assay.records import (
 from assay.runs.samples.records import SampleRecord
 from assay.scoring.filters import INVALID, contains
 from assay.scoring.filters import UNFINISHED as UNFINISHED_MARK
+from assay.scoring.results import raw
 from assay.scoring.scorer import AnsweredSample
 from assay.statistics.board import Board
 from assay.tasks.audit import Audit, kinds_of
@@ -90,10 +93,14 @@ class TaskRun:
         own = len(sample.requests) or len(responses)  # a graph's are all its own
         failure = next((response for response in responses[:own] if isinstance(response, Failed)), None)
         details = response_metadata(responses, own)
-        if failure is not None or sample.problem:
-            reason = failure.reason if failure is not None else sample.problem
+        end = responses[-1] if responses else None
+        failed = end.failed if isinstance(end, Outcome) else ""
+        if failure is not None or sample.problem or failed:
+            reason = failure.reason if failure is not None else sample.problem or failed
             if self.runnable.is_batch:
                 self._together.append((AnsweredSample(sample, ()), details, reason))
+            elif isinstance(end, Outcome):
+                self._fail(sample._replace(requests=end.asked), reason, _answers(end.asked, responses), details)
             else:
                 self._fail(sample, reason, (), details)
             return
@@ -170,6 +177,12 @@ def end_plan(ended: Ended) -> None:
     run.end(number, sample, ended.responses)
 
 
+def _answers(requests: Sequence[Request], responses: Sequence[Response]) -> list[list[Answer | None]]:
+    """The answers to the requests of a record that failed; the one that has none is None."""
+    pairs = zip(requests, responses, strict=False)
+    return [[None if isinstance(response, Failed) else raw(request, response)] for request, response in pairs]
+
+
 def response_metadata(responses: Sequence[Response], own: int) -> Sequence[JSONObject] | None:
     """Return the metadata of responses beside their texts and numbers; the first `own` answer the sample's requests."""
     if all(type(response) is Likelihood and response.usage is None for response in responses):  # most of all there are
@@ -198,6 +211,8 @@ def _reply(response: Response) -> JSONDict:
             metadata["calls"] = list(response.calls)
     if isinstance(response, Outcome) and response.noticed:
         metadata["noticed"] = dict(response.noticed)
+    if isinstance(response, Outcome) and response.failed:
+        metadata["state"] = response.record
     if isinstance(response, Outcome) and response.calls:
         metadata["tool_calls"] = list(response.calls)
     if response.usage is not None:

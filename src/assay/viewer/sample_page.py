@@ -65,7 +65,7 @@ class Choice(NamedTuple):
 class Step(NamedTuple):
     """A node that a graph's record visited, with prompts, responses and time where they are known.
 
-    The texts of a failed record are not stored: then `requests` is their number, and `failed` the reason.
+    Version 0.1 stored no texts of a failed record: then `requests` is their number, and `failed` the reason.
     """
 
     node: str
@@ -103,6 +103,7 @@ class SampleView:
     dropped: int = 0
     raw: Mapping[str, str] = field(default_factory=dict)
     units: Sequence[UnitMetricView] = ()
+    last_state: Mapping[str, str] = field(default_factory=dict)
     calls: Sequence[str] = ()
     """The tool calls that agents made."""
 
@@ -179,7 +180,8 @@ def sample_view(row: StoredSample, config: TaskSettings, better: Mapping[str, bo
     """Build the view of a stored sample."""
     requests, responses, replies = row.requests, row.responses, row.replies or ()
     own = sum(map(len, responses))
-    trace = next((reply["trace"] for reply in reversed(replies) if "trace" in reply), ())
+    trace = row.trace or ()
+    flat = [response for outputs in responses for response in outputs]
     texts = shown_texts(responses, replies)
     return SampleView(
         row.doc_id,
@@ -191,12 +193,19 @@ def sample_view(row: StoredSample, config: TaskSettings, better: Mapping[str, bo
         _scores(row.scores, better),
         choice_views(row) if not texts else (),
         [_response_view(str(reply["verdict"]), reply) for reply in replies[own:] if "verdict" in reply],
-        _trace(trace, requests, texts, replies, row),
+        _trace(
+            trace,
+            requests,
+            shown_texts([["" if each is None else as_text(each)] for each in flat], replies),
+            replies,
+            row,
+        ),
         redacted_text(row.failed or ""),
         row.audit,
         row.dropped or 0,
         _stored_columns(row),
         unit_results(row.answers) if trace else (),
+        {key: as_text(value, indent=True) for key, value in row.last_state.items()},
         [call_text(call) for call in made_calls(replies)],
     )
 

@@ -24,7 +24,8 @@ from assay.runs.samples.schema import (
 from assay.runs.samples.writer import conversation_text, ordered
 
 NEEDS: dict[str, tuple[str, ...]] = {
-    "prompt": ("prompt", "requests"), "replies": ("responses", "verdicts", "trace", "noticed", "tool_calls"),
+    "prompt": ("prompt", "requests"),
+    "replies": ("responses", "verdicts", "trace", "noticed", "tool_calls", "state"),
     "scores": ("other_scores",),
 }  # fmt: skip
 """The columns that a field of a row is made of, where it is not the one of its name; scores have also one for each row."""
@@ -255,11 +256,13 @@ def _replies(arrays: Arrays, table: ArrowTable) -> list[list[JSONDict] | None]:
     traces = _optional_lists(arrays, "trace", _trace, size)
     noticed = _optional_lists(arrays, "noticed", _noticed, size)
     called = _optional_lists(arrays, "tool_calls", lambda structs: structs.to_pylist(), size)
+    states = arrays["state"].to_pylist() if "state" in arrays else [None] * size
     replies: list[list[dict[str, Any]] | None] = []
-    for reply, more, trace, counts, calls in zip(own, behind, traces, noticed, called, strict=True):
+    for reply, more, trace, counts, calls, state in zip(own, behind, traces, noticed, called, states, strict=True):
         repeats = [*reply, *(more or ())]
         ends = {**({"trace": trace} if trace else {}), **({"noticed": dict(counts)} if counts else {})}
         ends |= {"tool_calls": calls} if calls else {}
+        ends |= {"state": orjson.loads(state)} if state is not None else {}
         if ends:
             repeats = [*repeats[:-1], {**(repeats[-1] if repeats else {}), **ends}]
         replies.append(repeats if any(repeats) else None)

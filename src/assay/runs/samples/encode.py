@@ -261,6 +261,7 @@ def _responses(
         "tool_calls": _lists([each.get("tool_calls") or None for each in ends], _made_calls)
         if any("tool_calls" in each for each in ends)
         else None,
+        "state": _unless_empty(_texts([as_json(each["state"]) if "state" in each else None for each in ends])),
     }
 
 

@@ -44,6 +44,7 @@ REQUEST_COLUMNS = (
     "trace",
     "noticed",
     "tool_calls",
+    "state",
 )
 """The columns of requests and responses."""
 
@@ -331,19 +332,23 @@ def _ended(row: StoredSample) -> ReplayedSample:
     requests = [_request(row.prefix + row.prompt, each, 0) for each in row.requests]
     raw = [value for values in row.responses for value in values]
     replies: Sequence[Mapping[str, Any]] = row.replies if row.replies is not None else [{}] * len(raw)
-    behind = replies[len(raw) :] if raw else []
-    own = _responses(requests, raw, replies[: len(raw)] if raw else replies)
-    record, target = _record(row), loads(row.target)
+    end: Mapping[str, Any] = replies[len(requests)] if len(replies) > len(requests) else {}
+    failed = row.failed or "" if "state" in end else ""
+    record, target = end["state"] if failed else _record(row), loads(row.target)
     if record is not None:
-        metadata: Mapping[str, Any] = behind[0] if behind else {}
-        noticed, trace, calls = metadata.get("noticed", {}), metadata.get("trace", ()), metadata.get("tool_calls", ())
-        end: Response = Outcome(record, requests, noticed, trace=trace, calls=calls)
-        responses = [*own, end]
-    else:
-        failed = any(isinstance(response, Failed) for response in own)
-        responses = own if failed else [*own, Failed(row.failed or "the graph returned no record")]
+        own = [_answered(*each) for each in zip(requests, raw or [None] * len(requests), replies, strict=False)]
+        noticed, trace, calls = end.get("noticed", {}), end.get("trace", ()), end.get("tool_calls", ())
+        responses: list[Response] = [*own, Outcome(record, requests, noticed, None, trace, calls, failed)]
+    else:  # a record that failed in a run of version 0.1
+        responses = _responses(requests, raw, replies)
+        if not any(isinstance(response, Failed) for response in responses):
+            responses.append(Failed(row.failed or "the graph returned no record"))
     sample = Sample(row.doc_id, loads(row.doc), (), target, loads(row.gold) if row.gold is not None else target)
     return ReplayedSample(sample, responses, row.scores, row.failed or "")
+
+
+def _answered(request: Request, raw: AnyJSON, reply: JSONObject) -> Response:
+    return Failed(reply["failed"]) if "failed" in reply else _response(request, raw, reply)
 
 
 def _record(row: StoredSample) -> JSONObject | None:

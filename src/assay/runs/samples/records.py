@@ -15,6 +15,7 @@ from assay.records import (
     Request,
     Sample,
     ScoreKey,
+    Trace,
 )
 from assay.records import arguments as arguments
 from assay.redaction import written_arguments
@@ -87,6 +88,17 @@ class StoredSample(NamedTuple):
     audit: Sequence[str]
 
     @property
+    def trace(self) -> Trace | None:
+        """The nodes that the record of a graph visited; None of other samples."""
+        return next((reply["trace"] for reply in reversed(self.replies or ()) if "trace" in reply), None)
+
+    @property
+    def last_state(self) -> JSONObject:
+        """The keys and values that nodes of a graph had written when the record failed."""
+        state: JSONObject = self.replies[-1].get("state", {}) if self.replies else {}
+        return state
+
+    @property
     def request_columns(self) -> RequestColumns:
         return RequestColumns._make(self[: len(RequestColumns._fields)])
 
@@ -106,7 +118,7 @@ class SampleRecord(NamedTuple):
     replies: Sequence[Mapping[str, Any]] | None = None
     """The metadata of each response, if there is any: finish reason, reasoning, usage; after those the responses to
     scorers, verbatim, each as a `verdict`. The last entry of a graph has its `trace`: the nodes the record passed, each
-    with the numbers of its responses."""
+    with the numbers of its responses; and of a record that failed its `state`: what nodes had written."""
     audit: Sequence[str] = ()
     """Anomalies of the sample: see tasks/audit.py."""
 

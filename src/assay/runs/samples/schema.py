@@ -39,7 +39,7 @@ SCHEMA: dict[str, Type] = {
     "doc_id": INT, "kind": TEXT, "dropped": INT, "doc": TEXT, "target": TEXT, "gold": TEXT, "choices": [TEXT], "prefix": TEXT,
     "prompt": TEXT,
     "requests": [REQUEST], "responses": [[RESPONSE]], "verdicts": [RESPONSE], "trace": [{"node": TEXT, "responses": [INT]}],
-    "noticed": [{"what": TEXT, "count": INT}], "tool_calls": [MADE_CALL],
+    "noticed": [{"what": TEXT, "count": INT}], "tool_calls": [MADE_CALL], "state": TEXT,
     "answers": [FILTERED], "failed": TEXT,
     "failures": [{"metric": TEXT, "filter": TEXT, "reason": TEXT}], "audit": [TEXT], "other_scores": [SCORE],
 }  # fmt: skip

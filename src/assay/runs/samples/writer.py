@@ -211,9 +211,7 @@ def _length(responses: Sequence[Sequence[AnyJSON]]) -> int:
     """How much text there is, about: of likelihoods there is none."""
     if not responses or not responses[0] or type(responses[0][0]) is tuple:
         return 30 * len(responses)
-    if type(responses[0][0]) is str:
-        return sum([len(said) for repeats in responses for said in repeats])
-    return sum(len(said) if isinstance(said, str) else 30 for repeats in responses for said in repeats)
+    return sum([len(said) if type(said) is str else 30 for repeats in responses for said in repeats])
 
 
 def row_arrays(rows: Sequence[StoredSample]) -> tuple[dict[str, Array], list[str]]:
@@ -352,9 +350,12 @@ def messages_of(prompt: Prompt) -> list[JSONDict] | None:
     return messages if messages and all(map(_is_message, messages)) else None
 
 
+NEEDED_KEYS, MESSAGE_KEYS = frozenset(("role", "content")), frozenset(MESSAGE) - {"media"}
+
+
 def _is_message(value: AnyJSON) -> bool:
     """Whether a message has nothing but what its columns hold, in the order that it is written in."""
-    if not isinstance(value, dict) or not {"role", "content"} <= value.keys() <= {*MESSAGE} - {"media"}:
+    if not isinstance(value, dict) or not NEEDED_KEYS <= value.keys() <= MESSAGE_KEYS:
         return False
     texts = [value[key] for key in value if key not in ("content", "tool_calls")]
     calls = value.get("tool_calls", [{}])
