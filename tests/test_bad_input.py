@@ -451,5 +451,5 @@ def test_what_is_not_a_file_is_refused_and_not_waited_for(
     SPECIAL[kind](folder / file)
     assert main(OPENED[file]) in (1, 2)
     printed = capsys.readouterr()
-    told = printed.err + printed.out
-    assert (file.partition("/")[0] in told or "/dev/zero: " in told) and " — " in told
+    messages = printed.err + printed.out
+    assert (file.partition("/")[0] in messages or "/dev/zero: " in messages) and " — " in messages

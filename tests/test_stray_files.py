@@ -399,7 +399,7 @@ CHECKED: dict[str, tuple[str, str]] = {
     "helper_missing": ("process_docs: !function absent.f", "no module 'absent'"),
     "helper_without_it": ("process_docs: !function good.g", "good.py has no 'g'"),
     "group_of_itself": ("", "in a circle"),
-    "group_of_nobody": ("", "no task, group or tag named 'nobody'"),
+    "group_of_none": ("", "no task, group or tag named 'missing'"),
     "group_of_a_broken_file": ("", "'open_list' is broken"),
 }
 """Tasks and groups that are listed, and of which `validate` prints this."""
@@ -416,7 +416,7 @@ def bad_world(folder: Path) -> None:
     for name, (line, _) in CHECKED.items():
         text = dedent(BAD % name) + line + "\n"
         if name.startswith("group_"):
-            member = {"group_of_itself": name, "group_of_nobody": "nobody"}.get(name, "open_list")
+            member = {"group_of_itself": name, "group_of_none": "missing"}.get(name, "open_list")
             text = f"group: {name}\ntask: [{member}]\n"
         (folder / f"{name}.yaml").write_text(text)
     (folder / "broken.json").write_text('{"a": [1,}')

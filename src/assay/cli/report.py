@@ -55,7 +55,7 @@ def run_report(options: argparse.Namespace) -> int:
 
 
 def of_readable_runs(runs: Sequence[str], make: Callable[[Sequence[str]], T], needed: int = 0) -> tuple[T, bool]:
-    """What `make` returns for the runs that can be read, and whether all can; the problems of the others are printed.
+    """Return the result of `make` for the runs that can be read, and whether all can; the problems of the others are printed.
 
     An error of all, or of one of the first `needed`, is raised.
     """
