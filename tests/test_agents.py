@@ -139,6 +139,8 @@ def test_unit_metrics_of_agents(run: Path) -> None:
     assert rows["no_forbidden_tool,none"] == 0.75
     assert rows["agent_turns,none"] == (2 + 3 + 2 + 1) / 4
     assert rows["agent_cost,none"] == (20 + 30 + 20 + 10) / 4
+    [better] = Run.open(run).results["higher_is_better"].values()
+    assert [better[name] for name in ("tool_called", "agent_turns", "agent_cost")] == [True, False, False]
     results = [record["agent_turns_result"]["correct"] for record in the_file(run, "output_*.json")]
     assert results == [True, False, True, True]
 

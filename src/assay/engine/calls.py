@@ -3,10 +3,13 @@
 import asyncio
 import inspect
 import json
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from typing import NamedTuple
 
 from assay.engine.lanes import LATE, CallLane, answer_call
@@ -18,6 +21,8 @@ from assay.user_code import user_code
 
 THREADS = 32
 """Number of tools that run at a time, unless they are async."""
+GRACE = 5.0
+"""Seconds that a tool gets to finish when the run is interrupted."""
 
 
 class KeyedCall(NamedTuple):
@@ -35,7 +40,7 @@ class ToolLane(CallLane):
         super().__init__(wake)
         self._journal = journal
         self._synced = _GroupSync(journal.sync_intents)
-        self._threads, self._free = ThreadPoolExecutor(THREADS), asyncio.Semaphore(THREADS)
+        self._free = asyncio.Semaphore(THREADS)
 
     def known(self, key: bytes, call: Call) -> Response | None:
         """The result of a call that an earlier process finished; a failure for one that it began, unless that may be
@@ -68,17 +73,17 @@ class ToolLane(CallLane):
         return time.perf_counter()
 
     async def _in_thread(self, keyed: KeyedCall, begun: float) -> Response:
-        """The result of a function that blocks. If the run is interrupted, the process ends after the function, which cannot
-        be stopped: its result is journaled."""
-        call = keyed.call
-        running = asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, _answer_now, call)
+        """The result of a function that blocks. If the run is interrupted, it is waited for some seconds, and its result is
+        journaled."""
+        call, running = keyed.call, _begin_thread(keyed.call)
         try:
             async with asyncio.timeout(call.seconds):
                 return await asyncio.shield(running)
         except TimeoutError:
             return Failed(LATE)
         except asyncio.CancelledError:
-            self._kept(keyed.key, await running, time.perf_counter() - begun)
+            with suppress(TimeoutError):
+                self._kept(keyed.key, await asyncio.wait_for(running, GRACE), time.perf_counter() - begun)
             raise
 
     def _kept(self, key: bytes, response: Response, seconds: float) -> Returned:
@@ -94,6 +99,23 @@ class ToolLane(CallLane):
             result = Returned(json.loads(text), usage)
         self._journal.put_result(key, result)
         return result
+
+
+def _begin_thread(call: Call) -> "asyncio.Future[Response]":
+    """Begin a call in a thread, which does not keep the process from ending. Its result is no task: nothing cancels it."""
+    loop, context = asyncio.get_running_loop(), copy_context()
+    returned: asyncio.Future[Response] = loop.create_future()
+
+    def work() -> None:
+        try:
+            deliver = partial(returned.set_result, context.run(_answer_now, call))
+        except KeyboardInterrupt as interrupt:  # of the tool itself: Ctrl-C reaches the main thread
+            deliver = partial(returned.set_exception, interrupt)
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(lambda: None if returned.done() else deliver())
+
+    threading.Thread(target=work, name="assay-tool", daemon=True).start()
+    return returned
 
 
 def _answer_now(call: Call) -> Response:

@@ -206,6 +206,7 @@ class _UsageMetric(ComparingMetric):
     """The base of metrics of an agent's `<key>_usage`: the number is the score, and correct if it is `at_most` so much."""
 
     at_most: float | None = None
+    higher_is_better = False
     part = ""
     """The key of the number."""
 

@@ -12,7 +12,7 @@ from assay.graphs.output import Estimated, GraphFiles, Processor, outcome_of, ro
 from assay.graphs.reading import GraphFile, graph_of, produced
 from assay.graphs.spec import LambdaSpec, Record, Value
 from assay.graphs.unit_metrics import UnitMetricResult, why_lost
-from assay.graphs.unit_node import SUFFIX, unit_metric_fields
+from assay.graphs.unit_node import SUFFIX, lower_is_better, unit_metric_fields
 from assay.records import Estimate, Failed, FilterScores, JSONDict, Response, Sample, ScoreKey, UserFunction, number
 from assay.redaction import HIDDEN, is_header, redacted, redacted_text
 from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered
@@ -273,8 +273,11 @@ class GraphScores:
     @cached_property
     def _directions(self) -> dict[str, bool | None]:
         """Rows of unit metrics, and those of a report of which more is known to be better."""
+        nodes = [node for node in graph_of(self.task).nodes.values() if isinstance(node, LambdaSpec)]
+        lower = {field for node in nodes for field in lower_is_better(node.settings)}
         named = [row.metric for row in self.rows() or () if row.metric.rpartition(".")[2].startswith(BETTER)]
-        return dict.fromkeys([*self.scored, *named], True)
+        units = {name: column not in lower for name, column in self.scored.items()}
+        return {**dict.fromkeys(named, True), **units}
 
     def described(self) -> Record:
         """The file, without its secrets."""

@@ -123,6 +123,7 @@ class UnitMetric:
     compares_texts = False
     asks = False
     """Whether it asks a model: then its node does that, and `compare` is not called."""
+    higher_is_better = True
 
     def __init__(self, **config: UserValue) -> None:
         self.config = config

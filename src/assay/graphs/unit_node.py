@@ -132,6 +132,12 @@ def judge_metrics(node: Record) -> dict[str, UnitMetric]:
     return {field: metric for field, metric in metrics.items() if metric.asks}
 
 
+def lower_is_better(node: Record) -> list[str]:
+    """The fields of the node's metrics of which less is better."""
+    entries = [entry for entry in _entries(node) if str(entry.get("name")) in UNIT_METRICS]
+    return [result_field(each, node) for each in entries if not UNIT_METRICS[str(each["name"])].higher_is_better]
+
+
 def unit_metric_fields(node: Record) -> list[str]:
     """All fields that the node writes."""
     return [result_field(entry, node) for entry in _entries(node)]
