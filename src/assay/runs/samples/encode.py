@@ -123,8 +123,10 @@ def _lists(column: Sequence[Sequence[AnyJSON] | None], make: Callable[[list[AnyJ
 def _split(values: Array, lengths: Iterable[int], missing: Sequence[bool] | None = None) -> Array:
     import pyarrow as pa
 
-    offsets = pa.array([0, *accumulate(lengths)], pa.int32())
-    return pa.ListArray.from_arrays(offsets, values, mask=pa.array(missing) if missing is not None else None)
+    offsets: list[int | None] = [0, *accumulate(lengths)]
+    if missing is not None:  # a mask would import pyarrow.compute, which takes as long as a hundred records
+        offsets[:-1] = [None if is_missing else at for at, is_missing in zip(offsets, missing, strict=False)]
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
 
 
 def _struct(described: Mapping[str, Type], fields: Mapping[str, Array | None], *always: str) -> Array:
@@ -286,7 +288,8 @@ def _usages(column: Sequence[Sequence[AnyJSON] | None]) -> Array:
     whole = [Usage(*each) if each is not None else Usage() for each in column]
     columns = zip(Usage._fields, _turned(whole, len(Usage._fields)), strict=True)
     arrays = [pa.array(values, type_of(USAGE[name])) for name, values in columns]
-    return pa.StructArray.from_arrays(arrays, [*Usage._fields], mask=pa.array([each is None for each in column]))
+    mask = pa.array([each is None for each in column]) if None in column else None
+    return pa.StructArray.from_arrays(arrays, [*Usage._fields], mask=mask)
 
 
 def _trace(flat: Sequence[Sequence[AnyJSON]]) -> Array:
