@@ -173,13 +173,18 @@ def _translate_sygra(options: argparse.Namespace) -> int | None:
             raise ConfigError([Problem(Place(theirs), f"--{theirs} and --{ours} are the same", "give one of them")])
         if value is not None:
             setattr(options, ours, value)
+    _answer_sygra(options)
+    return records_at_once
+
+
+def _answer_sygra(options: argparse.Namespace) -> None:
+    """Refuse flags of SyGra that have another way here, and say which have no effect."""
     for name, (_, fix) in ELSEWHERE.items():
         if str(getattr(options, name) or "false").strip().lower() not in ("false", "{}", "none", "0"):
             raise ConfigError([Problem(Place(f"--{name}"), "is not supported", fix)])
     for name, (_, why) in NOT_NEEDED.items():
         if getattr(options, name) is not None:
             echo_err(f"--{name} has no effect: {why}")
-    return records_at_once
 
 
 def _records_at_once(text: str | None) -> int | None:

@@ -27,7 +27,7 @@ from assay.records import (
     messages_to_plain,
     plain_to_messages,
 )
-from assay.runs.redaction import written_arguments
+from assay.redaction import written_arguments
 
 _STRICT = orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _UNWRITABLE = (TypeError, ValueError, RecursionError, AttributeError)
