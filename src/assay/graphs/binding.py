@@ -102,8 +102,8 @@ class GraphBinder:
             if _takes(on_class, counts):
                 function, taken = named.apply, on_class
         if taken is not None and not _takes(taken, counts):
-            given = " or ".join(f"({', '.join(shape)})" for shape in shapes)
-            what = f"{name} takes {taken[0]} arguments, but is given {given}"
+            arguments = " or ".join(f"({', '.join(shape)})" for shape in shapes)
+            what = f"{name} takes {taken[0]} arguments, but is given {arguments}"
             raise ConfigError([Problem(place, what, "change its parameters")])
         return function
 
