@@ -265,8 +265,8 @@ def test_one_aggregator_over_two_columns_has_two_rows(tmp_path: Path, run: Run) 
         out = tmp_path / f"out{len(flags)}"
         assert run(tmp_path, "--task", "mine", "--output_dir", out, *flags).code == 0
         assert {"exact_match-accuracy", "fuzzy_match-accuracy"} <= set(rows(out))
-        [made] = json.loads(next(out.glob("MetricCollator*.json")).read_text())
-        assert list(made["results"]) == ["exact_match-accuracy", "fuzzy_match-accuracy"]
+        [report_written] = json.loads(next(out.glob("MetricCollator*.json")).read_text())
+        assert list(report_written["results"]) == ["exact_match-accuracy", "fuzzy_match-accuracy"]
     lay_out(tmp_path, graph + report.replace("ENTRIES", entries.replace("COLUMN", "exact_match")))
     ended = run(tmp_path, "--task", "mine")
     assert ended.code == 2 and "give one another name with `as:`" in ended.err

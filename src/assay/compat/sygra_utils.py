@@ -22,8 +22,8 @@ def extract_and_load_json(text: str) -> Any:
     >>> extract_and_load_json('So: [{"a": 1}] and no more')
     [{'a': 1}]
     """
-    found = re.search(r"[\[\s]*\{.+\}[\s\]]*", text, re.DOTALL)
-    return load_json(found[0]) if found else None
+    match = re.search(r"[\[\s]*\{.+\}[\s\]]*", text, re.DOTALL)
+    return load_json(match[0]) if match else None
 
 
 def load_json(text: str) -> Any:

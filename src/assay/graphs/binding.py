@@ -110,13 +110,12 @@ class GraphBinder:
         named: Any = self.helpers.dotted(name, self.folder, place)
         function, counts = _callable(named, name, place), [len(shape) for shape in shapes]
         taken = _arguments(function)
-        if isinstance(named, type) and not _takes(taken, counts):
-            on_class = _arguments(named.apply)  # `def apply(state)` without a decorator: SyGra calls it on the class
-            if _takes(on_class, counts):
-                function, taken = named.apply, on_class
+        unbound = getattr(named, "apply", None) if isinstance(named, type) else None
+        if unbound is not None and not _takes(taken, counts) and _takes(_arguments(unbound), counts):
+            function, taken = unbound, None  # `def apply(state)` without a decorator: SyGra calls it on the class
         if taken is not None and not _takes(taken, counts):
-            given = " or ".join(f"({', '.join(shape)})" for shape in shapes)
-            what = f"{name} takes {taken[0]} arguments, but is given {given}"
+            arguments = " or ".join(f"({', '.join(shape)})" for shape in shapes)
+            what = f"{name} takes {taken[0]} arguments, but is given {arguments}"
             raise ConfigError([Problem(place, what, "change its parameters")])
         return function
 

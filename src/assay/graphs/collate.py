@@ -67,8 +67,8 @@ def read_entries(
         name = str(each.get("name"))
         for column in columns:
             # SyGra's first version called its columns *_result, and the second entry overwrote the first
-            several = len(columns_of.get(name, ())) > 1 and not (like_sygra and column.endswith("_result"))
-            key = f"{column}-{name}" if field_names or len(columns) > 1 or several else name
+            is_shared = len(columns_of.get(name, ())) > 1 and not (like_sygra and column.endswith("_result"))
+            key = f"{column}-{name}" if field_names or len(columns) > 1 or is_shared else name
             key = str(each["as"]) if each.get("as") and len(columns) == 1 else key
             yield AggregatorEntry(key, name, column, each.get("params") or {}, each.get("metadata") or {}, number)
 

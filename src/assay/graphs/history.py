@@ -1,5 +1,6 @@
 """Earlier turns of a conversation, in the state as SyGra's helper code knows them: by node, request and response."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,18 @@ class ChatMessage(dict[str, Value]):
     @property
     def content(self) -> Value:
         return self["content"]
+
+
+class WantedCall(dict[str, Value]):
+    """A call of a tool in the state: name, args, id, type. Helper code written for SyGra reads OpenAI's `function` of it."""
+
+    def __missing__(self, key: str) -> Value:
+        if key == "function":
+            return {"name": self["name"], "arguments": json.dumps(self["args"], ensure_ascii=False)}
+        raise KeyError(key)
+
+    def get(self, key: str, default: Value = None) -> Value:
+        return self[key] if key == "function" else dict.get(self, key, default)
 
 
 def as_turn(name: str, messages: Sequence[Message], text: str) -> JSONDict:

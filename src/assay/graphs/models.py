@@ -151,7 +151,7 @@ def variable(name: str, key: str) -> str:
 
 
 def dotenv() -> dict[str, str]:
-    """What `.env` in the working directory says of names that begin with SYGRA_. The environment is stronger."""
+    """Return the values in `.env` of the working directory whose names begin with SYGRA_. The environment is stronger."""
     file = Path(".env")
     written: list[str] = []
     if file.is_file():  # it may also be a folder with an environment of Python
@@ -159,8 +159,8 @@ def dotenv() -> dict[str, str]:
             written = file.read_text("utf-8", "replace").splitlines()
         except OSError as error:
             LOG.warning("%s: cannot be read: %s", file, error.strerror)
-    found = [each for line in written if (each := _DOTENV.fullmatch(line)) is not None]
-    return {each[1]: each[3] if each[2] else each[4] for each in found}
+    lines = [match for line in written if (match := _DOTENV.fullmatch(line)) is not None]
+    return {match[1]: match[3] if match[2] else match[4] for match in lines}
 
 
 _DOTENV = re.compile(r"""\s*(?:export\s+)?(SYGRA_[^\s=]+)\s*=\s*(?:(["'])(.*)\2\s*(?:#.*)?|(.*?)\s*(?:(?<=\s)#.*)?)""")

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from assay.config.braces import Braces
-from assay.graphs.history import HISTORY, KINDS, History, as_turn
+from assay.graphs.history import HISTORY, KINDS, History, WantedCall, as_turn
 from assay.graphs.spec import Record, Value
 from assay.graphs.tools import NodeTool, as_mapping
 from assay.graphs.walk import Graph, NodeFailed, State, Steps, Updates, Walk
@@ -352,7 +352,7 @@ class LlmNode(GenerationNode):
 
     def updates(self, response: Text, state: State, messages: tuple[Message, ...]) -> Updates:
         """Return the updates of the state for an answer."""
-        calls = [{**as_mapping(tool_call_of(call)), "function": call.get("function")} for call in response.calls]
+        calls = [WantedCall(as_mapping(tool_call_of(call))) for call in response.calls]
         if self.tools:
             state["tool_calls"] = calls
         updates = self.post(ModelReply(response.text, response.reasoning, calls), state)
