@@ -91,13 +91,16 @@ def test_a_task_without_a_metric_shows_how_many_documents_it_had(tmp_path: Path)
     assert cells[-3:-1] == ["2", "1*"]
 
 
-def test_a_json_file_is_left_by_a_run_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_json_file_is_left_by_a_run_without_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from assay.cli import main
 
     lines = [line for line in dedent(MEASURED).splitlines() if "Longest" not in line and "share_wrong" not in line]
     folder = write_graph(tmp_path, [{"g": "a", "p": "A"}], HEAD + "\n".join(lines))
     monkeypatch.chdir(tmp_path)
-    assert main(["run", "--task", str(folder)]) == 0
+    assert main(["run", "--task", str(folder), "--batch_size", "64"]) == 0
+    assert "at most 32 requests are sent at once: --model_args num_concurrent=64" in capsys.readouterr().err
     [left] = (tmp_path / "runs").iterdir()
     assert the_file(left, "output_*.json")[0]["exact_match_result"]["correct"]
     assert the_file(left, "MetricCollatorPostProcessor_*.json")[0]["results"]["accuracy"] == {"accuracy": 1.0}

@@ -588,6 +588,7 @@ def test_a_graphs_record_that_failed_shows_its_way_and_where_and_why_it_ended(tm
     simple_evaluate(model, tasks=[str(folder)], output_path=str(tmp_path / "runs/run"))
     with serving(tmp_path / "runs") as at:
         pages = [fetched(at, "/sample", run="run", task="eval.question_answering.simpleqa", doc=doc)[1] for doc in "01"]
+        assert "simpleqa graph 2 failed" in text_of(fetched(at, "/run", run="run")[1])
     request, last = map(text_of, pages)
     first, second = '[{"role": "user", "content": "one 1"}]', '[{"role": "user", "content": "two one 1"}]'
     assert f"first response: one 1 {first} one 1 second failed: TimeoutError: no answer with api_key=***" in request

@@ -200,7 +200,7 @@ def _parsed(path: str) -> ast.Module | str:
 def load_problem(file: Path, is_supplied: Callable[[str], bool]) -> str:
     """Return why a module cannot be loaded, as far as its text shows it: syntax, and imports of what is not there; or "".
 
-    `is_supplied` tells of a package whether assay supplies it.
+    `is_supplied` returns whether assay supplies a package.
     """
     tree = _parsed(str(file))
     if isinstance(tree, str):

@@ -33,7 +33,7 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
             deliver = partial(_deliver, returned.set_result, context.run(work))
         except KeyboardInterrupt as interrupt:  # raised by the code itself: Ctrl-C is of the main thread
             deliver = partial(_deliver, returned.set_exception, interrupt)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: the run has ended
             loop.call_soon_threadsafe(deliver, returned)
 
     _threads(os.getpid()).begin(call)
@@ -46,23 +46,23 @@ def _deliver(put: Callable[[T], None], value: T, returned: "asyncio.Future[T]") 
 
 
 class _Threads:
-    """Threads that begin when there is work and no idle one."""
+    """Threads that begin when there is work and none of them is free."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._idle = threading.Semaphore(0)
+        self._free = threading.Semaphore(0)
         self._count = 0
 
     def begin(self, call: Callable[[], None]) -> None:
         self._calls.put(call)
-        if not self._idle.acquire(blocking=False) and self._count < MAX_THREADS:
+        if not self._free.acquire(blocking=False) and self._count < MAX_THREADS:
             self._count += 1
             threading.Thread(target=self._work, name=f"assay-call-{self._count}", daemon=True).start()
 
     def _work(self) -> None:
         while True:
             self._calls.get()()
-            self._idle.release()
+            self._free.release()
 
 
 @cache
