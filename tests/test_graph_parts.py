@@ -194,7 +194,10 @@ def test_a_condition_may_say_anything_that_the_path_map_has() -> None:
     def node(name: str) -> LambdaNode:
         return LambdaNode(name, lambda _, state: {**state, "way": state.get("way", "") + name}, {})
 
-    fork = ConditionalEdge(lambda state: state["is_good"], {True: "b", "False": "END"})
+    def is_good(state: Mapping[str, Any]) -> Any:
+        return state["is_good"]
+
+    fork = ConditionalEdge(is_good, {True: "b", "False": "END"})
     graph = Graph(
         {"a": node("a"), "b": node("b")},
         {"a": OutgoingEdges((), (fork,)), "b": OutgoingEdges(("END",))},
@@ -202,7 +205,8 @@ def test_a_condition_may_say_anything_that_the_path_map_has() -> None:
     )
     assert walked(graph, {"is_good": True}).record["way"] == "ab"
     assert walked(graph, {"is_good": False}).record["way"] == "a"
-    assert walked(graph, {}).failed == "a condition: KeyError: 'is_good' (test_graph_parts.py:196)"
+    where = f"test_graph_parts.py:{is_good.__code__.co_firstlineno + 1}"
+    assert walked(graph, {}).failed == f"a condition: KeyError: 'is_good' ({where})"
 
 
 def test_the_way_of_a_record_is_noted_also_where_it_ends_early() -> None:

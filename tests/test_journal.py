@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from assay.records import Failed, Likelihood, Response, Text, Usage
 from assay.runs import journal as journals
 from assay.runs.compression import read_frames, write_frames
-from assay.runs.journal import Journal, JournalError, KeyIndex, lines, read_header
+from assay.runs.journal import Journal, JournalError, lines, read_header
+from assay.runs.key_index import KeyIndex
 
 LINES = 60
 

@@ -22,7 +22,7 @@ from assay.models import Scripted
 from assay.models.local.embedded import BUNDLED, Embedded
 from assay.models.servers.server_model import Price
 from assay.records import LIMITS, FilterScores, Text, Usage
-from assay.runs.journal import KeyIndex
+from assay.runs.key_index import KeyIndex
 from assay.statistics.board import Board
 from serving import TALKING, Servers, fetched
 from small_runs import write_task

@@ -52,13 +52,13 @@ THEIR_AGGREGATOR = """
     from sygra.core.eval.metrics.aggregator_metrics.aggregator_metric_registry import aggregator_metric
     from sygra.core.eval.metrics.aggregator_metrics.base_aggregator_metric import BaseAggregatorMetric
 
-    @aggregator_metric("share_wrong")
+    @aggregator_metric("share_missed")
     class ShareWrong(BaseAggregatorMetric):
         def validate_config(self):
             pass
 
         def calculate(self, results):
-            return {"share_wrong": self._safe_divide(len(results) - self._count_correct(results), len(results))}
+            return {"share_missed": self._safe_divide(len(results) - self._count_correct(results), len(results))}
 """
 OWN_METRIC = """
     from assay import unit_metric
@@ -69,7 +69,7 @@ OWN_METRIC = """
 """
 METRICS = "sygra/core/eval/metrics"
 UNIT = f"{METRICS}/unit_metrics/starts_alike.py"
-AGGREGATOR = f"{METRICS}/aggregator_metrics/share_wrong.py"
+AGGREGATOR = f"{METRICS}/aggregator_metrics/share_missed.py"
 
 
 class Ended(NamedTuple):
@@ -113,12 +113,12 @@ def test_metrics_that_a_user_adds_to_a_clone_are_found(tmp_path: Path, run: Run)
     graph = dedent(GRAPH).replace("NAME", "starts_alike") + dedent("""
         graph_post_process:
           - processor: tasks.eval.utils.MetricCollatorPostProcessor
-            params: {aggregator_metrics_map: [{name: share_wrong, unit_metrics_results: [starts_alike_result]}]}
+            params: {aggregator_metrics_map: [{name: share_missed, unit_metrics_results: [starts_alike_result]}]}
     """)
     lay_out(tmp_path, graph, **{UNIT: THEIR_METRIC, AGGREGATOR: THEIR_AGGREGATOR})
     ended = run(tmp_path, "--task", "mine", "--output_dir", "out")
     assert ended.code == 0, ended.err
-    assert (rows(tmp_path / "out")["starts_alike"], rows(tmp_path / "out")["share_wrong"]) == (0.5, 0.5)
+    assert (rows(tmp_path / "out")["starts_alike"], rows(tmp_path / "out")["share_missed"]) == (0.5, 0.5)
     assert main(["score", "out"]) == 0
 
 

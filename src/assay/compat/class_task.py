@@ -30,10 +30,10 @@ from assay.records import (
 from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
 from assay.statistics.aggregations import Aggregation
-from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_clusters, preserved_random
+from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_clusters
 from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.scoring import BYPASS
-from assay.tasks.settings import Helpers, Settings, resolved
+from assay.tasks.settings import Helpers, Settings, preserved_random, resolved
 from assay.tasks.task import Task, not_a_task_class
 from assay.user_code import user_code
 

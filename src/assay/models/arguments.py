@@ -9,6 +9,7 @@ from assay.models.load import BACKENDS, backend, parameters
 from assay.models.protocol import AnyModel
 
 DESCRIPTIONS: Mapping[str, str] = {
+    "api_version": "Version of the provider's API; Azure needs one.",
     "add_bos_token": "Start each text with the BOS token, at most once; default: as the tokenizer does.",
     "allow_pickle": "Load pickled weights, which can run code; otherwise only safetensors.",
     "attn_implementation": "Attention implementation in transformers: `sdpa`, `eager`, `flash_attention_2` …",

@@ -1,16 +1,13 @@
 """A task bound to its data, its prompts, its filters and its metrics: all that can fail before the first request does so here."""
 
 import logging
-import random
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from assay.config.option import MAX_REPEATS, YAMLMapping, YAMLValue
 from assay.config.task import TaskConfig, generation_types
@@ -77,7 +74,7 @@ from assay.tasks.prompt_checks import (
 )
 from assay.tasks.runnable import AggregationOrFunction, Estimator
 from assay.tasks.scoring import BYPASS, answers_left, known_rows, placer, scoring
-from assay.tasks.settings import Helpers, Settings, generation_params, resolved
+from assay.tasks.settings import Helpers, Settings, generation_params, preserved_random, resolved
 from assay.tasks.task import Task
 from assay.tasks.task_methods import typed
 
@@ -565,25 +562,6 @@ def _aggregation_of(metric: str, metrics: Sequence[Metric]) -> AggregationOrFunc
     """The aggregation that the metrics of a filter have for one of them."""
     aggregation = next((each.aggregation for each in metrics if each.name == metric), None)
     return AGGREGATIONS[aggregation] if isinstance(aggregation, str) else aggregation
-
-
-@contextmanager
-def preserved_random() -> Iterator[None]:
-    """Restore the global random state on exit, whatever is drawn inside."""
-    state, array = random.getstate(), np.random.get_state()
-    try:
-        yield
-    finally:
-        random.setstate(state)
-        np.random.set_state(array)
-
-
-def seed_random(seed: int | None, array_seed: int | None) -> None:
-    """Begin the global streams at these seeds; None leaves one as it is."""
-    if seed is not None:
-        random.seed(seed)
-    if array_seed is not None:
-        np.random.seed(array_seed)
 
 
 Further = Generator[Sequence[Request], Sequence[Response], object]
