@@ -477,7 +477,7 @@ def test_a_users_tasks_package_takes_precedence_over_assays(tmp_path: Path) -> N
         ),
         ("task_executr.X", "no module named 'task_executr' — did you mean 'task_executor'?"),
         ("tasks.eval.utils.UnitMetric", "did you mean 'UnitMetrics'?"),
-        ("UnitMetrics", "no module named 'UnitMetrics' — write module.Name"),
+        ("UnitMetrics", "UnitMetrics: no module named 'UnitMetrics' — "),
         ("broken.X", "the module cannot be loaded: ZeroDivisionError"),
         ("needy.X", "pip install no_such_library"),
     ],

@@ -86,6 +86,7 @@ BACKEND_DESCRIPTIONS: Mapping[tuple[str, str], str] = {
         "likelihoods",
     ): "`generated`: log-likelihoods of one-token choices, from the next token's log-probabilities.",
     ("litellm", "model"): "LiteLLM's model name: `provider/name`.",
+    ("litellm", "api_version"): "Version of Azure's protocol, such as `2024-08-01-preview`.",
 }
 """Descriptions that differ for one backend."""
 
