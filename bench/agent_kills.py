@@ -1,4 +1,4 @@
-"""Kills an agent run of 300 records at 20 moments, resumes it, runs it again, and counts how often its tool was called.
+"""Kills an agent run of 300 records after 7, 22, … 292 tool calls, resumes and repeats it, and counts calls of its tool.
 
 python -m bench.agent_kills [KILLS]
 """
@@ -87,9 +87,11 @@ def calls(output: Path) -> Counter[str]:
     return Counter(path.read_text().split() if path.exists() else ())
 
 
-def killed(world: Path, whole: Path, output: Path, url: str, moment: float) -> Kill:
+def killed(world: Path, whole: Path, output: Path, url: str, count: int) -> Kill:
+    """Kill a run after so many tool calls."""
     process = start(world, output, url)
-    time.sleep(moment)
+    while calls(output).total() < count and process.poll() is None:
+        time.sleep(0.001)
     process.kill()
     process.wait()
     start(world, output, url).wait()
@@ -129,13 +131,9 @@ def main(kills: int = KILLS, records: int = RECORDS) -> list[Kill]:
     with tempfile.TemporaryDirectory() as folder, serving() as url:
         world, whole = Path(folder) / "world", Path(folder) / "whole"
         write_world(world, records)
-        begun, process, first = time.monotonic(), start(world, whole, url), 0.0
-        while process.poll() is None:
-            first = first or (time.monotonic() - begun if calls(whole) else 0.0)
-            time.sleep(0.005)
-        span = time.monotonic() - begun - first
-        moments = [first + span * (number + 0.5) / kills for number in range(kills)]
-        return [killed(world, whole, Path(folder) / str(n), url, moment) for n, moment in enumerate(moments)]
+        start(world, whole, url).wait()
+        counts = [int(records * (number + 0.5) / kills) for number in range(kills)]
+        return [killed(world, whole, Path(folder) / str(n), url, count) for n, count in enumerate(counts)]
 
 
 if __name__ == "__main__":

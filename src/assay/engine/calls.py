@@ -102,7 +102,7 @@ class ToolLane(CallLane):
 
 
 def _begin_thread(call: Call) -> "asyncio.Future[Response]":
-    """Begin a call in a thread, which does not keep the process from ending. Nothing cancels its future."""
+    """Begin a call in a thread, which does not keep the process alive. Its result is a plain future, so nothing cancels it."""
     loop, context = asyncio.get_running_loop(), copy_context()
     returned: asyncio.Future[Response] = loop.create_future()
 
