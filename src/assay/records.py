@@ -78,11 +78,10 @@ def plain(value: Any) -> Any:
         items = value if _PLAIN.issuperset(map(type, value)) else [plain(item) for item in value]
         return value if all(map(is_, items, value)) else kind(items)
     if kind is dict:
-        if _PLAIN.issuperset(map(type, value.values())) and _PLAIN.issuperset(map(type, value)):  # as most are
-            return value
-        converted = {plain(key): item if type(item) in _PLAIN else plain(item) for key, item in value.items()}
-        is_same = all(map(is_, converted.values(), value.values())) and all(map(is_, converted, value))
-        return value if is_same else converted
+        keys = value if _PLAIN.issuperset(map(type, value)) else [plain(key) for key in value]
+        items = [item if type(item) in _PLAIN else plain(item) for item in value.values()]
+        is_same = all(map(is_, items, value.values())) and all(map(is_, keys, value))
+        return value if is_same else dict(zip(keys, items, strict=True))
     if kind.__module__ != "numpy" or getattr(value, "dtype", None) is None:  # numpy is not imported to find that out
         return value
     if value.shape:
