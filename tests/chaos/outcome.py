@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 LEFT_OUT = frozenset(
     ("date", "start_time", "end_time", "total_evaluation_time_seconds", "created", "finished",  # when a command was run
      "seconds", "tries", "retries",  # how long an answer took, and at which try it came
-     "sent", "known")  # of its requests, how many the last command sent and how many it found in the journal
+     "sent", "known",  # of its requests, how many the last command sent and how many it found in the journal
+     "crc32", "checksums")  # of files that hold such values
 )  # fmt: skip
 """Keys whose values two equal runs may differ in, in results.json, manifest.json, and the header of a journal; of usage, in journals
 and in samples. Besides: the order of lines in a journal, their checksums, and lines of failures that were asked again with success; the time in the names of a graph's files, the times in a
@@ -94,7 +95,7 @@ def answers(folder: Path) -> dict[str, bytes]:
     content = path.read_bytes() if path.is_file() else b""
     lines = [line for line in content.splitlines(keepends=True)[1:] if line.endswith(b"\n")]
     loaded = [(json.loads(line), line) for line in lines]
-    return {each["k"]: line for each, line in loaded if not _is_failure(each)}
+    return {each["k"]: line for each, line in loaded if "k" in each and not _is_failure(each)}
 
 
 def leftovers(work: Path, tmp: Path) -> Iterator[str]:
@@ -104,6 +105,6 @@ def leftovers(work: Path, tmp: Path) -> Iterator[str]:
             yield str(path.relative_to(work))
         if path.name == JOURNAL:
             lines = [json.loads(line) for line in path.read_bytes().splitlines()[1:]]
-            keys = Counter(line["k"] for line in lines if not _is_failure(line))
+            keys = Counter(line["k"] for line in lines if "k" in line and not _is_failure(line))
             yield from (f"{path.relative_to(work)}: {key} {times} times" for key, times in keys.items() if times > 1)
     yield from (f"temporary {path.name}" for path in tmp.iterdir())
