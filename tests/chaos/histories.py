@@ -185,6 +185,10 @@ class Chaos:
         return report
 
 
+ALREADY = ("holds another run", "the folder is not empty")
+"""Messages of a command whose output is there already: it was killed after it had put it in place."""
+
+
 class CommandUnderFire:
     """One command of a history: disturbed some times, then left alone until it is done."""
 
@@ -214,7 +218,7 @@ class CommandUnderFire:
             attempt = Attempt(self.chaos, self.command)
             attempt.wait()
             self._judge(attempt, known, None)
-            if attempt.code == 0 or (attempt.code == 2 and "holds another run" in attempt.said):
+            if attempt.code == 0 or (attempt.code == 2 and any(each in attempt.said for each in ALREADY)):
                 return
         raise Ended(
             f"`assay {self.command[0]}` ends with {attempt.code} after it was disturbed: {attempt.said[-2000:]}"

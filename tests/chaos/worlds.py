@@ -74,7 +74,7 @@ TASKS = {
               prompt: [{user: "agent {q}"}]
               output_keys: [said]
               post_process: steps.note
-              tools: [steps.look_up]
+              tools: [{name: steps.look_up, repeatable: true}]
               model: {name: m}
             again:
               node_type: llm
@@ -160,6 +160,9 @@ class Server:
             self.asked[key] += 1
             self._times[key] += 1
             then, times = self.at.get(self.asked.total()), self._times[key]
+            answered = (
+                self.answered
+            )  # of this command: what a killed one had sent may be answered when the next one runs
         if then is not None:
             then()
         draw = random.Random(f"{self.seed} {key.hex()} {times}")
@@ -168,7 +171,7 @@ class Server:
         if fault is not None:
             return fault(body)
         with self._lock:
-            self.answered[key] += 1
+            answered[key] += 1
         return answer(body)
 
 
