@@ -44,7 +44,12 @@ def compared(path: Path) -> bytes:
     """What is compared of a file."""
     if path.name == JOURNAL:
         header, *lines = map(json.loads, path.read_bytes().splitlines())
-        timeless = sorted(_dumped(without_times(_line(line))) for line in lines if not _is_failure(line))
+        answered = {line["done"] for line in lines if "done" in line}
+        timeless = sorted(
+            _dumped(without_times(_line(line)))
+            for line in lines
+            if not _is_failure(line) and line.get("intent") not in answered
+        )  # the intent of a call that was repeated is there twice
         return b"\n".join([_dumped(without_times(_line(header))), *timeless])
     if path.name == CACHE:
         rows = sqlite3.connect(path).execute("select key, model, response from responses order by key").fetchall()

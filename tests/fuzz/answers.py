@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,7 +111,7 @@ def protocols() -> Mapping[str, Protocol]:
         "anthropic-stream": Protocol("anthropic", plain, CLAUDE_EVENTS, {"stream": True}, CLAUDE),
         "reward-pooling": Protocol("reward-http", Loglikelihood("q", "a"), {"data": [{"index": 0, "data": [0.5]}], "usage": USED}),
         "reward-score": Protocol("reward-http", Loglikelihood("q", "a"), {"data": [{"index": 0, "score": 0.5}], "usage": USED}, {"way": "score"}),
-        "litellm": Protocol("litellm", plain, CHAT, {"model": "openai/m"}),
+        **({"litellm": Protocol("litellm", plain, CHAT, {"model": "openai/m"})} if find_spec("litellm") else {}),
     }  # fmt: skip
 
 

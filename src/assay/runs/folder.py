@@ -265,16 +265,16 @@ def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) ->
             )
         _refuse_foreign_journal(path, known or {})
         held = Lease(path)
-        manifest = {key: value for key, value in (known or {}).items() if key != "reason"} or {
+        passing = ("reason", "status", CHECKSUMS)  # of files that are written anew
+        manifest = {key: value for key, value in (known or {}).items() if key not in passing} or {
             "format": FORMAT,
             "created": time.time(),
             **facts,
             "spec": spec,
             "spec_digest": digest(orjson.dumps(spec)),
         }
-        manifest.pop(CHECKSUMS, None)  # of files that are written anew
         write_manifest(path, {**manifest, "status": "running"})
-        responses = Journal(path / journal.NAME, {key: value for key, value in manifest.items() if key != "status"})
+        responses = Journal(path / journal.NAME, manifest)
         if responses.damaged:
             manifest["damaged_lines"] = manifest.get("damaged_lines", 0) + responses.damaged
         return RunFolder(path, spec, held, responses, manifest, resumed=known is not None)
