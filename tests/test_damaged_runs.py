@@ -302,7 +302,9 @@ def link(target: str) -> Callable[[Path], object]:
 def held(**lock: Any) -> Callable[[Path], object]:
     def hold(run: Path) -> None:
         changed("manifest.json", status="running")(run)
-        (run / "run.lock").write_text(json.dumps(lock))
+        (run / "run.lock").write_text(
+            json.dumps({key: each() if callable(each) else each for key, each in lock.items()})
+        )
 
     return hold
 
@@ -324,15 +326,15 @@ BAD_RUNS: dict[str, Callable[[Path], object]] = {
     "list_of_tasks": changed("manifest.json", tasks=[1]), "mapping_status": changed("manifest.json", status={"a": 1}),
     "far_time": changed("manifest.json", created=1e30), "text_time": changed("manifest.json", created="today"),
     "folder_manifest": instead("manifest.json", Path.mkdir), "loop_manifest": instead("manifest.json", link("manifest.json")),
-    "held_elsewhere": held(host="elsewhere", pid=1, time=now(), documents={"sums": "x"}),
+    "held_elsewhere": held(host="elsewhere", pid=1, time=now, documents={"sums": "x"}),
     "empty_folder": instead("", Path.mkdir), "a_file": instead("", Path.touch), "a_loop": instead("", link("a_loop")),
     "a_dangling_link": instead("", link("nowhere")), "the_folder_above": instead("", link("..")),
 }  # fmt: skip
 """How the copy of a good run is damaged, by its name; nothing of it can be reported."""
 STRANGE_RUNS: dict[str, Callable[[Path], object]] = {
-    "dead_lock": held(host="elsewhere", pid=1, time=5), "future_lock": held(host="elsewhere", pid=1, time=now() + 1e7),
+    "dead_lock": held(host="elsewhere", pid=1, time=5), "future_lock": held(host="elsewhere", pid=1, time=lambda: now() + 1e7),
     "text_lock": held(host="elsewhere", pid="x", time="abc"), "endless_lock": held(host="elsewhere", pid=10**30, time=10**400),
-    "null_lock": held(time=None), "list_lock": held(host=[1], pid={}, time=now()),
+    "null_lock": held(time=None), "list_lock": held(host=[1], pid={}, time=now),
     "junk_lock": content("run.lock", b"\xff\0"), "folder_lock": lambda run: (run / "run.lock").mkdir(),
     "no_samples": instead("samples", lambda path: None), "samples_file": instead("samples", Path.touch),
     "other_manifest": content("manifest.json", b'{"name": "an app", "icons": []}'),

@@ -88,7 +88,8 @@ for arguments in json.loads(sys.argv[1]):
         codes.append(main(arguments))
     except SystemExit as error:
         codes.append(error.code)
-print(json.dumps([codes, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10]))
+[peak] = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]  # ru_maxrss would be that of the parent
+print(json.dumps([codes, int(peak.split()[1]) >> 10]))
 """
 
 

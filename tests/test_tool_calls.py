@@ -100,6 +100,7 @@ class World:
             env={**os.environ, **environment},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a suite in the background has it ignored
         )
 
     def noted(self, name: str) -> Counter[str]:

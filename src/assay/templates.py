@@ -167,23 +167,28 @@ def limited(seconds: float, what: str, function: Callable[P, T], *args: P.args, 
 
     limits = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     allowed = [each for each in (soft, hard) if each != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_AS, (min([_mapped() + MAX_MEMORY, *allowed]), hard))
-    try:
-        return alarmed(seconds, what, function, *args, **kwargs)
-    except MemoryError:
-        raise MemoryError(f"{what} takes more than {MAX_MEMORY >> 20} MB of memory") from None
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
+    for again in (False, True):
+        known = _mapped(again=again)
+        resource.setrlimit(resource.RLIMIT_AS, (min([known + MAX_MEMORY, *allowed]), hard))
+        try:
+            return alarmed(seconds, what, function, *args, **kwargs)
+        except MemoryError:
+            if _mapped(again=True) < known + MAX_MEMORY // 8:
+                break
+            # libraries have mapped more since the address space was last read
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, limits)
+    raise MemoryError(f"{what} takes more than {MAX_MEMORY >> 20} MB of memory")
 
 
 _known: tuple[float, int] = (0.0, 0)
 
 
-def _mapped() -> int:
+def _mapped(*, again: bool) -> int:
     """The address space of this process in bytes, read once in a while: reading takes as long as rendering."""
     global _known
     now = time.monotonic()
-    if now > _known[0]:
+    if again or now > _known[0]:
         pages = int(Path("/proc/self/statm").read_bytes().split()[0])
         _known = (now + 0.1, pages * os.sysconf("SC_PAGE_SIZE"))
     return _known[1]

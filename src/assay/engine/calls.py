@@ -82,8 +82,12 @@ class ToolLane(CallLane):
         except TimeoutError:
             return Failed(LATE)
         except asyncio.CancelledError:
-            with suppress(TimeoutError):
-                self._kept(keyed.key, await asyncio.wait_for(running, GRACE), time.perf_counter() - begun)
+            end = time.perf_counter() + GRACE
+            while not running.done() and (left := end - time.perf_counter()) > 0:
+                with suppress(asyncio.CancelledError):  # all tasks are cancelled, and this one by its lane once more
+                    await asyncio.wait([running], timeout=left)
+            if running.done():
+                self._kept(keyed.key, running.result(), time.perf_counter() - begun)
             raise
 
     def _kept(self, key: bytes, response: Response, seconds: float) -> Returned:
