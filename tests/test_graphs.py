@@ -285,6 +285,26 @@ def test_a_graph_within_a_graph_reads_and_writes_the_same_state(tmp_path: Path) 
     assert record["noted"] == "inner y"
 
 
+@pytest.mark.parametrize("written", ["[x]", "{question: [x]}", "5"])
+def test_new_names_of_placeholders_must_be_a_mapping(written: str, tmp_path: Path) -> None:
+    inner = """
+    graph_config:
+      nodes: {ask: {node_type: llm, output_keys: said, prompt: [{user: "{question}"}], model: {name: m}}}
+      edges: [{from: START, to: ask}, {from: ask, to: END}]
+    """
+    changes = f"{{ask: {{prompt_placeholder_map: {written}}}}}"
+    outer = f"""
+    graph_config:
+      nodes: {{all: {{node_type: subgraph, subgraph: inner, node_config_map: {changes}}}}}
+      edges: [{{from: START, to: all}}, {{from: all, to: END}}]
+    """
+    folder = write_graph(tmp_path, [])
+    (folder / "inner").mkdir()
+    (folder / "inner/graph_config.yaml").write_text(dedent(inner))
+    with pytest.raises(ConfigError, match="prompt_placeholder_map of 'ask' must be a mapping"):
+        run(tmp_path, outer, [{"x": "y"}])
+
+
 def test_earlier_turns_are_asked_along_where_a_node_wants_them(tmp_path: Path) -> None:
     graph = """
     graph_config:

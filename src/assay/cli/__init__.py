@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import io
 import os
 import re
 import signal
@@ -200,14 +201,21 @@ def _run(options: argparse.Namespace) -> int:
         echo_err(str(error))
         return 2
     except BrokenPipeError:  # the reader closed the pipe, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()
         return 0
     except OSError as error:
         echo_err(f"{error.filename or 'output'}: {error.strerror or error}")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()
         return 2
     except KeyboardInterrupt:
         return interrupted_code()
+
+
+def _write_no_more() -> None:
+    """Let what is still to be written go nowhere; the caller of `main` may have put a stream without a descriptor there."""
+    with suppress(io.UnsupportedOperation):
+        descriptor = sys.stdout.fileno()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def _run_command(options: argparse.Namespace) -> int:

@@ -192,13 +192,21 @@ def _role(text: str) -> tuple[str, str]:
 def _samples(written: str) -> YAMLValue:
     import json
 
-    text = Path(written).read_text() if not written.lstrip().startswith("{") and Path(written).is_file() else written
     try:
-        return json.loads(text)
+        return json.loads(_content(written) if not written.lstrip().startswith("{") else written)
     except ValueError as error:
         raise ConfigError(
             [Problem(Place("samples"), f"is not valid JSON: {error}", 'write {"task": [0, 1]}')]
         ) from None
+
+
+def _content(written: str) -> str:
+    """The text of a file; what names none is the text itself."""
+    try:
+        is_file = Path(written).is_file()
+    except OSError:  # too long for a path
+        is_file = False
+    return Path(written).read_text() if is_file else written
 
 
 def _numbers(text: str) -> list[YAMLValue]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from assay.catalog.selection import no_spec
 from assay.cli import interrupted_code
 from assay.cli.flags import ALIASES, ELSEWHERE, NOT_NEEDED, TRACKERS, run_options
 from assay.cli.output import EXIT, echo, echo_err, echo_tables, exit_code, plain
@@ -154,6 +155,10 @@ def _from_file(path: str | None) -> dict[str, YAMLValue]:
         raise ConfigError(
             source.problems or [Problem(source.place(), "the file is not a mapping of options", "write key: value")]
         )
+    tasks = source.value.get("tasks")
+    for number, each in enumerate(tasks) if isinstance(tasks, list) else [(None, tasks)]:
+        if not isinstance(each, str | Mapping) and tasks is not None:
+            raise no_spec(each, source.place(("tasks",) if number is None else ("tasks", number)))
     return {str(key): value for key, value in source.value.items()}
 
 

@@ -181,7 +181,7 @@ def _show_group(group: Group[Task], depth: int | None) -> None:
     echo(f"{group.name}  ·  group, {below}, version {group.version}")
     for key, value in group.metadata.items():
         if key != "version":
-            echo(f"{key}: {redacted(value, key)}")
+            echo(f"{key}: {redacted(value, str(key))}")
     for member in group.config.task or ():
         if isinstance(member, Mapping) and "if" in member:
             echo(f"only if {member['if']}: {member.get('task', member.get('group'))}")

@@ -294,6 +294,9 @@ def changed_nodes(graph: GraphFile, changes: Record, place: Place) -> GraphFile:
     renamed = {name: each.pop("prompt_placeholder_map", None) for name, each in copies.items()}
     nodes = {name: {**node, **copies.get(name, {})} for name, node in shape["nodes"].items()}
     for name, names in renamed.items():
+        if names and not (isinstance(names, Mapping) and all(isinstance(each, str) for each in names.values())):
+            what = f"prompt_placeholder_map of {name!r} must be a mapping of keys"
+            raise ConfigError([Problem(place, what, "write `prompt_placeholder_map: {old: new}`")])
         if names and "prompt" in nodes[name]:
             nodes[name]["prompt"] = _renamed(nodes[name]["prompt"], names)
     values = {**dict(graph.fields), "graph_config": {**shape, "nodes": nodes}}
@@ -311,7 +314,7 @@ def _copies(changes: Record) -> dict[str, JSONDict]:
 def _renamed(prompt: Value, names: Mapping[str, str]) -> Value:
     if isinstance(prompt, str):
         for old, new in names.items():
-            prompt = prompt.replace("{" + old + "}", "{" + new + "}")
+            prompt = prompt.replace(f"{{{old}}}", f"{{{new}}}")
         return prompt
     if isinstance(prompt, Mapping):
         return {key: _renamed(value, names) for key, value in prompt.items()}

@@ -34,6 +34,27 @@ def _one_role(value: object) -> Iterator[Remark]:
             yield (number,), "must be a list of messages with one role each", "write `- user: text`"
         elif next(iter(message)) not in ROLES:
             yield (number,), f"has a message of {next(iter(message))!r}", f"use one of: {', '.join(ROLES)}"
+        else:
+            yield from _wrong_parts(number, *message.items())
+
+
+def _wrong_parts(number: int, message: tuple[str, object]) -> Iterator[Remark]:
+    role, content = message
+    for at, part in enumerate(content if isinstance(content, list | tuple) else ()):
+        if not isinstance(part, Mapping):
+            yield (number, role, at), "has a part that is not a mapping", "write `- {type: text, text: …}`"
+
+
+def _some_key(value: object) -> Iterator[Remark]:
+    if isinstance(value, list | tuple) and not value:
+        yield (), "has no key", "name the key for the answer; those of the conversation begin so"
+
+
+def _turns(value: object) -> Iterator[Remark]:
+    for number, message in enumerate(value if isinstance(value, list) else ()):
+        for turn in message if isinstance(message, Mapping) else ():
+            if not str(turn).isdecimal():
+                yield (number,), f"has no turn {turn!r}", "write `- 2: text`"
 
 
 def _positive(value: object) -> Iterator[Remark]:
@@ -177,8 +198,9 @@ class LlmSpec(GenerationSpec):
 class AgentSpec(LlmSpec):
     """A node that asks one model, calls the tools that it wants, and asks again, until it wants none."""
 
+    output_keys: str | tuple[str, ...] = option("Where the answer is put.", "messages", check=_some_key)
     inject_system_messages: tuple[Mapping[object, str], ...] = option(
-        "Messages to the model, by turn: `- 2: text`.", ()
+        "Messages to the model, by turn: `- 2: text`.", (), check=_turns
     )
     max_turns: int = option("Maximum number of turns.", 25, check=_positive)
 

@@ -86,7 +86,9 @@ def _scored(metric: UnitMetric, name: str, right: JSONDict, answer: JSONDict, go
 
 def _metric(entry: Record, *, like_sygra: bool) -> UnitMetric:
     """The metric of an entry, made once for all records that have the same."""
-    name, params = str(entry["name"]), entry.get("params") or {}
+    name, params = str(entry.get("name")), entry.get("params") or {}
+    if not isinstance(params, Mapping):
+        raise ConfigError([_no_params(name, CHECKED)])
     kind = UNIT_METRICS.find(name, CHECKED)  # tells apart what a name meant before it was registered again
     key = (kind, repr(params), like_sygra)
     if key not in _METRICS:
@@ -197,7 +199,7 @@ def _entry_problems(entry: UserValue, number: int, place: Place, at: Places) -> 
         return [Problem(place, what, did_you_mean(str(unknown[0]), ENTRY_KEYS))]
     params = entry.get("params") or {}
     if not isinstance(params, Mapping):
-        return [Problem(place, f"params of {entry['name']!r} must be a mapping", "write `params: {key: text}`")]
+        return [_no_params(entry["name"], place)]
     try:
         UNIT_METRICS.bind(
             entry["name"], params, lambda key: at("unit_metrics_map", number, *(("params", key) if key else ("name",)))
@@ -205,6 +207,10 @@ def _entry_problems(entry: UserValue, number: int, place: Place, at: Places) -> 
     except ConfigError as error:
         return list(error.problems)
     return []
+
+
+def _no_params(name: str, place: Place) -> Problem:
+    return Problem(place, f"params of {name!r} must be a mapping", "write `params: {key: text}`")
 
 
 def _field_problems(node: Record, place: Place, at: Places) -> list[Problem]:

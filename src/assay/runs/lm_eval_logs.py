@@ -94,6 +94,8 @@ def _records(path: Path) -> Iterator[JSONDict]:
                 raise _problem(path, number, f"invalid JSON: {error}") from None
             if not isinstance(record, dict) or not needed <= record.keys():
                 raise _problem(path, number, "is not a sample in lm-eval's format")
+            if type(record["doc_id"]) is not int or not -(2**63) <= record["doc_id"] < 2**63:
+                raise _problem(path, number, "its doc_id must be a whole number of at most 64 bits")
             yield record
 
 
