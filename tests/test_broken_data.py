@@ -174,8 +174,8 @@ ODD: dict[str, tuple[str, Callable[[Path], object], str, str]] = {
 }  # fmt: skip
 """Data by the name of its task: file, content, reader options, and a part of the message."""
 FOUND_NOWHERE = {
-    "pattern": ("nothing*.jsonl", "no data file"), "address": ("http://127.0.0.1:1/d.jsonl", "no data file"),
-    "bucket": ("s3://b/d.jsonl", "no data file"), "hub_file": ("hf://datasets/a/b.jsonl", "Hugging Face hub"),
+    "pattern": ("nothing*.jsonl", "no data file"), "address": ("http://127.0.0.1:1/d.jsonl", "is an address"),
+    "bucket": ("s3://b/d.jsonl", "is an address"), "hub_file": ("hf://datasets/a/b.jsonl", "Hugging Face hub"),
     "long_path": ("d" * 5000 + ".jsonl", "no data file"), "one_of_many": ("*/d.jsonl", "not valid JSON"),
 }  # fmt: skip
 

@@ -22,7 +22,7 @@ CHECKED_BYTES = 1 << 28
 def batches(file: Path) -> Iterator[Any]:
     """The tables that a Parquet file consists of: so many documents at a time that they fit into memory."""
     with reported_errors(file), parquet.ParquetFile(file) as table:
-        about, size, given = table.metadata, BATCH, 0
+        about, size, count = table.metadata, BATCH, 0
         for group in range(about.num_row_groups):
             rows, held = about.row_group(group).num_rows, about.row_group(group).total_byte_size
             _refuse_bomb(file, about.row_group(group))
@@ -31,13 +31,13 @@ def batches(file: Path) -> Iterator[Any]:
                 for first in islice(table.iter_batches(min(size, FIRST), row_groups=[group]), 1):
                     size = _fitting(size, first.num_rows, first.nbytes)
             for batch in table.iter_batches(size, row_groups=[group]):
-                given += batch.num_rows
+                count += batch.num_rows
                 step = _fitting(batch.num_rows, 1, _longest(batch))
                 for start in range(0, batch.num_rows, step):
                     yield batch if step >= batch.num_rows else batch.slice(start, step)
                 size = _fitting(size, batch.num_rows, batch.nbytes)
-        if given != about.num_rows:  # nobody else says so
-            raise ValueError(f"it says that it has {about.num_rows} documents, and has {given}")
+        if count != about.num_rows:  # the library does not notice
+            raise ValueError(f"it says that it has {about.num_rows} documents, and has {count}")
 
 
 def _longest(batch: Any) -> int:
@@ -48,7 +48,7 @@ def _longest(batch: Any) -> int:
 def _refuse_bomb(file: Path, group: Any) -> None:
     """Refuse documents that unpack together to far more than the file: a page of them is decompressed at once.
 
-    The columns of a group have sizes of their own, but asking a damaged file for a column ends the process.
+    The size of each column would say more, but asking a damaged file for a column ends the process.
     """
     packed = file.stat().st_size
     page = group.total_byte_size * min(1, BATCH / max(group.num_rows, 1))

@@ -547,8 +547,7 @@ def _choice(key: str, choices: Any, index: FieldValue) -> Any:
     try:
         return choices[index]
     except (LookupError, TypeError):
-        what = f"{key} gives {index!r:.80} for an example, which is not the index of a choice"
-        raise RenderError(f"{what}; its choices: {choices!r:.80}") from None
+        raise RenderError(f"{key}: {index!r:.40} in an example is not the index of a choice: {choices!r:.60}") from None
 
 
 def join_texts(before: str | None, after: str | None, delimiter: str) -> str:
