@@ -25,6 +25,8 @@ MAX_RENDERED = 64 * 2**20
 """Characters of one rendered template: as many as an answer may have bytes, and more than any model reads."""
 MAX_MEMORY = 512 * 2**20
 """Bytes that a template may take while it is rendered: 64 Mi characters, of up to four bytes, in pieces and joined."""
+MAX_REASON = 500
+"""Characters of the reason that a template failed: it may name what the template made."""
 MIN_SECONDS = 0.1
 """The shortest time limit of a template that always takes too long."""
 _COMPUTED = (nodes.BinExpr, nodes.Filter, nodes.Test)
@@ -41,8 +43,8 @@ _SIMPLE_METHODS = frozenset((
     "strip", "title", "upper", "values",
 ))  # fmt: skip
 RENDER_ERRORS = (
-    TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error, RecursionError, MemoryError,
-    TimeoutError,
+    TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError, NameError, re.error,
+    RuntimeError, MemoryError, TimeoutError,
 )  # fmt: skip
 """Errors that a template may raise for a document."""
 COMPILE_ERRORS = (*RENDER_ERRORS, SyntaxError)
@@ -105,7 +107,8 @@ def reason(error: BaseException) -> str:
     """The reason that a template failed, in words."""
     if isinstance(error, RecursionError):
         return "the template is nested too deeply, or calls itself without end"
-    return str(error) or type(error).__name__
+    said = str(error) or type(error).__name__
+    return said if len(said) <= MAX_REASON else f"{said[:MAX_REASON]}…"
 
 
 def _not_now(*_: object) -> None:

@@ -481,7 +481,7 @@ class Prompter:
         question, answer = self._shot.text(full), self._shot.target(full)
         choices = self._shot.choice(full) if self._shot.choice is not None else None
         if self.multiple_inputs and choices is not None:
-            question, choices = choices[question], None
+            question, choices = _choice("doc_to_text", choices, question), None
         if not isinstance(question, str):
             raise RenderError(f"the question of an example must be a text, got {question!r:.80}")
         prefix = self._shot.prefix(row)
@@ -536,13 +536,18 @@ def _fewshot_fields(config: TaskConfig) -> FewshotConfig:
 
 def _answer_text(answer: FieldValue, choices: Sequence[str] | None) -> str | None:
     """The text of an example's answer: for an index the choice, for several targets the first."""
-    if choices and isinstance(answer, int):
-        return choices[answer]
     if isinstance(answer, list):
         answer = answer[0] if answer else None
-        if choices and isinstance(answer, int):
-            return choices[answer]
+    if choices and isinstance(answer, int):
+        answer = _choice("doc_to_target", choices, answer)
     return answer if answer is None or isinstance(answer, str) else str(answer)
+
+
+def _choice(key: str, choices: Any, index: FieldValue) -> Any:
+    try:
+        return choices[index]
+    except (LookupError, TypeError):
+        raise RenderError(f"{key}: {index!r:.40} in an example is not the index of a choice: {choices!r:.60}") from None
 
 
 def join_texts(before: str | None, after: str | None, delimiter: str) -> str:

@@ -1,7 +1,7 @@
 """A task bound to its data, its prompts, its filters and its metrics: all that can fail before the first request does so here."""
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -160,7 +160,8 @@ def _look_at_first(task: Task, prompter: Prompter, docs: Split, settings: Settin
             return _First(is_multiple, prompter.target(doc), prompter.choices(doc))
         except RenderError as error:
             problem = problem or error
-    assert problem is not None, "a split has documents"
+    if problem is None:
+        raise DataError(f"the split {evaluated_split(prompter.config)!r} has none of the documents that it says it has")
     raise unaskable(task, problem, docs, settings)
 
 
@@ -223,6 +224,13 @@ def has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Document)
     """Whether the choices are in the context: lm-eval assumes so if doc_to_text gives the number of the right one."""
     text = prompter.text(first)
     return config.doc_to_choice is not None and isinstance(text, int) and not isinstance(text, bool)
+
+
+def check_choices(choices: Any, *, is_asked: bool) -> None:
+    """Refuse choices that are not texts. Those that are not asked may be any collection of them, with gaps."""
+    kinds, items = ((list, tuple), (str,)) if is_asked else ((Collection,), (str, type(None)))
+    if not isinstance(choices, kinds) or not all(isinstance(choice, items) for choice in choices):
+        raise RenderError(f"doc_to_choice must be a list of texts, got {choices!r:.80}")
 
 
 @dataclass
@@ -328,6 +336,8 @@ class PreparedTask:
 
     def _requests(self, question: Question) -> list[Request]:
         kind = self.config.output_type
+        if question.choices is not None or kind == CHOICE:
+            check_choices(question.choices, is_asked=kind == CHOICE)
         if kind == GENERATE:
             params = self.config.generation_kwargs or {}
             return [Generate(question.contexts[0], params, repeat) for repeat in range(self.config.repeats)]
@@ -336,9 +346,7 @@ class PreparedTask:
             return self._repeated([Loglikelihood(question.contexts[0], str(target))])
         if kind == ROLLING:
             return self._repeated([Rolling(str(target))])
-        choices = question.choices
-        if not isinstance(choices, list | tuple) or not all(isinstance(choice, str) for choice in choices):
-            raise RenderError(f"doc_to_choice must be a list of texts, got {choices!r:.80}")
+        choices = question.choices or ()
         delimiter = self._delimiter
         requests: list[Request]
         if self.prompter.multiple_inputs:  # the choice is in the context, and the same words follow each
