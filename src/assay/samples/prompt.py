@@ -203,7 +203,7 @@ def plain_field(spec: str | None, columns: Collection[str] | None = None) -> Cal
     def text(row: Row) -> str | None:
         value = column(row)
         if value is not None and not isinstance(value, str):
-            raise RenderError(f"the column {spec!r} must have texts to stand in a prompt, got {value!r:.80}")
+            raise RenderError(f"the column {spec!r} must be a text to be in a prompt, got {value!r:.80}")
         return value
 
     if columns is None:
