@@ -172,9 +172,9 @@ def _indexed(target: FieldFunction, choices: FieldFunction) -> FieldFunction:
 
     def value(row: Row) -> FieldValue:
         written = target(row)
-        if not isinstance(written, str) or not written.isdecimal() or written in (choices(row) or ()):
+        if not isinstance(written, str) or not written.isdecimal():
             return written
-        return int(written)
+        return written if isinstance(options := choices(row), Collection) and written in options else int(written)
 
     return value
 
@@ -198,10 +198,17 @@ def plain_field(spec: str | None, columns: Collection[str] | None = None) -> Cal
     """A description or prefix: a column, else a template. With `columns` None, the document decides."""
     if not spec:
         return lambda row: spec  # noqa: ARG005
-    render = template(spec)
+    render, column = template(spec), _column_value(spec)
+
+    def text(row: Row) -> str | None:
+        value = column(row)
+        if value is not None and not isinstance(value, str):
+            raise RenderError(f"the column {spec!r} must be a text to be in a prompt, got {value!r:.80}")
+        return value
+
     if columns is None:
-        return lambda row: row[spec] if spec in row else render(row)
-    return _column_value(spec) if spec in columns else render
+        return lambda row: text(row) if spec in row else render(row)
+    return text if spec in columns else render
 
 
 def required_columns(spec: FieldSpec, columns: Collection[str], value: FieldFunction) -> FieldFunction:
@@ -499,12 +506,7 @@ class Prompter:
                 target = required_columns(config.doc_to_target, self.columns, target)
             if choice is not None and self.config.output_type == "multiple_choice":
                 target = _indexed(target, choice)
-        return _Fields(
-            text=text,
-            target=target,
-            choice=choice,
-            prefix=plain_field(config.gen_prefix, self.columns if own else None),
-        )
+        return _Fields(text, target, choice, plain_field(config.gen_prefix, self.columns if own else None))
 
     def _derived(self, row: Row) -> Row:
         """The document with the variables that functions compute for a format's templates."""
@@ -522,14 +524,7 @@ def _fewshot_fields(config: TaskConfig) -> FewshotConfig:
     shots = config.fewshot_config or FewshotConfig()
     own: Mapping[str, Any] = {
         name: getattr(shots, name) if getattr(shots, name) is not None else getattr(config, name)
-        for name in (
-            "doc_to_text",
-            "doc_to_choice",
-            "doc_to_target",
-            "gen_prefix",
-            "fewshot_delimiter",
-            "target_delimiter",
-        )
+        for name in (*_MAY_DRAW, "fewshot_delimiter", "target_delimiter")
     }
     return FewshotConfig(**own)
 
