@@ -265,7 +265,7 @@ def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) ->
             )
         _refuse_foreign_journal(path, known or {})
         held = Lease(path)
-        passing = ("reason", "status", CHECKSUMS)  # of files that are written anew
+        passing = ("reason", "status", "requests", "finished", CHECKSUMS)  # written at the end of a run
         manifest = {key: value for key, value in (known or {}).items() if key not in passing} or {
             "format": FORMAT,
             "created": time.time(),
