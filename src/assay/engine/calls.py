@@ -3,21 +3,17 @@
 import asyncio
 import inspect
 import json
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import copy_context
-from functools import partial
 from typing import NamedTuple
 
 from assay.engine.lanes import LATE, CallLane, answer_call
-from assay.errors import SelfExplanatory
-from assay.records import Call, Failed, Response, Returned, Usage
+from assay.engine.threads import begin_in_thread
+from assay.records import Call, Failed, Response, Returned, Usage, UserValue
 from assay.runs.journal import Journal
 from assay.runs.outcomes import result_text
-from assay.user_code import user_code
 
 THREADS = 32
 """Number of tools that run at a time, unless they are async."""
@@ -75,10 +71,11 @@ class ToolLane(CallLane):
     async def _in_thread(self, keyed: KeyedCall, begun: float) -> Response:
         """The result of a function that blocks. If the run is interrupted, it is waited for some seconds, and its result is
         journaled."""
-        call, running = keyed.call, _begin_thread(keyed.call)
+        call = keyed.call
+        running = begin_in_thread("tool", call.function, *call.arguments)
         try:
             async with asyncio.timeout(call.seconds):
-                return await asyncio.shield(running)
+                return _as_response(await asyncio.shield(running))
         except TimeoutError:
             return Failed(LATE)
         except asyncio.CancelledError:
@@ -87,7 +84,7 @@ class ToolLane(CallLane):
                 with suppress(asyncio.CancelledError):  # all tasks are cancelled, and this one by its lane once more
                     await asyncio.wait([running], timeout=left)
             if running.done():
-                self._kept(keyed.key, running.result(), time.perf_counter() - begun)
+                self._kept(keyed.key, _as_response(running.result()), time.perf_counter() - begun)
             raise
 
     def _kept(self, key: bytes, response: Response, seconds: float) -> Returned:
@@ -105,29 +102,8 @@ class ToolLane(CallLane):
         return result
 
 
-def _begin_thread(call: Call) -> "asyncio.Future[Response]":
-    """Begin a call in a thread, which does not keep the process alive. Its result is a plain future, so nothing cancels it."""
-    loop, context = asyncio.get_running_loop(), copy_context()
-    returned: asyncio.Future[Response] = loop.create_future()
-
-    def work() -> None:
-        try:
-            deliver = partial(returned.set_result, context.run(_answer_now, call))
-        except KeyboardInterrupt as interrupt:  # of the tool itself: Ctrl-C reaches the main thread
-            deliver = partial(returned.set_exception, interrupt)
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(lambda: None if returned.done() else deliver())
-
-    threading.Thread(target=work, name="assay-tool", daemon=True).start()
-    return returned
-
-
-def _answer_now(call: Call) -> Response:
-    try:
-        with user_code(""):
-            return Returned(call.function(*call.arguments))
-    except SelfExplanatory as error:
-        return Failed(str(error))
+def _as_response(value: UserValue) -> Response:
+    return value if isinstance(value, Failed) else Returned(value)
 
 
 class _GroupSync:

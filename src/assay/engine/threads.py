@@ -16,11 +16,19 @@ from assay.user_code import call_user_code
 T = TypeVar("T")
 P = ParamSpec("P")
 MAX_THREADS = 64
-"""Number of calls that run at once; asyncio's own pool has six threads on two processors."""
+"""Number of calls of a kind that run at once; asyncio's own pool has six threads on two processors."""
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Failed:
     """Return the value of user code that runs in a thread, in this context, or a Failed with the reason."""
+    return await begin_in_thread("lambda", function, *args, **kwargs)
+
+
+def begin_in_thread(
+    kind: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> "asyncio.Future[T | Failed]":
+    """Begin user code in a thread of its kind: what one kind waits for does not keep another from beginning. The result is a
+    plain future, so nothing cancels the call."""
     loop = asyncio.get_running_loop()
     returned: asyncio.Future[T | Failed] = loop.create_future()
     context = copy_context()
@@ -36,8 +44,8 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
         with suppress(RuntimeError):  # the loop is closed: the run has ended
             loop.call_soon_threadsafe(deliver, returned)
 
-    _threads(os.getpid()).begin(call)
-    return await returned
+    _threads(os.getpid(), kind).begin(call)
+    return returned
 
 
 def _deliver(put: Callable[[T], None], value: T, returned: "asyncio.Future[T]") -> None:
@@ -66,5 +74,5 @@ class _Threads:
 
 
 @cache
-def _threads(process: int) -> _Threads:  # noqa: ARG001  # threads do not survive a fork
+def _threads(process: int, kind: str) -> _Threads:  # noqa: ARG001  # threads do not survive a fork
     return _Threads()

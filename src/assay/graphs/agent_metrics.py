@@ -6,15 +6,10 @@ The predicted value is `<key>_tool_calls` of an agent, or `<key>_usage` for turn
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from assay.errors import installing
 from assay.graphs.spec import Record, Value
-from assay.graphs.unit_metrics import UnitMetricResult
-from assay.graphs.unit_metrics import _Comparing as ComparingMetric
+from assay.graphs.unit_metrics import ComparingMetric, UnitMetricResult
 from assay.records import JSONDict
-
-CLASSES: dict[str, tuple[type, ...]] = {
-    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,), "object": (dict,),
-    "null": (type(None),),
-}  # fmt: skip
 
 
 def _lone(value: Value) -> Value:
@@ -43,71 +38,20 @@ def is_part_of(expected: Value, value: Value) -> bool:
     return bool(expected == value) and isinstance(expected, bool) == isinstance(value, bool)
 
 
-def _is_of(kinds: Value, value: Value) -> bool:
-    names = kinds if isinstance(kinds, list) else [kinds]
-    return any(
-        isinstance(value, CLASSES[name]) and (name == "boolean" or not isinstance(value, bool)) for name in names
-    )
-
-
-def _among(values: Value, value: Value) -> bool:
-    return any(is_part_of(each, value) and is_part_of(value, each) for each in values)
-
-
-def _properties(schemas: Record, value: Value) -> bool:
-    return not isinstance(value, Mapping) or all(
-        fits(schema, value[key]) for key, schema in schemas.items() if key in value
-    )
-
-
-def _items(schema: Record, value: Value) -> bool:
-    return not isinstance(value, list) or all(fits(schema, each) for each in value)
-
-
-def _is_number(value: Value) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-KEYWORDS: dict[str, Callable[[Value, Value], bool]] = {
-    "type": _is_of,
-    "enum": _among,
-    "const": lambda expected, value: _among([expected], value),
-    "required": lambda keys, value: not isinstance(value, Mapping) or all(key in value for key in keys),
-    "properties": _properties,
-    "items": _items,
-    "minimum": lambda limit, value: not _is_number(value) or value >= limit,
-    "maximum": lambda limit, value: not _is_number(value) or value <= limit,
-    "minLength": lambda limit, value: not isinstance(value, str) or len(value) >= limit,
-    "maxLength": lambda limit, value: not isinstance(value, str) or len(value) <= limit,
-    "minItems": lambda limit, value: not isinstance(value, list) or len(value) >= limit,
-    "maxItems": lambda limit, value: not isinstance(value, list) or len(value) <= limit,
-    "description": lambda text, value: True,  # noqa: ARG005
-    "title": lambda text, value: True,  # noqa: ARG005
-}
-"""By keyword of JSON Schema: whether a value fits."""
-CLOSED = "additionalProperties"
-
-
-def fits(schema: Record, value: Value) -> bool:
-    """Whether a value fits a JSON Schema."""
-    if schema.get(CLOSED) is False and isinstance(value, Mapping) and set(value) - set(schema.get("properties", {})):
-        return False
-    return all(KEYWORDS[name](said, value) for name, said in schema.items() if name != CLOSED)
-
-
-def check_schema(schema: Value) -> None:
-    """Raise a ValueError for a schema that cannot be checked."""
-    if not isinstance(schema, Mapping):
-        raise ValueError(f"a JSON Schema must be a mapping, got {schema!r:.60}")
-    unknown = [str(name) for name in schema if name not in KEYWORDS and name != CLOSED]
-    if unknown:
-        raise ValueError(f"the schema keyword {unknown[0]!r} is not supported; use {', '.join([*KEYWORDS, CLOSED])}")
-    kinds = schema.get("type", [])
-    wrong = [kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if kind not in CLASSES]
-    if wrong:
-        raise ValueError(f"the schema type {wrong[0]!r} does not exist; use {', '.join(CLASSES)}")
-    for inner in [*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])]:
-        check_schema(inner)
+def schema_validator(schema: Value) -> Callable[[Value], bool]:
+    """Return the check of a JSON Schema; raise a ValueError for an invalid one, or if the library for it is not installed."""
+    if not schema:
+        return lambda value: True  # noqa: ARG005  # no schema
+    try:
+        from jsonschema import Draft202012Validator
+        from jsonschema.exceptions import SchemaError
+    except ModuleNotFoundError:
+        raise ValueError(f"`schema` needs jsonschema, which is not installed: {installing('metrics')}") from None
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise ValueError(f"the JSON Schema is invalid: {error.message:.200}") from None
+    return lambda value: bool(Draft202012Validator(schema).is_valid(value))
 
 
 @dataclass(kw_only=True)
@@ -124,7 +68,7 @@ class ToolCalledMetric(ComparingMetric):
     validator = "tool_called"
 
     def __post_init__(self) -> None:
-        check_schema(self.schema)
+        self._fits = schema_validator(self.schema)
 
     @property
     def needs_golden(self) -> bool:
@@ -145,9 +89,7 @@ class ToolCalledMetric(ComparingMetric):
         return self.result(True, golden, {"calls": calls}, {"missing": None})
 
     def _matches(self, call: JSONDict, name: str, arguments: Record) -> bool:
-        return (
-            call["name"] == name and is_part_of(arguments, call["arguments"]) and fits(self.schema, call["arguments"])
-        )
+        return call["name"] == name and is_part_of(arguments, call["arguments"]) and self._fits(call["arguments"])
 
 
 def expected_calls(golden: Value) -> list[tuple[str, Record]]:

@@ -192,7 +192,7 @@ def difference(golden: str, predicted: str, *, like_sygra: bool = False) -> Sequ
     return SequenceMatcher(None, golden, predicted, autojunk=like_sygra)
 
 
-class _Comparing(UnitMetric):
+class ComparingMetric(UnitMetric):
     """The base of these metrics: it reads the golden and the predicted value."""
 
     compares_texts = True
@@ -243,7 +243,7 @@ class _Comparing(UnitMetric):
 
 
 @dataclass(kw_only=True)
-class ExactMatchMetric(_Comparing):
+class ExactMatchMetric(ComparingMetric):
     """Whether two texts are equal, apart from case and the amount of white space unless these shall count.
 
     `key` is the key of the text in a mapping; without it, its lone `text`, or else the whole value. Of a list of golden
@@ -279,7 +279,7 @@ class ExactMatchMetric(_Comparing):
 
 
 @dataclass(kw_only=True)
-class FuzzyMatchMetric(_Comparing):
+class FuzzyMatchMetric(ComparingMetric):
     """Whether two texts are alike: the share of letters in matching runs, which is the score, reaches `threshold`.
 
     `key` and lists of golden texts are as of `exact_match`.
@@ -314,7 +314,7 @@ class FuzzyMatchMetric(_Comparing):
 
 
 @dataclass(kw_only=True)
-class TypedValueMatchMetric(_Comparing):
+class TypedValueMatchMetric(ComparingMetric):
     """Whether a typed text is the right one, or at least so much like it as `fuzzy_match_threshold` says."""
 
     golden_text_key: str = "text"
@@ -351,7 +351,7 @@ class TypedValueMatchMetric(_Comparing):
 
 
 @dataclass(kw_only=True)
-class ActionWithinBboxMetric(_Comparing):
+class ActionWithinBboxMetric(ComparingMetric):
     """Whether a point is in a box {x, y, width, height}, its edges included, or at most `tolerance` beside it."""
 
     predicted_x_key: str = "x"
@@ -385,7 +385,7 @@ class ActionWithinBboxMetric(_Comparing):
 
 
 @dataclass(kw_only=True)
-class ScrollDirectionMetric(_Comparing):
+class ScrollDirectionMetric(ComparingMetric):
     """Whether the direction is the right one: up, down, left or right."""
 
     golden_direction_key: str = "direction"
@@ -403,7 +403,7 @@ class ScrollDirectionMetric(_Comparing):
 
 
 @dataclass(kw_only=True)
-class ScrollAmountMetric(_Comparing):
+class ScrollAmountMetric(ComparingMetric):
     """Whether an amount is at most `tolerance_percent` from the right one; where that is 0, at most `scroll_threshold`."""
 
     golden_amount_key: str = "amount"
