@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
-from assay.errors import AssayError, ConfigError, Place, Problem, did_you_mean, installing, nearest
+from assay.errors import AssayError, ConfigError, Place, Problem, did_you_mean, nearest
 from assay.records import Params, UserFunction, UserValue
 from assay.redaction import redacted
 from assay.user_code import MOST_WORDS, user_code, words
@@ -496,15 +495,6 @@ def must_be_callable(name: str, thing: UserValue) -> UserFunction:
         raise TypeError(f"{name!r} must be a function or a class, got {thing!r:.60}")
     function: UserFunction = thing
     return function
-
-
-def library_problem(library: str | None, what: str, place: Place) -> Problem | None:
-    """Report that a library which `what` needs is not installed, with the command to install it."""
-    if library is None or find_spec(library) is not None:
-        return None
-    packages = {"sklearn": "scikit-learn", "rouge_score": "rouge-score", "math_verify": "math-verify"}
-    fix = installing("math" if library == "math_verify" else "metrics")
-    return Problem(place, f"{what} needs {packages.get(library, library)}, which is not installed", fix)
 
 
 def read_signature(function: UserFunction) -> inspect.Signature:
