@@ -175,12 +175,17 @@ def limited(seconds: float, what: str, function: Callable[P, T], *args: P.args, 
         resource.setrlimit(resource.RLIMIT_AS, (min([known + MAX_MEMORY, *allowed]), hard))
         try:
             return alarmed(seconds, what, function, *args, **kwargs)
+        except TimeoutError as error:
+            stopped = str(error)
         except MemoryError:
-            if _mapped(again=True) < known + MAX_MEMORY // 8:
-                break
-            # libraries have mapped more since the address space was last read
+            stopped = ""
         finally:
             resource.setrlimit(resource.RLIMIT_AS, limits)
+        # out of the handlers: errors hold, with their frames, all that the function had made
+        if stopped:
+            raise TimeoutError(stopped)
+        if _mapped(again=True) < known + MAX_MEMORY // 8:
+            break  # else libraries have mapped more since the address space was last read
     raise MemoryError(f"{what} takes more than {MAX_MEMORY >> 20} MB of memory")
 
 

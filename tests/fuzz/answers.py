@@ -9,6 +9,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 from hypothesis import strategies as st
 
@@ -151,6 +152,5 @@ def check_answer(files: Files, folder: Path) -> None:
                 response = await model.ask(protocol.request)
                 json.dumps(str(response))
 
-    os.environ.setdefault("OPENAI_API_KEY", "none")
-    with loopback(answer) as (url, _):
+    with mock.patch.dict(os.environ, {"OPENAI_API_KEY": "none"}), loopback(answer) as (url, _):
         asyncio.run(work(url))
