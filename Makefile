@@ -8,7 +8,7 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 VLLM_VENV ?= .venv-vllm
 VLLM = $(VLLM_VENV)/bin
 
-.PHONY: demo view test quick test-python test-lowest fuzz test-inspect test-vllm check install install-test install-quick docs bench clean
+.PHONY: demo view test quick test-python test-lowest fuzz chaos test-inspect test-vllm check install install-test install-quick docs bench clean
 
 demo: install  ## set up assay and show it at work on its bundled tasks
 	@sh tools/demo.sh $(BIN)/assay $(DEMO)
@@ -34,8 +34,16 @@ test-lowest:  ## the quick tests with the lowest version of each direct dependen
 		$(addprefix --extra ,metrics math hub litellm view) --output-file $(VENV)-lowest/lowest.txt pyproject.toml
 	@PIP_CONSTRAINT=$(abspath $(VENV)-lowest/lowest.txt) $(MAKE) quick VENV=$(VENV)-lowest
 
-fuzz: install-test  ## damaged input of every kind, SECONDS of CPU time for each target (default 60)
-	@cd tests && $(abspath $(BIN))/python -m fuzz --seconds $(or $(SECONDS),60) $(TARGETS)
+fuzz: install-test  ## damaged input of every kind, SECONDS of CPU time for each target (default 60), JOBS targets at once; findings in OUT
+	@cd tests && $(abspath $(BIN))/python -m fuzz --seconds $(or $(SECONDS),60) --jobs $(or $(JOBS),1) $(if $(OUT),--out $(abspath $(OUT))) $(TARGETS)
+
+chaos: install-test  ## kills, signals, full disks and server faults: HISTORIES (default 200) from SEED (1), JOBS at once; the log in OUT
+	@cd tests && $(abspath $(BIN))/python -m chaos --histories $(or $(HISTORIES),200) --seed $(or $(SEED),1) $(if $(JOBS),--jobs $(JOBS)) \
+		$(if $(OUT),--out $(abspath $(OUT))) $(if $(ONLY),--only $(ONLY))
+
+.PHONY: damage
+damage: install-test  ## every byte of a run's folder damaged, through its readers; a sample of it through every command
+	@cd tests && $(abspath $(BIN))/python -m fuzz.damage
 
 test-inspect: install-test  ## open exported logs with inspect_ai, in a separate environment
 	@$(PYTHON) -m venv $(VENV)-inspect && $(VENV)-inspect/bin/python -m pip --disable-pip-version-check install --quiet inspect_ai

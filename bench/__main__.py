@@ -8,12 +8,12 @@ from importlib import import_module
 PARTS = (
     "catalog",
     "runs",
-    "kill",
     "demo",
     "errors",
     "groups",
     "servers",
     "under_fire",
+    "soak",
     "scoring",
     "rescore",
     "graphs",

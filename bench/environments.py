@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -31,6 +32,13 @@ def assay_python() -> Path:
     _run(str(python), "-m", "pip", "install", "--quiet", str(wheel))
     _run(str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", str(wheel))
     return python
+
+
+@cache
+def built_python() -> Path:
+    """The one that the other parts of `python -m bench` have made, or a new one."""
+    built = HOME / "assay/bin/python"
+    return built if built.exists() else assay_python()
 
 
 def _environment(name: str, *packages: str) -> Path:

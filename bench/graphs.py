@@ -30,6 +30,7 @@ def measured(python: Path) -> Iterator[Said]:
     yield footprint(python)
     yield three_nodes(python)
     yield speed(python)
+    yield blocking(python)
     yield many(python)
     yield failing(python)
     yield kills(python)
@@ -139,6 +140,43 @@ def speed(python: Path) -> Said:
     return Said(f"question answering, {RECORDS:,} records, CPU a record", text, "the bare loop + 0.2 ms")
 
 
+BLOCKING = """
+data_config: {source: {type: disk, file_path: records.jsonl}}
+graph_config:
+  nodes:
+    retrieve: {node_type: lambda, lambda: retriever.retrieve, output_keys: [passages]}
+    answer: {node_type: llm, prompt: [{user: "{passages} {problem}"}], output_keys: said, model: {name: m}}
+  edges: [{from: START, to: retrieve}, {from: retrieve, to: answer}, {from: answer, to: END}]
+"""
+RETRIEVER = """
+import time
+
+
+def retrieve(node, state):
+    time.sleep(0.05)
+    return {"passages": [state["problem"]]}
+"""
+
+
+def blocking(python: Path) -> Said:
+    """A retriever that blocks for 50 ms, and a model that answers after 50 ms: the whole command, the best of three."""
+    folder, out = WORLD / "tasks/blocking", WORLD / "blocking"
+    folder.mkdir(exist_ok=True)
+    (folder / "graph_config.yaml").write_text(BLOCKING)
+    (folder / "retriever.py").write_text(RETRIEVER)
+    _records(folder, 200, fail=0)
+    took = []
+    with serving("--answer", ANSWER, "--latency", "50") as url:
+        for _ in range(3):
+            shutil.rmtree(out, ignore_errors=True)
+            begin = time.monotonic()
+            ended = _run(python, folder, out, url, "num_concurrent=64")
+            took.append(time.monotonic() - begin)
+            assert ended.returncode == 0, ended.stderr
+    text = f"{min(took):.2f} s (the calls one after the other: 10 s)"
+    return Said("a blocking retriever (50 ms) and a model (50 ms), 200 records, 64 at once", text, "≤ 2.5 s")
+
+
 def many(python: Path) -> Said:
     shutil.rmtree(WORLD / "run", ignore_errors=True)
     measured = client(python, "aggregated", WORLD / "tasks/alone", "--out", WORLD / "run")
@@ -166,7 +204,7 @@ def failing(python: Path) -> Said:
 
 
 def _command(python: Path, folder: Path, out: Path, url: str, more: str) -> list[str]:
-    model_args = f"model=stub,base_url={url},num_concurrent=25,{more}"
+    model_args = f"model=stub,base_url={url},{'' if 'num_concurrent' in more else 'num_concurrent=25,'}{more}"
     return [
         str(python), "-m", "assay", "run", "--tasks", str(folder), "--output_path", str(out), "--model", "openai-chat",
         "--model_args", model_args,

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.environments import ROOT, bare_environment
-from bench.kill import python
+from bench.environments import ROOT, bare_environment, built_python
 from bench.measure import Row, Said, peak_memory
 
 DOCUMENTS, RUNS, SHARDS = 100_000, 3, 4
@@ -22,7 +21,7 @@ TASK = "synth_big"
 def rows() -> Iterator[Row | Said]:
     with tempfile.TemporaryDirectory() as folder:
         bench = Path(folder) / "synthetic"
-        subprocess.run([str(python()), str(ROOT / "bench/make_benchmark.py"), str(bench), "--big"], check=True)
+        subprocess.run([str(built_python()), str(ROOT / "bench/make_benchmark.py"), str(bench), "--big"], check=True)
         whole = Path(folder) / "whole"
         _side("run", bench, whole)
         taken = [_side("score", whole) for _ in range(RUNS)]
@@ -41,7 +40,7 @@ def rows() -> Iterator[Row | Said]:
 
 
 def _side(*arguments: object) -> dict[str, Any]:
-    command = [str(python()), "-m", "bench.rescore", *map(str, arguments)]
+    command = [str(built_python()), "-m", "bench.rescore", *map(str, arguments)]
     environment = {**bare_environment(), "OPENBLAS_NUM_THREADS": "1"}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT, check=True)
     data: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
@@ -52,7 +51,7 @@ def _outcome(output: Path) -> dict[str, bytes]:
     """The outcome of a run: results.json but for its times, the samples, and the journal's lines in any order."""
     import pyarrow as pa
 
-    times = rb'"(date|start_time|end_time|total_evaluation_time_seconds)": "?[0-9.]+'
+    times = rb'"(date|start_time|end_time|total_evaluation_time_seconds|crc32)": "?[0-9a-f.]+'
     text = re.sub(times, b"", (output / "results.json").read_bytes())
     samples = {path.name: path.read_bytes() for path in output.glob("samples/*")}
     with pa.input_stream(str(output / "responses.jsonl.zst"), compression="zstd") as packed:

@@ -12,8 +12,7 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 from bench.big_run import SUBJECTS, TASK, write_numbers, write_run
-from bench.environments import ROOT, bare_environment
-from bench.kill import python
+from bench.environments import ROOT, bare_environment, built_python
 from bench.measure import Row
 
 SAMPLES, RUNS, COMPARED = 1_000_000, 500, 300_000
@@ -91,13 +90,13 @@ def compared(runs: Path) -> Iterator[Row]:
 def install_extra() -> None:
     """What the viewer needs beside the core."""
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["view"]
-    subprocess.run([str(python()), "-m", "pip", "install", "--quiet", *extra], check=True, env=bare_environment())
+    subprocess.run([str(built_python()), "-m", "pip", "install", "--quiet", *extra], check=True, env=bare_environment())
 
 
 @contextmanager
 def serving(folder: Path) -> Iterator[tuple[str, int]]:
     """The address of a viewer over a folder, and its process."""
-    command = [str(python()), "-m", "assay", "view", str(folder), "--port", "0"]
+    command = [str(built_python()), "-m", "assay", "view", str(folder), "--port", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=bare_environment(), cwd=ROOT)
     try:
         assert server.stdout is not None

@@ -4,7 +4,7 @@ import gc
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from textwrap import dedent
 
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from assay import TaskManager
+from assay.plugins import TABLES, table
 from budget import SuiteTime
 from kinds import MARKS, QUICK, Guard, files_with_torch, mark_by_needs
 from run_world import FILES
@@ -49,8 +50,28 @@ def pytest_collection_finish() -> None:
     gc.freeze()  # a million objects of tests and libraries live to the end: no collection need visit them again
 
 
+def registered() -> dict[str, frozenset[str]]:
+    """The names that users have registered in the tables imported so far."""
+    tables = {kind: getattr(sys.modules.get(place.partition(":")[0]), place.partition(":")[2], None)
+              for kind, place in TABLES.items()}  # fmt: skip
+    return {kind: frozenset(table.added) for kind, table in tables.items() if table is not None}
+
+
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def alone() -> Iterator[None]:
+    """No test sees the variables that another one has set, or the names that it has registered."""
+    variables, names = dict(os.environ), registered()
+    yield
+    if os.environ != variables:
+        os.environ.clear()
+        os.environ.update(variables)
+    for kind, now in registered().items():
+        for name in now - names.get(kind, frozenset()):
+            del table(kind)[name]
+
+
+@pytest.fixture(autouse=True)
+def cache(alone: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
     monkeypatch.setenv("ASSAY_CACHE_DIR", str(folder))
     monkeypatch.setenv("ASSAY_RUNS_DIR", str(tmp_path / "runs"))

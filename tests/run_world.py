@@ -54,7 +54,7 @@ FILES = {
     "colours.jsonl": "".join(json.dumps({"thing": t, "gold": gold}) + "\n" for t, (gold, _, _) in COLOURS.items()),
 }
 
-TIMES = {"date", "start_time", "end_time", "total_evaluation_time_seconds"}
+TIMES = {"date", "start_time", "end_time", "total_evaluation_time_seconds", "crc32"}
 """What two equal runs may differ in: these keys of results.json, at its top, and nothing else."""
 
 

@@ -30,6 +30,8 @@ DRAWS = itertools.count()
 
 def instructions(body: dict[str, Any]) -> dict[str, Any]:
     text = body["messages"][-1]["content"] if "messages" in body else str(body["prompt"])
+    while isinstance(text, list):  # blocks: the last one counts
+        text = text[-1].get("text", text[-1].get("content"))
     judging = FENCED.search(text)
     if judging is not None:
         loaded = json.loads(judging[2])
@@ -49,6 +51,8 @@ async def answer(request: web.Request) -> web.StreamResponse:
     if asked.get("reset"):
         assert request.transport is not None
         request.transport.abort()
+    mistake = anthropic_mistake if request.path.endswith("/messages") else openai_mistake
+    asked |= {"status": 400, "message": wrong} if "messages" in body and (wrong := mistake(body)) else {}
     times = REFUSED.get(str(asked), 0)
     if times < asked.get("fail_first", 0):
         REFUSED[str(asked)] = times + 1
@@ -73,8 +77,41 @@ async def answer(request: web.Request) -> web.StreamResponse:
         return await stream(request, asked, [*json.loads(text), "[DONE]"])
     claude = request.path.endswith("/messages")
     if body.get("stream") and not asked.get("plain"):
-        return await stream(request, asked, anthropic_events(asked) if claude else openai_events(asked, body))
-    return web.json_response(anthropic_whole(asked) if claude else openai_whole(asked, body))
+        return await stream(request, asked, anthropic_events(asked, body) if claude else openai_events(asked, body))
+    return web.json_response(anthropic_whole(asked, body) if claude else openai_whole(asked, body))
+
+
+def openai_mistake(body: dict[str, Any]) -> str:
+    """What OpenAI's protocol refuses about tools: calls without results, results without calls."""
+    waiting: list[str] = []
+    for message in body["messages"]:
+        if message["role"] == "tool":
+            if message.get("tool_call_id") not in waiting:
+                return "messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
+            waiting.remove(message["tool_call_id"])
+        elif waiting:
+            return f"tool_call_ids did not have response messages: {waiting}"
+        waiting = [call["id"] for call in message.get("tool_calls") or ()] or waiting
+    if any(tool.get("type") != "function" or "name" not in tool.get("function", {}) for tool in body.get("tools", [])):
+        return "tools: a tool needs a type and a function"
+    return "tool_choice needs tools" if "tool_choice" in body and not body.get("tools") else ""
+
+
+def anthropic_mistake(body: dict[str, Any]) -> str:
+    """What Anthropic's protocol refuses: other roles, tools of OpenAI's form, tool_use without tool_result right behind it."""
+    waiting: set[str] = set()
+    for message in body["messages"]:
+        if message["role"] not in ("user", "assistant") or set(message) != {"role", "content"}:
+            return f"messages: unexpected role or key: {sorted(message)} {message['role']}"
+        blocks = message["content"] if isinstance(message["content"], list) else []
+        results = {block["tool_use_id"] for block in blocks if block["type"] == "tool_result"}
+        if results != waiting:
+            return f"tool_use ids were found without tool_result blocks immediately after: {waiting ^ results}"
+        waiting = {block["id"] for block in blocks if block["type"] == "tool_use" and isinstance(block["input"], dict)}
+    if any("input_schema" not in tool or "name" not in tool for tool in body.get("tools", [])):
+        return "tools: input_schema: Field required"
+    choice = body.get("tool_choice", {"type": "auto"})
+    return "" if isinstance(choice, dict) and choice.get("type") in ("auto", "any", "none", "tool") else "tool_choice"
 
 
 def parts(asked: dict[str, Any]) -> tuple[str, str]:
@@ -148,23 +185,30 @@ def openai_events(asked: dict[str, Any], body: dict[str, Any]) -> list[Any]:
     return [*events, {"choices": [], "usage": used(asked)}, "[DONE]"]
 
 
-def anthropic_whole(asked: dict[str, Any]) -> dict[str, Any]:
+def anthropic_whole(asked: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
     text, thought = parts({**asked, "say": f"draw {next(DRAWS)}"} if asked.get("draw") else asked)
     content = [{"type": "thinking", "thinking": thought}] if thought else []
     read, written, stored = asked.get("usage", [7, 3, 0])
     usage = {"input_tokens": read - stored, "output_tokens": written, "cache_read_input_tokens": stored}
-    content.append({"type": "text", "text": text})
+    if not asked.get("calls") or asked.get("say"):
+        content.append({"type": "text", "text": text})
+    content += [
+        {"type": "tool_use", "id": f"t{n}", "name": name, "input": arguments}
+        for n, (name, arguments) in enumerate(asked.get("calls", ()))
+    ]
     return {
+        "id": "msg_1",
         "type": "message",
         "role": "assistant",
+        "model": body["model"],
         "content": content,
-        "stop_reason": asked.get("finish", "end_turn"),
+        "stop_reason": asked.get("finish", "tool_use" if asked.get("calls") else "end_turn"),
         "usage": usage,
     }
 
 
-def anthropic_events(asked: dict[str, Any]) -> list[Any]:
-    whole = anthropic_whole(asked)
+def anthropic_events(asked: dict[str, Any], body: dict[str, Any]) -> list[Any]:
+    whole = anthropic_whole(asked, body)
     start = {**whole, "content": [], "stop_reason": None, "usage": {**whole["usage"], "output_tokens": 1}}
     events: list[Any] = [{"type": "message_start", "message": start}, {"type": "ping"}]
     for number, block in enumerate(whole["content"]):

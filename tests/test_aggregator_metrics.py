@@ -481,7 +481,7 @@ def test_problems_of_a_post_processor_are_reported_before_the_run(params: dict[s
 
 
 def test_repeated_names_overwrite_each_other_only_as_sygra_has_it() -> None:
-    twice = [entry("accuracy"), entry("accuracy", "other")]
-    rows = [{**row, "other": UnitMetricResult(False, {}, {}).to_dict()} for row in records("ab", "ab")]
+    twice = [entry("accuracy"), entry("accuracy", "other_result")]
+    rows = [{**row, "other_result": UnitMetricResult(False, {}, {}).to_dict()} for row in records("ab", "ab")]
     assert check_aggregators(twice, rows[0], HERE, like_sygra=True) == []
     assert collate(rows, twice, like_sygra=True)[0]["results"] == {"accuracy": {"accuracy": 0.0}}

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from assay import ConfigError, GroupConfig, StandardGroup, TagGroup, Task, TaskConfig, TaskManager
+from assay.cli import main
 from assay.tasks.validate import validate
 from conftest import Write, a_task
 
@@ -413,3 +414,42 @@ def test_output_that_cannot_be_written_is_reported(write: Write) -> None:
     assert ended.returncode == 2
     assert "No space left" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+# ---- pipes, devices and loops in place of files: nothing is waited for
+
+SPECIAL: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a loop of links": lambda path: path.symlink_to(path.name),
+    "a folder": Path.mkdir,
+}
+RUN = ["run", "--model", "dummy", "--tasks", "t", "--include_path", ".", "--no_defaults"]
+OPENED: dict[str, list[str]] = {
+    "run.yaml": [*RUN, "--config", "run.yaml"],
+    "plug.py": [*RUN, "--plugin", "plug.py"],
+    "log.eval": ["import", "log.eval", "-o", "new"],
+    "log.json": ["import", "log.json", "-o", "new"],
+    "run.zip": ["import", "run.zip", "-o", "new"],
+    "samples_t.jsonl": ["score", "samples_t.jsonl", "--include_path", ".", "--no_defaults"],
+    "with.yaml": ["validate", "with.yaml", "--no_defaults"],
+    "cache/responses.sqlite": [*RUN, "--use_cache", "cache"],
+}
+"""By the name of a file, a command that opens it."""
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+@pytest.mark.parametrize("file", OPENED)
+def test_what_is_not_a_file_is_refused_and_not_waited_for(
+    kind: str, file: str, write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = {"t.jsonl": '{"q": "x", "a": "y"}\n'}
+    task = 'task: t\ndataset_path: json\ndataset_kwargs: {data_files: {test: t.jsonl}}\ntest_split: test\ndoc_to_text: "{{q}}"\ndoc_to_target: "{{a}}"\n'
+    folder = write({"t.yaml": task, **rows})
+    monkeypatch.chdir(folder)
+    (folder / file).parent.mkdir(exist_ok=True)
+    SPECIAL[kind](folder / file)
+    assert main(OPENED[file]) in (1, 2)
+    printed = capsys.readouterr()
+    messages = printed.err + printed.out
+    assert (file.partition("/")[0] in messages or "/dev/zero: " in messages) and " — " in messages

@@ -1,9 +1,14 @@
 """Data files that are damaged, empty or not what their names say: an error of their task, which names the file."""
 
 import gzip
+import json
 import os
+import resource
 import subprocess
+import time
 from collections.abc import Callable
+from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +17,9 @@ import pytest
 from pyarrow import parquet
 
 import assay
+from assay.cli import main
 from assay.models import Scripted
+from assay.samples.rows import Rows
 from conftest import Write
 from graph_world import write_graph
 
@@ -104,6 +111,160 @@ def test_a_broken_file_breaks_its_graph_alone(name: str, tmp_path: Path, write: 
     results = evaluated(write(FINE), str(graph), "fine")
     assert results["results"]["fine"]["exact_match,none"] == 1.0
     assert len(results["assay"]["broken"]) == 1
+
+
+def parquet_of(*tables: pa.Table, **options: Any) -> Callable[[Path], object]:
+    def make(path: Path) -> None:
+        with parquet.ParquetWriter(path, tables[0].schema, compression="zstd", **options) as file:
+            for table in tables:
+                file.write_table(table)
+
+    return make
+
+
+def text(data: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(data)
+
+
+def sparse(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 3 << 30)
+
+
+A = pa.array(["x"])
+LONG = pa.table({"q": pa.array(["x" * 3_000_000] * 130, pa.large_string()), "a": ["x"] * 130})
+ODD: dict[str, tuple[str, Callable[[Path], object], str, str]] = {
+    "pipe": ("d.jsonl", os.mkfifo, "", "pipe, socket or device"),
+    "pipe_table": ("d.csv", os.mkfifo, "", "pipe, socket or device"),
+    "pipe_parquet": ("d.parquet", os.mkfifo, "", "pipe, socket or device"),
+    "device": ("d.jsonl", lambda path: path.symlink_to("/dev/zero"), "", "pipe, socket or device"),
+    "random": ("d.csv", lambda path: path.symlink_to("/dev/urandom"), "", "pipe, socket or device"),
+    "terminal": ("d.json", lambda path: path.symlink_to("/dev/tty"), "", "pipe, socket or device"),
+    "loop": ("d.jsonl", lambda path: path.symlink_to(path.name), "", "Too many levels"),
+    "dangling": ("d.parquet", lambda path: path.symlink_to("nowhere"), "", "No such file"),
+    "folder_parquet": ("d.parquet", lambda path: path.mkdir(), "", "d.parquet"),
+    "giant": ("d.jsonl", sparse, "", "a binary file"),
+    "giant_json": ("d.json", sparse, "", "a binary file"),
+    "giant_table": ("d.csv", sparse, "", "a binary file"),
+    "giant_parquet": ("d.parquet", sparse, "", "not a readable Parquet file"),
+    "utf_16": ("d.jsonl", text('{"q": "b", "a": "x"}\n'.encode("utf-16")), "", "give its encoding"),
+    "nul": ("d.jsonl", text(b"\0\0\n"), "", "a binary file"),
+    "twice": ("d.csv", text(b"q,q,a\nb,c,x\n"), "", "two columns are named 'q'"),
+    "ragged": ("d.csv", text(b"q,a\nb,x\nb,x,y,z\n"), "", "row 2 has more cells"),
+    "header": ("d.csv", text(b"q,a\n"), "", "is empty"),
+    "delimiter": ("d.csv", text(b"q,a\n"), ", delimiter: 5", "delimiter must be text, got 5"),
+    "encoding": ("d.csv", text(b"q,a\n"), ", encoding: 5", "encoding must be text, got 5"),
+    "bytes_encoding": ("d.csv", text(b"q,a\n"), ", encoding: base64", "is not a text encoding"),
+    "names_number": ("d.csv", text(b"b,x\n"), ", column_names: 5", "column_names must be a list of texts"),
+    "names_mixed": ("d.csv", text(b"b,x\n"), ", column_names: [q, 1]", "column_names must be a list of texts"),
+    "names_lists": ("d.csv", text(b"b,x\n"), ", names: [[q], {}]", "column_names must be a list of texts"),
+    "field_list": ("d.json", text(b'{"a": 1}'), ", field: [a]", "field must be text"),
+    "nothing": ("d.json", text(b"null"), "", "must hold a list of objects"),
+    "null_line": ("d.jsonl", text(b"null\n"), "", "d.jsonl:1: a row must be an object"),
+    "bad_line": ("d.jsonl", text(b'{"q": "b", "a": "x"}\n' * 100 + b'{"q"\n'), "", "d.jsonl:101: not valid JSON"),
+    "deep_nan": ("d.jsonl", text(b'{"q": ' + b"[" * 9000 + b"NaN" + b"]" * 9000 + b"}\n"), "", "d.jsonl:1: not valid JSON"),
+    "surrogate": ("d.jsonl", text(b'{"q": "\\ud800", "a": "x"}\n'), "", "d.jsonl:1: not valid JSON"),
+    "bomb": ("d.parquet", parquet_of(LONG, use_dictionary=False), "", "would unpack to 0.4 GB"),
+    "no_rows": ("d.parquet", parquet_of(pa.table({"q": A, "a": A}).slice(1)), "", "is empty"),
+    "no_columns": ("d.parquet", parquet_of(pa.table({})), "", "is empty"),
+    "two_columns": ("d.parquet", parquet_of(pa.table([A, A, A], names=["q", "q", "a"])), "", "two columns are named 'q'"),
+    "feather": ("d.feather", text(b"ARROW1"), "", "cannot read files of this kind"),
+    "xz": ("d.jsonl.xz", text(b"\xfd7zXZ"), "", "cannot read files of this kind"),
+    "zip": ("d.zip", text(b"PK\x03\x04"), "", "cannot read files of this kind"),
+}  # fmt: skip
+"""Data by the name of its task: file, content, reader options, and a part of the message."""
+FOUND_NOWHERE = {
+    "pattern": ("nothing*.jsonl", "no data file"), "address": ("http://127.0.0.1:1/d.jsonl", "is an address: download it"),
+    "bucket": ("s3://b/d.jsonl", "is an address: download it"), "hub_file": ("hf://datasets/a/b.jsonl", "Hugging Face hub"),
+    "long_path": ("d" * 5000 + ".jsonl", "no data file"), "one_of_many": ("*/d.jsonl", "not valid JSON"),
+}  # fmt: skip
+
+
+def test_a_good_task_among_forty_with_bad_data_is_run_and_each_of_them_is_reported(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """None is read whole, or waited for: giants and bombs have 3 GB and more."""
+    folder = write(FINE)
+    for name, (file, make, options, _) in ODD.items():
+        make(folder / f"{name}_{file}")
+        written = TASK % (name, reader_of(file), f"{name}_{file}", options)
+        (folder / f"{name}.yaml").write_text(written)
+    for name, (path, _) in FOUND_NOWHERE.items():
+        (folder / f"{name}.yaml").write_text(TASK % (name, "json", f'"{path}"', ""))
+    (folder / "many").mkdir()
+    (folder / "many" / "d.jsonl").write_text('{"q":')
+    said = {name: each[-1] for name, each in (ODD | FOUND_NOWHERE).items()}
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert main(["run", "--model", "dummy", "--tasks", "fine", *said, "--include_path", str(folder), "--no_defaults",
+                 "--limit", "2", "--output_path", str(tmp_path / "run")]) == 1  # fmt: skip
+    assert time.monotonic() - began < 60
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 800_000
+    printed = capsys.readouterr().err
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert list(results["results"]) == ["fine"]
+    broken = results["assay"]["broken"]
+    assert [(name, broken[name]) for name in said if said[name] not in broken[name]] == []
+    assert [name for name in said if f"task '{name}' cannot be run: " not in printed] == []
+
+
+TYPES = {
+    "dictionary": A.dictionary_encode(), "map": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())),
+    "decimal": pa.array([Decimal("1.50")]), "time": pa.array([5], pa.timestamp("us")), "day": pa.array([5], pa.date32()),
+    "nanoseconds": pa.array([1], pa.timestamp("ns")), "bytes": pa.array([b"\xff\x00"]), "half": pa.array([1.5]).cast(pa.float16()),
+    "struct": pa.array([{"a": [{"b": None}]}]), "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16], pa.binary(16))),
+    "far": pa.array([2**62], pa.timestamp("us")), "long": pa.array([2**62], pa.duration("s")), "late": pa.array([2**30], pa.date32()),
+    "mars": pa.array([5], pa.timestamp("us", tz="Mars/Olympus")),
+}  # fmt: skip
+UNREADABLE = ("far", "long", "late", "mars")
+"""Values that Python has no date, time or zone for."""
+
+
+def test_every_type_of_parquet_is_read_or_refused(write: Write) -> None:
+    folder = write(FINE)
+    for name, column in TYPES.items():
+        parquet.write_table(pa.table({"q": column, "a": ["x"]}), folder / f"{name}.parquet")
+        (folder / f"{name}.yaml").write_text(TASK % (name, "parquet", f"{name}.parquet", ""))
+    results = evaluated(folder, "fine", *TYPES)
+    assert sorted(results["assay"]["broken"]) == sorted(UNREADABLE)
+    assert all(f"{name}.parquet" in reason for name, reason in results["assay"]["broken"].items())
+    assert set(results["results"]) == {"fine", *TYPES} - set(UNREADABLE)
+
+
+def test_the_first_documents_of_a_small_file_that_unpacks_to_gigabytes_are_read(tmp_path: Path) -> None:
+    repeated = pa.DictionaryArray.from_arrays(pa.array([0] * 3000, pa.int32()), ["x" * 900_000])
+    parquet.write_table(pa.table({"q": repeated, "a": ["x"] * 3000}), tmp_path / "d.parquet")  # 2.7 GB
+    parts = [pa.table({"q": [f"{n}" + "x" * 3_000_000 for n in range(10)], "a": ["x"] * 10})] * 40  # 1.2 GB
+    parquet_of(*parts)(tmp_path / "e.parquet")
+    assert (tmp_path / "d.parquet").stat().st_size + (tmp_path / "e.parquet").stat().st_size < 300_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for name, size, length in (("d", 3000, 900_000), ("e", 400, 3_000_001)):
+        rows = Rows([tmp_path / f"{name}.parquet"])
+        assert (len(rows), rows.columns[:2]) == (size, ("q", "a"))
+        assert [len(row["q"]) for row in islice(rows, 2)] == [length] * 2
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
+
+
+def test_data_that_is_damaged_while_a_run_asks_fails_the_documents_that_cannot_be_read(write: Write) -> None:
+    helper = """
+        from pathlib import Path
+
+        def text(doc):
+            if doc["q"] == 1500:
+                file = Path(__file__).with_name("d.jsonl")
+                lines = file.read_text().splitlines(keepends=True)
+                file.write_text("".join(lines[:2900]) + "{\\n" * 100)
+            return str(doc["q"])
+    """
+    task = (TASK % ("t", "json", "d.jsonl", "")).replace('"{{q}}"', "!function h.text")
+    folder = write({**FINE, "t.yaml": task, "h.py": helper})
+    lines = [f'{{"q": {n}, "a": "x", "long": "{"x" * 900}"}}\n' for n in range(3000)]
+    (folder / "d.jsonl").write_text("".join(lines))
+    results = evaluated(folder)
+    assert results["results"]["fine"]["exact_match,none"] == 1.0
+    assert results["results"]["t"]["exact_match,none"] == 1.0
+    summary = results["assay"]["tasks"]["t"]
+    assert (summary["failed"], summary["documents"]) == (100, 3000)
+    assert "d.jsonl:2901: not valid JSON" in str(summary["reasons"])
 
 
 def test_a_folder_in_place_of_a_file_and_a_file_that_may_not_be_read_are_named(write: Write) -> None:

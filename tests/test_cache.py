@@ -50,6 +50,18 @@ def test_a_second_run_asks_nothing(tmp_path: Path) -> None:
     assert one["results"] == two["results"]
 
 
+def test_what_a_killed_run_did_not_get_into_the_cache_is_put_there_when_it_resumes(tmp_path: Path) -> None:
+    """The cache is written every second: of a killed run its last answers are in the journal alone."""
+    output = tmp_path / "run"
+    run(tmp_path, Counting(), output_path=str(output))
+    for left in (tmp_path / "cache").glob("responses.sqlite*"):
+        left.unlink()
+    again, other = Counting(), Counting()
+    run(tmp_path, again, output_path=str(output))
+    run(tmp_path, other)
+    assert (again.asked, other.asked) == (0, 0)
+
+
 def test_two_models_never_share(tmp_path: Path) -> None:
     run(tmp_path, Counting("yes"))
     other = Counting("no", identity="two")

@@ -1,11 +1,14 @@
 """Damaged runs: whatever a file of a run says, a command reports what is wrong, and the viewer shows the others."""
 
 import json
+import os
 import shutil
+import warnings
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+from time import time as now
 from typing import Any
 from urllib.parse import urlencode
 
@@ -267,3 +270,225 @@ def test_runs_of_every_kind_are_in_the_layout(write: Write, tmp_path: Path) -> N
     for name, options in {"shard": {"shard": "1/2"}, "asked": {"predict_only": True}, "few": {"limit": 1}}.items():
         run_world.run(RecordingModel(failing={"1+1="}), tasks, tmp_path / name, tasks=["both"], **options)
         assert RunReader.open(tmp_path / name).results["results"] and RunReader.open(tmp_path / name).manifest["tasks"]
+
+
+# ---- many runs, each bad in another way
+
+
+def content(file: str, data: bytes) -> Callable[[Path], object]:
+    return lambda run: (run / file).write_bytes(data)
+
+
+def changed(file: str, **keys: Any) -> Callable[[Path], object]:
+    def change(run: Path) -> None:
+        (run / file).write_text(json.dumps({**json.loads((run / file).read_text()), **keys}))
+
+    return change
+
+
+def instead(file: str, make: Callable[[Path], object]) -> Callable[[Path], object]:
+    def replace(run: Path) -> None:
+        path = run / file
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        make(path)
+
+    return replace
+
+
+def link(target: str) -> Callable[[Path], object]:
+    return lambda path: path.symlink_to(target)
+
+
+def held(**lock: Any) -> Callable[[Path], object]:
+    def hold(run: Path) -> None:
+        changed("manifest.json", status="running")(run)
+        (run / "run.lock").write_text(
+            json.dumps({key: each() if callable(each) else each for key, each in lock.items()})
+        )
+
+    return hold
+
+
+BAD_RUNS: dict[str, Callable[[Path], object]] = {
+    "empty_results": content("results.json", b""), "null_results": content("results.json", b"null"),
+    "list_results": content("results.json", b"[]"), "number_results": content("results.json", b"5"),
+    "torn_results": content("results.json", b'{"results": {"sums"'), "binary_results": content("results.json", b"\xff\0" * 99),
+    "other_results": content("results.json", b'{"loss": 3}'), "empty_object": content("results.json", b"{}"),
+    "nan_results": content("results.json", b'{"results": {"sums": {"acc,none": NaN}}}'),
+    "null_tasks": changed("results.json", results=None), "number_tasks": changed("results.json", results=5),
+    "number_configs": changed("results.json", configs=5), "text_config": changed("results.json", config="x"),
+    "list_directions": changed("results.json", higher_is_better=[1]), "number_groups": changed("results.json", groups=5),
+    "no_results": instead("results.json", lambda path: None), "folder_results": instead("results.json", Path.mkdir),
+    "loop_results": instead("results.json", link("results.json")), "dangling_results": instead("results.json", link("gone")),
+    "empty_manifest": content("manifest.json", b""), "null_manifest": content("manifest.json", b"null"),
+    "list_manifest": content("manifest.json", b"[1]"), "torn_manifest": content("manifest.json", b'{"format": 2, '),
+    "newer_format": changed("manifest.json", format=99), "text_format": changed("manifest.json", format="two"),
+    "list_of_tasks": changed("manifest.json", tasks=[1]), "mapping_status": changed("manifest.json", status={"a": 1}),
+    "far_time": changed("manifest.json", created=1e30), "text_time": changed("manifest.json", created="today"),
+    "folder_manifest": instead("manifest.json", Path.mkdir), "loop_manifest": instead("manifest.json", link("manifest.json")),
+    "held_elsewhere": held(host="elsewhere", pid=1, time=now, documents={"sums": "x"}),
+    "empty_folder": instead("", Path.mkdir), "a_file": instead("", Path.touch), "a_loop": instead("", link("a_loop")),
+    "a_dangling_link": instead("", link("nowhere")), "the_folder_above": instead("", link("..")),
+}  # fmt: skip
+"""How the copy of a good run is damaged, by its name; nothing of it can be reported."""
+STRANGE_RUNS: dict[str, Callable[[Path], object]] = {
+    "dead_lock": held(host="elsewhere", pid=1, time=5), "future_lock": held(host="elsewhere", pid=1, time=lambda: now() + 1e7),
+    "text_lock": held(host="elsewhere", pid="x", time="abc"), "endless_lock": held(host="elsewhere", pid=10**30, time=10**400),
+    "null_lock": held(time=None), "list_lock": held(host=[1], pid={}, time=now),
+    "junk_lock": content("run.lock", b"\xff\0"), "folder_lock": lambda run: (run / "run.lock").mkdir(),
+    "no_samples": instead("samples", lambda path: None), "samples_file": instead("samples", Path.touch),
+    "other_manifest": content("manifest.json", b'{"name": "an app", "icons": []}'),
+    "scored_file": instead("scored", Path.touch), "scored_junk": content("scored/001/manifest.json", b"{"),
+}  # fmt: skip
+"""Runs that have their numbers, and something odd beside them."""
+
+
+@pytest.fixture
+def many(good: Path, tmp_path: Path) -> Path:
+    """A folder with two good runs among fifty that are not."""
+    runs = tmp_path / "runs"
+    for name in ("good", "other", *BAD_RUNS, *STRANGE_RUNS):
+        shutil.copytree(good, runs / name)
+    for name, make in {**BAD_RUNS, **STRANGE_RUNS}.items():
+        make(runs / name)
+    return runs
+
+
+def test_every_command_over_many_runs_works_for_those_that_can_be_read_and_reports_the_others(
+    many: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(many.parent)
+    assert main(["runs", "list"]) == 0
+    listed = capsys.readouterr()
+    rows = {line.split()[0]: line for line in listed.out.splitlines()}
+    assert "complete" in rows["good"] and "complete" in rows["other"] and "complete" in rows["no_samples"]
+    assert all("runs/torn_results: results.json" in listed.err for name in rows if "unreadable" in rows[name])
+    names = ["good", *BAD_RUNS, "other", *STRANGE_RUNS]
+    assert main(["report", *(f"runs/{name}" for name in names), "--format", "csv"]) == 1
+    reported = capsys.readouterr()
+    assert {"good", "other"} <= {line.split(",")[0] for line in reported.out.splitlines()}
+    unreported = [name for name in BAD_RUNS if f"left out: runs/{name}" not in reported.err]
+    assert unreported == []
+    assert main(["compare", *(f"runs/{name}" for name in names)]) == 2
+    compared = capsys.readouterr()
+    assert "other" in compared.out
+    assert [name for name in BAD_RUNS if f"left out: runs/{name}" not in compared.err] == []
+    assert "Traceback" not in listed.err + reported.err + compared.err
+    assert main(["compare", "runs/torn_results", "runs/good", "runs/other"]) == 2
+    assert capsys.readouterr().out == "", "nothing is compared with another run than the first"
+
+
+def test_the_viewer_shows_good_runs_among_many_bad_ones(many: Path) -> None:
+    with serving(many) as at:
+        status, text, _ = fetched(at, "/")
+        assert status == 200
+        assert text.count("cannot be read: ") >= 20
+        for name in ("good", "other", "no_samples"):
+            assert fetched(at, "/run", run=name)[0] == 200
+        shown = {name: fetched(at, "/run", run=name)[0] for name in (*BAD_RUNS, *STRANGE_RUNS)}
+        assert {name for name, status in shown.items() if status not in (200, 404)} == set()
+        assert fetched(at, "/compare?run=good&run=other")[0] == 200
+        for name in ("torn_results", "a_loop", "the_folder_above", "scored_junk"):
+            assert fetched(at, f"/compare?run=good&run={name}")[0] in (200, 404)
+
+
+# ---- many archives, each bad in another way
+
+Members = dict[str, bytes]
+
+
+def zipped(path: Path, members: Sequence[tuple[str, bytes]]) -> None:
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, each in members:
+            file.writestr(name, each)
+
+
+def with_member(name: str, data: bytes = b"x") -> Callable[[Path, Members], object]:
+    return lambda path, members: zipped(path, [*members.items(), (name, data)])
+
+
+def with_note(**keys: Any) -> Callable[[Path, Members], object]:
+    def make(path: Path, members: Members) -> None:
+        note = {**json.loads(members["good/packed.json"]), **keys}
+        zipped(path, list({**members, "good/packed.json": json.dumps(note).encode()}.items()))
+
+    return make
+
+
+def with_file(file: str, data: bytes) -> Callable[[Path, Members], object]:
+    """A file that was packed as it is: its hash is right."""
+
+    def make(path: Path, members: Members) -> None:
+        note = json.loads(members["good/packed.json"])
+        note["files"][file] = sha256(data).hexdigest()
+        changed_members = {f"good/{file}": data, "good/packed.json": json.dumps(note).encode()}
+        zipped(path, list({**members, **changed_members}.items()))
+
+    return make
+
+
+def with_bytes(at: int, value: bytes) -> Callable[[Path, Members], object]:
+    """Other bytes in each entry of the directory at the end of the archive, `at` bytes from its start."""
+
+    def make(path: Path, members: Members) -> None:
+        zipped(path, list(members.items()))
+        data, start = bytearray(path.read_bytes()), 0
+        while (start := data.find(b"PK\x01\x02", start)) >= 0:
+            data[start + at : start + at + len(value)] = value
+            start += 4
+        path.write_bytes(data)
+
+    return make
+
+
+def link_member(path: Path, members: Members) -> None:
+    zipped(path, list(members.items()))
+    about = zipfile.ZipInfo("good/samples/x.parquet")
+    about.create_system, about.external_attr = 3, 0o120777 << 16
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr(about, "/etc/passwd")
+
+
+BAD_ARCHIVES: dict[str, tuple[Callable[[Path, Members], object], str]] = {
+    "empty": (lambda path, _: path.touch(), "not a zip file"), "junk": (lambda path, _: path.write_bytes(b"junk" * 99), "not a zip file"),
+    "no_members": (lambda path, _: zipped(path, []), "it has no packed.json"), "a_folder": (lambda path, _: path.mkdir(), "not a regular file"),
+    "a_pipe": (lambda path, _: os.mkfifo(path), "not a regular file"), "a_device": (lambda path, _: path.symlink_to("/dev/zero"), "not a regular file"),
+    "a_loop": (lambda path, _: path.symlink_to(path.name), "symbolic links"), "missing": (lambda path, _: None, "No such file"),
+    "cut": (lambda path, members: (zipped(path, list(members.items())), os.truncate(path, path.stat().st_size - 40)), "not a zip file"),
+    "upward": (with_member("good/../../evil"), "never writes"), "absolute": (with_member("/etc/evil"), "never writes"),
+    "backslash": (with_member("good\\..\\evil"), "never writes"), "nested": (with_member("good/x.zip"), "never writes"),
+    "capitals": (with_member("good/RESULTS.JSON"), "never writes"), "other_files": (with_member("good/readme.txt"), "never writes"),
+    "twice": (with_member("good/results.json"), "'results.json' twice"), "two_folders": (with_member("other/results.json"), "twice"),
+    "unlisted": (with_member("good/samples/x.parquet"), "differs from what was packed"), "link": (link_member, "differs from what was packed"),
+    "control_characters": (with_member("good/samples/\x1b[31m.parquet"), "differs from what was packed"),
+    "long_name": (with_member(f"good/samples/{'a' * 5000}.parquet"), "File name too long"),
+    "bomb": (with_member("good/samples/x.parquet", bytes(200 << 20)), "too much for a packed run"),
+    "password": (with_bytes(8, b"\x01"), "encrypted"), "method": (with_bytes(10, b"\x63"), "compression method"), "sizes": (with_bytes(24, b"\x05\0\0\0"), "cannot be unpacked"),
+    "note_list": (with_note(files=[1]), "differs from what was packed"), "note_text": (with_note(files="x"), "differs from what was packed"),
+    "note_empty": (with_note(files=None), "differs from what was packed"), "note_numbers": (with_note(files={"results.json": 5}), "differs from what was packed"),
+    "null_results": (with_file("results.json", b"null"), "results.json: the file is damaged"), "no_numbers": (with_file("results.json", b'{"results": null}'), "results.json"),
+    "null_manifest": (with_file("manifest.json", b"null"), "manifest.json: the file is damaged"), "no_manifest": (with_file("manifest.json", b"{}"), "holds no run"),
+    "newer": (with_file("manifest.json", b'{"format": 99}'), "format 99"), "empty_samples": (with_file("samples/sums.parquet", b""), "sums.parquet: the samples cannot be read"),
+    "junk_samples": (with_file("samples/sums.parquet", b"junk" * 9), "sums.parquet: the samples cannot be read"),
+}  # fmt: skip
+
+
+def test_bad_archives_of_every_kind_are_refused_and_leave_nothing(
+    good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = tmp_path / "whole.zip"
+    pack(good, whole)
+    with zipfile.ZipFile(whole) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    archives, runs = tmp_path / "archives", tmp_path / "runs"
+    archives.mkdir()
+    for name, (make, said) in BAD_ARCHIVES.items():
+        archive = archives / f"{name}.zip"
+        make(archive, members)
+        assert main(["import", str(archive), "-o", str(runs / name)]) == 2, name
+        printed = capsys.readouterr().err
+        assert printed.startswith(f"{archive}: ") and said in printed and " — " in printed, printed
+        assert not runs.exists() or not any(runs.iterdir()), name
+    assert not list(tmp_path.rglob("evil"))
+    assert main(["import", str(whole), "-o", str(runs / "whole")]) in (0, 1)
+    assert (runs / "whole" / "results.json").is_file()

@@ -32,6 +32,13 @@ def write_helpers(folder: Path) -> None:
         (folder / text.split()[1]).write_text(text)
 
 
+def write_data(folder: Path, *pages: Path) -> None:
+    """The data that the line before it names."""
+    for page in pages:
+        for name, text in re.findall(r"`(\w+\.jsonl)`:\n\n```json\n(.*?)```", page.read_text(), re.DOTALL):
+            (folder / name).write_text(text)
+
+
 def test_the_functions_in_the_documents_give_what_they_should(tmp_path: Path) -> None:
     """The references are "a" and "b". The last two words of the answers begin alike in 3 of 4, and are equal to one in 2."""
     [text] = [text for text in blocks(ROOT / "docs/metrics.md", "yaml") if "task: quiz_own" in text]
@@ -65,6 +72,7 @@ def test_every_yaml_example_in_the_documents_loads(tmp_path: Path) -> None:
     assert count >= 6
     (tmp_path / "utils.py").write_text(helpers)
     write_helpers(tmp_path)
+    write_data(tmp_path, *PAGES)
     for name in ("quiz", "quiz_hard"):
         (tmp_path / f"{name}.jsonl").write_text(ROWS)
     for name in ("extract", "solve"):  # tasks with any metric: only their code knows

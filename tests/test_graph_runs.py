@@ -174,7 +174,7 @@ def test_a_failing_tool_sends_its_error_to_the_model_and_is_counted(tmp_path: Pa
     assert last[2]["content"] == "Error: ValueError: out of order"
     assert last[3]["content"].startswith("Error: there is no such tool")
     [account] = results["assay"]["tasks"].values()
-    assert account["noticed"]["with calls of tools that failed"] == 2
+    assert account["noticed"]["with calls of tools that failed"] == 1  # a document, with two such calls
 
 
 def test_an_agent_that_never_ends_fails_its_record(tmp_path: Path, talking: str) -> None:

@@ -201,7 +201,9 @@ def test_a_node_that_raises_fails_its_record_with_the_reason(tmp_path: Path) -> 
 def test_the_result_of_a_condition_must_be_in_the_path_map(tmp_path: Path) -> None:
     graph = LOOP.replace("again: more", "forward: more")
     results, _ = run(tmp_path, graph, [{"x": 0}], code=NOTE)
-    assert account(results)["reasons"] == {"a condition returned 'again', and path_map has: END, forward": 1}
+    assert account(results)["reasons"] == {
+        "the condition code.far after 'more' returned 'again', and path_map has: END, forward": 1
+    }
 
 
 def test_yes_and_no_in_a_path_map_are_words_although_yaml_makes_truths_of_them(tmp_path: Path) -> None:
@@ -281,6 +283,26 @@ def test_a_graph_within_a_graph_reads_and_writes_the_same_state(tmp_path: Path) 
     (folder / "inner/graph_config.yaml").write_text(dedent(inner))
     _, [record] = run(tmp_path, outer, [{"x": "y"}], code=NOTE)
     assert record["noted"] == "inner y"
+
+
+@pytest.mark.parametrize("written", ["[x]", "{question: [x]}", "5"])
+def test_new_names_of_placeholders_must_be_a_mapping(written: str, tmp_path: Path) -> None:
+    inner = """
+    graph_config:
+      nodes: {ask: {node_type: llm, output_keys: said, prompt: [{user: "{question}"}], model: {name: m}}}
+      edges: [{from: START, to: ask}, {from: ask, to: END}]
+    """
+    changes = f"{{ask: {{prompt_placeholder_map: {written}}}}}"
+    outer = f"""
+    graph_config:
+      nodes: {{all: {{node_type: subgraph, subgraph: inner, node_config_map: {changes}}}}}
+      edges: [{{from: START, to: all}}, {{from: all, to: END}}]
+    """
+    folder = write_graph(tmp_path, [])
+    (folder / "inner").mkdir()
+    (folder / "inner/graph_config.yaml").write_text(dedent(inner))
+    with pytest.raises(ConfigError, match="prompt_placeholder_map of 'ask' must be a mapping"):
+        run(tmp_path, outer, [{"x": "y"}])
 
 
 def test_earlier_turns_are_asked_along_where_a_node_wants_them(tmp_path: Path) -> None:
@@ -536,7 +558,6 @@ def test_a_typo_in_a_list_or_a_parameter_is_reported_on_its_own_line(tmp_path: P
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        ("node_type: agent", "an agent needs tools"),
         ("node_type: llm\n      tools: [tasks.eval.utils.parse_response_as_json]", "needs a model that can call tools"),
         ("node_type: llm\n      chat_history: true", "chat_history needs a chat_conversation"),
     ],

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from assay.records import Failed, Likelihood, Response, Text, Usage
 from assay.runs import journal as journals
 from assay.runs.compression import read_frames, write_frames
-from assay.runs.journal import Journal, JournalError, KeyIndex, lines, read_header
+from assay.runs.journal import Journal, JournalError, lines, read_header
+from assay.runs.key_index import KeyIndex
 
 LINES = 60
 
@@ -190,9 +191,9 @@ def test_written_lines_are_synced_without_another_response(tmp_path: Path) -> No
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2**40)), max_size=300), st.sampled_from([2, 8, 1000]))
 def test_an_index_is_a_dict_of_keys_to_the_latest_offset(entries: list[tuple[int, int]], recent: int) -> None:
-    from assay.runs import journal
+    from assay.runs import key_index
 
-    before, journal.RECENT = journal.RECENT, recent
+    before, key_index.RECENT = key_index.RECENT, recent
     try:
         index, expected = KeyIndex(), {}
         for number, offset in entries:
@@ -204,7 +205,7 @@ def test_an_index_is_a_dict_of_keys_to_the_latest_offset(entries: list[tuple[int
         assert len(index) == len(expected)
         assert sorted(index.offsets()) == sorted(expected.values())
     finally:
-        journal.RECENT = before
+        key_index.RECENT = before
 
 
 def test_a_line_about_a_started_request_is_neither_an_answer_nor_damage(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ from hypothesis import strategies as st
 
 import assay
 from assay.engine.lanes import Budget
-from assay.engine.usage import percentile
+from assay.engine.usage import RunUsage, percentile
 from assay.errors import ConfigError
 from assay.models import Scripted
 from assay.models.local.embedded import BUNDLED, Embedded
 from assay.models.servers.server_model import Price
-from assay.records import LIMITS, Usage
+from assay.records import LIMITS, FilterScores, Text, Usage
+from assay.runs.key_index import KeyIndex
+from assay.statistics.board import Board
 from serving import TALKING, Servers, fetched
 from small_runs import write_task
 
@@ -221,7 +224,7 @@ def test_examples_are_dropped_until_it_fits(tmp_path: Path) -> None:
 def test_truncation_is_lm_evals_and_counted(tmp_path: Path) -> None:
     own = long_run(tmp_path, over_length="truncate")["assay"]["tasks"]["t"]
     assert own["failed"] == 0
-    assert own["noticed"] == {"to a prompt that lost its beginning": 6}  # two choices each
+    assert own["noticed"] == {"to a prompt that lost its beginning": 3}  # documents, of two choices each
 
 
 def test_a_model_that_cannot_truncate_is_reported(tmp_path: Path) -> None:
@@ -247,3 +250,22 @@ def test_every_name_of_the_limit_is_known_to_the_embedded_model(tmp_path: Path) 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=60), st.sampled_from([50, 90, 99]))
 def test_percentiles_of_seconds_are_those_of_numpy(seconds: list[float], percent: int) -> None:
     assert percentile(sorted(seconds), percent) == pytest.approx(float(np.percentile(seconds, percent)))
+
+
+def test_each_request_of_a_long_run_takes_at_most_60_bytes() -> None:
+    """Of a request stay the place of its line in the journal, its latency, its document and its score."""
+    index, usage, board = KeyIndex(), RunUsage(), Board()
+    held: list[int] = []
+    tracemalloc.start()
+    try:
+        for number in range(98_304):
+            index.put((number * 0x9E3779B97F4A7C15 % 2**64).to_bytes(8) * 2, number * 200)
+            usage.add("t", "model", Text("x", usage=Usage(3, 4, seconds=number / 7)), None)
+            board.add(number, FilterScores("none", ["x"], {"exact_match": number / 3}))
+            if number in (65_535, 98_303):
+                held.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert (held[1] - held[0]) / 32_768 <= 60
+    assert index.get((7 * 0x9E3779B97F4A7C15 % 2**64).to_bytes(8) * 2) == 1400
+    assert usage.to_json()["requests"] == 98_304

@@ -12,8 +12,8 @@ import run_world
 from assay.exchange.archive import pack
 from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
+from assay.redaction import redacted, without_secrets
 from assay.report.write import report_text
-from assay.runs.redaction import redacted, without_secrets
 from assay.runs.run import Run
 from graph_world import RECORDS, write_graph
 from run_world import RecordingModel

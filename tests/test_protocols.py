@@ -27,7 +27,7 @@ from assay.records import (
     Rolling,
     Text,
 )
-from serving import TALKING, TRUTH, Servers, fetched
+from serving import TALKING, TRUTH, Arrived, Servers, fetched, loopback
 
 PLAIN = {"max_gen_toks": 64, "do_sample": False, "until": []}
 CHATS = ("openai-chat", "anthropic")
@@ -229,6 +229,20 @@ def test_litellm_works_with_the_same_server(talking: str) -> None:
     with pytest.raises(RetryableError) as unreachable:
         ask("litellm", "http://127.0.0.1:9/v1", Generate("x", PLAIN), model="openai/m", api_key="k")
     assert unreachable.value.unreachable
+
+
+def test_litellm_asks_azure_with_its_version() -> None:
+    def answer(_: Arrived) -> Any:
+        message = {"role": "assistant", "content": "four"}
+        return {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "usage": {"prompt_tokens": 1},
+                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}  # fmt: skip
+
+    with loopback(answer) as (url, log):
+        own = {"model": "azure/gpt", "api_key": "k", "api_version": "2024-02-15-preview"}
+        assert ask("litellm", url.removesuffix("/v1"), Generate("x", PLAIN), **own).text == "four"
+    assert [each.path for each in log] == ["/openai/deployments/gpt/chat/completions?api-version=2024-02-15-preview"]
+    identities = [load_model("litellm", {**own, "api_version": each}).identity for each in ("2024-02-15", "2025-01-01")]
+    assert identities[0] != identities[1]  # answers of one version are not those of another
 
 
 def test_credentials_in_an_address_are_sent_in_a_header_and_shown_nowhere(talking: str) -> None:

@@ -416,6 +416,7 @@ def test_a_signal_interrupts_and_the_command_that_resumes_is_printed(
     assert finish("-m", "assay", *resume, cwd=tmp_path) == 0
     assert journaled(output)[: len(known)] == known
     assert manifest(output)["status"] == "complete"
+    assert "reason" not in manifest(output)  # that it was interrupted once
     same(output, uninterrupted)
 
 

@@ -229,7 +229,7 @@ def test_after_a_metric_was_stopped_by_the_clock_the_next_one_can_be_stopped_too
     result = timed(0.1, "scoring", both)
     assert isinstance(result, list)
     assert [each.reason.partition(" (")[0] for each in result] == [
-        f"{name}: TimeoutError: a filter or metric took more than 10 s" for name in ("first", "second", "third")
+        f"{name}: TimeoutError: a filter or metric took more than 0.1 s" for name in ("first", "second", "third")
     ]
 
 

@@ -126,6 +126,11 @@ def test_the_environment_is_empty(launcher: Launcher, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.process
+def test_the_name_of_this_machine_is_not_shown(launcher: Launcher) -> None:
+    assert ran(launcher, "import os\nassert os.uname().nodename == 'sandbox'")
+
+
+@pytest.mark.process
 def test_nothing_can_be_written_but_a_little_in_its_own_folder(launcher: Launcher) -> None:
     for path in ("/x", "/usr/lib/x", "/dev/x", "/lib/x"):
         assert fails(launcher, f"open({path!r}, 'w')", "OSError"), path

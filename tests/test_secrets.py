@@ -12,8 +12,8 @@ import pytest
 from assay.comparison.pairing import model_of
 from assay.exchange.exporters import export, tracked_settings
 from assay.exchange.inspect.log_file import member
+from assay.redaction import redacted, redacted_command, redacted_text
 from assay.report.write import report_text
-from assay.runs.redaction import redacted, redacted_command, redacted_text
 from assay.runs.run import Run as RunReader
 from exchange_world import HERE, INSPECT, as_json
 from run_world import RecordingModel, everything, run

@@ -117,6 +117,39 @@ def test_a_second_signal_prints_one_line_and_ends_at_once(number: int, code: int
     assert (process.returncode, said.strip()) == (code, "ended at once; what was answered is kept")
 
 
+def test_ctrl_c_while_a_command_is_imported_prints_no_traceback(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'assay.cli.flags':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from assay.cli import main\n"
+        "sys.exit(main(['run', '--tasks', 'x']))\n"
+    )
+    process = start("-c", code, cwd=tmp_path)
+    assert "".join(process.communicate(timeout=60)) == ""
+    assert process.returncode == 130
+
+
+def test_a_signal_that_a_destructor_swallows_stops_the_command_all_the_same(tmp_path: Path) -> None:
+    code = (
+        "import argparse, os, signal, sys, time; from assay import cli\n"
+        "class Resource:\n"
+        "    def __del__(self):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        time.sleep(0.2)\n"
+        "def work(_):\n"
+        "    Resource()\n"
+        "    time.sleep(50)\n"
+        "sys.exit(cli._run(argparse.Namespace(run=work)))\n"
+    )
+    process = start("-c", code, cwd=tmp_path)
+    assert "".join(process.communicate(timeout=40)) == ""
+    assert process.returncode == 143
+
+
 def test_ignored_signals_stay_ignored(tmp_path: Path) -> None:
     code = (
         "import argparse, os, signal, sys; from assay import cli\n"

@@ -1,5 +1,6 @@
 """What is held in memory: not the rows that a function made of a split, not the samples of a task that has ended."""
 
+import gc
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,3 +68,9 @@ def test_a_task_is_scored_and_written_when_its_last_document_has_ended(tmp_path:
     run(tmp_path, model, ["first", "second"], output_path=str(tmp_path / "out"))
     assert files == [[], [], [], ["first.parquet.part"], ["first.parquet.part"], ["first.parquet.part"]]
     assert sorted(file.name for file in (tmp_path / "out/samples").iterdir()) == ["first.parquet", "second.parquet"]
+
+
+def test_rows_whose_file_cannot_be_opened_are_deleted_in_silence(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        SpilledRows(["a"], tmp_path / "missing/file")
+    gc.collect()  # what a destructor raises is a warning, and an error here

@@ -1,9 +1,13 @@
 """Files of other programs in a folder of tasks, and files that say anything: at worst they are broken, and all others work."""
 
+import contextlib
 import copy
 import json
+import os
 import re
+import socket
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -322,3 +326,131 @@ def test_no_content_of_task_files_makes_listing_or_checking_raise(data: st.DataO
         catalog = ["--include_path", folder, "--no_defaults"]
         for command in (["ls"], ["validate"], ["validate", "--compat", "lm-eval"], ["show", "fine"]):
             assert main([*command, *catalog]) in (0, 1)
+
+
+# --- many files at once, each bad in another way ---------------------------------------------------------------------
+
+BAD = FINE.replace("task: fine", "task: %s")
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(path.parent):  # the path of a socket must be short
+        server.bind(path.name)
+
+
+def _sparse(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 3 << 30)
+
+
+def _written(text: str | bytes) -> Callable[[Path], object]:
+    data = text if isinstance(text, bytes) else dedent(text).encode()
+    return lambda path: path.write_bytes(data.replace(b"%s", path.stem.encode()))
+
+
+FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a_pipe": (os.mkfifo, "folder, pipe or device"),
+    "a_socket": (_socket, "folder, pipe or device"),
+    "a_device": (lambda path: path.symlink_to("/dev/zero"), "folder, pipe or device"),
+    "a_terminal": (lambda path: path.symlink_to("/dev/tty"), "folder, pipe or device"),
+    "a_loop": (lambda path: path.symlink_to(path.name), "cannot be read: it is a link to a missing file"),
+    "a_dangling_link": (lambda path: path.symlink_to("nowhere"), "cannot be read: it is a link to a missing file"),
+    "of_3_gigabytes": (_sparse, "larger than 64 MiB"),
+    "of_too_many_values": (_written(b"task: %s\nx: [" + b"a," * 600_000 + b"]\n"), "more than 500,000 values"),
+    "nested": (_written(b"task: %s\nx: " + b"[" * 20_000), "nested more than 100 levels deep"),
+    "nested_blocks": (_written(b"".join(b" " * n + b"a:\n" for n in range(300))), "nested more than 100 levels deep"),
+    "latin_1": (_written((BAD + "    description: caf\xe9\n").encode("latin-1")), "save the file as UTF-8"),
+    "utf_16_without_a_mark": (_written(BAD.encode("utf-16-be")), "save the file as UTF-8"),
+    "a_nul": (_written(BAD.encode() + b'    description: "a\0b"\n'), "save the file as UTF-8"),
+    "code_in_a_tag": (_written("task: %s\nx: !!python/object/apply:os.system [echo]\n"), "unknown tag"),
+    "a_name_in_a_tag": (_written("task: %s\nx: !!python/name:os.system\n"), "unknown tag"),
+    "a_tag": (_written("task: !mine %s\n"), "unknown tag"),
+    "key_twice": (_written("task: %s\ntask: %s\n"), "written twice"),
+    "a_list_as_a_key": (_written("task: %s\n? [a, b]\n: 1\n"), "unhashable key"),
+    "a_bomb": (_written("task: %s\na: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(f"{b}: &{b} [{', '.join(['*' + a] * 10)}]\n" for a, b in zip("abcdefg", "bcdefgh", strict=True))), "values"),
+    "an_alias_of_itself": (_written("task: %s\na: &a [*a]\n"), "refers to itself"),
+    "a_date": (_written("task: %s\nversion: 2020-13-45\n"), "month must be in 1..12"),
+    "digits": (_written("task: %s\nnum_fewshot: " + "9" * 6000 + "\n"), "cannot be read"),
+    "half_a_character": (_written('task: %s\ndescription: "\\ud800"\n'), "correct the YAML here"),
+    "open_list": (_written("task: %s\ndoc_to_choice: [a, b\n"), "is not closed"),
+    "control_characters": (_written('task: "x\\e[31m"\n'), "contains"),
+    "includes_itself": (_written("include: includes_itself.yaml\ntask: %s\n"), "in a circle"),
+    "includes_nothing": (_written("include: gone.txt\ntask: %s\n"), "no file"),
+    "includes_a_folder": (_written("include: .\ntask: %s\n"), "folder, pipe or device"),
+    "includes_a_pipe": (_written("include: a_pipe.yaml\ntask: %s\n"), "folder, pipe or device"),
+    "includes_a_device": (_written("include: /dev/zero\ntask: %s\n"), "folder, pipe or device"),
+    "includes_a_giant": (_written("include: of_3_gigabytes.yaml\ntask: %s\n"), "larger than 64 MiB"),
+    "includes_json": (_written("include: broken.json\ntask: %s\n"), "correct the YAML here"),
+    "includes_bytes": (_written("include: picture.png\ntask: %s\n"), "save the file as UTF-8"),
+    "includes_data": (_written("include: fine.jsonl\ntask: %s\n"), ""),
+    "includes_an_address": (_written("include: http://127.0.0.1:1/x.yaml\ntask: %s\n"), "no file"),
+    "repeats_for_ever": (_written(BAD + "    repeats: 99999999999\n"), "must be at most 100000"),
+    "infinite_examples": (_written(BAD + "    num_fewshot: .inf\n"), "num_fewshot must be"),
+    "class_without_a_name": (_written("class: x.Y\n"), "key 'task' is missing"),
+}  # fmt: skip
+"""Files by name, each with a part of the message that `validate` prints about it."""
+CHECKED: dict[str, tuple[str, str]] = {
+    "helper_is_a_pipe": ("process_docs: !function pipe.f", "pipe.py is not a regular file"),
+    "helper_is_a_device": ("process_docs: !function device.f", "device.py is not a regular file"),
+    "helper_is_a_folder": ("process_docs: !function folder.f", "folder.py is not a regular file"),
+    "helper_with_a_slip": ("process_docs: !function slip.f", "slip.py cannot be read: SyntaxError: invalid syntax"),
+    "helper_with_a_nul": ("process_docs: !function nul.f", "null bytes"),
+    "helper_too_deep": ("process_docs: !function deep.f", "deep.py cannot be read: SyntaxError: too many nested"),
+    "helper_missing": ("process_docs: !function absent.f", "no module 'absent'"),
+    "helper_without_it": ("process_docs: !function good.g", "good.py has no 'g'"),
+    "group_of_itself": ("", "in a circle"),
+    "group_of_none": ("", "no task, group or tag named 'missing'"),
+    "group_of_a_broken_file": ("", "'open_list' is broken"),
+}
+"""Tasks and groups that are listed, and of which `validate` prints this."""
+
+
+ELSEWHERE = {"includes_json": "broken.json", "includes_bytes": "picture.png", "includes_data": "fine.jsonl",
+             "includes_a_giant": "of_3_gigabytes.yaml"}  # fmt: skip
+"""Files whose problem is that of the file they include."""
+
+
+def bad_world(folder: Path) -> None:
+    for name, (make, _) in FILES.items():
+        make(folder / f"{name}.yaml")
+    for name, (line, _) in CHECKED.items():
+        text = dedent(BAD % name) + line + "\n"
+        if name.startswith("group_"):
+            member = {"group_of_itself": name, "group_of_none": "missing"}.get(name, "open_list")
+            text = f"group: {name}\ntask: [{member}]\n"
+        (folder / f"{name}.yaml").write_text(text)
+    (folder / "broken.json").write_text('{"a": [1,}')
+    (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\xff")
+    (folder / "named.yaml").mkdir()
+    (folder / "around").symlink_to(".")
+    os.mkfifo(folder / "pipe.py")
+    (folder / "device.py").symlink_to("/dev/zero")
+    (folder / "folder.py").mkdir()
+    (folder / "slip.py").write_text("def f(:\n")
+    (folder / "nul.py").write_bytes(b"def f(d): return d\n\0")
+    (folder / "deep.py").write_text(f"x = {'(' * 5000}{')' * 5000}\ndef f(d): return d\n")
+    (folder / "good.py").write_text("def f(d): return d\n")
+
+
+def test_a_good_task_among_fifty_bad_files_works_and_each_of_them_is_reported(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write({"fine.yaml": FINE, "fine.jsonl": ROWS})
+    bad_world(folder)
+    began = time.monotonic()
+    all_commands_work(folder, capsys)
+    assert main(["validate", "--include_path", str(folder), "--no_defaults"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    for name, said in {name: said for table in (FILES, CHECKED) for name, (_, said) in table.items()}.items():
+        about = [line for line in lines if f"/{ELSEWHERE.get(name, f'{name}.yaml')}:" in line]
+        assert any(said in line for line in about), (name, about)
+        assert all(" — " in line or "must be a whole number" in line for line in about), about
+    assert not any("cannot be checked" in line for line in lines)
+    everything = ["fine", *FILES, *CHECKED]
+    assert (
+        main(["run", "--model", "dummy", "--tasks", *everything, "--include_path", str(folder), "--no_defaults"]) == 2
+    )
+    said = capsys.readouterr().err
+    assert [name for name in everything[1:] if name not in said] == []
+    assert "fine.yaml" not in said
+    assert time.monotonic() - began < 100

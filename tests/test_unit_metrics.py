@@ -111,6 +111,33 @@ def test_exact_match_reports_what_it_compared() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("golden", "predicted", "exact", "alike"),
+    [
+        ({"text": "London"}, {"text": "Lisbon"}, False, 0.5),  # l and on: 2 * 3 of 12 letters
+        ({"text": ["Paris", "Paris city"]}, {"text": "paris"}, True, 1.0),
+        ({"text": ["ab", "abcd"]}, {"text": "BCDE"}, False, 0.75),  # bcd of the second: 2 * 3 of 8
+        ({"text": ["a", None]}, {"text": "a"}, True, 1.0),
+        ({"text": ["a", "b"]}, {"text": ["a", "b"]}, True, 1.0),  # two lists, as a whole
+        ({"text": ["a", "b"]}, {"text": None}, False, 0.0),
+        (["a", "b"], "b", True, 1.0),
+        ({"text": "x", "more": 1}, {"text": "x", "more": 1}, True, 1.0),  # not a lone text: all of it
+    ],
+)
+def test_a_lone_text_is_the_text_and_of_a_list_any_may_match(
+    golden: Any, predicted: Any, exact: bool, alike: float
+) -> None:
+    for key in (None, "text"):
+        if key is None or isinstance(golden, dict):
+            assert scored("exact_match", golden, predicted, key=key).correct is exact
+            assert scored("fuzzy_match", golden, predicted, key=key).score == alike
+
+
+def test_a_list_without_a_golden_text_is_an_error_of_the_data() -> None:
+    with pytest.raises(ValueError, match="the golden value has no text"):
+        scored("exact_match", {"text": [None]}, {"text": "a"})
+
+
 def test_fuzzy_match_scores_the_share_of_letters_in_matching_runs() -> None:
     # abcd and bcde have bcd in common: 2 * 3 / 8
     result = scored("fuzzy_match", {"text": "abcd"}, {"text": "BCDE"}, key="text")
@@ -446,11 +473,11 @@ def test_a_users_tasks_package_takes_precedence_over_assays(tmp_path: Path) -> N
     [
         (
             "task_executor.TopicPostProcesor",
-            "module 'task_executor' has no 'TopicPostProcesor' — did you mean 'TopicPostProcessor'?",
+            "task_executor.py has no 'TopicPostProcesor' — did you mean 'TopicPostProcessor'?",
         ),
         ("task_executr.X", "no module named 'task_executr' — did you mean 'task_executor'?"),
         ("tasks.eval.utils.UnitMetric", "did you mean 'UnitMetrics'?"),
-        ("UnitMetrics", "invalid dotted name 'UnitMetrics' — write module.Name"),
+        ("UnitMetrics", "UnitMetrics: no module named 'UnitMetrics' — "),
         ("broken.X", "the module cannot be loaded: ZeroDivisionError"),
         ("needy.X", "pip install no_such_library"),
     ],

@@ -30,6 +30,7 @@ from assay.models import Scripted
 from assay.records import FilterScores, Generate, Sample
 from assay.report.document import ReportOptions, build_report
 from assay.runs.folder import write_json
+from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.viewer.compare_page import round_robin
@@ -72,7 +73,7 @@ def sums(runs: Path) -> Samples:
 
 def the_samples(runs: Path, task: str, metric: str, run: str = "first") -> Samples:
     database, path = Database(runs), runs / run / f"samples/{task}.parquet"
-    return Samples(database, database.samples(path), metric, True)
+    return Samples(database, database.samples(SampleFile(path)), metric, True)
 
 
 def documents(samples: Samples, **options: Any) -> list[int]:
@@ -170,7 +171,7 @@ def test_many_row_groups_are_searched_as_a_loop_over_all_samples_would(tmp_path:
     folder = write_run(tmp_path / "big", 7000)
     every = list(big_samples(7000))
     database, path = Database(tmp_path), folder / "samples/big_sums.parquet"
-    samples = Samples(database, database.samples(path), "exact_match,strict", True)
+    samples = Samples(database, database.samples(SampleFile(path)), "exact_match,strict", True)
     columns = {"level": "3", "subject": "law"}
     conditions = tuple(Condition(f"doc.{name}", "eq", value) for name, value in columns.items())
     expected = [
@@ -367,7 +368,9 @@ def test_nodes_are_counted_by_the_ways_of_all_records(tmp_path: Path) -> None:
     writer.end()
     writer.place()
     database = Database(tmp_path)
-    known, visited = _count_visits(Samples(database, database.samples(tmp_path / "t.parquet"), "", True), database)
+    known, visited = _count_visits(
+        Samples(database, database.samples(SampleFile(tmp_path / "t.parquet")), "", True), database
+    )
     assert known == 3
     assert visited == {
         "a": NodeVisits("a", "", visits=4, records=3, requests=4, failed=1, seconds=1.0),  # 0.5 + 2 × 0.25
@@ -585,11 +588,14 @@ def test_a_graphs_record_that_failed_shows_its_way_and_where_and_why_it_ended(tm
     simple_evaluate(model, tasks=[str(folder)], output_path=str(tmp_path / "runs/run"))
     with serving(tmp_path / "runs") as at:
         pages = [fetched(at, "/sample", run="run", task="eval.question_answering.simpleqa", doc=doc)[1] for doc in "01"]
+        assert "simpleqa graph 2 failed" in text_of(fetched(at, "/run", run="run")[1])
     request, last = map(text_of, pages)
-    for text in (request, last):
-        assert "The prompts of a failed document are not stored" in text
-    assert "first 1 request second 1 request failed: TimeoutError: no answer with api_key=*** Target" in request
-    assert "second 1 request bad failed: the node 'bad': KeyError: 'of all things' (code.py:2) Target" in last
+    first, second = '[{"role": "user", "content": "one 1"}]', '[{"role": "user", "content": "two one 1"}]'
+    assert f"first response: one 1 {first} one 1 second failed: TimeoutError: no answer with api_key=***" in request
+    assert f"api_key=*** response: {second} Answer" in request  # what was asked, without an answer
+    assert "Last state said one 1 Document" in request
+    assert "two one 2 bad failed: the node 'bad': KeyError: 'of all things' (code.py:2)" in last
+    assert "Last state said one 2 more two one 2 Document" in last
     assert SECRET not in pages[0]
 
 

@@ -23,7 +23,7 @@ KINDS = (
 RUN_FILES = {"MANIFEST", "RESULTS", "manifest.json", "results.json"}
 OPENERS = {"read_manifest", "read_results", "SampleFile", "ParquetFile", "sample_file"}
 NOT_RUNS = {
-    "samples/rows.py": "data sets of users in Parquet",
+    "samples/parquet.py": "data sets of users in Parquet",
     "exchange/archive.py": "the members of an archive, searched for answers before it is written",
     "viewer/samples.py": "opened by Run, and written anew for DuckDB where it is of format 1",
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TypeVar
 
 
@@ -125,3 +126,12 @@ def installing(extra: str) -> str:
     return (
         f"pip install 'assay[{extra}]'" if from_index else f"pip install '.[{extra}]' in the folder of assay's sources"
     )
+
+
+def library_problem(library: str | None, what: str, place: Place) -> Problem | None:
+    """Report that a library which `what` needs is not installed, with the command to install it."""
+    if library is None or find_spec(library) is not None:
+        return None
+    packages = {"sklearn": "scikit-learn", "rouge_score": "rouge-score", "math_verify": "math-verify"}
+    fix = installing("math" if library == "math_verify" else "metrics")
+    return Problem(place, f"{what} needs {packages.get(library, library)}, which is not installed", fix)

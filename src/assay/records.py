@@ -74,12 +74,13 @@ def plain(value: Any) -> Any:
     if kind in _PLAIN:
         return value
     if kind is list or kind is tuple:
-        items = [plain(item) for item in value]
+        items = value if _PLAIN.issuperset(map(type, value)) else [plain(item) for item in value]
         return value if all(map(is_, items, value)) else kind(items)
     if kind is dict:
-        converted = {plain(key): plain(item) for key, item in value.items()}
-        is_same = all(map(is_, converted.values(), value.values())) and all(map(is_, converted, value))
-        return value if is_same else converted
+        keys = value if _PLAIN.issuperset(map(type, value)) else [plain(key) for key in value]
+        items = [item if type(item) in _PLAIN else plain(item) for item in value.values()]
+        is_same = all(map(is_, items, value.values())) and all(map(is_, keys, value))
+        return value if is_same else dict(zip(keys, items, strict=True))
     if kind.__module__ != "numpy" or getattr(value, "dtype", None) is None:  # numpy is not imported to find that out
         return value
     if value.shape:
@@ -298,7 +299,7 @@ def prompt_text(prompt: Prompt) -> str:
     return prompt if isinstance(prompt, str) else _written(prompt)
 
 
-@lru_cache(maxsize=64)  # the choices and repeats of one document follow one another
+@lru_cache(maxsize=256)  # for choices and repeats of a document, and when a sample is written whose request was keyed
 def _written(messages: tuple[Message, ...]) -> str:
     return json.dumps(messages_to_plain(messages), ensure_ascii=False)
 
@@ -366,10 +367,14 @@ Request = Generate | Loglikelihood | Rolling
 
 
 class Call(NamedTuple):
-    """A call of user code that waits: an async function, or a blocking one in a thread. It is not journaled."""
+    """A call of user code that waits: an async function, or a blocking one in a thread, for at most so many `seconds`. One with
+    an `identity` is journaled; begun and not finished, it is only begun again if it is `repeatable`."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
+    identity: tuple[str | int, ...] = ()
+    repeatable: bool = False
+    seconds: float | None = None
 
 
 def arguments(request: Request) -> tuple[Any, ...]:
@@ -434,21 +439,25 @@ class Failed(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """Return value of a Call."""
+    """Return value of a Call; of a journaled one also the `error` it raised, and whether it could be journaled."""
 
     value: Any
     usage: Usage | None = None
+    error: str = ""
+    is_kept: bool = True
 
 
 class Outcome(NamedTuple):
-    """Final state of a graph, the last response of its plan: the record, the requests sent on the way, and counts of
-    events to report."""
+    """End of a graph's plan: the record, or if it `failed` what nodes had written by then; requests, counts of events to
+    report, and tool `calls` with node, turn, name, arguments, result, error, tokens and seconds."""
 
     record: Mapping[str, Any]
     asked: Sequence[Request] = ()
     noticed: Mapping[str, int] = MappingProxyType({})
     usage: Usage | None = None
     trace: Trace = ()
+    calls: Sequence[Mapping[str, Any]] = ()
+    failed: str = ""
 
 
 Response = Text | Likelihood | Failed | Returned | Outcome

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
-from assay.errors import AssayError, ConfigError, Place, Problem, did_you_mean, installing, nearest
+from assay.errors import AssayError, ConfigError, Place, Problem, did_you_mean, nearest
 from assay.records import Params, UserFunction, UserValue
+from assay.redaction import redacted
 from assay.user_code import MOST_WORDS, user_code, words
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _problems(takes: Accepted, params: Params, subject: Subject, where: Where) -
         elif known is not None and not _fits(value, known.annotation):
             quoted = "; put it in quotes" if not isinstance(value, str) and _fits(str(value), known.annotation) else ""
             fix = f"{_near_choice(value, known.annotation)}it must be {_described(known.annotation)}{quoted}"
-            yield Problem(at(key), f"{what}: {key!r} cannot be {value!r:.80}", fix)
+            yield Problem(at(key), f"{what}: {key!r} cannot be {redacted(value, key)!r:.80}", fix)
     for key, each in takes.named.items():
         if each.default is each.empty and key not in params:
             yield Problem(at(""), f"{what} needs the {word} {key!r}", add(key))
@@ -397,7 +397,7 @@ def _plugin_module(name: str) -> ModuleType:
 
 
 def _plugin_file(file: Path) -> ModuleType:
-    place, path = Place(f"--plugin {file}"), file.expanduser().resolve()
+    place, path = Place(f"--plugin {file}"), Path(os.path.realpath(file.expanduser()))
     if not path.is_file():
         raise ConfigError([Problem(place, "there is no such file", "correct its path, or name an importable module")])
     state = path.stat()
@@ -495,15 +495,6 @@ def must_be_callable(name: str, thing: UserValue) -> UserFunction:
         raise TypeError(f"{name!r} must be a function or a class, got {thing!r:.60}")
     function: UserFunction = thing
     return function
-
-
-def library_problem(library: str | None, what: str, place: Place) -> Problem | None:
-    """Report that a library which `what` needs is not installed, with the command to install it."""
-    if library is None or find_spec(library) is not None:
-        return None
-    packages = {"sklearn": "scikit-learn", "rouge_score": "rouge-score", "math_verify": "math-verify"}
-    fix = installing("math" if library == "math_verify" else "metrics")
-    return Problem(place, f"{what} needs {packages.get(library, library)}, which is not installed", fix)
 
 
 def read_signature(function: UserFunction) -> inspect.Signature:

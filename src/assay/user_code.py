@@ -18,6 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from assay.errors import SelfExplanatory
 from assay.records import Failed
+from assay.redaction import without_environment, without_queries
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -98,7 +99,7 @@ def explain(place: str, error: BaseException) -> str:
     message = _message(error)
     if isinstance(error, SelfExplanatory):
         return before + message
-    named = f"{type(error).__name__}: {message:.{MOST_WORDS}}".removesuffix(": ")
+    named = f"{type(error).__name__}: {without_queries(message):.{MOST_WORDS}}".removesuffix(": ")
     fix = (
         f" (pip install {error.name.partition('.')[0]})"
         if isinstance(error, ModuleNotFoundError) and error.name
@@ -121,7 +122,7 @@ def words(error: BaseException) -> str:
 def _message(error: BaseException) -> str:
     """The message; empty if the exception class fails to format it."""
     try:
-        return written(str(error))
+        return without_environment(written(str(error)))
     except (Exception, SystemExit):  # noqa: BLE001  # it cannot go through call_user_code, which calls it
         return ""
 
@@ -174,30 +175,42 @@ def in_main_thread() -> bool:
 
 
 def timed(seconds: float, place: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Failed:
-    """As `call_user_code`, with a limit in seconds: Python's pattern matcher looks for signals now and then.
+    """As `call_user_code`, with a limit in seconds. Within another call of it, the limit of that one holds."""
+    return call_user_code(place, alarmed, seconds, "a filter or metric", function, *args, **kwargs)  # type: ignore[arg-type]  # one T for both
+
+
+def alarmed(seconds: float, what: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function; after some seconds it is stopped by a TimeoutError: Python's pattern matcher looks for signals now
+    and then. Where alarms cannot be set, or one is set already, it is just called.
 
     The alarm is repeated, so that of a document whose first metric was stopped, the second one can be stopped, too.
-    Within another call of it, the limit of that one holds.
     """
-    global _running
-    if _running or not in_main_thread():
-        return call_user_code(place, function, *args, **kwargs)
+    global _limit
+    if _limit is not None or not in_main_thread():
+        return function(*args, **kwargs)
     if getsignal(signal.SIGALRM) is not _stop:  # user code may set alarms, and leave its handler behind
         signal.signal(signal.SIGALRM, _stop)
-    _running = True
-    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    _limit = (what, seconds)
     try:
-        return call_user_code(place, function, *args, **kwargs)
-    finally:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+            return function(*args, **kwargs)
+        finally:
+            _limit = None
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except TimeoutError:  # the alarm may have come between these two lines
+        _limit = None
         signal.setitimer(signal.ITIMER_REAL, 0)
-        _running = False
+        raise
 
 
 def _stop(*_: object) -> None:
-    raise TimeoutError(f"a filter or metric took more than {TIME_LIMIT:.0f} s")
+    if _limit is not None:
+        raise TimeoutError(f"{_limit[0]} took more than {_limit[1]:g} s")
 
 
-_running = False
+_limit: tuple[str, float] | None = None
+"""The thing that the alarm stops now, and its seconds."""
 
 
 @contextmanager

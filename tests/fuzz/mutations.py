@@ -1,6 +1,7 @@
 """Strategies that damage a JSON or YAML value, a text or bytes in the ways that files and answers are damaged."""
 
 import copy
+import datetime
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -37,8 +38,15 @@ def _parent(value: Any, path: Path) -> Any:
 
 
 @st.composite
-def mutated(draw: st.DrawFn, value: Any, most: int = 3) -> Any:
-    """The value with some of its parts replaced, lost, renamed, doubled, wrapped or swapped."""
+def mutated(  # noqa: C901  # one branch for each change
+    draw: st.DrawFn, value: Any, most: int = 3, keys: Sequence[str] = (), strange: Sequence[Any] = ()
+) -> Any:
+    """The value with some of its parts replaced, lost, renamed, doubled, wrapped, swapped, or copied to another place.
+
+    `keys` are added and given to others, besides NAMES; `strange` are values that JSON has not.
+    """
+    names = st.sampled_from([*NAMES, *keys, *keys])
+    values = st.one_of(anything, anything, st.sampled_from(strange).map(copy.deepcopy)) if strange else anything
     changed = copy.deepcopy(value)
     for _ in range(draw(st.integers(1, most))):
         known = list(paths(changed))
@@ -46,13 +54,20 @@ def mutated(draw: st.DrawFn, value: Any, most: int = 3) -> Any:
             return draw(anything)
         path = draw(st.sampled_from(known))
         parent, last = _parent(changed, path), path[-1]
-        change = draw(st.sampled_from(["replace", "replace", "lose", "rename", "double", "wrap", "swap", "nest"]))
+        change = draw(
+            st.sampled_from(["replace", "replace", "lose", "rename", "double", "wrap", "swap", "nest", "add", "copy"])
+        )
         if change == "replace":
-            parent[last] = draw(anything)
+            parent[last] = draw(values)
         elif change == "lose":
             del parent[last]
         elif change == "rename" and isinstance(parent, dict):
-            parent[draw(st.sampled_from(NAMES))] = parent.pop(last)
+            parent[draw(names)] = parent.pop(last)
+        elif change == "add" and isinstance(parent, dict):
+            parent[draw(names)] = draw(values)
+        elif change == "copy":
+            other = draw(st.sampled_from(known))
+            parent[last] = copy.deepcopy(_parent(changed, other)[other[-1]])
         elif change == "double" and isinstance(parent, list):
             parent.insert(last, copy.deepcopy(parent[last]))
         elif change == "swap":
@@ -149,10 +164,23 @@ _Loader.add_multi_constructor("!", _tagged)
 _Dumper.add_representer(Tagged, lambda dumper, scalar: dumper.represent_scalar(scalar.tag, str(scalar)))
 
 
-def mutated_yaml(text: str) -> st.SearchStrategy[bytes]:
+STRANGE = [
+    datetime.date(2026, 2, 3),
+    datetime.datetime(2026, 2, 3, 4, 5, tzinfo=datetime.UTC),
+    b"\xff\x00",
+    {1: 2},
+    {None: 1},
+    {1.5: {True: 0}},
+]
+"""Values of YAML that JSON has not: dates, bytes, keys that are no texts."""
+
+
+def mutated_yaml(text: str, keys: Sequence[str] = ()) -> st.SearchStrategy[bytes]:
     """A YAML file whose values, or whose text, are damaged."""
     loaded = yaml.load(text, _Loader)
-    values = mutated(loaded).map(lambda value: yaml.dump(value, Dumper=_Dumper, allow_unicode=True, sort_keys=False))
+    values = mutated(loaded, keys=keys, strange=STRANGE).map(
+        lambda value: yaml.dump(value, Dumper=_Dumper, allow_unicode=True, sort_keys=False)
+    )
     return st.one_of(values, values, mutated_text(text)).map(lambda written: written.encode("utf-8", "surrogatepass"))
 
 
@@ -160,3 +188,29 @@ def one_of_files(files: dict[str, bytes], change: Any) -> st.SearchStrategy[dict
     """One of the files, changed: `change(name, content)` is a strategy for its new content."""
     names: Sequence[str] = sorted(files)
     return st.sampled_from(names).flatmap(lambda name: change(name, files[name]).map(lambda new: {name: new}))
+
+
+def damages(content: bytes) -> Iterator[tuple[str, bytes]]:
+    """Every byte flipped, blanked and replaced, every length, every line and block doubled, lost and swapped; each with its name."""
+    for at, byte in enumerate(content):
+        others = {
+            "flipped": byte ^ 1 << at % 8,
+            "blank": 0,
+            "full": 255,
+            "a quote": 34,
+            "another digit": 48 + (byte + 1) % 10,
+        }
+        for words, other in others.items():
+            if other != byte and (words != "another digit" or chr(byte).isdigit()):
+                yield f"{words} at {at}", content[:at] + bytes([other]) + content[at + 1 :]
+    for length in range(len(content)):
+        yield f"cut at {length}", content[:length]
+    lines = content.splitlines(keepends=True)
+    blocks = [content[at : at + 64] for at in range(0, len(content), 64)]
+    for kind, parts in (("line", lines), ("block", blocks)):
+        for number in range(len(parts)):
+            yield f"{kind} doubled at {number}", b"".join([*parts[: number + 1], *parts[number:]])
+            yield f"{kind} lost at {number}", b"".join([*parts[:number], *parts[number + 1 :]])
+            if number and parts[number] != parts[number - 1]:
+                swapped = [*parts[: number - 1], parts[number], parts[number - 1], *parts[number + 1 :]]
+                yield f"{kind} swapped at {number}", b"".join(swapped)

@@ -1,18 +1,13 @@
-"""The doors that are fuzzed. Every input is a few files; `Target.check` puts them in their place and tries all that reads them.
+"""The doors that are fuzzed, but for servers (`answers`) and texts (`scoring`)."""
 
-A check passes if everything works or is refused in words: an AssayError, or an exit code of the command line.
-"""
-
-import asyncio
 import contextlib
 import io
 import json
+import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from textwrap import dedent
@@ -27,62 +22,23 @@ from hypothesis import strategies as st
 
 import run_world
 from assay import ScoreOptions, score
-from assay.cli import main
 from assay.comparison.compare import compare
 from assay.errors import AssayError
 from assay.exchange.archive import pack
 from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
 from assay.exchange.inspect.log_file import member
-from assay.models.load import load_model
-from assay.models.protocol import PermanentError, RetryableError
-from assay.records import Generate, Loglikelihood, Rolling
 from assay.report.write import report_text
 from assay.runs.journal import NAME, Journal
 from assay.runs.run import Run
 from assay.runs.samples.writer import CHECKSUM_KEY, NO_CHECKSUM, write_checksum
 from assay.viewer.app import Viewer
 from assay.viewer.pages import MissingPage
+from chaos.worlds import TASKS as CHAOS_TASKS
+from fuzz import answers, scoring
+from fuzz.doors import BUNDLED, TESTS, Files, Target, command, placed, refused, silent, watched
 from fuzz.mutations import mutated, mutated_bytes, mutated_text, mutated_yaml, one_of_files
 from run_world import RecordingModel
-from serving import Arrived, loopback
-
-Files = Mapping[str, bytes]
-TESTS = Path(__file__).parent.parent
-BUNDLED = TESTS.parent / "src/assay/bundled/first_steps"
-
-
-@dataclass(frozen=True)
-class Target:
-    """A door: what is sent through it, and who reads that."""
-
-    inputs: Callable[[], st.SearchStrategy[Files]]
-    check: Callable[[Files, Path], None]
-
-
-def command(*arguments: object) -> None:
-    """Run the command line; every exit code is an answer."""
-    with contextlib.suppress(SystemExit):
-        main([str(each) for each in arguments])
-
-
-def refused(do: Callable[[], object]) -> None:
-    """Do something that may be refused."""
-    with contextlib.suppress(AssayError):
-        do()
-
-
-@contextmanager
-def silent() -> Iterator[None]:
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        yield
-
-
-def placed(files: Files, folder: Path) -> None:
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-
 
 # ---- task files
 
@@ -147,8 +103,18 @@ def _mutable() -> dict[str, bytes]:
     return {name: content for name, content in task_files().items() if name.endswith(".yaml")}
 
 
+def _beside(files: Files) -> dict[str, bytes]:
+    """The files, and those of the same family: fewer are read faster."""
+    [name] = files
+    is_bundled = name.startswith("bundled/")
+    return {
+        **{each: content for each, content in task_files().items() if each.startswith("bundled/") == is_bundled},
+        **files,
+    }
+
+
 def check_tasks(files: Files, folder: Path) -> None:
-    placed({**task_files(), **files}, folder)
+    placed(_beside(files), folder)
     command("ls", "--include_path", folder, "--no_defaults")
     command("ls", "--include_path", folder, "--no_defaults", "--json")
     command("validate", "--include_path", folder, "--no_defaults")
@@ -157,8 +123,8 @@ def check_tasks(files: Files, folder: Path) -> None:
 
 
 def check_runs_of_tasks(files: Files, folder: Path) -> None:
-    """A run with the damaged file and a good task: the good one has its numbers whatever is in the other."""
-    placed({**task_files(), **files}, folder)
+    """A run of the damaged file."""
+    placed(_beside(files), folder)
     [name] = files
     command(
         "run", "--model", "dummy", "--tasks", f"{folder / name}", "--include_path", folder, "--no_defaults", "--limit", 2,
@@ -167,7 +133,67 @@ def check_runs_of_tasks(files: Files, folder: Path) -> None:
 
 
 def yaml_inputs() -> st.SearchStrategy[Files]:
-    return one_of_files(_mutable(), lambda _, content: mutated_yaml(content.decode()))
+    files = _mutable()
+    keys = sorted({key for content in files.values() for key in re.findall(r"(\w+):", content.decode())})
+    return one_of_files(files, lambda _, content: mutated_yaml(content.decode(), keys))
+
+
+# ---- graphs
+
+LIKELY = """
+task: likely
+data_config: {source: {type: disk, file_path: records.jsonl}, id_column: q, sink: {type: csv, file_path: copy.csv}}
+graph_config:
+  nodes:
+    draw: {node_type: weighted_sampler, attributes: {tone: {values: [kind, rude], weights: [0.5, 0.5]}}}
+    pick: {node_type: multiple_choice, prompt: "{q} {tone}", choices: [yes, "no"], choose_by: per_character, output_keys: picked, model: {name: m}}
+    doubt: {node_type: loglikelihood, prompt: "{q}", continuation: " no", output_keys: doubt, model: {name: m}}
+    talk:
+      node_type: llm
+      prompt: [{system: "You are {tone}."}, {user: "{q}"}]
+      output_keys: predicted
+      model: {name: m, parameters: {temperature: 0.5, max_tokens: 8}, structured_output: {schema: {fields: {a: {type: str}}}}}
+    check: {node_type: lambda, lambda: steps.check, output_keys: [match_result]}
+  edges:
+    - {from: START, to: draw}
+    - {from: draw, to: [pick, doubt]}
+    - {from: [pick, doubt], to: talk}
+    - {from: talk, condition: steps.way, path_map: {again: talk, done: check}}
+    - {from: check, to: END}
+  graph_properties: {max_steps: 12}
+schema_config: {fields: {q: {type: str}}}
+output_config: {output_map: {q: {from: q}, picked: {from: picked}, fixed: {value: 7}, match_result: {from: match_result}}}
+graph_post_process:
+  - processor: tasks.eval.utils.MetricCollatorPostProcessor
+    params: {aggregator_metrics_map: [{name: accuracy, unit_metrics_results: [match_result]}]}
+"""
+
+
+def graph_files() -> dict[str, bytes]:
+    """A graph of nearly every kind of node, one with an agent, and their code and records."""
+    way = "\n\ndef way(state):\n    return 'done'\n"
+    steps = dedent(CHAOS_TASKS["steps.py"]) + way
+    records = [{"q": f"city {number}"} for number in range(3)]
+    return {
+        "likely.yaml": LIKELY.encode(), "agent.yaml": dedent(CHAOS_TASKS["graph_config.yaml"]).encode(), "steps.py": steps.encode(),
+        "records.jsonl": "".join(json.dumps(each) + "\n" for each in records).encode(),
+    }  # fmt: skip
+
+
+def graph_inputs() -> st.SearchStrategy[Files]:
+    files = {name: content for name, content in graph_files().items() if name.endswith(".yaml")}
+    keys = sorted({key for content in files.values() for key in re.findall(r"(\w+):", content.decode())})
+    return one_of_files(files, lambda _, content: mutated_yaml(content.decode(), keys))
+
+
+def check_graphs(files: Files, folder: Path) -> None:
+    placed({**graph_files(), **files}, folder)
+    [name] = files
+    known = ("--include_path", folder, "--no_defaults")
+    command("validate", *known)
+    command("show", folder / name)
+    command("run", "--model", "dummy", "--tasks", folder / name, *known, "--output_path", folder / "run")
+    command("score", folder / "run")
 
 
 # ---- data files
@@ -304,7 +330,8 @@ def pages(folder: Path) -> None:
     viewer = Viewer(folder)
     sample = {"run": "damaged", "task": "sums", "doc": "0"}
     built: Mapping[str, Any] = {"/": (viewer.runs, {}), "/run": (viewer.run, {"run": "damaged"}),
-                                "/task": (viewer.task, {"run": "damaged", "task": "sums"}), "/sample": (viewer.sample, sample)}  # fmt: skip
+                                "/task": (viewer.task, {"run": "damaged", "task": "sums"}), "/sample": (viewer.sample, sample),
+                                "/compare": (viewer.compare, [("run", "good"), ("run", "damaged")]), "/flips": (viewer.flips, [("run", "good"), ("run", "damaged"), ("task", "sums")])}  # fmt: skip
     for page, (build, query) in built.items():
         scope = {
             "type": "http",
@@ -315,6 +342,66 @@ def pages(folder: Path) -> None:
         }
         with contextlib.suppress(AssayError, MissingPage, *((duckdb.Error,) if page != "/" else ())):
             viewer.page(build, Request(scope))
+
+
+QUERIES = {
+    "run": ["good"], "task": ["sums"], "doc": ["0"], "sort": ["-exact_match"], "page": ["1"], "f": ["exact_match,none = 1"], "row": ["exact_match,none"],
+    "filter": ["none"], "q": ["x"], "size": ["10"], "tag": ["a"], "model": ["m"],
+}  # fmt: skip
+
+
+def query_inputs() -> st.SearchStrategy[Files]:
+    return mutated(QUERIES, keys=["column", "op", "value", "order", "metric", "flip", "direction"]).map(
+        lambda query: {"query.json": json.dumps(query).encode()}
+    )
+
+
+def check_query(files: Files, folder: Path) -> None:
+    """Every page of the viewer for one address."""
+    from starlette.requests import Request
+
+    query = json.loads(files["query.json"])
+    pairs = [(str(key), str(each)) for key, values in (query.items() if isinstance(query, dict) else ())
+             for each in (values if isinstance(values, list) else [values])]  # fmt: skip
+    asked = urlencode(pairs, errors="replace").encode()
+    viewer = Viewer(good_run().parent)
+    for build in (viewer.runs, viewer.run, viewer.task, viewer.sample, viewer.compare, viewer.flips, viewer.graph):
+        scope = {"type": "http", "method": "GET", "path": "/x", "query_string": asked, "headers": []}
+        with contextlib.suppress(AssayError, MissingPage, duckdb.Error):
+            viewer.page(build, Request(scope))
+    with contextlib.suppress(AssayError, MissingPage):
+        viewer.filter(
+            Request({"type": "http", "method": "GET", "path": "/filter", "query_string": asked, "headers": []})
+        )
+
+
+# ---- options in files
+
+CONFIG = {
+    "model": "dummy", "model_args": {}, "tasks": ["sums"], "limit": 2, "num_fewshot": 0, "gen_kwargs": {"max_gen_toks": 3}, "seed": [0, 1, 2, 3],
+    "apply_chat_template": False, "samples": None, "repeats": 1, "max_failed": 0.5, "bootstrap_iters": 10, "metadata": {"a": 1}, "shard": "1/2",
+    "model_role": {"judge": {"model": "dummy", "model_args": {}}}, "system_instruction": "Be kind.", "max_time": "1h", "log_samples": True,
+}  # fmt: skip
+
+
+def config_inputs() -> st.SearchStrategy[Files]:
+    return mutated_yaml(
+        yaml.safe_dump(CONFIG, sort_keys=False), ["predict_only", "compat", "batch_size", "sample", "start_index"]
+    ).map(lambda text: {"config.yaml": text})
+
+
+def check_config(files: Files, folder: Path) -> None:
+    placed({**{name: content for name, content in task_files().items() if "/" not in name}, **files}, folder)
+    command(
+        "run",
+        "--config",
+        folder / "config.yaml",
+        "--include_path",
+        folder,
+        "--no_defaults",
+        "--output_path",
+        folder / "run",
+    )
 
 
 # ---- journals
@@ -414,70 +501,20 @@ def check_logged(files: Files, folder: Path) -> None:
     command("import", folder / "synth_wino", "-o", folder / "brought")
 
 
-# ---- answers of servers
-
-PLAIN = {"until": [], "max_gen_toks": 5}
-CHAT = {
-    "id": "1", "model": "m", "choices": [{"index": 0, "finish_reason": "stop", "message": {
-        "role": "assistant", "content": "x", "reasoning_content": "hm", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}}],
-    "usage": {"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 3}},
-}  # fmt: skip
-SCORED = {
-    "model": "m", "choices": [{"index": 0, "text": "a b", "finish_reason": "length", "logprobs": {
-        "tokens": ["a", " b"], "token_logprobs": [None, -1.5], "top_logprobs": [None, {" b": -1.5}], "text_offset": [0, 1]}}],
-    "usage": {"prompt_tokens": 2, "completion_tokens": 0},
-}  # fmt: skip
-CLAUDE = {
-    "model": "m", "role": "assistant", "content": [{"type": "text", "text": "x"}, {"type": "tool_use", "id": "1", "name": "f", "input": {}}],
-    "stop_reason": "end_turn", "usage": {"input_tokens": 7, "output_tokens": 2, "cache_read_input_tokens": 3},
-}  # fmt: skip
-ANSWERS: Mapping[str, tuple[str, Any, Any]] = {
-    "openai-chat": ("openai-chat", Generate("q", PLAIN), CHAT),
-    "openai": ("openai", Generate("q", PLAIN), SCORED),
-    "openai-likelihood": ("openai", Loglikelihood("a", " b"), SCORED),
-    "openai-rolling": ("openai", Rolling("a b"), SCORED),
-    "anthropic": ("anthropic", Generate("q", PLAIN), CLAUDE),
-}
-
-
-def answer_inputs() -> st.SearchStrategy[Files]:
-    def change(name: str) -> st.SearchStrategy[Files]:
-        body = json.dumps(ANSWERS[name][2]).encode()
-        values = mutated(ANSWERS[name][2]).map(lambda new: json.dumps(new).encode())
-        return st.one_of(values, values, mutated_bytes(body)).map(lambda new: {f"{name}.json": new})
-
-    return st.sampled_from(sorted(ANSWERS)).flatmap(change)
-
-
-def check_answer(files: Files, folder: Path) -> None:
-    """A response, or one of the two errors that the engine counts."""
-    [(name, body)] = files.items()
-    backend, request, whole = ANSWERS[name.removesuffix(".json")]
-
-    def answer(arrived: Arrived) -> Any:
-        is_asked = arrived.method == "POST" and b"quick brown" not in arrived.body
-        return body if is_asked else whole
-
-    async def work(url: str) -> None:
-        model: Any = load_model(backend, {"model": "m", "base_url": url, "timeout": 5, "max_retries": 1})
-        async with model:
-            with contextlib.suppress(RetryableError, PermanentError):
-                response = await model.ask(request)
-                json.dumps(str(response))
-
-    with loopback(answer) as (url, _):
-        asyncio.run(work(url))
-
-
 TARGETS: Mapping[str, Target] = {
     "tasks": Target(yaml_inputs, check_tasks),
     "runs_of_tasks": Target(yaml_inputs, check_runs_of_tasks),
+    "graphs": Target(graph_inputs, check_graphs),
+    "configs": Target(config_inputs, check_config),
+    "templates": Target(scoring.template_inputs, scoring.check_template),
     "data": Target(data_inputs, check_data),
+    "texts": Target(scoring.answer_inputs, scoring.check_answers),
     "runs": Target(run_inputs, check_run),
+    "queries": Target(query_inputs, check_query),
     "journals": Target(journal_inputs, check_journal),
     "archives": Target(archive_inputs, check_import),
     "lm_eval_logs": Target(logged_inputs, check_logged),
-    "answers": Target(answer_inputs, check_answer),
+    "answers": Target(answers.inputs, answers.check_answer),
 }
 
 
@@ -485,7 +522,7 @@ def check(target: str, files: Files) -> None:
     """Send files through a door; what is written on the way goes to a folder of its own."""
     folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
     try:
-        with silent():
+        with silent(), watched():
             TARGETS[target].check(files, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -75,7 +75,7 @@ def kind_of(fields: Fields, path: str | None = None) -> Kind:
     if "class" in fields or is_legacy_task(fields):
         return "task"
     if kind_key(fields) is not None:
-        return "task" if "task" in fields else "graph"
+        return "task" if fields.get("task") is not None else "graph"
     for kind in ("group", "task", "format"):
         if kind in fields:
             origin = fields.origin(kind)

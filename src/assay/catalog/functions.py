@@ -5,7 +5,7 @@ import importlib
 import importlib.util
 import inspect
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -50,6 +50,8 @@ def check_function(function: Function) -> Problem | None:
             f"module {function.module[:60]!r} cannot be found: {error.strerror}",
             "correct its name",
         )
+    if not is_there and file.exists():
+        return Problem(function.place, f"{file} is not a regular file", "put a module in its place")
     if not is_there:
         if _is_installed(function.module.partition(".")[0]):
             return None  # an installed module: to look inside would be to run it
@@ -185,12 +187,61 @@ def _name(node: ast.expr) -> str:
 def _parsed(path: str) -> ast.Module | str:
     """The syntax tree of a module, or why it cannot be read."""
     try:
+        if not Path(path).is_file():
+            return "it is not a regular file"  # a pipe would be waited for, and a device never ends
         with warnings.catch_warnings(action="ignore"):  # warnings of users' code are not ours
-            return ast.parse(Path(path).read_bytes())
+            return ast.parse(Path(path).read_bytes(), Path(path).name)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return str(error) or "it is nested too deeply"
+        return f"{type(error).__name__}: {error or 'it is nested too deeply'}"
     except OSError as error:
         return error.strerror or str(error)
+
+
+def load_problem(file: Path, is_supplied: Callable[[str], bool]) -> str:
+    """Return why a module cannot be loaded, as far as its text shows it: syntax, and imports of what is not there; or "".
+
+    `is_supplied` returns whether assay supplies a package.
+    """
+    tree = _parsed(str(file))
+    if isinstance(tree, str):
+        return tree
+    for statement in tree.body:
+        names = [alias.name for alias in statement.names] if isinstance(statement, ast.Import) else []
+        if isinstance(statement, ast.ImportFrom) and not statement.level and statement.module:
+            names = [statement.module]
+        for name in {name.partition(".")[0] for name in names}:
+            beside = [top / each for top in (file.parent, Path.cwd()) for each in (name, f"{name}.py")]
+            if not (is_supplied(name) or any(each.exists() for each in beside) or _is_installed(name)):
+                return f"ModuleNotFoundError: No module named {name!r} (pip install {name}) ({file.name}:{statement.lineno})"
+    return ""
+
+
+METRIC_DECORATORS = {"unit_metric": "unit", "aggregator_metric": "aggregator"}
+
+
+def declared_metrics(files: Collection[Path]) -> set[tuple[str, str]]:
+    """The metrics that modules, and those beside them that they import, register by a decorator: kind and name of each."""
+    waiting, seen, declared = list(files), set(files), set[tuple[str, str]]()
+    while waiting:
+        file = waiting.pop()
+        tree = _parsed(str(file))
+        for node in ast.walk(tree) if not isinstance(tree, str) else ():
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                declared |= {metric for each in node.decorator_list if (metric := _declared(each)) is not None}
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            beside = {Path(file.parent, *name.split(".")).with_suffix(".py") for name in modules} - seen
+            waiting += [each for each in beside if each.is_file()]
+            seen |= beside
+    return declared
+
+
+def _declared(decorator: ast.expr) -> tuple[str, str] | None:
+    """The metric that a decorator registers, as `@unit_metric("name")`."""
+    if not isinstance(decorator, ast.Call) or not decorator.args or not isinstance(decorator.args[0], ast.Constant):
+        return None
+    called = decorator.func.attr if isinstance(decorator.func, ast.Attribute) else _name(decorator.func)
+    return (METRIC_DECORATORS[called], str(decorator.args[0].value)) if called in METRIC_DECORATORS else None
 
 
 def _yields(function: ast.AST) -> bool:

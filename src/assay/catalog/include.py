@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from assay.config.fields import Fields, Origin
-from assay.config.source import Source
+from assay.config.source import Source, read_bytes
 from assay.errors import Place, Problem, nearest
 from assay.records import Params
 
@@ -47,8 +47,7 @@ class IncludeReader:
         kept = self._kept.get(path)
         if kept is not None:
             return kept
-        with open(path, "rb") as file:  # noqa: PTH123  # hot: once per file of a catalog
-            source = Source(path, file.read(), lenient=lenient)
+        source = Source(path, read_bytes(path), lenient=lenient)
         if keep:
             self._kept[path] = source
         return source
@@ -105,7 +104,7 @@ class _IncludeWalk:
         try:
             if path not in chain and len(chain) < MAX_INCLUDES:
                 if not os.path.isfile(path):  # noqa: PTH113  # hot; a pipe would be waited for without end
-                    raise FileNotFoundError(2, "no such regular file", path)
+                    raise _not_a_file(path)
                 return self.reader.source(path, keep=asked is not None, lenient=self.lenient)
         except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
             self.files[path.replace("\0", "?")] = ""
@@ -120,15 +119,20 @@ class _IncludeWalk:
         return None
 
 
+def _not_a_file(path: str) -> OSError:
+    if os.path.exists(path):  # noqa: PTH110  # a text
+        return IsADirectoryError(0, "it is a folder, pipe or device", path)
+    return FileNotFoundError(0, "it is a link to a missing file" if os.path.islink(path) else "no such file", path)  # noqa: PTH114
+
+
 def _unreadable_problem(path: str, place: Place, error: OSError | ValueError, *, included: bool) -> Problem:
     if isinstance(error, ValueError):
         return Problem(place, f"the path {path!r} is invalid: {error}", "give a path relative to this file")
+    fix = "check its permissions" if isinstance(error, PermissionError) else "put a file in its place, or remove it"
     if not included:
-        return Problem(place, f"the file cannot be read: {error.strerror or error}", "check its permissions")
+        return Problem(place, f"the file cannot be read: {error.strerror or error}", fix)
     if not isinstance(error, FileNotFoundError):
-        return Problem(
-            place, f"the included file {path} cannot be read: {error.strerror or error}", "check its permissions"
-        )
+        return Problem(place, f"the included file {path} cannot be read: {error.strerror or error}", fix)
     if "\\" in path:
         return Problem(place, f"no file {path} to include", "write `/` between the parts of a path")
     folder, _, name = path.rpartition("/")

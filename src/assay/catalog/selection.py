@@ -13,7 +13,7 @@ from assay.catalog.expand import CatalogNode, Expander, GroupNode, InheritedSett
 from assay.catalog.include import NO_FIELDS
 from assay.catalog.index import CatalogEntry
 from assay.config.fields import Fields, Origin
-from assay.errors import Place, Problem, nearest
+from assay.errors import ConfigError, Place, Problem, nearest
 from assay.records import Params, UserValue
 
 Overrides = Mapping[str, Params]
@@ -23,8 +23,8 @@ Spec = str | Mapping[str, object] | CatalogEntry
 
 TASKS_PLACE = Place("tasks")
 GRAPH_FILE = "graph_config.yaml"
-_SYGRA_NAME = re.compile(r"[\w-]+(?:[./][\w-]+)+")
-"""A task as SyGra names it: `tasks.eval.a.b`, `eval/a/b`."""
+_SYGRA_NAME = re.compile(r"[\w-]+(?:[./][\w-]+)*/?")
+"""A task as SyGra names it: `tasks.eval.a.b`, `eval/a/b`, `a`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def split_specs(specs: UserValue) -> list[Spec]:
     """
     listed = [specs] if isinstance(specs, str | Mapping | CatalogEntry | os.PathLike) else specs
     if not isinstance(listed, Iterable):
-        raise TypeError(f"tasks must be names, paths or configurations, not {type(specs).__name__}")
+        raise no_spec(specs, TASKS_PLACE)
     split: list[Spec] = []
     for spec in listed:
         if isinstance(spec, os.PathLike):
@@ -59,8 +59,14 @@ def split_specs(specs: UserValue) -> list[Spec]:
         elif isinstance(spec, Mapping | CatalogEntry):
             split.append(spec)
         else:
-            raise TypeError(f"tasks must be names, paths or configurations, not {type(spec).__name__}")
+            raise no_spec(spec, TASKS_PLACE)
     return split
+
+
+def no_spec(written: UserValue, place: Place) -> ConfigError:
+    """The refusal of something that can be no task."""
+    what = f"tasks must be names, paths or configurations, not {type(written).__name__}"
+    return ConfigError([Problem(place, what, "write `tasks: [name]`, and a name that looks like a number in quotes")])
 
 
 def looks_like_path(spec: str) -> bool:
@@ -231,7 +237,11 @@ class Selector:
             return []
         expander = self._beside(path)
         if path.is_dir():
-            chosen = list(_top_entries([e for e in expander.index.entries() if Path(e.path).is_relative_to(path)]))
+            inside = [e for e in expander.index.entries() if Path(e.path).is_relative_to(path)]
+            if (path / GRAPH_FILE).is_file():  # its subgraphs are below it
+                own = str(path / GRAPH_FILE)
+                inside = [e for e in inside if e.path == own or not e.path.endswith(f"/{GRAPH_FILE}")]
+            chosen = list(_top_entries(inside))
         else:
             chosen = [entry for entry in expander.index.entries() if entry.path == str(path)]
         for entry in chosen:

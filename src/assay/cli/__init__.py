@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import io
 import os
 import re
 import signal
@@ -89,6 +90,20 @@ def define(name: str, parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 with problems, 2 refused."""
+    try:
+        with _stopping_signals():
+            code = _main(argv)
+    except KeyboardInterrupt:  # while commands are still being imported
+        code = interrupted_code()
+    if _stopped_by:  # at its end Python would wait for threads, and take a second signal by default
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _main(argv: Sequence[str] | None) -> int:
     gc.set_threshold(50_000)  # with the default of 700, listing spends a tenth of its time on garbage collection
     parser = Parser(prog="assay", description="Evaluate language models.")
     parser.add_argument("--version", action="version", version=f"assay {__version__}")
@@ -114,13 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         chosen.refuse(unknown)
-    code = _run(options)
-    if _stopped_by:  # at its end Python would wait for threads, and take a second signal by default
-        with suppress(OSError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
-    return code
+    return _run(options)
 
 
 _stopped_by: list[int] = []
@@ -154,11 +163,23 @@ def _stopping_signals() -> Iterator[None]:
         _stopped_by.append(number)
         raise KeyboardInterrupt
 
+    def again(unraisable: Any) -> None:
+        if not isinstance(unraisable.exc_value, KeyboardInterrupt) or not _stopped_by:
+            usual_hook(unraisable)
+            return
+        threading.Timer(
+            0.01, os.kill, (process, _stopped_by.pop())
+        ).start()  # it came during a destructor, which swallows it
+
+    usual_hook = sys.unraisablehook
+    if taken:
+        sys.unraisablehook = again
     for number in taken:
         signal.signal(number, stop)
     try:
         yield
     finally:
+        sys.unraisablehook = usual_hook if taken else sys.unraisablehook
         if not _stopped_by:  # otherwise another signal may still arrive while the process ends
             for number in taken:
                 signal.signal(number, usual[number])
@@ -166,7 +187,7 @@ def _stopping_signals() -> Iterator[None]:
 
 def _run(options: argparse.Namespace) -> int:
     from assay.cli.output import echo_err, prepare_streams
-    from assay.errors import AssayError
+    from assay.errors import AssayError, SelfExplanatory
 
     prepare_streams()
     try:
@@ -176,15 +197,25 @@ def _run(options: argparse.Namespace) -> int:
         for problem in error.problems:
             echo_err(str(problem))
         return 2
+    except SelfExplanatory as error:  # of a file that changed since it was checked
+        echo_err(str(error))
+        return 2
     except BrokenPipeError:  # the reader closed the pipe, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()
         return 0
     except OSError as error:
         echo_err(f"{error.filename or 'output'}: {error.strerror or error}")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()
         return 2
     except KeyboardInterrupt:
         return interrupted_code()
+
+
+def _write_no_more() -> None:
+    """Let what is still to be written go nowhere; the caller of `main` may have put a stream without a descriptor there."""
+    with suppress(io.UnsupportedOperation):
+        descriptor = sys.stdout.fileno()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def _run_command(options: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from assay.cli.flags import add_option, run_options
 from assay.cli.output import echo, echo_err, echo_json
 from assay.cli.progress import Progress
+from assay.cli.report import of_readable_runs
 from assay.comparison.compare import compare
 from assay.comparison.comparison import Comparison
 from assay.comparison.verification import DIFFER, DRIFTS, NOTHING, PRECISIONS, SAME, verification
@@ -91,17 +92,21 @@ def define_compare(parser: argparse.ArgumentParser) -> None:
 
 
 def run_compare(options: argparse.Namespace) -> int:
-    comparison = compare(
-        [Path(each) for each in options.runs],
-        tasks=options.tasks,
-        metrics=options.metrics,
-        gates=options.gate,
-        cluster_by=options.cluster_by,
-        allow_different_prompts=options.allow_different_prompts,
-        allow_incomplete=options.allow_incomplete,
-        flips=options.flips,
-        level=options.level,
-        power=options.power,
+    comparison, is_whole = of_readable_runs(
+        options.runs,
+        lambda runs: compare(
+            [Path(each) for each in runs],
+            tasks=options.tasks,
+            metrics=options.metrics,
+            gates=options.gate,
+            cluster_by=options.cluster_by,
+            allow_different_prompts=options.allow_different_prompts,
+            allow_incomplete=options.allow_incomplete,
+            flips=options.flips,
+            level=options.level,
+            power=options.power,
+        ),
+        needed=1,
     )
     if options.summary:
         echo(comparison_summary(comparison))
@@ -111,7 +116,7 @@ def run_compare(options: argparse.Namespace) -> int:
         echo(comparison_csv(comparison).rstrip("\n"))
     else:
         _show(comparison, plain=options.format == "md", plot=options.plot)
-    return EXIT[comparison.decision]
+    return EXIT[comparison.decision] if is_whole else 2
 
 
 def _show(comparison: Comparison, *, plain: bool, plot: bool) -> None:

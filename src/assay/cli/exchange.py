@@ -9,7 +9,7 @@ from assay.cli.output import counted, echo, echo_err, echo_results
 from assay.exchange.archive import pack
 from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
-from assay.runs.redaction import redacted_command
+from assay.redaction import redacted_command
 
 
 def define_export(parser: argparse.ArgumentParser) -> None:

@@ -20,6 +20,20 @@ TRACKERS = ("wandb_args", "wandb_config_args", "trackio_args", "hf_hub_log_args"
 """Flags of lm-eval without an effect here."""
 ALIASES = {"num_records": "limit", "output_dir": "output_path"}
 """SyGra's names of flags, and ours."""
+NOT_NEEDED = {
+    "checkpoint_interval": ("-ci", "every answer is stored as it comes"),
+    "debug": ("-d", "errors always name their file and line"),
+    "clear_logs": ("-cl", "there are no log files"),
+    "output_with_ts": ("-owt", "output files always have the time in their names, and --run_name before it"),
+    "disable_metadata": ("-dm", "the run folder always has a manifest"),
+}
+"""SyGra's flags without an effect, and why."""
+ELSEWHERE = {
+    "run_args": ("-ra", "write the values into the graph file, or into its records"),
+    "oasst": ("-ost", "write the layout with output_config.generator"),
+    "quality": ("-q", "measure quality with a UnitMetrics node, or with a judge"),
+}
+"""SyGra's flags that are not supported, and what to do instead."""
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -42,9 +56,11 @@ def _define_sygra(add: Callable[..., argparse.Action]) -> None:
         metavar="NAME",
         help="one task: tasks.eval.a.b, eval/a/b, a folder; with it --batch_size is the number of concurrent records",
     )
-    add("--num_records", type=int, metavar="N", help="the first N records (default: all)")
-    add("--output_dir", metavar="DIR", help="same as --output_path")
+    add("--num_records", "-n", type=int, metavar="N", help="the first N records (default: all)")
+    add("--output_dir", "-od", metavar="DIR", help="same as --output_path")
     add("--resume", nargs="?", const=True, metavar="BOOL", help="no effect: a run with a folder is always resumed")
+    for name, (short, _) in {**NOT_NEEDED, **ELSEWHERE}.items():
+        add(f"--{name}", short, nargs="?", const="true", metavar="VALUE", help=argparse.SUPPRESS)
 
 
 def _start_run(options: argparse.Namespace) -> int:
@@ -176,13 +192,21 @@ def _role(text: str) -> tuple[str, str]:
 def _samples(written: str) -> YAMLValue:
     import json
 
-    text = Path(written).read_text() if not written.lstrip().startswith("{") and Path(written).is_file() else written
     try:
-        return json.loads(text)
+        return json.loads(_content(written) if not written.lstrip().startswith("{") else written)
     except ValueError as error:
         raise ConfigError(
             [Problem(Place("samples"), f"is not valid JSON: {error}", 'write {"task": [0, 1]}')]
         ) from None
+
+
+def _content(written: str) -> str:
+    """The text of a file; what names none is the text itself."""
+    try:
+        is_file = Path(written).is_file()
+    except OSError:  # too long for a path
+        is_file = False
+    return Path(written).read_text() if is_file else written
 
 
 def _numbers(text: str) -> list[YAMLValue]:

@@ -10,23 +10,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from assay.catalog.selection import no_spec
 from assay.cli import interrupted_code
-from assay.cli.flags import ALIASES, TRACKERS, run_options
+from assay.cli.flags import ALIASES, ELSEWHERE, NOT_NEEDED, TRACKERS, run_options
 from assay.cli.output import EXIT, echo, echo_err, echo_tables, exit_code, plain
 from assay.cli.progress import Progress
 from assay.cli.runs import runs_dir
 from assay.cli.show import write_out
 from assay.config.option import YAMLValue
 from assay.config.run import RunConfig, options_where
-from assay.config.source import Source
+from assay.config.source import Source, read_bytes
 from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.evaluation.flow import execute, prepare_run
 from assay.evaluation.options import checkpoint_runs, run_config, task_manager
 from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.writing import Evaluation, OutputOptions
 from assay.models.load import backend, parameters
+from assay.redaction import redacted_command
 from assay.report.table import checkpoints_json, checkpoints_table, table_footing, table_heading
-from assay.runs.redaction import redacted_command
 from assay.runs.results import ResultsJSON
 
 CANNOT = 2
@@ -147,13 +148,17 @@ def _from_file(path: str | None) -> dict[str, YAMLValue]:
     if path is None:
         return {}
     try:
-        source = Source(path, Path(path).read_bytes())
+        source = Source(path, read_bytes(path))
     except OSError as error:
         raise ConfigError([Problem(Place(path), f"cannot be read: {error.strerror}", "check the path")]) from None
     if source.problems or not isinstance(source.value, Mapping):
         raise ConfigError(
             source.problems or [Problem(source.place(), "the file is not a mapping of options", "write key: value")]
         )
+    tasks = source.value.get("tasks")
+    for number, each in enumerate(tasks) if isinstance(tasks, list) else [(None, tasks)]:
+        if not isinstance(each, str | Mapping) and tasks is not None:
+            raise no_spec(each, source.place(("tasks",) if number is None else ("tasks", number)))
     return {str(key): value for key, value in source.value.items()}
 
 
@@ -165,13 +170,26 @@ def _translate_sygra(options: argparse.Namespace) -> int | None:
             raise ConfigError([Problem(Place("task"), "--task and --tasks exclude each other", "give one of them")])
         options.tasks = [options.task]
         records_at_once, options.batch_size = _records_at_once(options.batch_size), None
+        if records_at_once is not None and records_at_once > 32 and "num_concurrent" not in str(options.model_args):
+            echo_err(f"at most 32 requests are sent at once: --model_args num_concurrent={records_at_once} sends more")
     for theirs, ours in ALIASES.items():
         value = getattr(options, theirs)
         if value is not None and getattr(options, ours) is not None:
             raise ConfigError([Problem(Place(theirs), f"--{theirs} and --{ours} are the same", "give one of them")])
         if value is not None:
             setattr(options, ours, value)
+    _answer_sygra(options)
     return records_at_once
+
+
+def _answer_sygra(options: argparse.Namespace) -> None:
+    """Refuse flags of SyGra that have another way here, and say which have no effect."""
+    for name, (_, fix) in ELSEWHERE.items():
+        if str(getattr(options, name) or "false").strip().lower() not in ("false", "{}", "none", "0"):
+            raise ConfigError([Problem(Place(f"--{name}"), "is not supported", fix)])
+    for name, (_, why) in NOT_NEEDED.items():
+        if getattr(options, name) is not None:
+            echo_err(f"--{name} has no effect: {why}")
 
 
 def _records_at_once(text: str | None) -> int | None:

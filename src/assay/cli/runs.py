@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from assay.cli.output import echo, echo_columns, echo_tables
+from assay.cli.output import echo, echo_columns, echo_err, echo_tables
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.report.reading import RunSummary
 from assay.report.table import table_heading
@@ -56,6 +56,9 @@ def _list(folder: Path) -> int:
         echo(f"no runs in {folder}; `assay run` puts them there")
         return 0
     echo_columns(("run", "started", "model", "tasks", "status", "number"), [_row(each) for each in readings])
+    for each in readings:
+        if each.problem:
+            echo_err(f"{each.path}: {each.problem}")
     return 0
 
 

@@ -11,11 +11,11 @@ from assay.cli.flags import parse_count
 from assay.cli.output import counted, echo, echo_err
 from assay.config.row_names import sample_scores
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.records import AnyJSON, ScoreKey
+from assay.records import AnyJSON, ScoreKey, Trace
 from assay.runs.folder import no_run
 from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
-from assay.runs.samples.records import StoredRequest, StoredSample
+from assay.runs.samples.records import StoredSample, call_text, made_calls, shown_texts
 from assay.tasks.audit import KINDS, is_wrong
 
 LONG = 2000
@@ -55,7 +55,7 @@ def run_samples(options: argparse.Namespace) -> int:
 
 def _files(run: Run, tasks: Sequence[str] | None) -> dict[str, SampleFile]:
     """Return the samples by task, also of finished tasks of an unfinished run."""
-    known = {task: run.sample_file(task) for task in run.tasks}
+    known = {**{task: run.sample_file(task) for task in run.tasks}, **run.sample_files()}
     files = {task: file for task, file in sorted(known.items()) if file is not None}
     if not files:
         raise ConfigError([no_run(run.path, "no task of this run is finished yet")])
@@ -86,6 +86,39 @@ def _marks(row: StoredSample) -> str:
 
 
 def _parts(row: StoredSample, *, full: bool) -> Iterator[tuple[str, str]]:
+    yield from _asked(row, full=full) if row.trace is None else _path(row, row.trace, full=full)
+    yield "target", _target(row)
+    verdicts = [reply for reply in row.replies or () if "verdict" in reply]
+    if verdicts:
+        yield "said by judges", "\n".join(_cut(_shown(reply["verdict"]), full) for reply in verdicts)
+    if row.failed:
+        yield "failed", row.failed
+    if row.last_state:
+        yield "last state", _cut("\n".join(f"{key}: {_shown(value)}" for key, value in row.last_state.items()), full)
+    if row.scores:
+        yield "scores", "\n".join(f"{name}: {_shown(value)}" for name, value in row.scores.items())
+
+
+def _path(row: StoredSample, trace: Trace, *, full: bool) -> Iterator[tuple[str, str]]:
+    """Yield the nodes that a graph's record visited, with prompts and answers, and its output."""
+    yield "path", " → ".join(node for node, _ in trace)
+    answers = [each for repeats in row.responses for each in repeats]
+    texts = shown_texts([[each if isinstance(each, str) else ""] for each in answers], row.replies)
+    for node, numbers in trace:
+        for number in numbers:
+            if number < len(row.requests):
+                prompt = row.requests[number].prompt
+                yield f"prompt of {node}", _cut(row.prefix + row.prompt if prompt is None else prompt, full)
+            if number < len(answers) and answers[number] is not None:
+                shown = texts[number] if isinstance(answers[number], str) else _shown(answers[number])
+                yield f"answer to {node}", _cut(shown, full)
+    if made_calls(row.replies):
+        yield "tool calls", "\n".join(call_text(call) for call in made_calls(row.replies))
+    for left in row.answers.values():
+        yield "output", _cut("\n".join(_shown(each) for each in left), full)
+
+
+def _asked(row: StoredSample, *, full: bool) -> Iterator[tuple[str, str]]:
     prefix = row.prefix
     if prefix and not full:
         yield (
@@ -94,32 +127,18 @@ def _parts(row: StoredSample, *, full: bool) -> Iterator[tuple[str, str]]:
         )
     else:
         yield "prompt", _cut(prefix + row.prompt, full)
-    yield from _answers(row.requests, row.responses, row.answers, full=full)
-    yield "target", _target(row)
-    verdicts = [reply for reply in row.replies or () if "verdict" in reply]
-    if verdicts:
-        yield "said by judges", "\n".join(_cut(_shown(reply["verdict"]), full) for reply in verdicts)
-    if row.failed:
-        yield "failed", row.failed
-    if row.scores:
-        yield "scores", "\n".join(f"{name}: {_shown(value)}" for name, value in row.scores.items())
+    yield from _answers(row, full=full)
 
 
-def _answers(
-    requests: Sequence[StoredRequest],
-    responses: Sequence[Sequence[AnyJSON]],
-    answers: Mapping[str, AnyJSON],
-    *,
-    full: bool,
-) -> Iterator[tuple[str, str]]:
+def _answers(row: StoredSample, *, full: bool) -> Iterator[tuple[str, str]]:
     """Yield the answers: texts before and after each filter, or the log-likelihood of each continuation."""
-    texts = [each for repeats in responses for each in repeats if isinstance(each, str)]
+    texts, responses = shown_texts(row.responses, row.replies), row.responses
     if texts:
         yield "answer" if len(texts) == 1 else "answers", "\n".join(_cut(text, full) for text in texts)
-        for name, left in answers.items():
+        for name, left in row.answers.items():
             yield f"filtered by {name}", _cut("\n".join(_shown(each) for each in left), full)
     elif responses:
-        asked = [f" {each.continuation!r}" if each.continuation is not None else "" for each in requests]
+        asked = [f" {each.continuation!r}" if each.continuation is not None else "" for each in row.requests]
         lines = [f"{_shown(v)}{text}" for text, repeats in zip_longest(asked, responses, fillvalue="") for v in repeats]
         yield "log-likelihoods", "\n".join(lines)
 

@@ -9,8 +9,8 @@ from assay.cli.flags import add_option
 from assay.cli.output import counted, echo, echo_err, echo_results, echo_tables, exit_code
 from assay.evaluation.merge import merge
 from assay.evaluation.score import CHANGES, Rescored, RowChange, ScoreOptions, score
+from assay.redaction import redacted_command
 from assay.report.table import markdown_table, table_footing
-from assay.runs.redaction import redacted_command
 
 SHOWN = 10
 CATALOG = "a folder with tasks, in addition to those of the run"

@@ -17,6 +17,7 @@ from assay.graphs.reading import GraphFile
 from assay.groups import Group
 from assay.models.load import token_counter
 from assay.records import JSON, Call, Failed, Sample, arguments
+from assay.redaction import redacted, written_arguments
 from assay.tasks import Task, TaskManager
 from assay.tasks.manager import LoadedTasks
 from assay.tasks.validate import unchecked_parameters
@@ -132,7 +133,7 @@ def _settings(fields: Fields, folder: str) -> Iterator[tuple[str, str, str]]:
     for key in fields:
         place = fields.place(key, key=True)
         file = place.file.removeprefix(folder).lstrip("/") if folder else place.file
-        yield key, _short(fields[key]), f"{file}:{place.line}" if place.line else file
+        yield key, _short(_without_secrets(fields, key)), f"{file}:{place.line}" if place.line else file
 
 
 def _rewritten(task: Task) -> Iterator[tuple[str, YAMLValue]]:
@@ -180,7 +181,7 @@ def _show_group(group: Group[Task], depth: int | None) -> None:
     echo(f"{group.name}  ·  group, {below}, version {group.version}")
     for key, value in group.metadata.items():
         if key != "version":
-            echo(f"{key}: {value}")
+            echo(f"{key}: {redacted(value, str(key))}")
     for member in group.config.task or ():
         if isinstance(member, Mapping) and "if" in member:
             echo(f"only if {member['if']}: {member.get('task', member.get('group'))}")
@@ -239,7 +240,12 @@ def _described_task(manager: TaskManager, task: Task) -> dict[str, JSON]:
 
 def _described_fields(fields: Fields) -> dict[str, JSON]:
     origin = {key: str(fields.place(key, key=True)) for key in fields}
-    return {"config": {key: plain(fields[key]) for key in fields}, "origin": origin}
+    return {"config": {key: _without_secrets(fields, key) for key in fields}, "origin": origin}
+
+
+def _without_secrets(fields: Fields, key: str) -> JSON:
+    shown: JSON = redacted(plain(fields[key]), key, texts=False)
+    return shown
 
 
 def _short(value: YAMLValue) -> str:
@@ -290,7 +296,7 @@ def _write_sample(sample: Sample) -> None:
     prompt = arguments(first)[0]
     echo(f"--- prompt of document {sample.doc_id}\n{prompt}\n---")
     for request in [first, *others][:8]:
-        more = arguments(request)[1:]
+        more = written_arguments(request)[1:]
         if more:
             echo(f"then: {more[0]!r}")
     echo(f"target: {sample.target!r}")

@@ -1,6 +1,7 @@
 """Compares runs document by document, each against the first: rows, flips, and the stage that a difference comes from."""
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -97,7 +98,7 @@ def _read(folders: Sequence[Path]) -> list[Run]:
     if len(folders) < 2:
         what = "a comparison takes two runs or more"
         raise ConfigError([Problem(Place("assay compare"), what, "name the first one, then those to compare with it")])
-    places = [folder.resolve() for folder in folders]
+    places = [os.path.realpath(folder) for folder in folders]  # of a loop of links, too
     twice = [folder for number, folder in enumerate(folders) if places[number] in places[:number]]
     if twice:
         raise ConfigError([Problem(Place(str(twice[0])), "the same run is named twice", "name each run once")])

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from assay.config.row_names import row_name
 from assay.errors import ConfigError, Place, Problem, some
 from assay.records import AnyJSON, JSONDict, ScoreKey
-from assay.runs.redaction import redacted
+from assay.redaction import redacted
 from assay.runs.run import Run, mapping
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredRequest

@@ -30,10 +30,10 @@ from assay.records import (
 from assay.samples.prompt import Prompter, RenderError
 from assay.samples.rows import DataError
 from assay.statistics.aggregations import Aggregation
-from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_clusters, preserved_random
+from assay.tasks.prepare import KINDS, LOOKED_AT, PreparedTask, check_choices, check_clusters
 from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.scoring import BYPASS
-from assay.tasks.settings import Helpers, Settings, resolved
+from assay.tasks.settings import Helpers, Settings, preserved_random, resolved
 from assay.tasks.task import Task, not_a_task_class
 from assay.user_code import user_code
 
@@ -122,7 +122,10 @@ class ClassTask(PreparedTask):
             requests = self._asked(doc_id, doc)
             target = plain(self.lm_task.doc_to_target(doc))
             gold = plain(self.lm_task.doc_to_text(doc)) if self.lm_task.multiple_input else target
-            return Sample(doc_id, doc, requests, target, gold, plain(self.lm_task.doc_to_choices_or_none(doc)))
+            choices = plain(self.lm_task.doc_to_choices_or_none(doc))
+        if choices is not None:
+            check_choices(choices, is_asked=False)
+        return Sample(doc_id, doc, requests, target, gold, choices)
 
     def _asked(self, doc_id: int, doc: Document) -> list[Request]:
         chat = self.settings.chat

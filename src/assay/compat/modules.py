@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from assay.catalog.functions import check_function, check_name, module_file
+from assay.catalog.functions import check_function, check_name, load_problem, module_file
 from assay.compat.dataset import Dataset
 from assay.compat.names import provided_modules
 from assay.compat.registered import Registered
@@ -209,6 +209,10 @@ class HelperCode:
         """A module that assay supplies under a dotted name, or None; nothing is run."""
         return self._provided.get(name)
 
+    def is_supplied(self, package: str) -> bool:
+        """Whether assay supplies a package, or finds it around the file."""
+        return package in AROUND or any(name.partition(".")[0] == package for name in self._provided)
+
     def module_names(self, folder: str | None) -> list[str]:
         """The modules that a dotted name may mean without anything installed."""
         beside = [path.stem for path in Path(folder).glob("*.py")] if folder is not None else []
@@ -250,9 +254,10 @@ class HelperCode:
             return self.load(own) if own.is_file() else ModuleType(name)
         if name.startswith("lm_eval.tasks."):
             return self._task_module(name.split(".")[2:], folder)
-        if name.partition(".")[0] in ("datasets", "evaluate", "sygra") and importlib.util.find_spec(
-            name.partition(".")[0]
-        ):
+        root, around = name.partition(".")[0], task_file(name.rpartition(".")[0], folder) if "." in name else None
+        if root == "sygra" and around is not None and around.is_file():
+            return None  # a name that a module on disk lacks is not in an installed one, either
+        if root in ("datasets", "evaluate", "sygra") and importlib.util.find_spec(root):
             return importlib.import_module(name)  # a part that we do not supply, of a library that is installed
         return None
 
@@ -337,15 +342,18 @@ def warn_of_hidden(supplied: ModuleType, file: Path) -> None:
         )  # fmt: skip
 
 
+NOT_LOADED = "the module cannot be loaded"
+LOAD_FIX = "correct the module, or install what it imports"
+
+
 def resolve_dotted(path: str, folder: str | None, helper: HelperCode, place: Place | None = None) -> Any:
     """The object, or the module, that a dotted name means. `folder` is that of the file which says it, at `place`."""
     where = place or Place(str(path))
     module_name, _, name = str(path).rpartition(".")
-    if not module_name or not all(part.isidentifier() for part in str(path).split(".")):
+    if not all(part.isidentifier() for part in str(path).split(".")):
         raise _problem(where, f"invalid dotted name {path!r}", "write module.Name")
-    fix = "correct the module, or install what it imports"
-    with user_code(f"{path}: the module cannot be loaded", lambda reason: _problem(where, reason, fix)):
-        module = helper.find_module(module_name, folder)
+    with user_code(f"{path}: {NOT_LOADED}", lambda reason: _problem(where, reason, LOAD_FIX)):
+        module = helper.find_module(module_name, folder) if module_name else None
         if module is not None and hasattr(module, name):
             return getattr(module, name)
         whole = helper.find_module(path, folder)
@@ -354,8 +362,10 @@ def resolve_dotted(path: str, folder: str | None, helper: HelperCode, place: Pla
     if module is not None:
         names = {**vars(module.below()), **vars(module)} if isinstance(module, Overlay) else vars(module)
         public = [each for each in names if not each.startswith("_")]
-        raise _problem(where, f"module {module_name!r} has no {name!r}", did_you_mean(name, public))
-    raise _no_module(path, module_name, folder, helper, where)
+        file = getattr(module, "__file__", None)
+        shown = Path(file).name if file and not isinstance(module, Overlay) else f"module {module_name!r}"
+        raise _problem(where, f"{shown} has no {name!r}", did_you_mean(name, public))
+    raise _no_module(path, module_name or path, folder, helper, where)
 
 
 def seen_dotted(path: str, folder: str | None, helper: HelperCode, place: Place) -> Any | None:
@@ -365,11 +375,14 @@ def seen_dotted(path: str, folder: str | None, helper: HelperCode, place: Place)
     supplied = helper.supplied(module_name)
     if supplied is not None and name in vars(supplied):
         return vars(supplied)[name]
-    for each in (module_name, path):
+    for each in (module_name, path) if module_name else (path,):
         files = [Path(top, *each.split(".")).with_suffix(".py") for top in (here, Path.cwd())]
         around = task_file(each, here) if each.startswith(("tasks.", "sygra.")) else None
         file = next((file for file in files if file.is_file()), around)
         if file is not None:
+            reason = load_problem(file, helper.is_supplied) if file.is_file() else ""
+            if reason:
+                raise _problem(place, f"{path}: {NOT_LOADED}: {reason}", LOAD_FIX)
             wrong = (
                 check_name(file, name, place) if each == module_name and supplied is None and file.is_file() else None
             )
@@ -379,15 +392,18 @@ def seen_dotted(path: str, folder: str | None, helper: HelperCode, place: Place)
     if supplied is not None:
         public = [each for each in vars(supplied) if not each.startswith("_")]
         raise _problem(place, f"module {module_name!r} has no {name!r}", did_you_mean(name, public))
-    root = module_name.partition(".")[0]
-    if not root.isidentifier() or (root not in ("sygra", "tasks") and find_spec(root) is not None):
+    root = path.partition(".")[0]
+    if not all(part.isidentifier() for part in path.split(".")):
+        raise _problem(place, f"invalid dotted name {path!r}", "write module.Name")
+    if root not in ("sygra", "tasks") and find_spec(root) is not None:
         return None
-    raise _no_module(path, module_name, folder, helper, place)
+    raise _no_module(path, module_name or path, folder, helper, place)
 
 
 def _no_module(path: str, module: str, folder: str | None, helper: HelperCode, place: Place) -> ConfigError:
     near = nearest(module, helper.module_names(folder), count=1)
-    fix = f"did you mean {near[0]!r}?" if near else "write the module beside the graph file, or install its package"
+    written = "write the module beside the graph file, or install its package" if "." in path else "write module.Name"
+    fix = f"did you mean {near[0]!r}?" if near else written
     return _problem(place, f"{path}: no module named {module!r}", fix)
 
 

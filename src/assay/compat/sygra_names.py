@@ -3,6 +3,7 @@
 import logging
 from typing import Any
 
+from assay.compat import sygra_utils
 from assay.graphs import aggregator_metrics, aggregator_table, collate, sygra, transforms, unit_metrics, unit_node
 
 TASK_UTILITIES = "tasks.eval.utils"
@@ -36,10 +37,12 @@ def sygra_modules() -> dict[str, ModuleContents]:
         "sygra.core.graph.functions.edge_condition": _some(parts, "EdgeCondition", "SygraState"),
         "sygra.core.graph.sygra_message": _some(parts, "SygraMessage"),
         "sygra.core.graph.sygra_state": _some(parts, "SygraState"),
+        "sygra.core.models.model_postprocessor": _some(parts, "ModelPostProcessor", "RemoveThinkData"),
         "sygra.core.graph.graph_postprocessor": _some(parts, "GraphPostProcessor"),
         "sygra.processors.output_record_generator": _some(parts, "BaseOutputGenerator"),
         "sygra.processors.data_transform": {"DataTransform": transforms.DataTransform, **transforms.TRANSFORMS},
         "sygra.utils.constants": dict(_CONSTANTS),
+        "sygra.utils.utils": dict(sygra_utils.NAMES),
         "sygra.logger.logger_config": {"logger": logging.getLogger("sygra")},
         TASK_UTILITIES: {
             "UnitMetrics": unit_node.UnitMetrics,
@@ -55,6 +58,24 @@ def sygra_modules() -> dict[str, ModuleContents]:
 
 def _some(names: ModuleContents, *chosen: str) -> ModuleContents:
     return {name: names[name] for name in chosen}
+
+
+def _called_by_hand(name: str) -> type[unit_metrics.UnitMetric]:
+    """A unit metric for helper code that makes it itself, as SyGra's does after it saw which tool a model chose: what cannot
+    be compared is wrong, with the reason in the metadata."""
+    kind: type[unit_metrics.UnitMetric] = getattr(unit_metrics, name)
+
+    class CalledByHand(kind):  # type: ignore[valid-type, misc]
+        def compare(self, golden: Any, predicted: Any) -> unit_metrics.UnitMetricResult:
+            try:
+                result: unit_metrics.UnitMetricResult = super().compare(golden, predicted)
+            except ValueError as error:
+                said = {"validator": getattr(self, "validator", name), "error": str(error)}
+                return unit_metrics.UnitMetricResult(False, dict(golden), dict(predicted), said, 0.0)
+            return result
+
+    CalledByHand.__name__ = CalledByHand.__qualname__ = name
+    return CalledByHand
 
 
 def _metrics() -> dict[str, ModuleContents]:
@@ -89,7 +110,7 @@ def _metrics() -> dict[str, ModuleContents]:
         f"{top}.unit_metrics.unit_metric_result": result,
         f"{top}.unit_metrics.base_unit_metric": {**base, **result},
         f"{top}.unit_metrics.unit_metric_registry": {**unit_names, **base},
-        **{f"{top}.unit_metrics.{name}": {kind: getattr(unit_metrics, kind)} for name, kind in units.items()},
+        **{f"{top}.unit_metrics.{name}": {kind: _called_by_hand(kind)} for name, kind in units.items()},
         f"{top}.aggregator_metrics.base_aggregator_metric": aggregator_base,
         f"{top}.aggregator_metrics.aggregator_metric_registry": {**aggregator_names, **aggregator_base},
         **{f"{top}.aggregator_metrics.{name}": {kind.__name__: kind} for name, kind in aggregators.items()},

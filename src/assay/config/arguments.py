@@ -7,6 +7,18 @@ from collections.abc import Mapping
 from assay.config.option import YAMLValue
 from assay.errors import ConfigError, Place, Problem
 
+MAX_WHOLE = 2**64 - 1
+"""The largest whole number that JSON writers, seeds and servers take."""
+
+
+def is_too_large(value: YAMLValue) -> bool:
+    """Whether a value is, or contains, a whole number of more than 64 bits."""
+    if isinstance(value, Mapping):
+        return any(map(is_too_large, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(is_too_large, value))
+    return isinstance(value, int) and not -(2**63) <= value <= MAX_WHOLE
+
 
 def parse_arguments(written: YAMLValue, name: str) -> dict[str, YAMLValue]:
     """Parse a text, or copy a mapping; `name` is the place that errors report.
@@ -16,6 +28,15 @@ def parse_arguments(written: YAMLValue, name: str) -> dict[str, YAMLValue]:
     >>> parse_arguments('{"until": ["a"]}', "gen_kwargs")
     {'until': ['a']}
     """
+    arguments = _arguments(written, name)
+    wrong = next((key for key, value in arguments.items() if is_too_large(value)), None)
+    if wrong is not None:
+        what = f"{wrong} is a whole number of more than 64 bits"
+        raise ConfigError([Problem(Place(name), what, "give a smaller one, or quote it if it is meant as text")])
+    return arguments
+
+
+def _arguments(written: YAMLValue, name: str) -> dict[str, YAMLValue]:
     if written is None or written == "":
         return {}
     if isinstance(written, Mapping):

@@ -11,6 +11,7 @@ from assay.config.fields import Fields, Origin
 from assay.config.option import YAMLMapping, YAMLValue, near_miss, yaml_fields
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 from assay.records import Function
+from assay.redaction import redacted
 
 R = TypeVar("R")
 Path = tuple[str | int, ...]
@@ -33,10 +34,13 @@ WORDS = {
 class ProblemCollector:
     """Collects problems at the places of one mapping's values."""
 
-    def __init__(self, place: Callable[[Path, bool], Place], problems: list[Problem], *, lenient: bool) -> None:
+    def __init__(
+        self, place: Callable[[Path, bool], Place], problems: list[Problem], *, lenient: bool, has_nulls: bool = False
+    ) -> None:
         self._place = place
         self.problems = problems
         self.lenient = lenient
+        self.has_nulls = has_nulls
 
     def add(self, path: Path, what: str, fix: str = "", *, key: bool = False, serious: bool = True) -> None:
         self.problems.append(Problem(self._place(path, key), what, fix, serious))
@@ -45,13 +49,16 @@ class ProblemCollector:
         """Report a value of the wrong type; returns the value to use instead.
 
         lm-eval checks no types. So in its files a null means the default, and one scalar in place of another is kept; other
-        wrong types are refused there, too.
+        wrong types are refused there, too. With `has_nulls`, a null is as if its key were absent.
         """
+        if kind == "null" and self.has_nulls:
+            return DEFAULT
         expected = " or ".join(dict.fromkeys(WORDS[known] for known in readers if known != "null"))
         scalars = not {kind, *readers} & {"list", "map", "function", "other"}
         tolerated = self.lenient and (kind == "null" or scalars)
-        what = f"{_name(path)} must be {expected}, got {_shown(value, kind)}"
-        self.add(path, what, _remedy(path, value, kind, readers), serious=not tolerated)
+        shown = redacted(value, str(path[-1]) if path else "", texts=False)
+        what = f"{_name(path)} must be {expected}, got {_shown(shown, kind)}"
+        self.add(path, what, _remedy(path, shown, kind, readers), serious=not tolerated)
         return value if tolerated and kind != "null" else DEFAULT
 
     def remark(self, path: Path, inner: Path, what: str, fix: str) -> None:
@@ -66,12 +73,15 @@ DEFAULT = object()
 """Marks an absent value."""
 
 
-def decode(record: type[R], fields: Fields, problems: list[Problem], *, known: Sequence[str] = ()) -> R | None:
+def decode(
+    record: type[R], fields: Fields, problems: list[Problem], *, known: Sequence[str] = (), has_nulls: bool = False
+) -> R | None:
     """Build the record that `fields` describe, or None if a required key is missing. Problems are added to the list.
 
-    `known` are keys that are allowed in addition to those of the record, and not read here.
+    `known` are keys that are allowed in addition to those of the record, and not read here. With `has_nulls`, keys that
+    are null are as absent ones.
     """
-    report, before = _report_on(fields, problems), len(problems)
+    report, before = _report_on(fields, problems, has_nulls=has_nulls), len(problems)
     values = _read_mapping(record, fields, (), report, known)
     if _missing(record, values, fields, (), report):
         return None
@@ -87,13 +97,14 @@ def check(record: type, fields: Fields, problems: list[Problem], *, known: Seque
     _read_mapping(record, fields, (), _report_on(fields, problems), known)
 
 
-def _report_on(fields: Fields, problems: list[Problem]) -> ProblemCollector:
+def _report_on(fields: Fields, problems: list[Problem], *, has_nulls: bool = False) -> ProblemCollector:
     origins = [fields.origin(key) for key in fields] or [Origin("configuration")]
 
     def place(path: Path, key: bool) -> Place:
         return fields.place(*path, key=key) if path else origins[-1].place()
 
-    return ProblemCollector(place, problems, lenient=any(origin.lenient for origin in origins))
+    lenient = any(origin.lenient for origin in origins)
+    return ProblemCollector(place, problems, lenient=lenient, has_nulls=has_nulls)
 
 
 def kind_of(value: YAMLValue) -> str:
@@ -145,7 +156,7 @@ def _missing(
 ) -> bool:
     absent = [key for key, attribute in shape_of(record).required.items() if attribute not in values]
     for key in absent:
-        if key in mapping:  # its type is wrong, which was reported
+        if key in mapping and not (mapping[key] is None and report.has_nulls):  # its type is wrong, which was reported
             continue
         near = nearest(key, (str(other) for other in mapping if other not in shape_of(record).slots), count=1)
         if near:
@@ -250,6 +261,7 @@ def _one_or_many(readers: dict[str, Read]) -> dict[str, Read]:
             lambda inner, key: report._place((*path, *inner[len(path) + 1 :]), key),
             report.problems,
             lenient=report.lenient,
+            has_nulls=report.has_nulls,
         )
         return each([value], path, single)
 

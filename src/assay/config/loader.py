@@ -4,21 +4,24 @@ YAML 1.1 as PyYAML's safe loader reads it (so `no` is false and `1_000` a number
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 
+from assay.config.arguments import is_too_large
 from assay.config.option import YAMLValue
+from assay.config.source import MAX_BYTES
 from assay.config.yaml_slips import Mark, find_slip
 from assay.errors import Place, Problem, nearest
 from assay.records import Function
 
-MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 100
 """libyaml composes by recursion in C: ten thousand levels crash the process instead of raising."""
 MAX_VALUES = 1_000_000
 """Maximum number of values that the aliases of one file expand to."""
+MAX_EVENTS = 500_000
+"""Maximum number of values that one file lists: the parser takes 10 µs for each."""
 
 _BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -127,8 +130,15 @@ class _Loader(_BaseLoader):  # type: ignore[misc]  # which loader there is depen
             return None
         return Function(self.folder, ".".join(parts[:-1]), parts[-1], self.place(node))
 
+    def construct_whole(self, node: yaml.Node) -> int:
+        value: int = self.construct_yaml_int(node)
+        if is_too_large(value):
+            raise ValueError("a whole number of more than 64 bits")
+        return value
+
 
 _Loader.add_constructor("!function", _Loader.construct_function)
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_whole)
 
 
 def _culprit(data: bytes, file: str) -> Place | None:
@@ -150,27 +160,31 @@ def _culprit(data: bytes, file: str) -> Place | None:
 def _too_much(data: bytes, file: str) -> Problem | None:
     if len(data) > MAX_BYTES:
         return Problem(Place(file), f"larger than {MAX_BYTES >> 20} MiB", "keep data in jsonl or parquet files")
-    if sum(map(data.count, (b"[", b"{", b"-", b":", b"?"))) <= MAX_DEPTH:
+    if sum(map(data.count, (b"[", b"{", b"-", b":", b"?"))) <= MAX_DEPTH and data.count(b",") <= MAX_EVENTS:
         return None
-    for depth, mark in _depths(data):
-        if depth > MAX_DEPTH:
-            place = Place(file, mark.line + 1, mark.column + 1)
-            return Problem(place, f"nested more than {MAX_DEPTH} levels deep", "flatten the file")
-    return None
+    excess = _excess(data)
+    if excess is None:
+        return None
+    what, fix, mark = excess
+    return Problem(Place(file, mark.line + 1, mark.column + 1), what, fix)
 
 
-def _depths(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield the depth of nesting at every opening, event by event, without recursion."""
+def _excess(data: bytes) -> tuple[str, str, Any] | None:
+    """Find nesting that is too deep, or values that are too many, event by event, without recursion."""
     depth = 0
     try:
-        for event in yaml.parse(data, _BaseLoader):
+        for number, event in enumerate(yaml.parse(data, _BaseLoader)):
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
-                yield depth, event.start_mark
+                if depth > MAX_DEPTH:
+                    return f"nested more than {MAX_DEPTH} levels deep", "flatten the file", event.start_mark
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
+            if number > MAX_EVENTS:
+                return f"more than {MAX_EVENTS:,} values", "keep data in jsonl or parquet files", event.start_mark
     except yaml.YAMLError:
-        return  # the loader reports it, with its place
+        pass  # the loader reports it, with its place
+    return None
 
 
 def _bound_aliases(root: yaml.Node | None) -> None:

@@ -28,7 +28,6 @@ class _Nothing(Mapping[str, Any]):
 
 
 NOTHING: Mapping[str, Any] = _Nothing()
-
 R = TypeVar("R")
 YAMLValue = object
 """A value of a YAML file or of an option before it is checked: a Python caller may give anything."""
@@ -39,6 +38,22 @@ Remark = tuple[tuple[str | int, ...], str, str]
 """The path inside a value, the problem, and how to fix it."""
 Check = Callable[[YAMLValue], Iterable[Remark]]
 """Finds the problems of a value that has the right type."""
+
+
+MAX_REPEATS = 100_000
+"""Repeats of a request: all of a document's are in memory at once, and published studies use a tenth of it."""
+
+
+def at_least(least: int, most: int | None = None) -> Check:
+    """The check of a number that has bounds."""
+
+    def check(value: YAMLValue) -> Iterator[Remark]:
+        if isinstance(value, int | float) and value < least:
+            yield (), f"must be at least {least}, got {value}", ""
+        elif isinstance(value, int | float) and most is not None and value > most:
+            yield (), f"must be at most {most}, got {value}", "ask for less"
+
+    return check
 
 
 def option(  # noqa: PLR0913  # one keyword for each thing that a field declares

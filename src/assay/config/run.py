@@ -10,7 +10,8 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Literal
 
-from assay.config.option import NOTHING, Remark, YAMLValue, option
+from assay.config.option import MAX_REPEATS, NOTHING, Remark, YAMLValue, at_least, option
+from assay.redaction import redacted
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class RunOption:
     """The uses of a run option beside its YAML key. Type, choices, default and help text are those of its field.
 
     metavar:   the placeholder of its value in `--help`
-    short:     its one-letter flag
+    short:     its short flag
     group:     the heading in `--help`; "" hides the flag, None means that there is none
     syntax:    how its flag is written where the type does not show it
     flag:      the name of the flag that switches it off, where it is on by default
@@ -59,11 +60,6 @@ def _positive(value: YAMLValue) -> Iterator[Remark]:
         yield (), f"must be above 0, got {value}", "omit it, or give a number from 1 on"
 
 
-def _count(value: YAMLValue) -> Iterator[Remark]:
-    if isinstance(value, int) and value < 0:
-        yield (), f"must be at least 0, got {value}", ""
-
-
 def _shard(value: YAMLValue) -> Iterator[Remark]:
     number, slash, of = str(value).partition("/")
     if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
@@ -100,10 +96,13 @@ class RunConfig:
     )
     # prompts
     num_fewshot: int | None = option(
-        "Examples before each question.", None, check=_count, run=_prompt("N", "-f", results="num_fewshot")
+        "Examples before each question.", None, check=at_least(0), run=_prompt("N", "-f", results="num_fewshot")
     )
     repeats: int | None = option(
-        "How many times each generation is requested.", None, check=_positive, run=_prompt("N", "-r", results="repeats")
+        "How many times each generation is requested; with a graph, how many times each record goes through it.",
+        None,
+        check=at_least(1, MAX_REPEATS),
+        run=_prompt("N", "-r", results="repeats"),
     )
     gen_kwargs: str | Mapping[str, object] | None = option(
         "Parameters of generation; they override those of the tasks.", None, run=_prompt("K=V", syntax="pairs")
@@ -146,7 +145,7 @@ class RunConfig:
         check=_positive,
         run=_work("N", "-L", results="limit"),
     )
-    start_index: int = option("The first document, counted from 0.", 0, check=_count, run=_graph("N"))
+    start_index: int = option("The first document, counted from 0.", 0, check=at_least(0), run=_graph("N", short="-si"))
     sample: int | None = option(
         "A random subset of N documents of each task, the same every time.",
         None,
@@ -195,7 +194,9 @@ class RunConfig:
         None,
         run=_path("DIR", imported="path"),
     )
-    run_name: str | None = option("Prefix of the names of output files.", None, run=_graph("NAME", identity=False))
+    run_name: str | None = option(
+        "Prefix of the names of output files.", None, run=_graph("NAME", short="-rn", identity=False)
+    )
     force: bool = option("Move another run in that folder aside.", False, run=_path(imported="dropped"))
     log_samples: bool = option("Also write samples_<task>.jsonl, as lm-eval does.", False, run=_path(short="-s"))
     use_cache: str | None = option(
@@ -225,7 +226,7 @@ class RunConfig:
     bootstrap_iters: int | None = option(
         "Bootstrap iterations; 0 for no standard errors.",
         100_000,
-        check=_count,
+        check=at_least(0, 10_000_000),
         run=_scoring("N", results="bootstrap_iters"),
     )
     predict_only: bool = option("Store the answers, but do not score them.", False, run=_scoring(short="-x"))
@@ -271,6 +272,11 @@ class RunConfig:
     # not options: whether a model was named, which then answers for all models of a graph; SyGra's --batch_size
     model_named: bool = False
     records_at_once: int | None = None
+
+    def __repr__(self) -> str:
+        """The options that were set, without secrets: tracebacks with local variables show it."""
+        stated = {each.name: getattr(self, each.name) for each in fields(self)}
+        return f"RunConfig({redacted({name: value for name, value in stated.items() if value is not None})})"
 
 
 OPTIONS: Mapping[str, RunOption] = {

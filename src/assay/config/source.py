@@ -1,11 +1,16 @@
 """One YAML file: its values, and the place of each of them."""
 
+import errno
 import hashlib
+import os
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 from assay.errors import Place, Problem
+
+MAX_BYTES = 64 * 2**20
+"""Maximum size of a YAML file."""
 
 
 class Source:
@@ -46,6 +51,14 @@ class Source:
         from assay.config.loader import compose
 
         return compose(self.data)
+
+
+def read_bytes(path: str) -> bytes:
+    """Return the content of a file, or one byte more than a YAML file may have; a pipe or device is an OSError."""
+    if not os.path.isfile(path) and not os.path.isdir(path) and os.path.exists(path):  # noqa: PTH110, PTH112, PTH113  # hot
+        raise OSError(errno.EINVAL, "it is a pipe or device", path)
+    with open(path, "rb") as file:  # noqa: PTH123  # hot: once per file of a catalog
+        return file.read(MAX_BYTES + 1) if os.fstat(file.fileno()).st_size > MAX_BYTES else file.read()
 
 
 DIGEST_LENGTH = 32

@@ -1,24 +1,17 @@
 """The keys of task files and of formats. Names and defaults are lm-eval's; keys that only assay has come last."""
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from assay.config.option import NOTHING, Check, Remark, YAMLMapping, YAMLValue, near_miss, option
+from assay.config.option import MAX_REPEATS, NOTHING, Remark, YAMLMapping, YAMLValue, at_least, near_miss, option
 from assay.errors import Place, Problem
 from assay.late import late
 from assay.records import LIMITS, Function
 
 OutputType = Literal["generate_until", "loglikelihood", "loglikelihood_rolling", "multiple_choice"]
-
-
-def _at_least(least: int) -> Check:
-    def check(value: YAMLValue) -> Iterator[Remark]:
-        if isinstance(value, int | float) and value < least:
-            yield (), f"must be at least {least}, got {value}", ""
-
-    return check
 
 
 GENERATION_KEYS = (
@@ -44,12 +37,12 @@ def generation_slips(value: YAMLValue) -> Iterator[Remark]:
 def generation_types(params: Mapping[str, object]) -> Iterator[Remark]:
     """Find values of known parameters that are of another type. Numbers may be written as text, as on a command line."""
     for key in ("temperature", *LIMITS):
-        read: Callable[[str], object] = int if key in LIMITS else float
+        read: Callable[[str], float] = int if key in LIMITS else float
         value = params.get(key)
         try:
-            if value is not None:
-                read(str(value))
-        except ValueError:
+            if value is not None and not math.isfinite(read(str(value))):
+                raise ValueError
+        except (ValueError, OverflowError):
             kind = "whole number" if key in LIMITS else "number"
             yield (key,), f"{key} must be a {kind}, got {value!r:.60}", f"write `{key}: {64 if key in LIMITS else 0.7}`"
     until = params.get("until")
@@ -272,12 +265,12 @@ class TaskConfig:
     target_delimiter: str = option("Between question and answer.", " ", check=literal_slips)
     fewshot_delimiter: str = option("Between one example and the next.", "\n\n", check=literal_slips)
     fewshot_config: FewshotConfig | None = option("How the examples are chosen and written.", None)
-    num_fewshot: int | None = option("Number of examples before the question.", None, check=_at_least(0))
+    num_fewshot: int | None = option("Number of examples before the question.", None, check=at_least(0))
     use_prompt: str | None = option("A prompt of promptsource or of a file, as `source:name`.", None)
     # requests
     output_type: OutputType = option("The kind of request.", "generate_until")
     generation_kwargs: Mapping[str, object] | None = option("Parameters of generation.", None, check=generation_slips)
-    repeats: int = option("How many times each request is sent.", 1, check=_at_least(1))
+    repeats: int = option("How many times each request is sent.", 1, check=at_least(1, MAX_REPEATS))
     unsafe_code: bool = option("Scoring runs code that the model wrote; needs --confirm_run_unsafe_code.", False)
     # scoring
     filter_list: tuple[FilterConfig, ...] | None = option("Filters from raw responses to answers.", None)

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from assay.engine.lanes import Budget, CallLane, KeyedRequest, Lane, RemoteLane, lane
+from assay.engine.calls import KeyedCall, ToolLane
+from assay.engine.lanes import Budget, KeyedRequest, Lane, RemoteLane, lane
 from assay.engine.usage import RunUsage
 from assay.models.protocol import AnyModel, Remote, Samples
 from assay.records import (
@@ -20,6 +21,7 @@ from assay.records import (
     Generate,
     Likelihood,
     Loglikelihood,
+    Outcome,
     Plan,
     Prompt,
     Request,
@@ -27,6 +29,7 @@ from assay.records import (
     Text,
     prompt_text,
 )
+from assay.runs.journal import Journal
 from assay.user_code import HALF, is_writable, written
 
 NOTICE_SECONDS = 0.1
@@ -43,8 +46,10 @@ MESSAGES = '[{"role"'
 
 class ResponseStore(Protocol):
     """Responses stored by key: a journal. `claim` returns whether a response of an earlier process is used for the first
-    time."""
+    time. Tool calls and finished records are in the run's `own` journal only."""
 
+    @property
+    def own(self) -> Journal: ...
     def get(self, key: bytes) -> Response | None: ...
     def add(self, answered: Sequence[tuple[bytes, Response]], role: str) -> None: ...
     def claim(self, key: bytes) -> bool: ...
@@ -53,12 +58,14 @@ class ResponseStore(Protocol):
 
 
 class Started(NamedTuple):
-    """A plan to drive: the object it belongs to, its sample id and the task it is charged to."""
+    """A plan to drive: the object it belongs to, its sample id and the task it is charged to. The outcome of one that
+    `is_kept` is journaled: the plan is not driven again."""
 
     what: Any
     sample: bytes
     plan: Plan
     task: str = ""
+    is_kept: bool = False
 
 
 class Ended(NamedTuple):
@@ -81,13 +88,17 @@ class RequestCounts:
 class _Plan:
     """A running plan and the responses it waits for."""
 
-    __slots__ = ("drawn", "missing", "plan", "responses", "sample", "task", "what")
+    __slots__ = ("answered", "drawn", "keys", "missing", "plan", "responses", "sample", "task", "what")
 
     def __init__(self, started: Started) -> None:
-        self.what, self.sample, self.plan, self.task = started
+        self.what, self.sample, self.plan, self.task, is_kept = started
         self.responses: list[Response | None] = []
         self.missing = 0
         self.drawn: dict[bytes, int] | None = None
+        self.keys: dict[int, bytes] = {}
+        """Of the requests of this step, by place."""
+        self.answered: dict[int, bytes] | None = {} if is_kept else None
+        """By the id of a response the key of its request, where the outcome is kept."""
 
     def nth(self, key: bytes) -> int:
         """Number of earlier requests of this plan with this key."""
@@ -130,7 +141,7 @@ class Engine:
         }
         self._keys = {role: Keys(model.identity, model.can.samples) for role, model in models.items()}
         self._ticking: asyncio.Task[None] | None = None
-        self._calls = self._lanes[CALLS] = CallLane(self._wake)
+        self._calls = self._lanes[CALLS] = ToolLane(self._wake, store.own)
         self._waiting: dict[bytes, list[tuple[_Plan, int]]] = {}
         self._end: Callable[[Ended], None] = _ignore
         self._noticed = time.monotonic()
@@ -160,8 +171,7 @@ class Engine:
             for started in plans:
                 if self.budget.is_over:
                     break
-                self._open += 1
-                self._step(_Plan(started), None)
+                self._start(started)
                 while self._is_full and not self.budget.is_over:
                     await self._advance()
             await self._drain()
@@ -207,14 +217,48 @@ class Engine:
                 if over > GRACE_SECONDS or (over and queue.retrier.unreachable_since is not None):
                     queue.cancel()
 
+    def _start(self, started: Started) -> None:
+        """Begin a plan; one whose outcome is journaled has ended."""
+        kept = self._recalled(started) if started.is_kept else None
+        if kept is not None:
+            self._end(Ended(started.what, kept))
+            return
+        self._open += 1
+        self._step(_Plan(started), None)
+
+    def _recalled(self, started: Started) -> list[Response] | None:
+        """The responses and the outcome of a plan that ended in an earlier process; None where one is missing."""
+        record = self._store.own.record(_hash(b"record", started.sample).digest())
+        if record is None:
+            return None
+        responses = [self._store.own.get(key) for key in record.keys]
+        if len(responses) != len(record.outcome.asked) or None in responses:
+            return None
+        for key, request, response in zip(record.keys, record.outcome.asked, responses, strict=True):
+            self.counts.asked += 1
+            self._claim(key, started.task, request.role, response)  # type: ignore[arg-type]  # none is missing
+        return [*responses, record.outcome]  # type: ignore[list-item]  # none is missing
+
+    def _kept(self, plan: _Plan, responses: Sequence[Response]) -> Sequence[Response]:
+        """Journal the outcome of a plan; returns the responses as they are read back."""
+        outcome = responses[-1] if responses else None
+        if plan.answered is None or not isinstance(outcome, Outcome) or outcome.failed:
+            return responses
+        keys = [key for each in responses[:-1] if (key := plan.answered.get(id(each))) is not None]
+        if len(keys) != len(outcome.asked):
+            return responses
+        return [*responses[:-1], self._store.own.put_record(_hash(b"record", plan.sample).digest(), outcome, keys)]
+
     def _step(self, plan: _Plan, responses: Sequence[Response] | None) -> None:
         """Resume a plan until it waits or ends."""
         while True:
+            if plan.answered is not None and responses is not None:
+                plan.answered |= {id(responses[slot]): key for slot, key in plan.keys.items()}
             try:
                 requests = next(plan.plan) if responses is None else plan.plan.send(responses)
             except StopIteration as stop:
                 self._open -= 1
-                self._end(Ended(plan.what, stop.value))
+                self._end(Ended(plan.what, self._kept(plan, stop.value)))
                 return
             self._ask(plan, requests)
             if plan.missing:
@@ -224,11 +268,18 @@ class Engine:
     def _ask(self, plan: _Plan, requests: Sequence[Request | Call]) -> None:
         plan.responses = [None] * len(requests)
         plan.missing = len(requests)
-        self.counts.asked += len(requests)
+        if plan.answered is not None:
+            plan.keys = {}
+        calls = [(slot, request) for slot, request in enumerate(requests) if isinstance(request, Call)]
+        self.counts.asked += len(requests) - len(calls)
+        self._ask_models(plan, requests)
+        if calls:
+            self._begin(plan, calls)
+
+    def _ask_models(self, plan: _Plan, requests: Sequence[Request | Call]) -> None:
         new: dict[str, list[KeyedRequest]] = {}
         for slot, request in enumerate(requests):
             if isinstance(request, Call):
-                self._calls.begin(request, partial(self._deliver, plans=[(plan, slot)]))
                 continue
             keys = self._keys.get(request.role)
             if keys is None:
@@ -241,11 +292,13 @@ class Engine:
                 plan.responses[slot] = Failed(f"the prompt has {HALF}")
                 plan.missing -= 1
                 continue
+            if plan.answered is not None:
+                plan.keys[slot] = key
             others = self._waiting.get(key)
             if others is not None:
                 others.append((plan, slot))
                 continue
-            known = self._known(key, earlier, request, plan.task)
+            known = self._known(key, earlier, request, plan, slot)
             if known is not None:
                 plan.responses[slot] = known
                 plan.missing -= 1
@@ -256,17 +309,50 @@ class Engine:
             self.counts.sent += len(unsent)
             self._lanes[role].put(unsent)
 
-    def _known(self, key: bytes, earlier: bytes | None, request: Request, task: str) -> Response | None:
+    def _begin(self, plan: _Plan, calls: Sequence[tuple[int, Call]]) -> None:
+        """Begin the calls of a plan's step that are not finished yet. If one of its tools was cut off, none begins."""
+        tools: list[tuple[int, KeyedCall]] = []
+        cut: Response | None = None
+        for slot, call in calls:
+            deliver = partial(self._deliver, plans=[(plan, slot)])
+            if not call.identity:
+                self._calls.begin(call, deliver)
+                continue
+            key = _hash(b"call", plan.sample, *(str(each).encode("utf-8", "surrogatepass") for each in call.identity))
+            keyed = KeyedCall(nth_key(key.digest(), plan.nth(key.digest())), call, deliver)
+            known = self._calls.known(keyed.key, call)
+            if isinstance(known, Failed):
+                cut = known
+            if known is None:
+                tools.append((slot, keyed))
+            else:
+                plan.responses[slot] = known
+                plan.missing -= 1
+        if cut is None:
+            for _, keyed in tools:
+                self._calls.begin_once(keyed)
+            return
+        for slot, _ in tools:
+            plan.responses[slot] = cut
+            plan.missing -= 1
+
+    def _known(self, key: bytes, earlier: bytes | None, request: Request, plan: _Plan, slot: int) -> Response | None:
         """Return the stored response, of this process or an earlier one of the run; an earlier one is charged once."""
         known = self._store.get(key)
         if known is None and earlier is not None:
             key, known = earlier, self._store.get(earlier)
         if known is None or not _fits(request, known):
             return None
+        if plan.answered is not None:
+            plan.keys[slot] = key
+        self._claim(key, plan.task, request.role, known)
+        return known
+
+    def _claim(self, key: bytes, task: str, role: str, known: Response) -> None:
+        """Count a response that is known, and charge it to its task the first time."""
         self.counts.known += 1
         if not isinstance(known, Failed) and known.usage is not None and self._store.claim(key):
-            self._charge(task, request.role, known)
-        return known
+            self._charge(task, role, known)
 
     def _receive(self, role: str, arrived: Sequence[tuple[bytes, Request, Response]]) -> None:
         """Store responses, then pass each to the plans that wait for it."""

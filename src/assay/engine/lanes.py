@@ -4,15 +4,16 @@ import asyncio
 import inspect
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Protocol, Self
 
 from assay.engine.retry import ConcurrencyWindow, Retrier, RetryLimits
+from assay.engine.threads import in_thread
 from assay.errors import SelfExplanatory
 from assay.models.protocol import Answered, AnyModel, Model, Remote
-from assay.records import Call, Failed, Generate, Request, Response, Returned
+from assay.records import Call, Failed, Generate, Request, Response, Returned, Usage
 from assay.user_code import user_code
 
 KeyedRequest = tuple[bytes, Request]
@@ -278,6 +279,7 @@ class RemoteLane:
         await self._model.__aexit__(kind, error, trace)
 
 
+LATE = "it took longer than the time that was left"
 MAX_CALLS = 256
 """Number of running calls from which on no further plan begins."""
 
@@ -299,12 +301,15 @@ class CallLane:
         return bool(self._tasks)
 
     def begin(self, call: Call, deliver: Callable[[Response], None]) -> None:
-        task = asyncio.create_task(self._do(call, deliver))
+        self.start(self._do(call, deliver))
+
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._on_done)
 
     async def _do(self, call: Call, deliver: Callable[[Response], None]) -> None:
-        deliver(await _answer(call))
+        deliver(await answer_call(call))
 
     def _on_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
@@ -323,7 +328,7 @@ class CallLane:
             raise self._error
         return False
 
-    async def __aenter__(self) -> "CallLane":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -332,12 +337,18 @@ class CallLane:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-async def _answer(call: Call) -> Response:
-    function, arguments = call
+async def answer_call(call: Call) -> Response:
+    """Return what a call returns, or a failure with what it raised."""
+    function, arguments, begun = call.function, call.arguments, time.perf_counter()
     try:
-        async with user_code(""):
+        async with asyncio.timeout(call.seconds), user_code(""):
             if inspect.iscoroutinefunction(function):
-                return Returned(await function(*arguments))
-            return Returned(await asyncio.to_thread(function, *arguments))
+                value = await function(*arguments)
+            else:
+                value = await in_thread(function, *arguments)
+            took = Usage(seconds=round(time.perf_counter() - begun, 6))
+            return value if isinstance(value, Failed) else Returned(value, took)
     except SelfExplanatory as error:
         return Failed(str(error))
+    except TimeoutError:
+        return Failed(LATE)

@@ -1,8 +1,9 @@
 """Usage of a run: requests, tokens, cost and latency, by task and by model role."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from assay.records import JSON, Failed, Likelihood, Response, Text, Usage
 
@@ -37,7 +38,6 @@ class UsageTotals:
     cost: float | None = None
     other_models: dict[str, int] = field(default_factory=dict)
     """Number of responses by the name that the server gave the model, if it was not the one that was asked for."""
-    seconds: "array[float]" = field(default_factory=lambda: array("d"))
 
     def add(self, usage: Usage, cost: float | None) -> None:
         self.requests += 1
@@ -45,7 +45,6 @@ class UsageTotals:
         self.written += usage.written
         self.stored += usage.stored
         self.retries += usage.tries - 1
-        self.seconds.append(usage.seconds)
         if cost is not None:
             self.cost = (self.cost or 0.0) + cost
 
@@ -54,11 +53,11 @@ class UsageTotals:
         known = name if name in self.other_models or len(self.other_models) < MAX_NAMES else "others"
         self.other_models[known] = self.other_models.get(known, 0) + 1
 
-    def to_json(self) -> dict[str, JSON]:
-        """Return the totals as stored in results.json."""
+    def to_json(self, seconds: Iterable[float]) -> dict[str, JSON]:
+        """Return the totals as stored in results.json; `seconds` are those of the requests."""
         if self.is_local and self.read:
-            return self._local_to_json()
-        ordered = sorted(self.seconds)
+            return self._local_to_json(seconds)
+        ordered = sorted(seconds)
         latency: dict[str, JSON] = {f"p{p}": round(float(percentile(ordered, p)), 4) for p in PERCENTILES if ordered}
         return {
             "requests": self.requests,
@@ -70,7 +69,7 @@ class UsageTotals:
             **({"other_models": dict(self.other_models)} if self.other_models else {}),
         }
 
-    def _local_to_json(self) -> dict[str, JSON]:
+    def _local_to_json(self, seconds: Iterable[float]) -> dict[str, JSON]:
         """Include the tokens that were computed and not reused from another request's prefix."""
         computed = self.read - self.stored + self.written
         return {
@@ -78,7 +77,7 @@ class UsageTotals:
             "failed": self.failed,
             "retries": self.retries,
             "tokens": {"in": self.read, "out": self.written, "in_from_cache": self.stored, "computed": computed},
-            "device_seconds": round(sum(self.seconds), 3),
+            "device_seconds": round(sum(seconds), 3),
         }
 
 
@@ -93,8 +92,15 @@ class RunUsage:
     tasks: dict[str, UsageTotals] = field(default_factory=dict)
     roles: dict[str, UsageTotals] = field(default_factory=dict)
     total: UsageTotals = field(default_factory=UsageTotals)
+    seconds: "dict[tuple[str, str], array[float]]" = field(default_factory=dict)
+    """By task and role the seconds of each request: the only thing here that grows with them."""
 
     def add(self, task: str, role: str, response: Response, cost: float | None) -> None:
+        if not isinstance(response, Failed) and response.usage is not None:
+            seconds = self.seconds.get((task, role))
+            if seconds is None:
+                seconds = self.seconds[task, role] = array("d")
+            seconds.append(response.usage.seconds)
         for totals in (
             self.tasks.setdefault(task, UsageTotals()),
             self.roles.setdefault(role, UsageTotals()),
@@ -112,6 +118,14 @@ class RunUsage:
         """Return the usage as stored in results.json; empty if nothing was counted."""
         if not self.total.requests and not self.total.failed:
             return {}
-        roles: dict[str, JSON] = {name: totals.to_json() for name, totals in self.roles.items()}
-        tasks: dict[str, JSON] = {name: totals.to_json() for name, totals in self.tasks.items()}
-        return {**self.total.to_json(), **({"roles": roles} if len(roles) > 1 else {}), "tasks": tasks}
+        roles: dict[str, JSON] = {name: totals.to_json(self._of(1, name)) for name, totals in self.roles.items()}
+        tasks: dict[str, JSON] = {name: totals.to_json(self._of(0, name)) for name, totals in self.tasks.items()}
+        return {
+            **self.total.to_json(chain.from_iterable(self.seconds.values())),
+            **({"roles": roles} if len(roles) > 1 else {}),
+            "tasks": tasks,
+        }
+
+    def _of(self, part: int, name: str) -> Iterator[float]:
+        """The seconds of one task (part 0) or role (part 1)."""
+        return chain.from_iterable(seconds for key, seconds in self.seconds.items() if key[part] == name)

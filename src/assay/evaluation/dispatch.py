@@ -5,7 +5,6 @@ import dataclasses
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -64,34 +63,28 @@ T = TypeVar("T")
 
 
 def run_async(work: Coroutine[None, None, T]) -> T:
-    """Run a coroutine to its end; where a loop is running already, as in a notebook, in a separate thread."""
+    """Run a coroutine to its end, in this thread even where a loop is running already, as in a notebook.
+
+    That one waits as long: it would with another thread, too, where alarms cannot limit the time of a document.
+    """
+    with _outer_loop_left(), _prompt_interrupts(), asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        return runner.run(work)
+
+
+@contextmanager
+def _outer_loop_left() -> Iterator[None]:
+    """Let this thread run another event loop beside the one that runs already, if one does."""
+    loop = asyncio._get_running_loop()
+    task = asyncio.current_task(loop) if loop is not None else None
+    if loop is not None and task is not None:
+        asyncio.tasks._leave_task(loop, task)
+    asyncio._set_running_loop(None)
     try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        with _prompt_interrupts():
-            return asyncio.run(work)
-    return _run_in_thread(work)
-
-
-def _run_in_thread(work: Coroutine[None, None, T]) -> T:
-    """Run a coroutine in a thread. Ctrl-C reaches the main thread, which cancels it."""
-    loop = asyncio.new_event_loop()
-    task = loop.create_task(work)
-
-    def run_loop() -> T:
-        try:
-            return loop.run_until_complete(task)
-        finally:
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.close()
-
-    with ThreadPoolExecutor(1) as thread:
-        running = thread.submit(run_loop)
-        try:
-            return running.result()
-        except KeyboardInterrupt:
-            loop.call_soon_threadsafe(task.cancel)
-            raise
+        yield
+    finally:
+        asyncio._set_running_loop(loop)
+        if loop is not None and task is not None:
+            asyncio.tasks._enter_task(loop, task)
 
 
 def _interrupt(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # the shape of a handler

@@ -7,8 +7,9 @@ from assay.catalog.selection import GRAPH_FILE, graph_file
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.graphs.reading import GraphFile
-from assay.models.protocol import AnyModel
-from assay.records import Message, Prompt
+from assay.graphs.sygra import clone_around
+from assay.models.protocol import AnyModel, Remote
+from assay.records import Message, Prompt, Response
 from assay.tasks import TaskManager
 from assay.tasks.kinds import FindDefinition
 from assay.tasks.settings import GraphSettings
@@ -27,18 +28,25 @@ def graph_settings(
     def takes_schema(role: str) -> bool:
         return role not in models or models[role].can.schema
 
+    def cost(role: str, response: Response) -> float | None:
+        model = models.get(role)
+        return model.cost(response) if isinstance(model, Remote) else None
+
     named = frozenset({**(config.model_role or {}), **roles})
-    return GraphSettings(write, takes_schema, named, whole)
+    return GraphSettings(write, takes_schema, named, whole, cost)
 
 
 def read_inner(manager: TaskManager) -> FindDefinition:
     """Return the function that finds a subgraph by task name, dotted name, folder or file."""
 
     def read(name: str, place: Place) -> GraphFile:
-        folder = Path(place.file).parent
-        known_file = graph_file(name, [root.path for root in manager.catalog.roots])
+        folder = Path(place.file).resolve().parent
         ways = (folder / name, folder / name / GRAPH_FILE)
-        path = known_file or next((way for way in ways if way.is_file()), None)
+        top = clone_around(folder)
+        path = next((way for way in ways if way.is_file()), None)
+        path = path or graph_file(
+            name, [*(root.path for root in manager.catalog.roots), *([str(top)] if top is not None else [])]
+        )
         try:
             loaded = manager.load(str(path.resolve()) if path is not None else name)["tasks"]
         except ConfigError as error:

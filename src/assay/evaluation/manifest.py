@@ -13,9 +13,9 @@ from assay.config.run import OPTIONS, RunConfig, identity_of
 from assay.config.source import digest
 from assay.evaluation.models import UNDER_TEST, parse_role, served_facts
 from assay.models.protocol import AnyModel
+from assay.redaction import redacted
 from assay.registry import is_plugin_file
 from assay.runs.folder import environment, git_state
-from assay.runs.redaction import redacted
 from assay.runs.results import ManifestJSON, ResultsJSON
 from assay.runs.signature import with_signature
 from assay.samples.rows import file_digest
@@ -28,7 +28,8 @@ def spec(
     config: RunConfig, models: Mapping[str, AnyModel], tasks: Iterable[Runnable], helpers: Iterable[Path]
 ) -> ManifestJSON:
     """Everything that the results of a run depend on."""
-    stated = {key: redacted(value, key) for key, value in identity_of(config).items() if value is not None}
+    options = {key: value for key, value in identity_of(config).items() if value is not None}
+    stated = {key: redacted(value, key, texts=key != "system_instruction") for key, value in options.items()}
     code = digest("\n".join(sorted(file_digest(file) for file in helpers)).encode())
     digests = {task.task.name: task_digest(task) for task in tasks}
     roles = {role: model.identity for role, model in models.items() if role != UNDER_TEST}

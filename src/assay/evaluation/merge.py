@@ -22,7 +22,7 @@ from assay.graphs.output import GraphFiles
 from assay.graphs.spec import Record
 from assay.records import JSONDict
 from assay.registry import load_plugins
-from assay.runs.folder import RunFolder, difference, open_run
+from assay.runs.folder import CHECKSUMS, RunFolder, difference, open_run
 from assay.runs.journal import NAME, lines
 from assay.runs.results import ManifestJSON, ResultsJSON, total_usage
 from assay.runs.samples.reader import ReplayedSample
@@ -36,7 +36,7 @@ from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Shard
 
 OWN = ("format", "created", "spec", "spec_digest", "status", "requests", "finished", "tasks", "options", "command",
-       SIGNATURE)  # fmt: skip
+       CHECKSUMS, SIGNATURE)  # fmt: skip
 """Keys of a manifest that belong to one shard alone, or that the merged run writes itself."""
 
 

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator
 from glob import glob, has_magic
 from pathlib import Path
 
-from assay.config.arguments import parse_arguments
+from assay.config.arguments import is_too_large, parse_arguments
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.model_facts import ModelFacts
+from assay.redaction import redacted
 from assay.registry import load_plugins
-from assay.runs.redaction import redacted
 from assay.tasks import TaskManager
 
 DATA_DIR = "ASSAY_DATA_DIR"
@@ -36,16 +36,26 @@ def run_config(options: YAMLMapping) -> RunConfig:
     config = dataclasses.replace(config, model_named="model" in named)
     if not config.tasks:
         raise ConfigError([Problem(Place("tasks"), "no tasks were named", "give --tasks; `assay ls` lists every name")])
+    config = _with_seeds(config)
     problems = list(_wrong_values(config))
     if problems:
         raise ConfigError(problems)
     chosen = [name for name in ("limit", "sample", "samples") if getattr(config, name) is not None]
     if len(chosen) > 1:
         raise ConfigError([Problem(Place(chosen[0]), f"{' and '.join(chosen)} exclude each other", "give one of them")])
-    return _with_seeds(config)
+    return config
+
+
+MAX_SEED = 2**32 - 1
+"""The largest seed that numpy takes."""
 
 
 def _wrong_values(config: RunConfig) -> Iterator[Problem]:
+    for each in dataclasses.fields(config):
+        if is_too_large(getattr(config, each.name)):
+            yield Problem(Place(each.name), "is a whole number of more than 64 bits", "give a smaller one")
+    if not 0 <= (config.numpy_random_seed or 0) <= MAX_SEED:
+        yield Problem(Place("seed"), f"numpy's must be between 0 and {MAX_SEED}, got {config.numpy_random_seed}")
     if config.limit is not None and not math.isfinite(config.limit):
         yield Problem(
             Place("limit"), f"must be a number, got {config.limit}", "give a whole number, or a share below 1"

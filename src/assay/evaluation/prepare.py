@@ -29,11 +29,10 @@ from assay.tasks.documents import open_splits, parse_shard
 from assay.tasks.kinds import FindDefinition, kind_of
 from assay.tasks.preflight import check_samples, ready_groups, refuse_unsafe
 from assay.tasks.prepare import prepare as prepare_yaml
-from assay.tasks.prepare import preserved_random, seed_random
 from assay.tasks.prompt_checks import placed
 from assay.tasks.rescore import TaskFacts, prepare_scoring
 from assay.tasks.runnable import Runnable
-from assay.tasks.settings import Helpers, Settings
+from assay.tasks.settings import Helpers, Settings, preserved_random, seed_random
 from assay.tasks.validate import LoadedCode, validate
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from assay.evaluation.verdicts import JournaledVerdicts, names_other_models, ref
 from assay.evaluation.writing import file_label
 from assay.graphs.output import GraphFiles
 from assay.records import AnyJSON, JSONDict, MetricValue, ScoreKey
+from assay.redaction import redacted
 from assay.registry import load_plugins
-from assay.runs.folder import MANIFEST, RESULTS, environment, new_scoring, publish_scoring, write_json
-from assay.runs.redaction import redacted
+from assay.runs.folder import environment, new_scoring, publish_scoring, write_results
 from assay.runs.results import ManifestJSON, ResultsJSON, plain
 from assay.runs.run import holds_run
 from assay.runs.samples.reader import ReplayedSample
@@ -234,8 +234,7 @@ class ScoringOutput:
             report.place_reports()
         numbers = row_changes(self.answers.results, results, self.changes.rows)
         complete = _completed(results, self.answers, self.changes, numbers)
-        write_json(self.folder / RESULTS, complete)
-        write_json(self.folder / MANIFEST, _manifest(self.answers, self.options, complete["assay"]["status"]))
+        write_results(self.folder, complete, _manifest(self.answers, self.options, complete["assay"]["status"]))
         return Rescored(complete, publish_scoring(self.folder), numbers, self.remarks)
 
 

@@ -19,7 +19,7 @@ from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.writing import MakeTaskRun, OutputOptions
 from assay.models.protocol import AnyModel
 from assay.records import Generate, Loglikelihood, Request, Response, Sample, ScoreKey
-from assay.runs.redaction import redacted
+from assay.redaction import redacted
 from assay.statistics.aggregations import Aggregation
 from assay.statistics.board import Board
 from assay.tasks.preflight import MEANING

@@ -1,10 +1,8 @@
 """Archives of runs: `pack` writes one zip file without secrets, with the same bytes every time; `unpack` reads only those."""
 
 import json
-import os
 import re
 import shutil
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,8 +17,10 @@ from assay.errors import Place, Problem
 from assay.evaluation.answers import imported
 from assay.exchange.gold_removal import GoldRemoval
 from assay.records import AnyJSON, JSONDict, JSONObject
-from assay.runs.files import replace_file, replace_folder
+from assay.redaction import environment_secrets, without_secrets
+from assay.runs.files import make_folder, replace_file, replace_folder
 from assay.runs.folder import (
+    CHECKSUMS,
     LINK_OUTSIDE,
     MANIFEST,
     RESULTS,
@@ -28,10 +28,9 @@ from assay.runs.folder import (
     is_outside,
     scorings,
     staging_folder,
-    write_json,
+    write_results,
 )
 from assay.runs.folder import SCORED as SCORED
-from assay.runs.redaction import without_secrets
 from assay.runs.run import Run, finished_run
 from assay.runs.samples.decode import texts_of
 from assay.runs.samples.reader import SampleFile
@@ -40,10 +39,6 @@ from assay.runs.signature import SIGNATURE
 from assay.version import __version__
 
 NOTE = "packed.json"
-SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSW(?:OR)?D|CREDENTIALS?)S?$", re.IGNORECASE)
-"""Variables of the environment whose values must not be in an archive."""
-LEAST = 8
-"""Minimum length of a value that is searched for: a shorter one occurs anywhere."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +58,9 @@ def pack(folder: str | Path, output: str | Path | None = None, *, no_gold: bool 
     path = Path(output) if output is not None else Path(f"{name}{'-no_gold' if no_gold else ''}.zip")
     if path.suffix.lower() != ".zip":
         raise RunError([Problem(Place(str(path)), "an archive of a run is a zip file", "end its name in .zip")])
-    with tempfile.TemporaryDirectory(prefix="assay-pack-") as scratch:
-        golds = GoldRemoval(run, Path(scratch)) if no_gold else None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with staging_folder(path.parent) as scratch:
+        golds = GoldRemoval(run, scratch) if no_gold else None
         members = [*_members(run, golds)]
         removed = golds.summary() if golds is not None else []
         hashes = {inner: sha256(content).hexdigest() for inner, content, _ in members if isinstance(content, bytes)}
@@ -73,7 +69,6 @@ def pack(folder: str | Path, output: str | Path | None = None, *, no_gold: bool 
                 "files": dict(sorted(hashes.items()))}  # fmt: skip
         members.append((NOTE, _json(note), None))
         _refuse_secrets(members)
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_archive(path, _contents(name, sorted(members, key=lambda member: member[0])))
     taken = {str(source) for _, _, source in members if source is not None}
     left = sorted(
@@ -101,7 +96,7 @@ def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member
     for file in contents:
         if is_outside(run.path, run.path / file):
             raise RunError([Problem(Place(str(run.path / file)), LINK_OUTSIDE, "put the file itself there")])
-        known = _clean({key: each for key, each in contents[file].items() if key != SIGNATURE})
+        known = _clean({key: each for key, each in contents[file].items() if key not in (SIGNATURE, CHECKSUMS)})
         content = known if golds is None else golds.without(known, is_manifest=file == MANIFEST)
         yield before + file, _json(content), run.path / file
     for task, samples in run.sample_files().items():
@@ -128,8 +123,7 @@ def _without_home(value: AnyJSON, home: str) -> AnyJSON:
 
 def _refuse_secrets(members: Sequence[Member]) -> None:
     """Refuse an archive with a secret of this environment in it: in results or in samples."""
-    variables = {name: value for name, value in os.environ.items() if SECRET.search(name) and len(value) >= LEAST}
-    secrets = {form: name for name, value in variables.items() for form in _forms(value)}
+    secrets = {form: name for value, name in environment_secrets().items() for form in _forms(value)}
     for inner, content, source in members if secrets else ():
         for text in _texts(content):
             variable = next((name for value, name in secrets.items() if value in text), None)
@@ -208,7 +202,9 @@ def unpack(archive: Path, target: Path) -> JSONDict:
     """Unpack an archive of `assay pack` into a new folder; returns the content of its results.json."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise RunError([Problem(Place(str(target)), "the folder is not empty", "choose a new folder")])
-    target.parent.mkdir(parents=True, exist_ok=True)
+    if archive.exists() and not archive.is_file():  # a pipe would be waited for
+        raise _refused(archive, "is not a regular file")
+    make_folder(target.parent)
     try:
         with staging_folder(target.parent) as part:
             with zipfile.ZipFile(archive) as file:
@@ -220,23 +216,26 @@ def unpack(archive: Path, target: Path) -> JSONDict:
             if target.exists():
                 target.rmdir()
             replace_folder(part, target)
-    except (OSError, zipfile.BadZipFile, zlib.error) as error:
-        what = f"cannot be unpacked: {getattr(error, 'strerror', None) or error}"
-        raise RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")]) from None
+    except (OSError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:  # RuntimeError: one with a password, say
+        raise _refused(archive, f"cannot be unpacked: {getattr(error, 'strerror', None) or error}") from None
     return dict(run.results)
+
+
+def _refused(archive: Path, what: str) -> RunError:
+    return RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")])
 
 
 def _extract(file: zipfile.ZipFile, archive: Path, part: Path) -> None:
     size = sum(about.file_size for about in file.infolist())
     if size > SMALL + GROWS * archive.stat().st_size:
-        what = f"would unpack to {size / 1e9:.1f} GB, too much for a packed run"
-        raise RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")])
+        raise _refused(archive, f"would unpack to {size / 1e9:.1f} GB, too much for a packed run")
     for about in file.infolist():
         inner = "/".join(PurePosixPath(about.filename).parts[1:])
         if not MEMBER.fullmatch(inner):
-            what = f"holds {about.filename!r:.80}, which `assay pack` never writes"
-            raise RunError([Problem(Place(str(archive)), what, "give a file that `assay pack` wrote")])
+            raise _refused(archive, f"holds {about.filename!r:.80}, which `assay pack` never writes")
         path = part / inner
+        if path.exists():
+            raise _refused(archive, f"holds {inner!r:.80} twice")
         path.parent.mkdir(parents=True, exist_ok=True)
         with file.open(about) as source, path.open("xb") as out:
             shutil.copyfileobj(source, out)
@@ -244,7 +243,8 @@ def _extract(file: zipfile.ZipFile, archive: Path, part: Path) -> None:
 
 def _check(part: Path, archive: Path) -> None:
     """Refuse what is not as it was packed."""
-    hashes = read_json(part / NOTE).get("files") or {}
+    noted = read_json(part / NOTE).get("files")
+    hashes = noted if isinstance(noted, dict) else {}
     there = {path.relative_to(part).as_posix(): path for path in part.rglob("*") if path.is_file()}
     wrong = sorted(
         {*hashes, *there} - {NOTE} - {name for name, path in there.items() if hashes.get(name) == _hash(path)}
@@ -257,13 +257,15 @@ def _check(part: Path, archive: Path) -> None:
 def _opened(part: Path, archive: Path) -> Run:
     """The run that was unpacked: nothing is put in place that cannot be read."""
     try:
-        for version in scorings(part):
-            finished_run(version)
+        for folder in (*scorings(part), part):
+            for samples in finished_run(folder).sample_files().values():
+                samples.check()
         return finished_run(part)
     except RunError as error:
+        about = [f"{Path(each.place.file).name}: " if each.place.file != str(part) else "" for each in error.problems]
         problems = [
-            Problem(Place(str(archive)), f"{Path(each.place.file).name}: {each.what}", "get it again from its source")
-            for each in error.problems
+            Problem(Place(str(archive)), f"{file}{each.what}", "get it again from its source")
+            for file, each in zip(about, error.problems, strict=True)
         ]
         raise RunError(problems) from None
 
@@ -272,7 +274,7 @@ def _note_paths(part: Path) -> None:
     """Record the paths that the run names as foreign, so that they are never used."""
     for path in (part / MANIFEST, *part.glob(f"scored/*/{MANIFEST}")):
         run = Run.open(path.parent)
-        write_json(path, imported(run.manifest, [*run.members, *run.manifest.get("tasks", ())]))
+        write_results(path.parent, run.results, imported(run.manifest, [*run.members, *run.manifest.get("tasks", ())]))
 
 
 def read_json(path: Path) -> JSONObject:

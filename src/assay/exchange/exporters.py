@@ -12,10 +12,10 @@ from assay.errors import ConfigError, Place, Problem, installing
 from assay.exchange.inspect.exporter import export_inspect
 from assay.exchange.lm_eval import export_lm_eval
 from assay.records import AnyJSON, JSONDict, JSONObject, arguments
+from assay.redaction import redacted
 from assay.registry import Table, must_be_callable, read_signature, refused
 from assay.runs.files import replace_file
 from assay.runs.folder import MANIFEST, RESULTS
-from assay.runs.redaction import redacted
 from assay.runs.run import Run, finished_run
 from assay.runs.samples.records import SampleRecord
 

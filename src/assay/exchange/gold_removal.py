@@ -251,9 +251,9 @@ def template_columns(template: AnyJSON) -> frozenset[str]:
         return frozenset()
     if "{{" not in template and "{%" not in template:
         return frozenset((template,))
-    from jinja2 import Environment, TemplateError, meta
+    from assay.templates import COMPILE_ERRORS, Sandbox
 
     try:
-        return frozenset(meta.find_undeclared_variables(Environment(autoescape=False).parse(template)))
-    except TemplateError:
+        return frozenset(Sandbox().variables(template))
+    except COMPILE_ERRORS:
         return frozenset()

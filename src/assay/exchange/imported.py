@@ -26,8 +26,8 @@ from assay.groups.group import Group
 from assay.groups.manager import GroupManager
 from assay.groups.results import bottom_up, group_numbers
 from assay.records import AnyJSON, Function, JSONDict, JSONObject, ScoreKey
+from assay.redaction import redacted
 from assay.runs.folder import RunFolder, environment, open_run
-from assay.runs.redaction import redacted
 from assay.runs.results import GroupResult, TaskResult, assay_section, lm_eval_results
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter

@@ -62,6 +62,10 @@ def read_sources(paths: Sequence[Path]) -> list[ImportedRun]:
                 [Problem(Place(str(path)), "no such file or folder", "name a run, a log, or a folder of them")]
             )
         logs = sorted(path.glob("*.eval")) if path.is_dir() else []
+        read = [path, *logs] if path.suffix == ".eval" or not path.is_dir() else logs
+        special = next((file for file in read if not file.is_file()), None)
+        if special is not None:  # a pipe would be waited for
+            raise RunError([Problem(Place(str(special)), "not a regular file", "copy its content to a file")])
         if holds_run(path):
             runs.append(from_run(path))
         elif logs:

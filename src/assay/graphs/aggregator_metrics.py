@@ -157,6 +157,8 @@ class AccuracyTally:
         return {"accuracy": sum(self.verdicts) / len(self.verdicts)}
 
 
+REPEAT, REPEAT_OF = "repeat", "repeat_of"
+"""The columns of a run with repeats: which repeat of a record it is, counted from 1, and the number of that record."""
 STEP = ("mission_id", "step_id")
 """The columns that tell the steps of web agents apart."""
 STEP_NUMBERS = (
@@ -195,11 +197,11 @@ class _Attempts(AggregatorMetric):
         return as_columns(self.group_by)
 
     def lacks(self, columns: Collection[str]) -> tuple[str, str] | None:
-        if self.k == 1 or self.group_by or set(STEP) <= set(columns):
+        if self.k == 1 or self.group_by or REPEAT_OF in columns or set(STEP) <= set(columns):
             return None
         return (
             "must know which records are attempts at the same problem",
-            "add `group_by:` with a column of the records",
+            "add `group_by:` with a column of the records, or --repeats to the run",
         )
 
 
@@ -217,8 +219,12 @@ class _Tries:
         count[1] += bool(result.correct)
 
     def _by_default(self, metadata: Record) -> Sequence[str]:
+        if metadata.get(REPEAT_OF) is not None:
+            return (REPEAT_OF,)
         if all(metadata.get(column) is not None for column in STEP):
             return STEP
+        if metadata.get("id") is not None:
+            return ("id",)
         if self._k > 1:
             raise ValueError("which records are attempts at the same problem is not known: add `group_by:`")
         return ()
@@ -287,6 +293,8 @@ class StepEfficiencyMetric(AggregatorMetric):
 
     penalty_per_retry: float = 0.2
     group_by: str | list[Value] | None = None
+    key: str | None = None
+    """No effect: SyGra's configurations write it."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.penalty_per_retry <= 1:

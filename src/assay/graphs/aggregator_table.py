@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from assay.errors import ConfigError, Place
+from assay.errors import ConfigError, Place, library_problem
 from assay.graphs.aggregator_metrics import (
     AccuracyMetric,
     AggregatorMetric,
@@ -23,7 +23,7 @@ from assay.graphs.like_sygra import LIKE_SYGRA
 from assay.graphs.spec import Record, Value
 from assay.graphs.unit_metrics import UnitMetricResult
 from assay.records import JSONDict, UserFunction, UserValue
-from assay.registry import MetricRegistry, Table, library_problem, read_signature, subclass_of
+from assay.registry import MetricRegistry, Table, read_signature, subclass_of
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 
 OF_SCORES = ("mean", "median", "nanmean", "perplexity", "bypass")

@@ -1,8 +1,10 @@
 """A graph file to a graph that can be walked: every dotted name becomes what it means, every node what it does."""
 
 import inspect
+import json
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -10,6 +12,9 @@ from typing import Any
 from assay.config.braces import Braces
 from assay.errors import ConfigError, Place, Problem
 from assay.graphs import likelihood_nodes, nodes
+from assay.graphs.agents import AgentNode, UserNode
+from assay.graphs.history import ChatMessage, History
+from assay.graphs.judge_node import JudgedNode, JudgeMetric
 from assay.graphs.models import GraphModels
 from assay.graphs.reading import GraphFile, output_keys
 from assay.graphs.spec import (
@@ -25,12 +30,17 @@ from assay.graphs.spec import (
     LoglikelihoodSpec,
     MultiLlmSpec,
     Record,
+    RecordLimits,
     RollingSpec,
     SampledColumn,
     SamplerSpec,
     SubgraphSpec,
+    ToolSpec,
+    UserSpec,
     Value,
 )
+from assay.graphs.tools import NodeTool
+from assay.graphs.unit_node import judge_metrics
 from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.samples.rows import DataError
@@ -68,7 +78,10 @@ class GraphBinder:
         if self.problems:
             raise ConfigError(self.problems)
         steps = self.file.config.graph_config.graph_properties.max_steps
-        return Graph(nodes, ways, ways[START], steps, finish)
+        keeps = any(map(_runs_user_code, nodes.values()))
+        limits = self.file.config.graph_config.graph_properties.limits
+        metered = None if limits == RecordLimits() else limits
+        return Graph(nodes, ways, ways[START], steps, finish, keeps, metered, self.models.settings.graphs.cost)
 
     def _way(self, source: str) -> OutgoingEdges:
         """Where edges lead from a node."""
@@ -81,35 +94,41 @@ class GraphBinder:
                 continue
             place = self.file.place("graph_config", "edges", number, "condition")
             try:
-                condition = self.function(edge.condition, place, 1)
+                condition = self.function(edge.condition, place, ("state",))
             except ConfigError as error:
                 self.problems += error.problems
                 continue
             paths: dict[object, str] = {said: str(target) for said, target in (edge.path_map or {}).items()}
             ends: dict[object, str] = {"__end__": paths[END]} if END in paths else {}
-            forks.append(ConditionalEdge(condition, {**ends, **_spelt(paths), **paths}))
+            name = f"the condition {edge.condition} after {source!r}"
+            forks.append(ConditionalEdge(condition, {**ends, **_spelt(paths), **paths}, name))
         return OutgoingEdges(tuple(always), tuple(forks))
 
-    def function(self, name: str, place: Place, *counts: int) -> UserFunction:
-        """Return the callable of a dotted name: a function, or `apply` of a class; it must take one of `counts` arguments."""
-        named = self.helpers.dotted(name, self.folder, place)
-        function = _callable(named, name, place)
+    def function(self, name: str, place: Place, *shapes: tuple[str, ...]) -> UserFunction:
+        """Return the callable of a dotted name: a function, or `apply` of a class. `shapes` are the arguments that it may be
+        given, of which it must take one."""
+        named: Any = self.helpers.dotted(name, self.folder, place)
+        function, counts = _callable(named, name, place), [len(shape) for shape in shapes]
         taken = _arguments(function)
-        if (
-            taken is not None
-            and counts
-            and not any(least <= count <= most for count in counts for least, most in [taken])
-        ):
-            what = f"{name} takes {taken[0]} arguments, but is called with {' or '.join(map(str, counts))}"
+        unbound = getattr(named, "apply", None) if isinstance(named, type) else None
+        if unbound is not None and not _takes(taken, counts) and _takes(_arguments(unbound), counts):
+            function, taken = unbound, None  # `def apply(state)` without a decorator: SyGra calls it on the class
+        if taken is not None and not _takes(taken, counts):
+            arguments = " or ".join(f"({', '.join(shape)})" for shape in shapes)
+            what = f"{name} takes {taken[0]} arguments, but is given {arguments}"
             raise ConfigError([Problem(place, what, "change its parameters")])
         return function
 
     def _node(self, name: str, node: AnyNode) -> GraphNode:
         if isinstance(node, LambdaSpec):
             place = self.file.node_place(name, "lambda")
-            function = self.function(node.function, place, 2)
+            function = self.function(node.function, place, ("node", "state"))
             settings = self.written(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
-            return nodes.LambdaNode(name, function, settings, inspect.iscoroutinefunction(function))
+            if "unit_metrics_map" in settings and (judges := self._judges(settings)):
+                return JudgedNode(name, function, settings, asks=True, judges=judges)
+            waits = inspect.iscoroutinefunction(function)
+            own = str(getattr(function, "__module__", "")).startswith("assay.")
+            return nodes.LambdaNode(name, function, settings, waits, node.thread_safe and not waits and not own)
         if isinstance(node, SamplerSpec):
             return self._sampler(name)
         if isinstance(node, SubgraphSpec):
@@ -117,6 +136,19 @@ class GraphBinder:
         return (
             self._likelihood_node(name, node) if isinstance(node, LikelihoodSpec) else self._generation_node(name, node)
         )
+
+    def _judges(self, settings: JSONDict) -> dict[str, JudgeMetric]:
+        """The judges among the unit metrics of a node; the run must have their models."""
+        try:
+            metrics = judge_metrics(settings)
+        except ConfigError:
+            return {}  # reported where the node's metrics are checked
+        judges = {field: metric for field, metric in metrics.items() if isinstance(metric, JudgeMetric)}
+        for judge in judges.values():
+            for role, model in judge.scorer.models().items():
+                self.models.backends[role] = model
+                self.models.needs.setdefault(role, set()).add("generate")
+        return judges
 
     def _sampler(self, name: str) -> GraphNode:
         drawn: dict[str, tuple[Sequence[Value], Sequence[float] | None]] = {}
@@ -161,34 +193,42 @@ class GraphBinder:
             "name": name,
             "prompt": nodes.PromptTemplate.of(node.prompt),
             "input_key": node.input_key,
-            "pre": self.function(pre, self.file.node_place(name, "pre_process"), 1) if pre is not None else None,
-            "history": (properties.chat_history_window_size if multiturn else 0) if node.chat_history else None,
+            "pre": self.function(pre, self.file.node_place(name, "pre_process"), ("state",))
+            if pre is not None
+            else None,
+            "history": History(properties.chat_history_window_size, not multiturn) if node.chat_history else None,
         }
         places = {label: self.file.node_place(name, "models", label) for label in self.file.models[name]}
         if isinstance(node, LlmSpec):
             places[""] = self.file.node_place(name, "model")
-        tools = (
-            find_tools(node.tools, self.helpers, self.folder, self.file.node_place(name, "tools")) if node.tools else {}
-        )
+        tools: dict[str, Tool] = {}
+        node_tools: dict[str, NodeTool] = {}
+        for each in map(tool_spec, node.tools):
+            named_tools = find_tools([each.name], self.helpers, self.folder, self.file.node_place(name, "tools"), tools)
+            reruns = each.on_resume == "rerun"
+            node_tools |= {key: NodeTool(one.function, each.repeatable, reruns) for key, one in named_tools.items()}
+            tools |= named_tools
         tool_params = parameters(tools, node.tool_choice) if tools else None
         models = {
             label: self.models.generation_model(model, places[label], tool_params)
             for label, model in self.file.models[name].items()
         }
         if isinstance(node, LlmSpec):
-            functions = {key: tool.function for key, tool in tools.items()}
-            shared |= {"model": models[""], "post": self._post(name, node), "tools": functions}
+            shared |= {"model": models[""], "post": self._post(name, node), "tools": node_tools}
             if not isinstance(node, AgentSpec):
-                return nodes.LlmNode(**shared)
+                return UserNode(**shared) if isinstance(node, UserSpec) else nodes.LlmNode(**shared)
             injected = {int(str(turn)): text for each in node.inject_system_messages for turn, text in each.items()}
-            return nodes.AgentNode(**shared, max_turns=node.max_turns, injected=injected)
+            [key] = output_keys(node.output_keys)[:1]
+            return AgentNode(
+                **shared, max_turns=node.max_turns, injected=injected, key=key, cost_of=self.models.settings.graphs.cost
+            )
         return nodes.MultiLlmNode(**shared, models=models, post=self._multi_post(name, node))
 
     def _post(self, name: str, node: LlmSpec) -> Callable[[nodes.ModelReply, JSONDict], Value]:
         if node.post_process is None:
             return _into(node)
         place = self.file.node_place(name, "post_process")
-        function = self.function(node.post_process, place, 1, 2)
+        function = self.function(node.post_process, place, ("answer",), ("answer", "state"))
         taken = _arguments(function)
         with_state = taken is None or taken[1] >= 2
         wrap: Callable[[Any], Any] = (
@@ -202,7 +242,8 @@ class GraphBinder:
 
     def _multi_post(self, name: str, node: MultiLlmSpec) -> Callable[[Mapping[str, nodes.ModelReply]], Value]:
         if node.multi_llm_post_process is not None:
-            return self.function(node.multi_llm_post_process, self.file.node_place(name, "multi_llm_post_process"), 1)
+            place = self.file.node_place(name, "multi_llm_post_process")
+            return self.function(node.multi_llm_post_process, place, ("answers",))
         [key] = output_keys(node.output_keys)[:1] or ("messages",)
         return lambda replies: {key: [{label: reply.content for label, reply in replies.items()}]}
 
@@ -228,6 +269,15 @@ class GraphBinder:
         return nodes.SubgraphNode(name, below.bind())
 
 
+def _runs_user_code(node: GraphNode) -> bool:
+    """Whether a node calls a tool, or a lambda that is not one of assay's."""
+    if isinstance(node, nodes.SubgraphNode):
+        return node.graph.keeps_records
+    if isinstance(node, nodes.LambdaNode):
+        return not str(getattr(node.function, "__module__", "")).startswith("assay.")
+    return isinstance(node, nodes.LlmNode) and bool(node.tools)
+
+
 def changed_nodes(graph: GraphFile, changes: Record, place: Place) -> GraphFile:
     """A graph with some keys of its nodes changed."""
     if not changes:
@@ -244,6 +294,9 @@ def changed_nodes(graph: GraphFile, changes: Record, place: Place) -> GraphFile:
     renamed = {name: each.pop("prompt_placeholder_map", None) for name, each in copies.items()}
     nodes = {name: {**node, **copies.get(name, {})} for name, node in shape["nodes"].items()}
     for name, names in renamed.items():
+        if names and not (isinstance(names, Mapping) and all(isinstance(each, str) for each in names.values())):
+            what = f"prompt_placeholder_map of {name!r} must be a mapping of keys"
+            raise ConfigError([Problem(place, what, "write `prompt_placeholder_map: {old: new}`")])
         if names and "prompt" in nodes[name]:
             nodes[name]["prompt"] = _renamed(nodes[name]["prompt"], names)
     values = {**dict(graph.fields), "graph_config": {**shape, "nodes": nodes}}
@@ -261,7 +314,7 @@ def _copies(changes: Record) -> dict[str, JSONDict]:
 def _renamed(prompt: Value, names: Mapping[str, str]) -> Value:
     if isinstance(prompt, str):
         for old, new in names.items():
-            prompt = prompt.replace("{" + old + "}", "{" + new + "}")
+            prompt = prompt.replace(f"{{{old}}}", f"{{{new}}}")
         return prompt
     if isinstance(prompt, Mapping):
         return {key: _renamed(value, names) for key, value in prompt.items()}
@@ -276,12 +329,23 @@ def _spelt(paths: Mapping[Value, str]) -> dict[Value, str]:
 
 
 def _into(node: GenerationSpec) -> Callable[[nodes.ModelReply, JSONDict], Value]:
-    """Puts the text of a reply where the node says; a list has one key there, which was checked."""
+    """Puts the text of a reply where the node says; the fields of a structured answer under the keys of a list."""
+    if isinstance(node.output_keys, tuple) and node.output_keys != ("messages",):
+        names = node.output_keys
+        return lambda reply, state: _fields(reply.content, names)  # noqa: ARG005  # the shape of a post-processor
     [key] = output_keys(node.output_keys)[:1]
     if key == "messages":
         role = node.output_role
-        return lambda reply, state: {"messages": [{"role": role, "content": reply.content}]}  # noqa: ARG005
+        return lambda reply, state: {"messages": [ChatMessage(role=role, content=reply.content)]}  # noqa: ARG005
     return lambda reply, state: {key: reply.content}  # noqa: ARG005  # the shape of a post-processor
+
+
+def _fields(text: str, names: Sequence[str]) -> JSONDict:
+    """The fields of a JSON object; None for each that the model did not give, which is counted."""
+    answer: Any = None
+    with suppress(ValueError):
+        answer = json.loads(text)
+    return {name: answer.get(name) if isinstance(answer, dict) else None for name in names}
 
 
 def _itself(reply: nodes.ModelReply) -> nodes.ModelReply:
@@ -303,6 +367,10 @@ def _callable(named: UserValue, name: str, place: Place) -> UserFunction:
         with user_code(place_of(name, named), DataError):
             apply = named().apply
     return apply
+
+
+def _takes(taken: tuple[int, int] | None, counts: Sequence[int]) -> bool:
+    return taken is None or any(taken[0] <= count <= taken[1] for count in counts)
 
 
 def _arguments(function: UserFunction) -> tuple[int, int] | None:
@@ -327,7 +395,16 @@ class Tool(typing.NamedTuple):
     schema: Record
 
 
-def find_tools(names: Sequence[str], helpers: Helpers, folder: str | None, place: Place) -> dict[str, Tool]:
+NO_TOOLS: Mapping[str, Tool] = {}
+
+
+def tool_spec(written: str | ToolSpec) -> ToolSpec:
+    return ToolSpec(name=written) if isinstance(written, str) else written
+
+
+def find_tools(
+    names: Sequence[str], helpers: Helpers, folder: str | None, place: Place, others: Mapping[str, Tool] = NO_TOOLS
+) -> dict[str, Tool]:
     """The tools that names mean: a function, the public methods of a class, the public functions of a module."""
     tools: dict[str, Tool] = {}
     for name in names:
@@ -335,7 +412,7 @@ def find_tools(names: Sequence[str], helpers: Helpers, folder: str | None, place
         if not named_tools:
             raise ConfigError([Problem(place, f"{name} has no functions to call", "name a function, class or module")])
         for each in named_tools:
-            if each.name in tools:
+            if each.name in tools or each.name in others:
                 raise ConfigError([Problem(place, f"two tools are called {each.name!r}", "remove one")])
             tools[each.name] = each
     return tools
@@ -356,9 +433,10 @@ def _tools(named: UserValue) -> Iterator[Tool]:
     elif isinstance(named, type):
         with user_code(place_of("tools", named), DataError):
             instance = named()
-        for name, _ in inspect.getmembers(named, callable):
-            if not name.startswith("_"):
-                yield _tool(getattr(instance, name))
+        public = {name: getattr(instance, name) for name in dir(named) if not name.startswith("_")}
+        marked = {name: each for name, each in public.items() if _is_tool(each)}
+        for each in (marked or {name: each for name, each in public.items() if callable(each)}).values():
+            yield _tool(each)
     elif callable(named) or _is_tool(named):
         yield _tool(named)
 
@@ -370,7 +448,7 @@ def _is_tool(thing: UserValue) -> bool:
 
 def _tool(function_or_tool: Any) -> Tool:
     if _is_tool(function_or_tool):
-        function: UserFunction = getattr(function_or_tool, "coroutine", None) or function_or_tool.func
+        function = _invoking(function_or_tool)
         schema = {"type": "object", "properties": dict(function_or_tool.args)}
         return Tool(
             function_or_tool.name,
@@ -390,6 +468,21 @@ def _tool(function_or_tool: Any) -> Tool:
         function_or_tool,
         {"name": name, "description": inspect.getdoc(function_or_tool) or "", "parameters": schema},
     )
+
+
+def _invoking(tool: Any) -> UserFunction:
+    """A tool of LangChain's as a function of its arguments, which it converts: 2 to 2.0 for a float."""
+    if getattr(tool, "coroutine", None) is not None:
+
+        async def waits(**arguments: UserValue) -> UserValue:
+            return await tool.ainvoke(arguments)
+
+        return waits
+
+    def calls(**arguments: UserValue) -> UserValue:
+        return tool.invoke(arguments)
+
+    return calls
 
 
 def _type(hint: Any) -> str:

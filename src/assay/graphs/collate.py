@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from assay.config.row_names import row_name_problem
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.graphs.aggregator_metrics import AggregatorMetric, Tally
+from assay.graphs.aggregator_metrics import REPEAT_OF, AggregatorMetric, Tally
 from assay.graphs.aggregator_table import make_aggregator
 from assay.graphs.spec import Record, Value
 from assay.graphs.sygra import GraphPostProcessor as GraphPostProcessor
@@ -56,17 +56,27 @@ class AggregatorEntry:
 def read_entries(
     written: Sequence[Record], *, like_sygra: bool = False, field_names: bool = False
 ) -> Iterator[AggregatorEntry]:
-    """The entries of an `aggregator_metrics_map`: one for every column. With `field_names`, keys name the column, too."""
-    for number, each in enumerate(written):
-        columns = each.get("unit_metrics_results") or ()
-        listed = [columns] if isinstance(columns, str) else list(columns)
-        if like_sygra:
-            listed = listed[:1]
-        for column in listed:
-            name = str(each.get("name"))
-            key = f"{column}-{name}" if field_names or len(listed) > 1 else name
-            key = str(each["as"]) if each.get("as") and len(listed) == 1 else key
-            yield AggregatorEntry(key, name, str(column), each.get("params") or {}, each.get("metadata") or {}, number)
+    """The entries of an `aggregator_metrics_map`: one for every column. With `field_names`, and where one aggregator is over
+    several columns, keys name the column, too."""
+    listed = [_columns_of(each, like_sygra=like_sygra) for each in written]
+    columns_of: dict[str, set[str]] = {}
+    for each, columns in zip(written, listed, strict=True):
+        if not each.get("as"):
+            columns_of.setdefault(str(each.get("name")), set()).update(columns)
+    for number, (each, columns) in enumerate(zip(written, listed, strict=True)):
+        name = str(each.get("name"))
+        for column in columns:
+            # SyGra's first version called its columns *_result, and the second entry overwrote the first
+            is_shared = len(columns_of.get(name, ())) > 1 and not (like_sygra and column.endswith("_result"))
+            key = f"{column}-{name}" if field_names or len(columns) > 1 or is_shared else name
+            key = str(each["as"]) if each.get("as") and len(columns) == 1 else key
+            yield AggregatorEntry(key, name, column, each.get("params") or {}, each.get("metadata") or {}, number)
+
+
+def _columns_of(entry: Record, *, like_sygra: bool) -> list[str]:
+    columns = entry.get("unit_metrics_results") or ()
+    listed = [columns] if isinstance(columns, str) else list(map(str, columns))
+    return listed[:1] if like_sygra else listed
 
 
 class CollatedValues(NamedTuple):
@@ -94,7 +104,9 @@ class EntryTally:
     def _begin(self, like_sygra: bool) -> Tally:
         entry = self.entry
         self._metric = make_aggregator(entry.name, entry.params, Place(entry.key), like_sygra=like_sygra)
-        self._columns = _metadata_columns(entry, self._metric)
+        self._columns = {REPEAT_OF: REPEAT_OF, **_metadata_columns(entry, self._metric)}
+        if getattr(self._metric, "group_by", "") is None:  # rows with the id of one record are attempts at it
+            self._columns = {"id": "id", **self._columns}
         return self._metric.tally()
 
     def take(self, number: int, record: Record) -> None:
@@ -278,6 +290,15 @@ class MetricCollatorPostProcessor(GraphPostProcessor):
             numbers[entry.key] = named
         return numbers
 
+    def higher_is_better(self, key: str, *, like_sygra: bool) -> bool | None:
+        """Whether more of the numbers of an aggregator is better, by the metadata of a user's class."""
+        for entry in read_entries(self.aggregator_metrics_map, like_sygra=like_sygra, field_names=self.field_names):
+            if entry.key == key:
+                metric = make_aggregator(entry.name, entry.params, Place(key), like_sygra=like_sygra)
+                about = metric.get_metadata() or getattr(metric, "metadata", None)
+                return getattr(about, "higher_is_better", None)
+        return None
+
     def process(self, data: Iterable[Record], metadata: JSONDict) -> list[Value]:
         like_sygra = metadata.get("compat") == "sygra"
         written, self._collected = collated(
@@ -382,7 +403,8 @@ def _entry_problems(
         if produced is not None and column not in produced:
             fix = f"{did_you_mean(column, produced)}; add a value of the state to output_map"
             problems.append(Problem(place, f"{named} {does} {column!r}, which the records do not have", fix))
-    lacking = metric.lacks(entry.metadata)
-    if lacking is not None:
+    repeated = [REPEAT_OF] if produced is not None and REPEAT_OF in produced else []
+    lacking = metric.lacks([*entry.metadata, *repeated])
+    if lacking is not None and produced is not None:
         problems.append(Problem(place, f"{named} {lacking[0]}", lacking[1]))
     return problems

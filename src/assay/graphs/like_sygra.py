@@ -192,6 +192,7 @@ class StepEfficiency(AggregatorMetric):
     """Steps without a name are one step; attempts without a number are first ones."""
 
     penalty_per_retry: float = 0.2
+    key: str | None = None
 
     def numbers(self) -> Sequence[str]:
         return STEP_NUMBERS

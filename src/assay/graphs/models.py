@@ -1,21 +1,27 @@
 """The models that the nodes of a graph ask: by role of the run, of a models.yaml, or the model under test."""
 
+import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
-from assay.config.source import Source, digest
+from assay.config.source import Source, digest, read_bytes
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.nodes import TYPES, NodeModel, Structure
 from assay.graphs.reading import GraphFile
 from assay.graphs.spec import ModelConfig, Record, StructuredOutput
+from assay.graphs.sygra import clone_around
+from assay.graphs.walk import NodeFailed
 from assay.records import LIMITS, JSONDict, Prompt
+from assay.samples.rows import DataError
 from assay.scoring.results import ModelSpec
 from assay.tasks.settings import Helpers, Messages, Settings
+from assay.user_code import place_of, user_code
 
+LOG = logging.getLogger("assay")
 FILE = "models.yaml"
 CUSTOM = "SYGRA_CUSTOM_MODELS_PATH"
 NATIVE = ("openai", "vllm", "tgi")
@@ -30,18 +36,28 @@ PREFIXES = {"azure_openai": "azure/", "mistralai": "mistral/", "ollama": "ollama
 ARGUMENTS = {
     "url": "base_url", "auth_token": "api_key", "timeout": "timeout", "max_retries": "max_retries",
     "retry_attempts": "max_retries", "ssl_verify": "verify_certificate", "ssl_cert": "ca_cert_path",
-    "num_concurrent": "num_concurrent", "price_in": "price_in", "price_out": "price_out",
+    "num_concurrent": "num_concurrent", "price_in": "price_in", "price_out": "price_out", "api_version": "api_version",
 }  # fmt: skip
 """Keys of an entry, and what our backends call them."""
-KNOWN = ("model_type", "model", "model_serving_name", "parameters", "hf_chat_template_model_id", "completions_api")
+KNOWN = ("model_type", "model", "model_serving_name", "parameters", "hf_chat_template_model_id", "completions_api",
+         "post_process", "special_tokens")  # fmt: skip
 IGNORED = ("backend", "delay", "load_balancing", "stats_interval", "name", "structured_output")
 """Keys that change nothing here."""
+INERT = ("multi_modal", "image_capabilities")
+"""Keys about pictures, which a note says change nothing."""
 REFUSED = {
-    "post_process": "post_process of the node", "special_tokens": "post_process of the node",
-    "modify_tokenizer": "a tokenizer folder", "chat_template_params": "a server with that template",
-    "input_type": "nothing", "output_type": "nothing", "image_capabilities": "nothing", "api_version": "--model_role",
+    "modify_tokenizer": "use a tokenizer folder instead", "chat_template_params": "use a server with that template",
+    "input_type": "remove it: the model is asked with messages", "output_type": "remove it: the model is asked for text",
 }  # fmt: skip
-"""Keys that would change an answer and are not supported, with what to use instead."""
+"""Keys that would change an answer and are not supported, with what to do instead."""
+CLOUDS = ("aws_", "vertex_")
+"""How keys begin that LiteLLM takes from the environment."""
+
+
+@cache
+def _note(text: str) -> None:
+    """Say something once: the nodes of a graph are made more than once, and may have one model."""
+    LOG.warning("%s", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +87,15 @@ class ModelEntry:
         kind = str(self.keys["model_type"])
         named = str(self.keys.get("model_serving_name") or self.keys.get("model") or self.name)
         arguments = {ours: self.keys[key] for key, ours in ARGUMENTS.items() if self.keys.get(key) is not None}
+        if kind not in PREFIXES:
+            arguments.pop("api_version", None)  # a version of Azure's protocol
         if isinstance(arguments.get("api_key"), list):
             arguments["api_key"] = arguments["api_key"][0]
         if kind == ANTHROPIC:
             return {"model": "anthropic", "model_args": {"model": named, **arguments}}
         if kind in PREFIXES:
+            if "api_version" in arguments:
+                arguments["api_version"] = str(arguments["api_version"])
             return {"model": "litellm", "model_args": {"model": PREFIXES[kind] + named, **arguments}}
         if self.keys.get("completions_api"):
             tokenizer = self.keys.get("hf_chat_template_model_id")
@@ -88,11 +108,15 @@ class ModelEntry:
         for key, value in self.keys.items():
             if key in REFUSED and value not in (None, [], {}, ""):
                 what = f"{key!r} of the model {self.name!r} is not supported"
-                problems.append(Problem(self.place, what, f"use {REFUSED[key]} instead"))
+                problems.append(Problem(self.place, what, REFUSED[key]))
+            elif key in INERT:
+                _note(f"{self.place}: {key} of the model {self.name!r} has no effect: messages are sent as they are")
             elif key not in (*ARGUMENTS, *KNOWN, *IGNORED, *REFUSED):
                 known = [*ARGUMENTS, *KNOWN, *IGNORED]
                 what = f"unknown key {key!r} of the model {self.name!r}"
-                problems.append(Problem(self.place, what, did_you_mean(str(key), known)))
+                fix = f"set {str(key).upper()} in the environment, where LiteLLM looks for it"
+                is_cloud = str(key).startswith(CLOUDS)
+                problems.append(Problem(self.place, what, fix if is_cloud else did_you_mean(str(key), known)))
         kind = self.keys.get("model_type")
         if kind not in (*NATIVE, ANTHROPIC, *PREFIXES):
             what = f"model_type {kind!r} of the model {self.name!r} is not supported" if kind else "needs model_type"
@@ -111,6 +135,12 @@ class ModelEntry:
             raise ConfigError(problems)
 
 
+def _without(text: str, marks: Sequence[str]) -> str:
+    for mark in marks:
+        text = text.replace(mark, "")
+    return text
+
+
 def variable(name: str, key: str) -> str:
     """The environment variable that says a key of a model.
 
@@ -120,15 +150,34 @@ def variable(name: str, key: str) -> str:
     return f"SYGRA_{re.sub(r'[^A-Z0-9]', '_', name.upper())}_{key.upper()}"
 
 
+def dotenv() -> dict[str, str]:
+    """Return the values in `.env` of the working directory whose names begin with SYGRA_. The environment is stronger."""
+    file = Path(".env")
+    written: list[str] = []
+    if file.is_file():  # it may also be a folder with an environment of Python
+        try:
+            written = file.read_text("utf-8", "replace").splitlines()
+        except OSError as error:
+            LOG.warning("%s: cannot be read: %s", file, error.strerror)
+    lines = [match for line in written if (match := _DOTENV.fullmatch(line)) is not None]
+    return {match[1]: match[3] if match[2] else match[4] for match in lines}
+
+
+_DOTENV = re.compile(r"""\s*(?:export\s+)?(SYGRA_[^\s=]+)\s*=\s*(?:(["'])(.*)\2\s*(?:#.*)?|(.*?)\s*(?:(?<=\s)#.*)?)""")
+
+
 def find_models_file(path: str | None, folder: str | None) -> list[Path]:
     """The files that say models, weakest first: one that is named, or those beside the graph and above it, and here."""
-    custom = [Path(os.environ[CUSTOM])] if os.environ.get(CUSTOM) else []
+    named = os.environ.get(CUSTOM) or dotenv().get(CUSTOM)
+    custom = [Path(named)] if named else []
     if path is not None:
         return [Path(path), *custom]
     here = Path.cwd()
     start = Path(folder).resolve() if folder is not None else here
+    top = clone_around(start)
     above = [each for each in (start, *start.parents) if each.is_relative_to(here)]
-    places = [here / "sygra/config", here / "config", *reversed(above), *([start] if start not in above else [])]
+    tops = [each / "sygra/config" for each in (top, here) if each is not None]
+    places = [*tops, here / "config", *reversed(above), *([start] if start not in above else [])]
     files = [place / FILE for place in dict.fromkeys(places) if (place / FILE).is_file()]
     return [*files, *custom]
 
@@ -138,7 +187,7 @@ def read_models(files: Sequence[Path]) -> dict[str, ModelEntry]:
     models: dict[str, ModelEntry] = {}
     for file in files:
         try:
-            source = Source(str(file), file.read_bytes())
+            source = Source(str(file), read_bytes(str(file)))
         except OSError as error:
             raise ConfigError(
                 [Problem(Place(str(file)), f"cannot be read: {error.strerror}", "check the path")]
@@ -151,16 +200,24 @@ def read_models(files: Sequence[Path]) -> dict[str, ModelEntry]:
             if not isinstance(keys, Mapping):
                 raise ConfigError([Problem(source.place((name,)), f"{name} must be a mapping", "write model_type: …")])
             models[str(name)] = ModelEntry(str(name), keys, source.place((name,), key=True))
-    return {name: entry.but(_of_environment(name)) for name, entry in models.items()}
+    starts = {start for name in models for start in _starts(name)}
+    for variables in (dotenv(), os.environ):
+        models = {name: entry.but(_of_environment(name, variables, starts)) for name, entry in models.items()}
+    return models
 
 
-def _of_environment(name: str) -> JSONDict:
-    """Return a model's keys from the environment; `|` separates values of a list."""
+def _starts(name: str) -> tuple[str, str]:
+    """How the variables of a model begin: as a shell can write it, and as SyGra does."""
+    return variable(name, ""), "SYGRA_" + re.sub(r"\s+", "_", name.upper()) + "_"
+
+
+def _of_environment(name: str, variables: Mapping[str, str], starts: Collection[str]) -> JSONDict:
+    """Return a model's keys from the environment; `|` separates values of a list. A variable is of the longest name."""
     keys: JSONDict = {}
-    exact = "SYGRA_" + re.sub(r"\s+", "_", name.upper()) + "_"
-    for start in (variable(name, ""), exact):
-        for key, value in os.environ.items():
-            if key.startswith(start):
+    for start in _starts(name):
+        for key, value in variables.items():
+            longer = any(len(other) > len(start) and key.startswith(other) for other in starts)
+            if key.startswith(start) and not longer:
                 name_of_key = {"TOKEN": "auth_token"}.get(key[len(start) :], key[len(start) :].lower())
                 keys[name_of_key] = value.split("|") if "|" in value else value
     return keys
@@ -189,7 +246,8 @@ class GraphModels:
 
     def generation_model(self, model: ModelConfig, place: Place, tools: Record | None = None) -> NodeModel:
         """Return the model of a node with its parameters; `tools` are the parameters that describe tools."""
-        role, parameters = self._role(model, place)
+        role, entry = self._role(model, place)
+        parameters = entry.parameters if entry is not None else {}
         self.needs.setdefault(role, set()).update({"generate", "chat", *(["tools"] if tools else [])})
         params: dict[str, object] = {**parameters, **model.parameters, **self.settings.gen_kwargs, **(tools or {})}
         params.setdefault("until", params.pop("stop", None) or [])
@@ -198,7 +256,28 @@ class GraphModels:
         structure = self._structure(model.structured_output, place)
         native = {**params, "response_format": structure.response_format} if structure is not None else params
         write, takes = self.settings.graphs.write, self.settings.graphs.takes_schema
-        return NodeModel(role, native, params, lambda messages: write(role, messages), structure, lambda: takes(role))
+        writing = lambda messages: write(role, messages)  # noqa: E731
+        cleaned = self._cleaned(entry) if entry is not None else None
+        return NodeModel(role, native, params, writing, structure, lambda: takes(role), cleaned)
+
+    def _cleaned(self, entry: ModelEntry) -> Callable[[str], str] | None:
+        """The function that an entry changes every answer of its model with: `special_tokens` and `post_process`."""
+        marks = [str(each) for each in entry.keys.get("special_tokens") or ()]
+        named = entry.keys.get("post_process")
+        if not named:
+            return (lambda text: _without(text, marks)) if marks else None
+        kind = self.helpers.dotted(str(named), self.folder, entry.place)
+        apply = getattr(kind, "apply", None)
+        if not isinstance(kind, type) or not callable(apply):
+            raise ConfigError([Problem(entry.place, f"{named} has no `apply`", "name a class that changes a text")])
+        with user_code(place_of("post_process", kind), DataError):
+            change = kind()
+
+        def cleaned(text: str) -> str:
+            with user_code(place_of("post_process", kind), NodeFailed):
+                return str(change.apply(_without(text, marks)))
+
+        return cleaned
 
     def likelihood_model(
         self, model: ModelConfig, place: Place, *needs: str
@@ -209,16 +288,18 @@ class GraphModels:
         write = self.settings.graphs.write
         return role, lambda messages: write(role, messages)
 
-    def _role(self, model: ModelConfig, place: Place) -> tuple[str, JSONDict]:
-        """The role that a model has in the run, and the parameters that its entry gives it."""
+    def _role(self, model: ModelConfig, place: Place) -> tuple[str, ModelEntry | None]:
+        """The role that a model has in the run, and its entry in models.yaml."""
         name = model.name
         plain = re.sub(r"\W", "_", name)
         role_of_run = next((each for each in (name, plain) if each in self.settings.graphs.roles), None)
         if role_of_run is not None:
             self.backends[role_of_run] = None
-            return role_of_run, {}
+            return role_of_run, None
         if self.settings.graphs.whole:
-            return UNDER_TEST, {}
+            if model.entry.get("output_type") in ("audio", "image"):
+                _note(f"{place}: output_type of {name!r} has no effect: the model is asked for text")
+            return UNDER_TEST, None
         entry = self._entries.get(name)
         if entry is None and "model_type" in model.entry:
             entry = ModelEntry(name, {}, place)
@@ -227,9 +308,9 @@ class GraphModels:
         backend = entry.but(model.entry).backend()
         role = f"{name}-{digest(repr(backend).encode())[:6]}" if model.entry else name
         self.backends[role] = backend
-        return role, entry.parameters
+        return role, entry.but(model.entry)
 
-    def _under_test(self, model: ModelConfig, place: Place) -> tuple[str, JSONDict]:
+    def _under_test(self, model: ModelConfig, place: Place) -> tuple[str, None]:
         """The model of the run, for the one model of a graph without settings in models.yaml."""
         if model.entry:
             key = next(iter(model.entry))
@@ -240,7 +321,7 @@ class GraphModels:
             what = f"the graph asks several models ({', '.join(unknown)}), and nothing defines them"
             fix = f"--model NAME for all of them, --model_role {unknown[0]}=… for one, or entries in models.yaml"
             raise ConfigError([Problem(place, what, fix)])
-        return UNDER_TEST, {}
+        return UNDER_TEST, None
 
     def _all(self) -> Iterator[ModelConfig]:
         return (model for models in self.graph.models.values() for model in models.values())

@@ -1,15 +1,16 @@
 """The nodes of graphs: lambdas, samplers, models, graphs within graphs."""
 
-import inspect
 import json
 import random
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from assay.config.braces import Braces
+from assay.graphs.history import HISTORY, KINDS, History, WantedCall, as_turn
 from assay.graphs.spec import Record, Value
+from assay.graphs.tools import NodeTool, as_mapping
 from assay.graphs.walk import Graph, NodeFailed, State, Steps, Updates, Walk
 from assay.records import (
     Call,
@@ -23,14 +24,9 @@ from assay.records import (
     Returned,
     Text,
     TextPart,
-    ToolCall,
-    UserFunction,
     content_of,
-    messages_to_plain,
-    plain_to_messages,
     tool_call_of,
 )  # fmt: skip
-from assay.user_code import UserCodeError, user_code, words
 
 TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
     "str": ("string", (str,)),
@@ -106,10 +102,6 @@ def _is_of(value: Value, kind: str) -> bool:
     return isinstance(value, TYPES[kind][1]) and (kind in ("bool",) or not isinstance(value, bool))
 
 
-ToolSteps = Generator[Sequence[Call], Sequence[Returned | Failed], list[Message]]
-"""Tools at work: yields their calls, is sent the results, and returns messages for the model."""
-HISTORY = "__chat_history__"
-BROKEN_CALLS = "with calls of tools that failed"
 AGAIN, UNREADABLE = "asked again for structured output", "without the structured output asked for"
 
 
@@ -122,23 +114,48 @@ class ModelReply(NamedTuple):
     type: str = "ai"
 
 
-@dataclass(frozen=True, slots=True)
+BLOCKING = 0.001
+"""Seconds above which a function is called in a thread: where a call takes less, the thread would take longer."""
+
+
+@dataclass(slots=True)
 class LambdaNode:
-    """Calls a function of the node's settings and the state; one that waits is a Call."""
+    """Calls a function of the node's settings and the state. One that waits is a Call: an async function, or one that may
+    run in `threads` and takes long there. A single slow call among fast ones, of a busy machine, does not count."""
 
     name: str
     function: Callable[[Record, State], Any]
     settings: Record
     asks: bool = False
+    threads: bool = False
+    _seconds: float | None = None
 
     def apply(self, state: State, walk: Walk) -> Updates:  # noqa: ARG002  # the shape of a node
+        if self.threads:
+            return self._timed(state)
         updates: Updates = self.function(self.settings, state)
         return updates
 
+    def _timed(self, state: State) -> Updates:
+        begin = perf_counter()
+        try:
+            updates: Updates = self.function(self.settings, state)
+            return updates
+        finally:
+            self.note(perf_counter() - begin)
+
+    def note(self, seconds: float) -> None:
+        """Decide by the time that a call took, and those before it, where the next one is made."""
+        took, usual = min(seconds, 15 * BLOCKING), self._seconds
+        self._seconds = took if usual is None else usual + (took - usual) / 16
+        self.asks = self._seconds > BLOCKING
+
     def ask(self, state: State, walk: Walk) -> Steps:  # noqa: ARG002  # the shape of a node
-        [response] = yield [Call(self.function, (self.settings, state))]
+        [response] = yield [
+            Call(self._timed, (state,)) if self.threads else Call(self.function, (self.settings, state))
+        ]
         if isinstance(response, Failed):
-            raise NodeFailed(f"the node {self.name!r} raised {response.reason}")
+            raise NodeFailed(f"the node {self.name!r}: {response.reason}")
         assert isinstance(response, Returned)
         updates: Updates = response.value
         return updates
@@ -227,6 +244,8 @@ class NodeModel:
     write: Callable[[tuple[Message, ...]], Prompt]
     structure: Structure | None = None
     takes: Callable[[], bool] = lambda: True
+    clean: Callable[[str], str] | None = None
+    """Changes the text of every answer, as the model's entry in models.yaml says."""
 
     def ask(self, messages: tuple[Message, ...], walk: Walk) -> "Attempt":
         if self.structure is None or self.takes():
@@ -256,11 +275,11 @@ class Attempt(NamedTuple):
 def answers(attempts: Sequence[Attempt], walk: Walk) -> "Steps":
     """The texts that models give, all asked at once; one that is not as it should be is asked for again."""
     requests = [attempt.request for attempt in attempts]
-    responses = list((yield requests))
+    responses = _cleaned(attempts, (yield requests))
     walk.take(requests, responses)
     further = [(n, again) for n, attempt in enumerate(attempts) if (again := attempt.again(responses[n])) is not None]
     if further:
-        second = yield [request for _, request in further]
+        second = _cleaned([attempts[n] for n, _ in further], (yield [request for _, request in further]))
         walk.take([request for _, request in further], second)
         for (number, _), response in zip(further, second, strict=True):
             structure = attempts[number].asked.structure
@@ -271,6 +290,15 @@ def answers(attempts: Sequence[Attempt], walk: Walk) -> "Steps":
     return {"": responses}
 
 
+def _cleaned(attempts: Sequence[Attempt], responses: Sequence[Response]) -> list[Response]:
+    return [
+        response._replace(text=clean(response.text))
+        if (clean := attempt.asked.clean) is not None and isinstance(response, Text)
+        else response
+        for attempt, response in zip(attempts, responses, strict=True)
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationNode:
     """The base of nodes that ask models: the prompt, its pre-processor, and the messages after it."""
@@ -279,30 +307,34 @@ class GenerationNode:
     prompt: PromptTemplate
     input_key: str = "messages"
     pre: Callable[[State], Any] | None = None
-    history: int | None = None
-    """How many earlier turns are sent."""
+    history: History | None = None
     asks: bool = True
 
     def apply(self, state: State, walk: Walk) -> Updates:
         raise NotImplementedError("this node asks")
 
+    def prepared(self, state: State) -> tuple[State, tuple[Message, ...]]:
+        """The state after the pre-processor, and what is sent. `messages` that it replaced are for this request only."""
+        if self.pre is None:
+            return state, self.conversation(state)
+        before = state.get("messages")
+        state = _after(self.pre(state), state)
+        sent = self.conversation(state)
+        if state.get("messages") is not before:
+            state["messages"] = before if before is not None else []
+        return state, sent
+
     def conversation(self, state: State) -> tuple[Message, ...]:
         messages = self.prompt.fill(state)
-        if self.history is not None:
-            system = [each for each in messages if each.role == "system"]
-            rest = [each for each in messages if each.role != "system"]
-            turns = state.get(HISTORY) or []
-            earlier = [message for turn in turns[-self.history :] for message in turn] if self.history else []
-            messages = (*system, *plain_to_messages(earlier), *rest)
+        if self.history is not None and state.get(HISTORY):
+            messages = self.history.place(messages, state[HISTORY], self.name)
         return (*messages, *map(_as_message, state.get(self.input_key) or ()))
 
     def remembered(self, state: State, messages: tuple[Message, ...], text: str) -> Updates:
         """The turn that was, for the nodes that ask with history."""
         if self.history is None:
             return {}
-        last = [each for each in messages if each.role == "user"][-1:]
-        turn = messages_to_plain([*last, Message("assistant", text)])
-        return {HISTORY: [*(state.get(HISTORY) or []), turn]}
+        return {HISTORY: [*(state.get(HISTORY) or []), as_turn(self.name, messages, text)]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,18 +343,16 @@ class LlmNode(GenerationNode):
 
     model: NodeModel
     post: Callable[[ModelReply, State], Any]
-    tools: Mapping[str, UserFunction] = field(default_factory=dict)
+    tools: Mapping[str, NodeTool] = field(default_factory=dict)
 
     def ask(self, state: State, walk: Walk) -> Steps:
-        if self.pre is not None:
-            state = _after(self.pre(state), state)
-        messages = self.conversation(state)
+        state, messages = self.prepared(state)
         [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
         return self.updates(response, state, messages)
 
     def updates(self, response: Text, state: State, messages: tuple[Message, ...]) -> Updates:
         """Return the updates of the state for an answer."""
-        calls = [_as_mapping(tool_call_of(call)) for call in response.calls]
+        calls = [WantedCall(as_mapping(tool_call_of(call))) for call in response.calls]
         if self.tools:
             state["tool_calls"] = calls
         updates = self.post(ModelReply(response.text, response.reasoning, calls), state)
@@ -333,86 +363,6 @@ class LlmNode(GenerationNode):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentNode(LlmNode):
-    """Asks a model, calls the tools that it wants, and asks again with what they gave, until it wants none."""
-
-    max_turns: int
-    injected: Mapping[int, str]
-    """System messages by turn, counted from 1."""
-
-    def ask(self, state: State, walk: Walk) -> Steps:
-        if self.pre is not None:
-            state = _after(self.pre(state), state)
-        messages = begun = self.conversation(state)
-        for turn in range(1, self.max_turns + 1):
-            if turn in self.injected:
-                messages = (*messages, Message("system", self.injected[turn]))
-            [response] = (yield from answers([self.model.ask(messages, walk)], walk))[""]
-            if not response.calls:
-                return self.updates(response, state, begun)
-            calls = tuple(map(tool_call_of, response.calls))
-            asked = Message("assistant", response.text, calls)
-            messages = (*messages, asked, *(yield from self._called(calls, walk)))
-        raise NodeFailed(f"the agent {self.name!r} still called tools after {self.max_turns} turns")
-
-    def _called(self, calls: Sequence[ToolCall], walk: Walk) -> ToolSteps:
-        """Return the tools' results as messages; a tool that is missing or raises gives the model an error message."""
-        read = [_as_mapping(call) for call in calls]
-        known = [each for each in read if each["name"] in self.tools and isinstance(each["args"], dict)]
-        results = iter(
-            (yield [Call(_with_names(self.tools[each["name"]]), (each["args"],)) for each in known]) if known else ()
-        )
-        messages: list[Message] = []
-        for each in read:
-            answer = (
-                next(results)
-                if each in known
-                else Failed(f"there is no such tool, or its arguments cannot be read: {each['name']}")
-            )
-            if isinstance(answer, Failed):
-                walk.noticed[BROKEN_CALLS] += 1
-            said = f"Error: {answer.reason}" if isinstance(answer, Failed) else answer.value
-            text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
-            messages.append(Message("tool", text, tool_call_id=each["id"]))
-        return messages
-
-
-def _with_names(tool: UserFunction) -> Callable[[Record], Value]:
-    """A tool as a function of its arguments by name; one that waits still waits. Its errors are worded for the model."""
-    if inspect.iscoroutinefunction(tool):
-
-        async def waiting(arguments: Record) -> Value:
-            try:
-                async with user_code("", passes=UserCodeError):
-                    return await tool(**arguments)
-            except UserCodeError as error:
-                raise _for_model(error) from error
-
-        return waiting
-
-    def call(arguments: Record) -> Value:
-        try:
-            with user_code("", passes=UserCodeError):
-                return tool(**arguments)
-        except UserCodeError as error:
-            raise _for_model(error) from error
-
-    return call
-
-
-def _for_model(error: UserCodeError) -> UserCodeError:
-    return UserCodeError(words(error.__cause__ or error))
-
-
-def _as_mapping(call: ToolCall) -> JSONDict:
-    """A call of a tool as post-processors know it: name, args, id."""
-    arguments: Any = call.arguments
-    with suppress(ValueError):
-        arguments = json.loads(call.arguments or "{}")
-    return {"name": call.name, "args": arguments, "id": call.id, "type": "tool_call"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MultiLlmNode(GenerationNode):
     """Asks several models the same, all at once; `post` makes updates of the texts by label."""
 
@@ -420,9 +370,7 @@ class MultiLlmNode(GenerationNode):
     post: Callable[[Mapping[str, ModelReply]], Any]
 
     def ask(self, state: State, walk: Walk) -> Steps:
-        if self.pre is not None:
-            state = _after(self.pre(state), state)
-        messages = self.conversation(state)
+        state, messages = self.prepared(state)
         attempts = [model.ask(messages, walk.at(label)) for label, model in self.models.items()]
         responses = (yield from answers(attempts, walk))[""]
         replies = {
@@ -461,6 +409,8 @@ def _as_message(each: Value) -> Message:
     if isinstance(each, Mapping):
         return Message(str(each.get("role", "user")), content_of(each.get("content", "")))
     inner = getattr(each, "message", each)
-    kinds = {"ai": "assistant", "human": "user", "system": "system", "tool": "tool"}
-    role = kinds.get(getattr(inner, "type", ""), "user")
+    kind = getattr(inner, "type", "")
+    role = next(
+        (role for role, named in KINDS.items() if named == kind), kind if kind in ("system", "tool") else "user"
+    )
     return Message(role, content_of(getattr(inner, "content", str(inner))))

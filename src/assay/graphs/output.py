@@ -1,25 +1,27 @@
 """The output of a graph: the last state to the record that is written, the files, and post-processors of all records."""
 
 import json
+import logging
 import math
 import re
 import time
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from assay.errors import ConfigError, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.collate import CollatedValues, MetricCollatorPostProcessor, RecordCounts
-from assay.graphs.reading import GraphFile
-from assay.graphs.spec import Record, SchemaField, SinkConfig, Value
+from assay.graphs.reading import GraphFile, trajectory_keys
+from assay.graphs.spec import AgentSpec, Record, SchemaField, SinkConfig, Value
+from assay.graphs.sygra import clone_around
 from assay.graphs.walk import NodeFailed, State
 from assay.records import Failed, JSONDict, Outcome, ScoreKey
 from assay.registry import accepted, parameter_problems
 from assay.runs.files import replace_file, write_sink
+from assay.runs.outcomes import record_line
 from assay.runs.samples.records import SampleRecord
 from assay.samples.rows import DataError, SpilledRows
 from assay.statistics.aggregations import Aggregation
@@ -27,6 +29,7 @@ from assay.statistics.influence import Estimate
 from assay.tasks.settings import Helpers
 from assay.user_code import call_user_code, place_of, user_code, written
 
+LOG = logging.getLogger("assay")
 Finish = Callable[[State], Record]
 CLASSES: dict[str, tuple[type, ...]] = {
     "str": (str,), "int": (int,), "float": (float, int), "bool": (bool,), "list": (list, tuple), "dict": (dict,),
@@ -56,11 +59,20 @@ def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
                 place = graph.place("output_config", "output_map", name, "transform")
                 raise ConfigError([Problem(place, "a transform is a method of the generator", "add generator:")])
         sources = {name: field.source for name, field in graph.outputs.items()}
+        agents = [node for node in graph.nodes.values() if isinstance(node, AgentSpec)]
+        timed = {key for node in agents for key in trajectory_keys(node)[1:]}
         if not sources:
-            return lambda state: {key: value for key, value in state.items() if not key.startswith("__")}
-        return lambda state: {
-            name: constants[name] if name in constants else state.get(str(source)) for name, source in sources.items()
-        }
+            return lambda state: _timeless(
+                {key: value for key, value in state.items() if not key.startswith("__")}, timed
+            )
+        timed = {name for name, source in sources.items() if source in timed}
+        return lambda state: _timeless(
+            {
+                name: constants[name] if name in constants else state.get(str(source))
+                for name, source in sources.items()
+            },
+            timed,
+        )
     place = graph.place("output_config", "generator")
     kind = helpers.dotted(config.generator, folder, place)
     if not hasattr(kind, "generate"):
@@ -88,6 +100,21 @@ def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
         return record
 
     return generated
+
+
+def _timeless(record: JSONDict, timed: Collection[str]) -> JSONDict:
+    """A record without the seconds that tool calls and agents took: the same answers make the same file."""
+    for name in timed:
+        timed_value = record.get(name)
+        if isinstance(timed_value, list):
+            record[name] = [_without_seconds(call) for call in timed_value]
+        elif isinstance(timed_value, dict):
+            record[name] = _without_seconds(timed_value)
+    return record
+
+
+def _without_seconds(value: JSONDict) -> JSONDict:
+    return {key: inner for key, inner in value.items() if key != "seconds"}
 
 
 def _has_value(graph: GraphFile, name: str) -> bool:
@@ -180,13 +207,41 @@ class Processor:
         return bool(self.params.get(PREVIOUS))
 
 
+METRICS = "sygra/core/eval/metrics"
+"""Where SyGra looks for metrics: every module there is loaded."""
+
+
+def load_metrics(graph: GraphFile, helpers: Helpers, folder: str | None) -> list[Problem]:
+    """Load the modules that `imports` names, and those that a user added to SyGra's metrics; returns the problems of the
+    former. A file of the latter that cannot be loaded is reported, as SyGra does, and the metrics of the others are there."""
+    problems: list[Problem] = []
+    for number, name in enumerate(graph.config.imports):
+        try:
+            written = graph.fields["imports"]
+            helpers.dotted(name, folder, graph.place("imports", *([number] if isinstance(written, list) else [])))
+        except ConfigError as error:
+            problems += error.problems
+    around = clone_around(Path(folder).resolve()) if folder is not None else None
+    tops = [top for top in dict.fromkeys((around, Path.cwd())) if top is not None]
+    for file in [file for top in tops for file in sorted((top / METRICS).glob("*_metrics/[!_]*.py"))]:
+        name = ".".join((METRICS.replace("/", "."), file.parent.name, file.stem))
+        try:  # of a module that assay supplies, nothing is run
+            helpers.dotted(name, folder, Place(str(file)))
+        except ConfigError as error:
+            LOG.warning("%s", error)
+    return problems
+
+
 def make_processors(graph: GraphFile, helpers: Helpers, folder: str | None) -> list[Processor]:
     """The post-processors of a graph; what they cannot be made with is refused."""
     processors: list[Processor] = []
-    problems: list[Problem] = []
+    problems = load_metrics(graph, helpers, folder)
     for number, each in enumerate(graph.config.processors):
         place = graph.place("graph_post_process", number)
         try:
+            if each.processor.endswith(".SemanticDedupPostProcessor") and find_spec("sentence_transformers") is None:
+                what = f"{each.processor} needs sentence_transformers, which is not installed"
+                raise ConfigError([Problem(place, what, "pip install sentence-transformers")])
             kind = helpers.dotted(each.processor, folder, place)
             if not isinstance(kind, type) or not callable(getattr(kind, "process", None)):
                 fix = "derive it from GraphPostProcessor"
@@ -223,6 +278,8 @@ class GraphFiles:
     sinks: Sequence[SinkConfig] = ()
     failed: int = 0
     reports: JSONDict = field(default_factory=dict)
+    directions: dict[str, bool] = field(default_factory=dict)
+    """Whether more is better, of rows whose aggregator is a class of users that declares it."""
     _documents: "array[int]" = field(default_factory=lambda: array("q"))
 
     def __post_init__(self) -> None:
@@ -274,6 +331,10 @@ class GraphFiles:
                 for key, row in report_rows(report, len(self.records))
             }
             rows |= {key: row for key, (row, _, _) in numbers.items()}
+            for key, (_, aggregator, _) in numbers.items():
+                better = processor.instance.higher_is_better(aggregator, like_sygra=self.compat == "sygra")
+                if better is not None:
+                    self.directions[key.metric] = better
             if data is self.records:
                 rows |= self._with_errors(numbers, processor.instance.evidence(), estimated)
         return report
@@ -340,26 +401,6 @@ class GraphFiles:
         self.records.close()
 
 
-def record_line(record: Record) -> bytes:
-    """A record as a line of JSON."""
-    options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
-    try:
-        return orjson.dumps(record, default=_plain, option=options)
-    except TypeError:  # a whole number beyond 64 bits, half a character: Python's own writes them
-        return json.dumps(record, default=_plain).encode()
-
-
-def _plain(value: Value) -> Value:
-    for name in ("to_dict", "model_dump", "_asdict"):
-        if callable(getattr(value, name, None)):
-            return getattr(value, name)()
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, set | frozenset):
-        return sorted(value, key=repr)
-    return getattr(value, "content", None) or str(value)
-
-
 def report_rows(report: Value, n: int) -> Iterator[tuple[ScoreKey, tuple[Estimate, str, str]]]:
     """The numbers of a report as rows, each with the names of its aggregator and of the number there."""
     results = report[0].get("results", {}) if isinstance(report, list) and report else {}
@@ -377,11 +418,14 @@ def row_labels(numbers: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], st
 
     >>> row_labels({"accuracy": ["accuracy"], "share": ["accuracy"], "f1": ["average"]})["share", "accuracy"]
     'share.accuracy'
+    >>> row_labels({"a-accuracy": ["accuracy"], "b-accuracy": ["accuracy"]})["a-accuracy", "accuracy"]
+    'a-accuracy'
     """
     names = [key for keys in numbers.values() for key in keys]
-    return {
-        (name, key): key if names.count(key) == 1 else f"{name}.{key}" for name, keys in numbers.items() for key in keys
+    whole = {
+        (name, key): name if name.endswith(f"-{key}") else f"{name}.{key}" for name in numbers for key in numbers[name]
     }
+    return {(name, key): key if names.count(key) == 1 else label for (name, key), label in whole.items()}
 
 
 def _of_report(key: ScoreKey, report: str) -> ScoreKey:

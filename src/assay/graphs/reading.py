@@ -1,6 +1,6 @@
 """Fields to a graph: every node by its type, and all that can be seen to be wrong with nodes and edges by looking."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -88,8 +88,8 @@ def _runs_code(node: AnyNode) -> bool:
 
 def read_graph(fields: Fields, problems: list[Problem]) -> GraphFile | None:
     """The graph that fields describe; None where they do not, with all that is wrong in `problems`."""
-    found_problems: list[Problem] = []
-    config = decode(GraphConfig, fields, found_problems, known=("include",))
+    found_problems = list(_servicenow(fields))
+    config = decode(GraphConfig, fields, [] if found_problems else found_problems, known=("include",), has_nulls=True)
     if config is None or any(problem.serious for problem in found_problems):
         problems += found_problems
         return None
@@ -123,7 +123,21 @@ def _part(record: type, written: UserValue, fields: Fields, problems: list[Probl
         origin = fields.origin(path[0])
         problems.append(Problem(origin.place(path), f"{path[-1]} is empty", "add its keys"))
         return None
-    return decode(record, Fields.of(written, fields.origin(path[0]).within(*path)), problems)
+    return decode(record, Fields.of(written, fields.origin(path[0]).within(*path)), problems, has_nulls=True)
+
+
+def _servicenow(fields: Fields) -> Iterator[Problem]:
+    """The first source or sink in ServiceNow: whatever else such a graph has, it cannot run."""
+    data = fields.get("data_config")
+    for key in ("source", "sink"):
+        written = data.get(key) if isinstance(data, Mapping) else None
+        for number, each in enumerate(written if isinstance(written, list) else [written]):
+            if isinstance(each, Mapping) and each.get("type") == "servicenow":
+                path = (key, number) if isinstance(written, list) else (key,)
+                place = fields.place("data_config", *path, "type")
+                fix = "export the table to a file, and read that with type: disk"
+                yield Problem(place, "ServiceNow sources and sinks are not supported", fix)
+                return
 
 
 def _node(name: str, written: UserValue, fields: Fields, problems: list[Problem]) -> AnyNode | None:
@@ -176,12 +190,23 @@ def _attributes(name: str, node: AnyNode, fields: Fields, problems: list[Problem
     return attributes
 
 
+def _unfilled(node: LlmSpec, place: Place) -> Iterator[Problem]:
+    """The keys of a list of output_keys that neither a post_process nor the fields of structured answers fill."""
+    fields = answer_fields(node.model)
+    if fields is None:
+        what = "a list of output_keys needs a post_process that fills them, or structured_output with these fields"
+        yield Problem(place, what, "give one key without a list, or a post_process")
+        return
+    for key in [key for key in node.output_keys if key not in fields][:1]:
+        what = f"structured_output has no field {key!r}, which output_keys names"
+        yield Problem(place, what, did_you_mean(key, fields))
+
+
 def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
     written: dict[str, str] = {}
     for name, node in graph.nodes.items():
         if isinstance(node, LlmSpec) and isinstance(node.output_keys, tuple) and node.post_process is None:
-            what = "a list of output_keys needs a post_process that fills them"
-            yield Problem(graph.node_place(name, "output_keys"), what, "give one key without a list, or a post_process")
+            yield from _unfilled(node, graph.node_place(name, "output_keys"))
         for key in node.output_keys if isinstance(getattr(node, "output_keys", None), tuple) else ():
             if key in written and key != "messages":
                 what = f"the nodes {written[key]!r} and {name!r} both write {key!r}"
@@ -190,8 +215,6 @@ def _check_nodes(graph: GraphFile) -> Iterator[Problem]:
         if isinstance(node, MultiLlmSpec) and node.tools:
             place = graph.node_place(name, "tools")
             yield Problem(place, "a node that asks several models has no tools", "use an llm or agent node for each")
-        if isinstance(node, AgentSpec) and not node.tools:
-            yield Problem(graph.node_place(name), "an agent needs tools", "add tools:, or make it an llm node")
         yield from _check_texts(graph, name)
         if isinstance(node, LikelihoodSpec):
             yield from _check_likelihood(graph, name, node)
@@ -329,6 +352,22 @@ def output_keys(keys: str | tuple[str, ...]) -> tuple[str, ...]:
     return (keys,) if isinstance(keys, str) else keys
 
 
+def answer_fields(model: ModelConfig) -> Collection[str] | None:
+    """The fields of the structured answers of a model, any of a pydantic class; None where its answers are texts."""
+    structured = model.structured_output
+    if structured is None or not structured.enabled:
+        return None
+    fields = structured.schema.get("fields") if isinstance(structured.schema, Mapping) else AnyName()
+    return fields if isinstance(fields, Mapping | AnyName) else ()
+
+
+class AnyName(tuple[str, ...]):
+    """The names of fields that only code knows: every name may be one."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
 def likelihood_keys(node: LikelihoodSpec) -> tuple[str, ...]:
     """The keys that a node writes which asks for log-likelihoods: that of its result, and those that belong to it."""
     key = node.output_keys
@@ -348,9 +387,21 @@ def produced(graph: GraphFile) -> set[str]:
         keys.update(graph.attributes.get(name, ()))
         if isinstance(node, GenerationSpec | LambdaSpec):
             keys.update(output_keys(node.output_keys))
+        if isinstance(node, LambdaSpec) and not node.output_keys and "unit_metrics_map" in node.settings:
+            from assay.graphs.unit_node import unit_metric_fields  # all metrics come with it
+
+            keys.update(unit_metric_fields(node.settings))
+        if isinstance(node, AgentSpec):
+            keys.update(trajectory_keys(node))
         if isinstance(node, LikelihoodSpec):
             keys.update(likelihood_keys(node))
     return keys
+
+
+def trajectory_keys(node: AgentSpec) -> tuple[str, str, str]:
+    """The keys of an agent's conversation, of its tool calls and of its usage."""
+    [key] = output_keys(node.output_keys)[:1]
+    return f"{key}_messages", f"{key}_tool_calls", f"{key}_usage"
 
 
 def has_hidden_keys(graph: GraphFile) -> bool:

@@ -12,9 +12,9 @@ from assay.graphs.output import Estimated, GraphFiles, Processor, outcome_of, ro
 from assay.graphs.reading import GraphFile, graph_of, produced
 from assay.graphs.spec import LambdaSpec, Record, Value
 from assay.graphs.unit_metrics import UnitMetricResult, why_lost
-from assay.graphs.unit_node import SUFFIX, unit_metric_fields
+from assay.graphs.unit_node import SUFFIX, lower_is_better, unit_metric_fields
 from assay.records import Failed, FilterScores, JSONDict, Response, Sample, ScoreKey, UserFunction, number
-from assay.runs.redaction import HIDDEN, is_header, redacted, redacted_text
+from assay.redaction import HIDDEN, is_header, redacted, redacted_text
 from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered
 from assay.scoring.results import GENERATE, ResultBuilder, grouped
 from assay.scoring.scorer import AnsweredSample
@@ -167,6 +167,7 @@ class GraphScores:
     processors: Sequence[Processor]
     scored: Mapping[str, str]
     is_batch: bool = False
+    keeps_records: bool = False
     repeats: int = 1
     num_fewshot: int = 0
     multiple_targets: bool = False
@@ -174,6 +175,10 @@ class GraphScores:
 
     @property
     def size(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def cluster_column(self) -> str | None:
         raise NotImplementedError
 
     @property
@@ -190,7 +195,7 @@ class GraphScores:
     def document(self, sample: Sample, responses: Sequence[Response]) -> AnsweredSample:
         """The record with what was asked on its way."""
         outcome = outcome_of(responses)
-        by_request = grouped(outcome.asked, responses[:-1], 1)
+        by_request = grouped(outcome.asked, responses[: len(outcome.asked)], 1)  # samples of nothing asked have one
         return AnsweredSample(
             sample._replace(requests=outcome.asked), by_request, filtered={UNFILTERED: [outcome.record]}
         )
@@ -269,8 +274,11 @@ class GraphScores:
     @cached_property
     def _directions(self) -> dict[str, bool | None]:
         """Rows of unit metrics, and those of a report of which more is known to be better."""
+        nodes = [node for node in graph_of(self.task).nodes.values() if isinstance(node, LambdaSpec)]
+        lower = {field for node in nodes for field in lower_is_better(node.settings)}
         named = [row.metric for row in self.rows() or () if row.metric.rpartition(".")[2].startswith(BETTER)]
-        return dict.fromkeys([*self.scored, *named], True)
+        units = {name: column not in lower for name, column in self.scored.items()}
+        return {**dict.fromkeys(named, True), **units}
 
     def described(self) -> Record:
         """The file, without its secrets."""
@@ -286,4 +294,9 @@ class GraphScores:
 
     def conclude(self, estimated: Estimated) -> Mapping[ScoreKey, Estimate]:
         """The numbers of all records together."""
-        return self._files.conclude(estimated) if self._files is not None else {}
+        if self._files is None:
+            return {}
+        rows = self._files.conclude(estimated)
+        named = [row.metric for row in rows if row.metric.rpartition(".")[2].startswith(BETTER)]
+        self._directions.update({**dict.fromkeys(named, True), **self._files.directions})
+        return rows

@@ -13,6 +13,7 @@ from assay.config.task import TaskConfig
 from assay.errors import ConfigError, Problem
 from assay.graphs.reading import GraphFile
 from assay.graphs.spec import DataConfig, Record, SampledColumn, SourceConfig, Value
+from assay.graphs.sygra import clone_around
 from assay.graphs.transforms import TRANSFORMS, DataTransform
 from assay.records import JSONDict
 from assay.samples.data import Split, columns_of, data_set, find_files
@@ -36,7 +37,7 @@ def graph_rows(
 ) -> Opened:
     """All records of a graph. `transforms` are those of each source; `limit` is how many, where no source is named;
     `like_pandas` reads csv cells as SyGra does."""
-    if config.source is None:
+    if not config.source:
         number = limit if limit is not None else config.num_records
         if number is None:
             raise DataError("the graph has no data_config.source; give the number of records: --num_records N")
@@ -118,7 +119,15 @@ def _opened(source: SourceConfig, folder: str | None, data_dir: str | None, like
 
 
 def _files(written: str, folder: str | None, data_dir: str | None) -> list[Path]:
-    return find_files(os.path.expanduser(written), folder, data_dir)  # noqa: PTH111  # a text: it may be a pattern
+    """The files of a source. In SyGra's repository paths begin at its top, whichever folder is the current one."""
+    text = os.path.expanduser(written)  # noqa: PTH111  # it may be a pattern
+    try:
+        return find_files(text, folder, data_dir)
+    except DataError:
+        top = clone_around(Path(folder).resolve()) if folder is not None else None
+        if top is None or not text.startswith("tasks/"):
+            raise
+        return find_files(str(top / text), folder, data_dir)
 
 
 def _changed(rows: Sequence[Row], changes: Sequence[Transform], source: SourceConfig) -> Sequence[Row]:
@@ -214,12 +223,12 @@ class GraphSources:
 
     def missing_files(self, file: GraphFile, folder: str | None) -> Iterator[Problem]:
         """Data files that the sources name, and that are not there."""
-        written: Any = file.fields.get("data_config", {})
+        written: Any = file.fields.get("data_config") or {}
         is_list = isinstance(written.get("source"), list)
         for number, source in enumerate(file.config.data_config.source or ()):
             if source.type == "disk" and source.file_path:
                 try:
-                    find_files(os.path.expanduser(source.file_path), folder, self.settings.run.data_dir)  # noqa: PTH111  # maybe a pattern
+                    _files(source.file_path, folder, self.settings.run.data_dir)
                 except DataError as error:
                     place = file.place("data_config", "source", *([number] if is_list else []), "file_path")
                     yield Problem(place, str(error), "put the file there, or correct its name")
@@ -249,7 +258,7 @@ class GraphSources:
 
     def transforms(self, file: GraphFile, folder: str | None, problems: list[Problem]) -> list[list[Transform]]:
         """The changes of every source of the records; what is wrong with them is in `problems`."""
-        written: Any = file.fields.get("data_config", {})
+        written: Any = file.fields.get("data_config") or {}
         is_list = isinstance(written.get("source"), list)
         return [
             self._of_source(file, source, ("data_config", "source", *([number] if is_list else [])), folder, problems)

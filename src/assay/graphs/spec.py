@@ -34,11 +34,37 @@ def _one_role(value: object) -> Iterator[Remark]:
             yield (number,), "must be a list of messages with one role each", "write `- user: text`"
         elif next(iter(message)) not in ROLES:
             yield (number,), f"has a message of {next(iter(message))!r}", f"use one of: {', '.join(ROLES)}"
+        else:
+            yield from _wrong_parts(number, *message.items())
+
+
+def _wrong_parts(number: int, message: tuple[str, object]) -> Iterator[Remark]:
+    role, content = message
+    for at, part in enumerate(content if isinstance(content, list | tuple) else ()):
+        if not isinstance(part, Mapping):
+            yield (number, role, at), "has a part that is not a mapping", "write `- {type: text, text: …}`"
+
+
+def _some_key(value: object) -> Iterator[Remark]:
+    if isinstance(value, list | tuple) and not value:
+        yield (), "has no key", "name the key for the answer; those of the conversation begin so"
+
+
+def _turns(value: object) -> Iterator[Remark]:
+    for number, message in enumerate(value if isinstance(value, list) else ()):
+        for turn in message if isinstance(message, Mapping) else ():
+            if not str(turn).isdecimal():
+                yield (number,), f"has no turn {turn!r}", "write `- 2: text`"
 
 
 def _positive(value: object) -> Iterator[Remark]:
     if isinstance(value, int) and value < 1:
         yield (), f"must be at least 1, not {value}", ""
+
+
+def _above_zero(value: object) -> Iterator[Remark]:
+    if isinstance(value, int | float) and value <= 0:
+        yield (), f"must be above 0, not {value}", ""
 
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -125,9 +151,20 @@ class NodeConfig:
     """Keys of every node."""
 
     node_type: str = option(
-        "llm, agent, multi_llm, multiple_choice, loglikelihood, loglikelihood_rolling, lambda, weighted_sampler, subgraph."
+        "llm, agent, user, multi_llm, multiple_choice, loglikelihood, loglikelihood_rolling, lambda, weighted_sampler, subgraph."
     )
     node_state: Literal["active", "idle"] = option("An idle node is not part of the graph.", "active")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """Functions that a model may call, and how a resumed run treats their calls."""
+
+    name: str = option("The dotted name of a function, a class or a module.")
+    on_resume: Literal["reuse", "rerun"] = option("What a resumed record does with calls that were finished.", "reuse")
+    repeatable: bool = option(
+        "Whether a call that was begun and not finished may be made again; else its record fails.", False
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +177,10 @@ class GenerationSpec(NodeConfig):
     output_role: str = option("The role of the answer among `messages`.", "assistant")
     pre_process: str | None = option("A function of the state, or a NodePreProcessor, before asking.", None)
     chat_history: bool = option("Whether earlier turns are sent, too.", False)
-    tools: tuple[str, ...] = option("Functions that the model may call: dotted names of them, classes, modules.", ())
+    tools: tuple[str | ToolSpec, ...] = option(
+        "Functions that the model may call: dotted names of them, classes, modules; or `{name:, repeatable:, on_resume:}`.",
+        (),
+    )
     tool_choice: str | Mapping[str, object] | None = option(
         "Whether it must call one: auto, none, required, or which.", None
     )
@@ -158,10 +198,18 @@ class LlmSpec(GenerationSpec):
 class AgentSpec(LlmSpec):
     """A node that asks one model, calls the tools that it wants, and asks again, until it wants none."""
 
+    output_keys: str | tuple[str, ...] = option("Where the answer is put.", "messages", check=_some_key)
     inject_system_messages: tuple[Mapping[object, str], ...] = option(
-        "Messages to the model, by turn: `- 2: text`.", ()
+        "Messages to the model, by turn: `- 2: text`.", (), check=_turns
     )
     max_turns: int = option("Maximum number of turns.", 25, check=_positive)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSpec(LlmSpec):
+    """A node that plays the user: its model sees the conversation with the roles exchanged."""
+
+    output_role: str = option("The role of the answer among `messages`.", "user")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +266,9 @@ class LambdaSpec(NodeConfig):
 
     function: str = option("A function of node and state, or a LambdaFunction.", key="lambda")
     output_keys: str | tuple[str, ...] = option("The keys it puts into the state.", ())
+    thread_safe: bool = option(
+        "Whether its function may run in threads, as one that takes longer than 1 ms does; else it runs alone.", True
+    )
     settings: Mapping[str, object] = option("Keys for the function.", NOTHING, rest=True)
 
 
@@ -257,6 +308,7 @@ class SubgraphSpec(NodeConfig):
 NODE_TYPES: dict[str, type[NodeConfig]] = {
     "llm": LlmSpec,
     "agent": AgentSpec,
+    "user": UserSpec,
     "multi_llm": MultiLlmSpec,
     "multiple_choice": ChoiceSpec,
     "loglikelihood": LoglikelihoodSpec,
@@ -278,12 +330,23 @@ class EdgeConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordLimits:
+    """How much a record may use. One that uses more fails with that reason."""
+
+    turns: int | None = option("Replies of models.", None, check=_positive)
+    tokens: int | None = option("Tokens that models read and write.", None, check=_positive)
+    seconds: float | None = option("Seconds that models and tools take, together.", None, check=_above_zero)
+    cost: float | None = option("The cost of the replies, where prices are known.", None, check=_above_zero)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GraphProperties:
     """Properties for all nodes. Further keys are for the nodes' code."""
 
     chat_conversation: Literal["multiturn", "singleturn"] | None = option("What `chat_history` does.", None)
     chat_history_window_size: int = option("How many turns are sent.", 5, check=_positive)
     max_steps: int = option("How many steps a record may take.", MAX_STEPS, check=_positive)
+    limits: RecordLimits = option("How much a record may use.", RecordLimits())
     more: Mapping[str, object] = option("Anything else.", NOTHING, rest=True)
 
 
@@ -353,6 +416,7 @@ class GraphConfig:
     output_config: OutputConfig = option("The output record.", OutputConfig())
     schema_config: SchemaConfig | None = option("Constraints on the final state.", None)
     graph_post_process: tuple[str | PostProcess, ...] = option("Post-processors of all records, in order.", ())
+    imports: tuple[str, ...] = option("Modules to load first, for the metrics that they register.", (), many=True)
     task_name: str | None = option("No effect: the folder, or `task`, is its name.", None)
     task: str | None = option("A name by which it can be selected; the folder's when absent.", None)
     task_alias: str | None = option("The name shown in tables.", None)

@@ -3,10 +3,17 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from assay.graphs.spec import Record, Value
 from assay.records import JSONDict
+
+
+def clone_around(folder: Path) -> Path | None:
+    """The top of the SyGra repository, or of a layout like it, that a folder of `tasks` or `sygra` belongs to."""
+    tops = [top for top in folder.parents if folder.relative_to(top).parts[0] in ("tasks", "sygra")]
+    return tops[0] if tops else None
 
 
 class SygraState(dict[str, Any]):
@@ -70,6 +77,25 @@ class GraphPostProcessor:
 
     def process(self, data: Sequence[JSONDict], metadata: JSONDict) -> list[Value]:
         raise NotImplementedError(f"{type(self).__name__} has no `process`")
+
+
+class ModelPostProcessor:
+    """Changes every answer of a model, named in models.yaml."""
+
+    def apply(self, generated_text: str) -> str:
+        raise NotImplementedError(f"{type(self).__name__} has no `apply`")
+
+
+class RemoveThinkData(ModelPostProcessor):
+    """Removes the thoughts before an answer, with the tags around them."""
+
+    def __init__(self, start_tag: str = "<think>", end_tag: str = "</think>") -> None:
+        self._tags = start_tag, end_tag
+
+    def apply(self, generated_text: str) -> str:
+        before, _, rest = generated_text.partition(self._tags[0])
+        _, ended, after = rest.partition(self._tags[1])
+        return before + after if ended else generated_text
 
 
 class BaseOutputGenerator:

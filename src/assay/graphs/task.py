@@ -4,13 +4,15 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
-from assay.catalog.functions import static_signature
+from assay.catalog.functions import declared_metrics, static_signature
 from assay.errors import ConfigError, Place, Problem, did_you_mean
-from assay.graphs.binding import GraphBinder
+from assay.graphs.aggregator_metrics import REPEAT, REPEAT_OF
+from assay.graphs.binding import GraphBinder, tool_spec
 from assay.graphs.models import UNDER_TEST, GraphModels
-from assay.graphs.output import Estimated, Processor, make_finish, make_processors
-from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, undeclared
+from assay.graphs.output import Estimated, Finish, Processor, make_finish, make_processors
+from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, trajectory_keys, undeclared
 from assay.graphs.scores import (
     GraphScores,
     aggregator_problems,
@@ -20,7 +22,7 @@ from assay.graphs.scores import (
     unit_fields,
 )
 from assay.graphs.sources import GraphSources
-from assay.graphs.spec import LambdaSpec, SubgraphSpec
+from assay.graphs.spec import AgentSpec, LambdaSpec, SubgraphSpec
 from assay.graphs.walk import Graph
 from assay.records import Function, Plan, Sample, ScoreKey, UserValue
 from assay.samples.data import Split, columns_of
@@ -34,6 +36,7 @@ from assay.tasks.rescore import TaskFacts
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
 
+NO_RECORDS = "the source has no records"
 UNMEASURED = "no metric: nothing is measured; add a UnitMetrics node or a post-processor"
 ReadGraph = Callable[[str, Place], GraphFile]
 """Finds the graph of another file by its name."""
@@ -49,7 +52,7 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     problems: list[Problem] = []
     graph = processors = None
     try:
-        graph = binder.bind(make_finish(file, helpers, folder))
+        graph = binder.bind(_finish_for(file, make_finish(file, helpers, folder), settings))
     except ConfigError as error:
         problems += error.problems
     try:
@@ -62,8 +65,12 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
         sources.transforms(file, folder, problems)
         raise ConfigError(problems)
     rows, name = sources.records(file, folder)
-    problems += [*undeclared(file, columns_of(rows)), *lacking_sides(file, columns_of(rows))]
-    problems += aggregator_problems(file, processors or (), columns_written(file, columns_of(rows)), settings)
+    if not len(rows):
+        raise DataError(NO_RECORDS)
+    columns = (*columns_of(rows), *(REPEAT_COLUMNS if _repeats(settings) > 1 else ()))
+    problems += [*undeclared(file, columns), *lacking_sides(file, columns)]
+    problems += _taken_columns(file, columns)
+    problems += aggregator_problems(file, processors or (), _columns_with_repeat(file, columns), settings)
     problems += [] if problems else row_problems(file, fields, processors or (), settings)
     if problems or graph is None or processors is None:
         raise ConfigError(problems)
@@ -76,6 +83,7 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
         fingerprint=sources.named(name),
         graph=graph,
         graph_models=models,
+        keeps_records=graph.keeps_records,
     )
     if not prepared.scored and not processors and not result_columns(file) and not settings.run.predict_only:
         logging.getLogger("assay").warning("%s: %s", task.name, UNMEASURED)
@@ -83,6 +91,40 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     if not prepared.size:
         raise DataError("there are no records")
     return prepared
+
+
+REPEAT_COLUMNS = (REPEAT_OF, REPEAT)
+
+
+def _repeats(settings: Settings) -> int:
+    return settings.run.repeats or 1
+
+
+def _finish_for(file: GraphFile, finish: Finish, settings: Settings) -> Finish:
+    """Return output records with the columns that tell the repeats of a record apart, and like SyGra's without those of
+    agents that no output_map names."""
+    agents = [node for node in file.nodes.values() if isinstance(node, AgentSpec)]
+    is_hidden = settings.like_sygra and not file.outputs
+    hidden = {key for node in agents for key in trajectory_keys(node)} if is_hidden else set()
+    added = REPEAT_COLUMNS if _repeats(settings) > 1 else ()
+    if not hidden and not added:
+        return finish
+    return lambda state: {
+        **{key: value for key, value in finish(state).items() if key not in hidden},
+        **{column: state[column] for column in added},
+    }
+
+
+def _taken_columns(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:
+    for column in REPEAT_COLUMNS:
+        if columns.count(column) > 1:
+            what = f"the records have a column {column!r}, which --repeats writes"
+            yield Problem(file.place("graph_config"), what, "rename the column, or run without --repeats")
+
+
+def _columns_with_repeat(file: GraphFile, columns: Sequence[str]) -> set[str] | None:
+    written = columns_written(file, columns)
+    return written if written is None else written | set(REPEAT_COLUMNS).intersection(columns)
 
 
 def columns_written(file: GraphFile, columns: Sequence[str]) -> set[str] | None:
@@ -116,11 +158,15 @@ class GraphTask(GraphScores):
 
     @cached_property
     def original(self) -> int:
-        return len(self.docs)
+        return len(self.docs) * _repeats(self.settings)
 
     @cached_property
     def size(self) -> int:
-        return count(self.docs, self.task.name, self.settings)
+        return count(self.docs, self.task.name, self.settings) * _repeats(self.settings)
+
+    @property
+    def cluster_column(self) -> str | None:
+        return self.task.config.cluster_by or (REPEAT_OF if _repeats(self.settings) > 1 else None)
 
     @cached_property
     def _golden(self) -> str | None:
@@ -142,11 +188,17 @@ class GraphTask(GraphScores):
         return frozenset(self.graph_models.needs.get(role, ()))
 
     def samples(self) -> Iterator[Sample]:
+        repeats = _repeats(self.settings)
         for number, (doc_id, doc) in enumerate(chosen(self.docs, self.task.name, self.settings)):
             if not is_in(self.settings.shard, number):
                 continue
             target = doc.get(self._golden) if self._golden is not None else None
-            yield Sample(doc_id, doc, (), target, target)
+            if repeats == 1:
+                yield Sample(doc_id, doc, (), target, target)
+                continue
+            for repeat in range(repeats):
+                repeated = {**doc, REPEAT_OF: doc_id, REPEAT: repeat + 1}
+                yield Sample(doc_id * repeats + repeat, repeated, (), target, target)
 
     def plan(self, sample: Sample) -> Plan:
         return self.graph.plan(sample.doc, f"{self.task.name}\0{sample.doc_id}", sample.doc_id)
@@ -169,6 +221,10 @@ class RescoredGraph(GraphScores):
     """A graph whose records went through it in an earlier run."""
 
     facts: TaskFacts
+
+    @property
+    def cluster_column(self) -> str | None:
+        return self.task.config.cluster_by or (REPEAT_OF if REPEAT_OF in (self.facts.first or ()) else None)
 
     @property
     def original(self) -> int:
@@ -231,7 +287,7 @@ class _AnyMethod(type):
 class _Unseen(metaclass=_AnyMethod):
     """A stand-in for a user's class that is not imported: it may be and take anything."""
 
-    def __init__(self, **_: UserValue) -> None:
+    def __init__(self, *_: UserValue, **__: UserValue) -> None:
         pass
 
     def apply(self, *_: UserValue) -> UserValue:
@@ -281,11 +337,14 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     """The problems that a run would refuse the graph for, all that show."""
     file = graph_of(task)
     folder = file.fields.origin("graph_config").folder
-    tools = {tool for node in file.nodes.values() for tool in getattr(node, "tools", ())}
-    looked = replace(
-        helpers,
-        dotted=lambda name, folder, place: find_dotted(name, folder, place) or _unseen(name, folder, place, tools),
-    )
+    tools = {tool_spec(tool).name for node in file.nodes.values() for tool in getattr(node, "tools", ())}
+    named: set[str] = set()
+
+    def dotted(name: str, folder: str | None, place: Place) -> UserValue:
+        named.add(name)
+        return find_dotted(name, folder, place) or _unseen(name, folder, place, tools)
+
+    looked = replace(helpers, dotted=dotted)
     sources = GraphSources(Settings(), looked)
     problems = list(_binding_problems(file, Settings(), looked, folder))
     processors: list[Processor] = []
@@ -304,8 +363,29 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     if columns:
         problems += [*undeclared(file, columns), *lacking_sides(file, columns)]
         problems += aggregator_problems(file, processors, columns_written(file, columns), Settings())
-    problems += [] if problems else row_problems(file, fields, processors, Settings())
+    problems = [replace(each, serious=False) if "--repeats" in each.fix else each for each in problems]
+    declared = declared_metrics(_files(named, folder))
+    if declared:
+        problems = [each for each in problems if not _is_declared(each, declared)]
+    is_known = not any(kind == "aggregator" for kind, _ in declared)
+    problems += [] if problems or not is_known else row_problems(file, fields, processors, Settings())
     return problems
+
+
+def _files(names: Collection[str], folder: str | None) -> list[Path]:
+    """The files of modules that dotted names mean, of those beside the graph, above it and in the working directory."""
+    here = Path(folder) if folder is not None else Path.cwd()
+    tops = (here, *here.parents, Path.cwd())
+    parts = [name.split(".") for name in names]
+    files = [
+        Path(top, *each).with_suffix(".py") for name in parts for each in (name[:-1], name) if each for top in tops
+    ]
+    return [file for file in dict.fromkeys(files) if file.is_file()]
+
+
+def _is_declared(problem: Problem, declared: Collection[tuple[str, str]]) -> bool:
+    """Whether a metric is unknown only because the module that registers it was not imported."""
+    return any(problem.what == f"no {kind} metric named {name!r}" for kind, name in declared)
 
 
 def _has_unseen_functions(
@@ -338,7 +418,10 @@ def _columns(
     if any(find_dotted(name, folder, place) is None for name in changes):
         return ()
     try:
-        return tuple(columns_of(sources.records(file, folder)[0]))
+        rows = sources.records(file, folder)[0]
+        if not len(rows):
+            raise DataError(NO_RECORDS)
+        return tuple(columns_of(rows))
     except DataError as error:
         problems.append(Problem(place, str(error), "correct the records, or their source in the file"))
         return ()

@@ -41,10 +41,15 @@ class _Checked(DataTransform):
         wrong = self.problems(params, Place(f"transform {self.name!r}"))
         if wrong:
             raise ConfigError(wrong)
-        return self.rows(list(data), **params)
+        return self.rows(list(data), **_without_nulls(params))
 
     def problems(self, params: Record, place: Place) -> list[Problem]:
-        return parameter_problems(partial(self.rows, []), params, f"transform {self.name!r}", place)
+        return parameter_problems(partial(self.rows, []), _without_nulls(params), f"transform {self.name!r}", place)
+
+
+def _without_nulls(params: Record) -> JSONDict:
+    """Parameters without those that are null: they keep their defaults."""
+    return {key: value for key, value in params.items() if value is not None}
 
 
 class RenameFieldsTransform(_Checked):

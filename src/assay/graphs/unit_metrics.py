@@ -5,15 +5,15 @@ A unit metric is a class derived from UnitMetric, or a function of both values; 
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import TypeVar
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, library_problem
 from assay.graphs.spec import Record, Value
 from assay.records import JSONDict, UserFunction, UserValue
-from assay.registry import MetricRegistry, Table, dress, library_problem, read_signature, subclass_of
+from assay.registry import MetricRegistry, Table, dress, read_signature, subclass_of
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.metrics.text import ALONE
 from assay.scoring.results import GENERATE, DeclaredMetric
@@ -120,9 +120,18 @@ class UnitMetric:
 
     like_sygra = False
     runs_code = False
+    compares_texts = False
+    asks = False
+    """Whether it asks a model: then its node does that, and `compare` is not called."""
+    higher_is_better = True
 
     def __init__(self, **config: UserValue) -> None:
         self.config = config
+
+    @property
+    def needs_golden(self) -> bool:
+        """Whether it compares with golden values."""
+        return True
 
     def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
         raise NotImplementedError(f"{type(self).__name__} has neither `compare` nor `evaluate`")
@@ -183,8 +192,14 @@ def difference(golden: str, predicted: str, *, like_sygra: bool = False) -> Sequ
     return SequenceMatcher(None, golden, predicted, autojunk=like_sygra)
 
 
-class _Comparing(UnitMetric):
+class ComparingMetric(UnitMetric):
     """The base of these metrics: it reads the golden and the predicted value."""
+
+    compares_texts = True
+
+    def reads_whole(self) -> bool:
+        """Whether a mapping or a list is read as text, braces and all, as by SyGra; else a lone `text` in it is the text."""
+        return self.like_sygra
 
     def golden(self, value: Value, key: str | None) -> Value:
         """The right value; that there is none is an error of the data."""
@@ -194,11 +209,24 @@ class _Comparing(UnitMetric):
             raise ValueError(f"the golden value has {where}: {value!r:.80}")
         return side
 
+    def references(self, golden: Value, predicted: Value) -> Sequence[Value]:
+        """The golden texts: those of a list, unless the predicted value is a list, too, to be compared as a whole."""
+        if self.reads_whole() or not isinstance(golden, list | tuple) or isinstance(predicted, list | tuple):
+            return (golden,)
+        texts = [each for each in golden if each is not None]
+        if not texts:
+            raise ValueError(f"the golden value has no text: {golden!r:.80}")
+        return texts
+
     def predicted(self, value: Value, key: str | None) -> Value:
         """The predicted value, or None."""
         return self._read(value, key)
 
     def _read(self, value: Value, key: str | None) -> Value:
+        if key is None and not self.reads_whole():
+            if isinstance(value, list | tuple):
+                return value
+            key = "text" if isinstance(value, Mapping) and [*value] == ["text"] else None
         if key is None or not isinstance(value, Mapping):
             return str(value) if value is not None or self.like_sygra else None
         return value.get(key, "") if self.like_sygra else value.get(key)
@@ -215,10 +243,11 @@ class _Comparing(UnitMetric):
 
 
 @dataclass(kw_only=True)
-class ExactMatchMetric(_Comparing):
+class ExactMatchMetric(ComparingMetric):
     """Whether two texts are equal, apart from case and the amount of white space unless these shall count.
 
-    `key` is the key of the text in a mapping; without it, the whole value is taken as text.
+    `key` is the key of the text in a mapping; without it, its lone `text`, or else the whole value. Of a list of golden
+    texts any may be the right one.
     """
 
     key: str | None = None
@@ -228,7 +257,9 @@ class ExactMatchMetric(_Comparing):
     validator = "exact_match"
 
     def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
-        right, answer = self._text(self.golden(golden, self.key)), self._text(self.predicted(predicted, self.key))
+        side, answer = self.predicted(predicted, self.key), self._text(self.predicted(predicted, self.key))
+        texts = [self._text(each) for each in self.references(self.golden(golden, self.key), side)]
+        right = answer if answer in texts else texts[0]
         return self.result(
             right == answer,
             golden,
@@ -248,8 +279,11 @@ class ExactMatchMetric(_Comparing):
 
 
 @dataclass(kw_only=True)
-class FuzzyMatchMetric(_Comparing):
-    """Whether two texts are alike: the share of letters in matching runs, which is the score, reaches `threshold`."""
+class FuzzyMatchMetric(ComparingMetric):
+    """Whether two texts are alike: the share of letters in matching runs, which is the score, reaches `threshold`.
+
+    `key` and lists of golden texts are as of `exact_match`.
+    """
 
     key: str | None = None
     threshold: float = 0.8
@@ -258,12 +292,18 @@ class FuzzyMatchMetric(_Comparing):
 
     validator = "fuzzy_match"
 
+    def reads_whole(self) -> bool:
+        return False  # SyGra has no such metric
+
     def __post_init__(self) -> None:
         _check_share("threshold", self.threshold)
 
     def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
-        right, answer = self._text(self.golden(golden, self.key)), self._text(self.predicted(predicted, self.key))
-        alike = 0.0 if answer is None else difference(str(right), answer).ratio()
+        side, answer = self.predicted(predicted, self.key), self._text(self.predicted(predicted, self.key))
+        texts = [self._text(each) for each in self.references(self.golden(golden, self.key), side)]
+        ratios = [0.0 if answer is None else difference(str(each), answer).ratio() for each in texts]
+        alike = max(ratios)
+        right = texts[ratios.index(alike)]
         said = {"golden_text": right, "predicted_text": answer, "similarity_score": alike, "threshold": self.threshold}
         return self.result(answer is not None and alike >= self.threshold, golden, predicted, said, alike)
 
@@ -274,7 +314,7 @@ class FuzzyMatchMetric(_Comparing):
 
 
 @dataclass(kw_only=True)
-class TypedValueMatchMetric(_Comparing):
+class TypedValueMatchMetric(ComparingMetric):
     """Whether a typed text is the right one, or at least so much like it as `fuzzy_match_threshold` says."""
 
     golden_text_key: str = "text"
@@ -311,7 +351,7 @@ class TypedValueMatchMetric(_Comparing):
 
 
 @dataclass(kw_only=True)
-class ActionWithinBboxMetric(_Comparing):
+class ActionWithinBboxMetric(ComparingMetric):
     """Whether a point is in a box {x, y, width, height}, its edges included, or at most `tolerance` beside it."""
 
     predicted_x_key: str = "x"
@@ -345,7 +385,7 @@ class ActionWithinBboxMetric(_Comparing):
 
 
 @dataclass(kw_only=True)
-class ScrollDirectionMetric(_Comparing):
+class ScrollDirectionMetric(ComparingMetric):
     """Whether the direction is the right one: up, down, left or right."""
 
     golden_direction_key: str = "direction"
@@ -363,7 +403,7 @@ class ScrollDirectionMetric(_Comparing):
 
 
 @dataclass(kw_only=True)
-class ScrollAmountMetric(_Comparing):
+class ScrollAmountMetric(ComparingMetric):
     """Whether an amount is at most `tolerance_percent` from the right one; where that is 0, at most `scroll_threshold`."""
 
     golden_amount_key: str = "amount"
@@ -421,6 +461,17 @@ OWN_UNIT_METRICS: dict[str, type[UnitMetric]] = {
 }
 
 
+AGENT_METRICS = {
+    name: f"assay.graphs.agent_metrics:{kind}Metric"
+    for name, kind in (
+        ("tool_called", "ToolCalled"),
+        ("tool_order", "ToolOrder"),
+        ("no_forbidden_tool", "NoForbiddenTool"),
+        ("agent_turns", "Turns"),
+        ("agent_cost", "Cost"),
+    )
+} | {"llm_judge": "assay.graphs.judge_node:JudgeMetric"}
+"""Those of agents and judges, imported when they are used."""
 TOLERANCE = 1e-9
 """Distance from the best score that still counts as correct: sums of fractions are not exact."""
 
@@ -491,7 +542,7 @@ def _adopted(name: str, thing: UserValue) -> type[UnitMetric]:
 
 
 UNIT_METRICS: Table[type[UnitMetric], UnitMetric] = Table(
-    "unit metric", {**ADAPTED_METRICS, **OWN_UNIT_METRICS}, group="assay.unit_metrics", adopt=_adopted
+    "unit metric", {**ADAPTED_METRICS, **OWN_UNIT_METRICS, **AGENT_METRICS}, group="assay.unit_metrics", adopt=_adopted
 )
 UnitMetricRegistry = MetricRegistry(UNIT_METRICS)
 """The same by SyGra's name, with its methods."""

@@ -10,7 +10,7 @@ from assay.graphs.spec import Record, Value
 from assay.graphs.sygra import LambdaFunction
 from assay.graphs.unit_metrics import UNIT_METRICS, UnitMetric, UnitMetricResult, lost_result
 from assay.records import Failed, JSONDict, UserValue
-from assay.user_code import UserCodeError, call_user_code, user_code
+from assay.user_code import TIME_LIMIT, UserCodeError, alarmed, timed, user_code
 
 ENTRY_KEYS = ("name", "params", "as")
 SUFFIX = "_result"
@@ -39,12 +39,19 @@ class UnitMetrics(LambdaFunction):
     def apply(lambda_node_dict: JSONDict, state: Value) -> JSONDict:
         """The state with the results."""
         node, like_sygra = lambda_node_dict, lambda_node_dict.get("compat") == "sygra"
-        right, answer = (_side(node, state, key, like_sygra=like_sygra) for key in ("golden_key", "predicted_key"))
+        answer = _side(node, state, "predicted_key", like_sygra=like_sygra)
+        right = _side(node, state, "golden_key", like_sygra=like_sygra) if "golden_key" in node else {"text": None}
         results: JSONDict = {}
         for entry in _entries(node):
             metric, name = _metric(entry, like_sygra=like_sygra), entry["name"]
-            scored = partial(_scored, metric, name, right, answer)
-            result = scored() if like_sygra else call_user_code(f"unit metric {name!r}", scored)
+            if metric.asks:
+                continue
+            scored = partial(_scored, metric, name, right, answer, str(node.get("golden_key")))
+            result = (
+                alarmed(TIME_LIMIT, "a metric", scored)
+                if like_sygra
+                else timed(TIME_LIMIT, f"unit metric {name!r}", scored)
+            )
             results[result_field(entry, node)] = result if isinstance(result, Failed) else result.to_dict()
         lost = {field: result.reason for field, result in results.items() if isinstance(result, Failed)}
         if lost and len(lost) == len(results):
@@ -61,7 +68,9 @@ def _side(node: Record, state: Record, key: str, *, like_sygra: bool) -> JSONDic
     return dict(value) if isinstance(value, Mapping) and not like_sygra else {"text": value}
 
 
-def _scored(metric: UnitMetric, name: str, right: JSONDict, answer: JSONDict) -> UnitMetricResult:
+def _scored(metric: UnitMetric, name: str, right: JSONDict, answer: JSONDict, golden_key: str) -> UnitMetricResult:
+    if right == {"text": None} and metric.compares_texts and metric.needs_golden and not metric.like_sygra:
+        raise Unmeasured(f"unit metric {name!r}: the record has no value in {golden_key!r}, its golden_key")
     if metric.like_sygra:
         try:
             with user_code(name):
@@ -77,10 +86,10 @@ def _scored(metric: UnitMetric, name: str, right: JSONDict, answer: JSONDict) ->
 
 def _metric(entry: Record, *, like_sygra: bool) -> UnitMetric:
     """The metric of an entry, made once for all records that have the same."""
-    name, params = str(entry["name"]), entry.get("params") or {}
-    kind = UNIT_METRICS.find(
-        name, Place(f"unit metric {name!r}")
-    )  # tells apart what a name meant before it was registered again
+    name, params = str(entry.get("name")), entry.get("params") or {}
+    if not isinstance(params, Mapping):
+        raise ConfigError([_no_params(name, CHECKED)])
+    kind = UNIT_METRICS.find(name, CHECKED)  # tells apart what a name meant before it was registered again
     key = (kind, repr(params), like_sygra)
     if key not in _METRICS:
         if len(_METRICS) >= MOST_MADE:
@@ -89,7 +98,7 @@ def _metric(entry: Record, *, like_sygra: bool) -> UnitMetric:
     return _METRICS[key]
 
 
-MOST_MADE = 256
+MOST_MADE, CHECKED = 256, Place("unit_metrics_map")
 _METRICS: dict[tuple[type[UnitMetric], str, bool], UnitMetric] = {}
 """By what they were made with, metrics for all records: a task has a few."""
 
@@ -119,6 +128,18 @@ def _declared(node: Record) -> Sequence[str]:
     return (written,) if isinstance(written, str) else tuple(written)
 
 
+def judge_metrics(node: Record) -> dict[str, UnitMetric]:
+    """By field the metrics of the node that ask models."""
+    metrics = {result_field(entry, node): _metric(entry, like_sygra=False) for entry in _entries(node)}
+    return {field: metric for field, metric in metrics.items() if metric.asks}
+
+
+def lower_is_better(node: Record) -> list[str]:
+    """The fields of the node's metrics of which less is better."""
+    entries = [entry for entry in _entries(node) if str(entry.get("name")) in UNIT_METRICS]
+    return [result_field(each, node) for each in entries if not UNIT_METRICS[str(each["name"])].higher_is_better]
+
+
 def unit_metric_fields(node: Record) -> list[str]:
     """All fields that the node writes."""
     return [result_field(entry, node) for entry in _entries(node)]
@@ -143,7 +164,7 @@ def check_unit_metrics(node_config: Record, place: Place, at: Places | None = No
     ]
     problems += [
         Problem(place, f"UnitMetrics needs {key!r}", f"add `{key}:` with a key of the state")
-        for key in ("golden_key", "predicted_key")
+        for key in (*(["golden_key"] if _needs_golden(node_config) else []), "predicted_key")
         if not isinstance(node_config.get(key), str) or not node_config[key]
     ]
     entries = node_config.get("unit_metrics_map")
@@ -157,6 +178,16 @@ def check_unit_metrics(node_config: Record, place: Place, at: Places | None = No
     return _field_problems(node_config, place, at)
 
 
+def _needs_golden(node: Record) -> bool:
+    """Whether golden values are compared with; a node may be without them if none of its metrics does."""
+    if "golden_key" in node:
+        return True
+    try:
+        return any(_metric(entry, like_sygra=False).needs_golden for entry in _entries(node)) or not _entries(node)
+    except ConfigError:
+        return True
+
+
 def _entry_problems(entry: UserValue, number: int, place: Place, at: Places) -> list[Problem]:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
         return [
@@ -168,7 +199,7 @@ def _entry_problems(entry: UserValue, number: int, place: Place, at: Places) -> 
         return [Problem(place, what, did_you_mean(str(unknown[0]), ENTRY_KEYS))]
     params = entry.get("params") or {}
     if not isinstance(params, Mapping):
-        return [Problem(place, f"params of {entry['name']!r} must be a mapping", "write `params: {key: text}`")]
+        return [_no_params(entry["name"], place)]
     try:
         UNIT_METRICS.bind(
             entry["name"], params, lambda key: at("unit_metrics_map", number, *(("params", key) if key else ("name",)))
@@ -176,6 +207,10 @@ def _entry_problems(entry: UserValue, number: int, place: Place, at: Places) -> 
     except ConfigError as error:
         return list(error.problems)
     return []
+
+
+def _no_params(name: str, place: Place) -> Problem:
+    return Problem(place, f"params of {name!r} must be a mapping", "write `params: {key: text}`")
 
 
 def _field_problems(node: Record, place: Place, at: Places) -> list[Problem]:

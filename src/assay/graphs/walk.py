@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any, Protocol
 
 from assay.errors import SelfExplanatory
-from assay.graphs.spec import END, MAX_STEPS, Record, Value
-from assay.records import Call, Failed, Generate, Outcome, Params, Plan, Prompt, Request, Response, plain
+from assay.graphs.spec import END, MAX_STEPS, Record, RecordLimits, Value
+from assay.records import Call, Failed, Generate, JSONDict, Outcome, Params, Plan, Prompt, Request, Response, plain
 from assay.user_code import user_code
 
 State = dict[str, Any]
@@ -28,10 +28,11 @@ class Walk:
     `name` identifies the record, `number` is its position. `node` is the node that asks: see Generate.
     """
 
-    __slots__ = ("asked", "name", "node", "noticed", "number", "responses", "trace", "visits")
+    __slots__ = ("asked", "calls", "meter", "name", "node", "noticed", "number", "responses", "trace", "visits")
 
-    def __init__(self, name: str, number: int = 0) -> None:
-        self.name, self.number = name, number
+    def __init__(self, name: str, number: int = 0, meter: "Meter | None" = None) -> None:
+        self.name, self.number, self.meter = name, number, meter
+        self.calls: list[JSONDict] = []
         self.node: tuple[str, ...] = ()
         self.asked: list[Request] = []
         self.responses: list[Response] = []
@@ -44,7 +45,7 @@ class Walk:
         walk = Walk.__new__(Walk)
         walk.name, walk.number, walk.node = self.name, self.number, (*self.node, node)
         walk.asked, walk.responses, walk.noticed = self.asked, self.responses, self.noticed
-        walk.visits, walk.trace = self.visits, self.trace
+        walk.visits, walk.trace, walk.calls, walk.meter = self.visits, self.trace, self.calls, self.meter
         return walk
 
     def enter(self, node: str) -> list[int]:
@@ -59,6 +60,10 @@ class Walk:
         self.visits[role, prompt, id(params)] += 1
         return Generate(prompt, params, visit, role, self.node)
 
+    def outcome(self, record: Record, failed: str = "") -> Outcome:
+        """The end of the walk."""
+        return Outcome(record, self.asked, self.noticed, trace=self.trace, calls=self.calls, failed=failed)
+
     def take(self, requests: Sequence[Request], responses: Sequence[Response]) -> None:
         """Note what came back; a request that failed for good ends the record."""
         self.asked += requests
@@ -66,6 +71,55 @@ class Walk:
         for response in responses:
             if isinstance(response, Failed):
                 raise NodeFailed(response.reason)
+        if self.meter is not None:
+            self.meter.add(requests, responses)
+
+    def note_call(self, call: JSONDict) -> None:
+        """Note a tool call that was made."""
+        self.calls.append({"node": "/".join(self.node), **call})
+        if self.meter is not None:
+            self.meter.seconds += call["seconds"]
+
+    def check_limits(self) -> None:
+        if self.meter is not None:
+            self.meter.check()
+
+    def seconds_left(self) -> float | None:
+        """The seconds that the record may still take."""
+        return self.meter.left() if self.meter is not None else None
+
+
+Costs = Callable[[str, Response], float | None]
+"""The cost of a response of a role; None where no price is known."""
+
+
+class Meter:
+    """The usage of a record, and its limits."""
+
+    __slots__ = ("_cost_of", "_limits", "cost", "seconds", "tokens", "turns")
+
+    def __init__(self, limits: RecordLimits, cost_of: Costs) -> None:
+        self._limits, self._cost_of = limits, cost_of
+        self.turns, self.tokens, self.seconds, self.cost = 0, 0, 0.0, 0.0
+
+    def add(self, requests: Sequence[Request], responses: Sequence[Response]) -> None:
+        for request, response in zip(requests, responses, strict=True):
+            self.turns += 1
+            usage = None if isinstance(response, Failed) else response.usage
+            if usage is not None:
+                self.tokens += usage.read + usage.written
+                self.seconds += usage.seconds
+                self.cost += self._cost_of(request.role, response) or 0.0
+        self.check()
+
+    def check(self) -> None:
+        for name in ("turns", "tokens", "seconds", "cost"):
+            limit = getattr(self._limits, name)
+            if limit is not None and getattr(self, name) > limit:
+                raise NodeFailed(f"the record used more than its limit of {name}: {limit:g} (graph_properties.limits)")
+
+    def left(self) -> float | None:
+        return None if self._limits.seconds is None else max(0.001, self._limits.seconds - self.seconds)
 
 
 class GraphNode(Protocol):
@@ -85,15 +139,17 @@ class ConditionalEdge:
 
     condition: Callable[[State], object]
     paths: Mapping[object, str]
+    name: str = "a condition"
 
     def choose(self, state: State) -> str:
-        said = plain(self.condition(state))
+        with user_code(self.name, NodeFailed, NodeFailed):
+            said = plain(self.condition(state))
         target = self.paths.get(said) or self.paths.get(str(said))
         if target is None and said in ENDS:
             target = END
         if target is None:
             known = ", ".join(str(path) for path in self.paths if path != "__end__")
-            raise NodeFailed(f"a condition returned {said!r:.60}, and path_map has: {known}")
+            raise NodeFailed(f"{self.name} returned {said!r:.60}, and path_map has: {known}")
         return target
 
 
@@ -117,21 +173,22 @@ class Graph:
     start: OutgoingEdges
     max_steps: int = MAX_STEPS
     finish: Callable[[State], Record] = dict
+    keeps_records: bool = False
+    """Whether tools or lambdas of users run in it: what they did for a finished record is not done again."""
+    limits: RecordLimits | None = None
+    cost_of: Costs = lambda role, response: None  # noqa: ARG005
 
     def plan(self, record: Record, name: str, number: int = 0) -> Plan:
-        """Yield the requests about a record; return the responses and the Outcome, or the failure, at the end."""
-        walk, state = Walk(name, number), dict(record)
+        """Yield the requests about a record; return the responses and the Outcome at the end."""
+        meter = Meter(self.limits, self.cost_of) if self.limits is not None else None
+        walk, state = Walk(name, number, meter), dict(record)
         try:
             yield from self.steps(state, walk)
-            record_written = {plain(key): plain(value) for key, value in self._finished(state).items()}
+            record_written = plain(dict(self._finished(state)))
         except NodeFailed as failed:
-            if not any(isinstance(response, Failed) for response in walk.responses):
-                walk.responses.append(Failed(str(failed)))
-            return [
-                response._replace(trace=walk.trace) if isinstance(response, Failed) else response
-                for response in walk.responses
-            ]
-        return [*walk.responses, Outcome(record_written, walk.asked, walk.noticed, trace=walk.trace)]
+            written = {key: value for key, value in state.items() if key not in record or record[key] is not value}
+            return [*walk.responses, walk.outcome({plain(k): plain(v) for k, v in written.items()}, str(failed))]
+        return [*walk.responses, walk.outcome(record_written)]
 
     def _finished(self, state: State) -> Record:
         with user_code("the output", NodeFailed, NodeFailed):
@@ -167,8 +224,7 @@ class Graph:
         if len(ways) == 1 and not ways[0].forks:
             names: Sequence[str] = ways[0].always
         else:
-            with user_code("a condition", NodeFailed, NodeFailed):
-                names = [name for way in ways for name in way.onward(state)]
+            names = [name for way in ways for name in way.onward(state)]
         return [self.nodes[name] for name in dict.fromkeys(names) if name not in ENDS]
 
     def _together(self, active: Sequence[GraphNode], state: State, walk: Walk, within: str) -> Steps:
@@ -221,7 +277,8 @@ class Graph:
 def merge(state: State, updates: Value, name: str) -> None:
     """Write the updates of a node into the state; messages are appended."""
     if not isinstance(updates, Mapping):
-        raise NodeFailed(f"the node {name!r} must return a mapping, got {type(updates).__name__}")
+        got = "nothing (None)" if updates is None else type(updates).__name__
+        raise NodeFailed(f"the node {name!r} must return the state, or a mapping of changes to it, got {got}")
     if updates is state:
         state.update({key: plain(value) for key, value in state.items() if type(value).__module__ == "numpy"})
         return

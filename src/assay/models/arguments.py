@@ -9,6 +9,7 @@ from assay.models.load import BACKENDS, backend, parameters
 from assay.models.protocol import AnyModel
 
 DESCRIPTIONS: Mapping[str, str] = {
+    "api_version": "Version of the provider's API; Azure needs one.",
     "add_bos_token": "Start each text with the BOS token, at most once; default: as the tokenizer does.",
     "allow_pickle": "Load pickled weights, which can run code; otherwise only safetensors.",
     "attn_implementation": "Attention implementation in transformers: `sdpa`, `eager`, `flash_attention_2` …",
@@ -85,6 +86,7 @@ BACKEND_DESCRIPTIONS: Mapping[tuple[str, str], str] = {
         "likelihoods",
     ): "`generated`: log-likelihoods of one-token choices, from the next token's log-probabilities.",
     ("litellm", "model"): "LiteLLM's model name: `provider/name`.",
+    ("litellm", "api_version"): "Version of Azure's protocol, such as `2024-08-01-preview`.",
 }
 """Descriptions that differ for one backend."""
 

@@ -3,8 +3,6 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from jinja2 import TemplateError
-
 from assay.errors import ConfigError
 from assay.models.protocol import Answered, PermanentError
 from assay.records import (
@@ -18,6 +16,7 @@ from assay.records import (
     Request,
     messages_to_plain,
 )  # fmt: skip
+from assay.templates import RENDER_ERRORS, reason
 
 Template = Callable[[tuple[Message, ...], bool], Prompt]
 Answer = Callable[[Sequence[Request]], AsyncIterator[Answered]]
@@ -58,8 +57,8 @@ def render_request(request: Request, template: Template) -> Request | Failed:
             return request._replace(prompt=_render(request.prompt, template))
         if isinstance(request, Loglikelihood) and not isinstance(request.context, str):
             return request._replace(context=_render(request.context, template))
-    except (ConfigError, TemplateError) as error:
-        return Failed(f"the chat template failed: {error}")
+    except (ConfigError, *RENDER_ERRORS) as error:
+        return Failed(f"the chat template failed: {reason(error)}")
     return request
 
 

@@ -1,15 +1,18 @@
 """Tokenizers without the model: a folder in Hugging Face's layout, tiktoken, or the server's; lm-eval's rules for tokens."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Protocol
+
+from jinja2 import TemplateError
 
 from assay.config.source import digest
 from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem
 from assay.records import JSON, Message, messages_to_plain
+from assay.templates import COMPILE_ERRORS, Sandbox, reason
 
 MAX_REMEMBERED = 500_000
 """Number of tokens remembered with their texts: a context comes again with every choice."""
@@ -72,17 +75,16 @@ class FolderTokenizer:
         return ids
 
     def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
-        from jinja2.sandbox import SandboxedEnvironment
-
         source = self._config.get("chat_template")
         if not isinstance(source, str):
             what, fix = "the tokenizer has no chat template", "leave out --apply_chat_template"
             raise ConfigError([Problem(Place(str(self.folder)), what, fix)])
-        sandbox = SandboxedEnvironment(keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True)
         special = {key: self._text(key) for key in ("bos_token", "eos_token")}
-        template = sandbox.from_string(source)
-        plain = messages_to_plain(messages)
-        return template.render(messages=plain, add_generation_prompt=add_generation_prompt, **special)
+        values = {"messages": messages_to_plain(messages), "add_generation_prompt": add_generation_prompt, **special}
+        try:
+            return _renderer(source)(values)
+        except COMPILE_ERRORS as error:
+            raise TemplateError(reason(error)) from error
 
     def _text(self, key: str) -> str:
         token = self._config.get(key)
@@ -91,6 +93,11 @@ class FolderTokenizer:
     def _special(self, key: str) -> int | None:
         number: int | None = self.tokenizer.token_to_id(self._text(key))
         return number
+
+
+@cache
+def _renderer(source: str) -> Callable[[Mapping[str, Any]], str]:
+    return Sandbox(keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True).renderer(source)
 
 
 def _read(path: Path) -> dict[str, JSON]:

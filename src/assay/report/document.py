@@ -13,13 +13,13 @@ import orjson
 from assay.comparison.compare import answer, compare, target
 from assay.comparison.comparison import Comparison
 from assay.config.row_names import row_name, sample_scores
-from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.errors import AssayError, Place, Problem
 from assay.records import ScoreKey
 from assay.report.plots import Interval
 from assay.report.reading import UNREADABLE, ResultLine, RunSummary
-from assay.runs.folder import no_run
+from assay.runs.folder import RunError, no_run
 from assay.runs.run import RUNNING, ResultRow, Run
-from assay.runs.samples.records import StoredSample
+from assay.runs.samples.records import StoredSample, call_text, made_calls, shown_texts
 from assay.statistics.aggregations import mean
 from assay.statistics.estimates import sample_deviation
 from assay.statistics.influence import Estimate
@@ -105,7 +105,7 @@ def build_report(folders: Sequence[str | Path], options: ReportOptions | None = 
 
 def _open_run(folder: Path) -> RunSummary:
     if folder.is_file():
-        raise ConfigError([no_run(folder)])
+        raise RunError([no_run(folder)])
     reading = RunSummary(folder)
     if reading.problem:  # a damaged file is reported with the place in it
         Run.open(folder).results  # noqa: B018
@@ -116,7 +116,7 @@ def _open_run(folder: Path) -> RunSummary:
             if reading.status == RUNNING
             else "give the folder that was the --output_path of `assay run`"
         )
-        raise ConfigError([Problem(Place(str(folder)), what, fix)])
+        raise RunError([Problem(Place(str(folder)), what, fix)])
     return reading
 
 
@@ -174,7 +174,8 @@ class _LowestSamples:
 
 
 def _worst_sample(task: str, row: StoredSample, number: ResultRow) -> WorstSample:
-    texts = [str(text) for texts_of_request in row.responses for text in texts_of_request if isinstance(text, str)]
+    texts = shown_texts(row.responses, row.replies)
+    texts += [call_text(call) for call in made_calls(row.replies)]
     scores = {row_name(key): value for key, value in sample_scores(row.scores).items()}
     left = answer(row._asdict(), number.filter)
     response = "\n".join(texts) if texts else left

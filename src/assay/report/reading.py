@@ -3,6 +3,7 @@
 Everything is read from the run folder; of a run in progress, as much as is written.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,11 +12,12 @@ from typing import Any
 
 from assay.errors import Problem
 from assay.records import JSONDict, JSONObject
+from assay.redaction import redacted
 from assay.report.table import SETTINGS
 from assay.runs.folder import LINK_OUTSIDE, RunError
-from assay.runs.redaction import redacted
 from assay.runs.results import coverage, failure_lines, result_paths
 from assay.runs.run import RUNNING, ResultRow, Run, mapping, number
+from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample
 from assay.tasks.audit import KINDS
 
@@ -106,7 +108,7 @@ class RunSummary:
     """A run for pages and reports; `results` are empty while it is running, and where it has a `problem`."""
 
     def __init__(self, path: Path, name: str = "", *, follow_links: bool = True, problem: str = "") -> None:
-        self.path, self.name = path, name or path.resolve().name
+        self.path, self.name = path, name or Path(os.path.realpath(path)).name  # of a loop of links, too
         self.run, self.problem = _open(path, follow_links) if not problem else (Run(path, {}, {}), problem)
         self.status = UNREADABLE if self.problem else self.run.status
         self.manifest = self.run.manifest
@@ -165,7 +167,8 @@ class RunSummary:
     @cached_property
     def remarks(self) -> list[str]:
         """The problems of the run, one line each."""
-        return failure_lines(self.account) if self.account.get("tasks") is not None else []
+        lost = [f"{task}: its samples are missing" for task in self.run.lost_samples]
+        return lost + (failure_lines(self.account) if self.account.get("tasks") is not None else [])
 
     @cached_property
     def head(self) -> RunHeadline:
@@ -238,13 +241,13 @@ class RunSummary:
         """Nodes and edges of a graph task; empty for others."""
         return mapping(self.config(task).get("graph_config"))
 
-    def sample_path(self, task: str) -> Path | None:
-        """The Parquet file with the samples of a task, where it is complete."""
-        return self.run.sample_path(task) if task in self.tasks else None
+    def sample_file(self, task: str) -> SampleFile | None:
+        """The samples of a task, where they are complete."""
+        return self.run.sample_file(task) if task in self.tasks else None
 
     def samples(self, task: str) -> Iterator[StoredSample]:
         """The stored samples of a task, one row group in memory at a time."""
-        file = self.run.sample_file(task) if task in self.tasks else None
+        file = self.sample_file(task)
         return file.rows() if file is not None else iter(())
 
 

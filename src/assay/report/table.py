@@ -144,7 +144,8 @@ def _task_rows(path: Sequence[str], row: ResultsJSON, results: ResultsJSON) -> I
     ]  # all failed there
     metrics, covered = [*metrics_of(row), *lost], coverage(of_group)
     if not metrics:
-        yield (alias, version, "", shots, "", "", "", "", "", "", covered, failed)
+        answered = own["documents"] - own.get("failed", 0) if own and "documents" in own else ""
+        yield (alias, version, "", shots, "", "", "", "", "", "", covered or str(answered), failed)
     for key in metrics:
         better = results.get("higher_is_better", {}).get(name, {}).get(key.metric)
         arrow = {True: "↑", False: "↓"}.get(better, "")

@@ -3,6 +3,7 @@
 import logging
 import sqlite3
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -57,7 +58,7 @@ class Cache:
         if row is None:
             return None
         try:
-            response = from_line(row[0])
+            response = from_line(_verified(key, row[0]))
         except (ValueError, TypeError):
             self._file.execute("delete from responses where key = ?", (key,))
             self.damaged += 1
@@ -67,7 +68,7 @@ class Cache:
 
     def add(self, model: str, answered: Sequence[tuple[bytes, Response]]) -> None:
         now = time.time()
-        self._new += [(k, model, to_line(r), now, now) for k, r in answered if not isinstance(r, Failed)]
+        self._new += [(k, model, _sealed(k, to_line(r)), now, now) for k, r in answered if not isinstance(r, Failed)]
         if len(self._new) + len(self._used) >= TOGETHER or time.monotonic() - self._flushed > FLUSH_SECONDS:
             self.flush()
 
@@ -84,7 +85,8 @@ class Cache:
     def shelves(self) -> list[CachedModel]:
         """List the content by model."""
         rows = self._file.execute(
-            "select model, count(*), sum(length(response)), min(written), max(used) from responses group by model order by model"
+            "select model, count(*), coalesce(sum(length(response)), 0), min(written), max(used) from responses"
+            " group by model order by model"
         )
         return [CachedModel(*row) for row in rows]
 
@@ -112,12 +114,16 @@ class Cache:
 class CachedJournal:
     """A journal with a cache behind it: cached responses of other runs are journaled like new ones.
 
-    `names` are the names of the roles' models in the cache.
+    `names` are the names of the roles' models in the cache. Responses that the run had before are given to the cache first: a
+    process that was killed may have ended before it wrote them.
     """
 
     def __init__(self, journal: Journal, cache: Cache, names: Mapping[str, str]) -> None:
         self._journal, self._cache, self._names = journal, cache, names
         self._is_broken = False
+        for key, role, response in journal.earlier():
+            if role in names:
+                self._guarded(cache.add, names[role], [(key, response)])
 
     def get(self, key: bytes) -> Response | None:
         known = self._journal.get(key)
@@ -137,6 +143,11 @@ class CachedJournal:
 
     def claim(self, key: bytes) -> bool:
         return self._journal.claim(key)
+
+    @property
+    def own(self) -> Journal:
+        """Where tool calls and finished records go: never into the cache."""
+        return self._journal
 
     def paid(self) -> Iterator[tuple[str, Response]]:
         return self._journal.paid()
@@ -159,8 +170,31 @@ class CachedJournal:
             return None
 
 
+_SEAL = b',"c":"%08x"'
+_SEALED = len(_SEAL % 0)
+
+
+def _sealed(key: bytes, line: bytes) -> bytes:
+    """A line with a checksum of it and its key: SQLite has none for what it stores."""
+    return line + _SEAL % zlib.crc32(key + line)
+
+
+def _verified(key: bytes, stored: bytes) -> bytes:
+    """The line that was sealed; a ValueError where it is damaged. Lines of version 0.1 have no checksum."""
+    line, seal = stored[:-_SEALED], stored[-_SEALED:]
+    if not seal.startswith(_SEAL[:6]):
+        return stored
+    if seal != _SEAL % zlib.crc32(key + line):
+        raise ValueError("its content does not match its checksum")
+    return line
+
+
 SCORES_FILE = "scores.sqlite"
 _SCORES = "create table if not exists scores (key blob primary key, value blob not null) without rowid"
+
+
+def _with_crc(key: bytes, value: bytes) -> bytes:
+    return value + zlib.crc32(key + value).to_bytes(4)
 
 
 class ScoreCache:
@@ -175,11 +209,16 @@ class ScoreCache:
             self._file = _opened(path, "off", _SCORES)
 
     def get(self, key: bytes) -> bytes | None:
-        row = self._file.execute("select value from scores where key = ?", (key,)).fetchone()
-        return None if row is None else bytes(row[0])
+        """The score of a key, if its checksum is right."""
+        with suppress(sqlite3.Error, TypeError):
+            row = self._file.execute("select value from scores where key = ?", (key,)).fetchone()
+            if row is not None and row[0] == _with_crc(key, row[0][:-4]):
+                return bytes(row[0][:-4])
+        return None
 
     def add(self, key: bytes, value: bytes) -> None:
-        self._file.execute("insert or ignore into scores values (?, ?)", (key, value))
+        with suppress(sqlite3.Error):
+            self._file.execute("insert or replace into scores values (?, ?)", (key, _with_crc(key, value)))
 
     def close(self) -> None:
         self._file.close()

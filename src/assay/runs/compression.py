@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from assay.runs.files import open_file
+
 BLOCK = 1 << 20
 """Bytes of lines in a frame, about."""
 MAX_LINES = 1 << 28
@@ -35,13 +37,13 @@ def write_frames(lines: Iterable[bytes], file: BinaryIO) -> None:
 
 def has_frames(path: Path) -> bool:
     """Whether a file was written so; version 0.1 wrote one zstd stream without checksums."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return file.read(4) == _MAGIC[:4]
 
 
 def read_frames(path: Path) -> Iterator[bytes | int]:
     """The lines of a file; in place of a damaged frame the number of lines it had (1 where that is not known, either)."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with open_file(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         at = 0
         while at < len(data):
             head = _head(data[at : at + _HEAD.size])

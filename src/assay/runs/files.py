@@ -2,15 +2,37 @@
 Parquet."""
 
 import csv
+import errno
 import json
 import os
+import re
+import stat
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 
 from assay.records import AnyJSON
+
+UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EBADF)
+"""Errors of a folder that cannot be synced: on some network disks, and one that may be written and not read."""
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a file for reading; one that is not regular, such as a FIFO or a device that never ends, is an OSError."""
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return file
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file."""
+    with open_file(path) as file:
+        return file.read()
 
 
 def sync(path: Path) -> None:
@@ -24,8 +46,21 @@ def sync(path: Path) -> None:
 
 def sync_folder(path: Path) -> None:
     """Sync a folder, where the system supports it."""
-    if os.name == "posix":
+    if os.name != "posix":
+        return
+    try:
         sync(path)
+    except OSError as error:
+        if error.errno not in UNSUPPORTED:
+            raise
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it: their names survive a power cut."""
+    if not path.is_dir():
+        make_folder(path.parent) if path.parent != path else None
+        path.mkdir(exist_ok=True)
+        sync_folder(path.parent)
 
 
 def replace_file(part: Path, path: Path) -> None:
@@ -46,6 +81,30 @@ def replace_folder(part: Path, path: Path) -> Path:
     return renamed
 
 
+CHECKSUM = "crc32"
+"""The last key of manifest.json and results.json: the CRC32 of all that comes before it."""
+_SEAL = b',\n  "crc32": "%08x"\n}\n'
+_SEALED = re.compile(rb',\n  ".{5}": ".{8}"\n\}\n', re.DOTALL)  # also one whose own bytes are damaged
+
+
+def with_checksum(indented: bytes) -> bytes:
+    """Indented JSON of a mapping, with its checksum."""
+    inside = indented.removesuffix(b"\n}")
+    return inside + _SEAL % zlib.crc32(inside)
+
+
+def verify_json(data: bytes) -> str:
+    """Return the checksum of such JSON; a ValueError if it does not match. JSON of version 0.1, or that another program
+    wrote, has none: then it is empty."""
+    size = len(_SEAL % 0)
+    inside, seal = data[:-size], data[-size:]
+    if not _SEALED.fullmatch(seal):
+        return ""
+    if seal != _SEAL % zlib.crc32(inside):
+        raise ValueError("its content does not match its checksum")
+    return seal[-12:-4].decode()
+
+
 Records = Iterable[Mapping[str, Any]]
 ROWS = 2000
 """Rows of a Parquet file that are held at a time."""
@@ -53,7 +112,7 @@ ROWS = 2000
 
 def write_sink(path: Path, kind: str, records: Records, encoding: str = "utf-8") -> None:
     """Write records in one move: a file is whole or not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     part = path.with_name(f".{path.name}.part")
     WRITERS[kind](part, records, encoding)
     replace_file(part, path)

@@ -24,14 +24,23 @@ import orjson
 from assay.config.source import digest
 from assay.errors import AssayError, Place, Problem
 from assay.records import AnyJSON, JSONDict, JSONObject
+from assay.redaction import is_same
 from assay.runs import journal, lease
-from assay.runs.files import replace_file, replace_folder
+from assay.runs.files import (
+    CHECKSUM,
+    make_folder,
+    read_bytes,
+    replace_file,
+    replace_folder,
+    verify_json,
+    with_checksum,
+)
 from assay.runs.journal import NAME as JOURNAL
 from assay.runs.journal import Journal, JournalError, read_header
 from assay.runs.lease import NAME as LOCK
 from assay.runs.lease import Lease
 from assay.runs.samples.records import SampleRecord, lm_eval_records
-from assay.runs.samples.writer import SampleWriter, file_name
+from assay.runs.samples.writer import SampleWriter, file_name, written_checksum
 from assay.runs.validation import FORMAT, newer_format, wrong_manifest, wrong_results
 
 JOURNALS = (JOURNAL, f"{JOURNAL}.zst")
@@ -40,6 +49,8 @@ OWNERLESS, DAY = re.compile(r"\.part-[a-z0-9_]{8}"), 86_400.0
 LINK_OUTSIDE = "is a link that leads out of the folder of the run, and links are not followed"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 MANIFEST, RESULTS, SAMPLES = "manifest.json", "results.json", "samples"
+CHECKSUMS = "checksums"
+"""The key of a finished run's manifest with the checksums of its other files: none of them can be another run's."""
 
 
 class RunError(AssayError):
@@ -94,10 +105,8 @@ class RunFolder:
         for keeper in self.keepers:
             keeper.place()
         self.journal.compress()
-        write_json(self.path / RESULTS, results)
-        write_json(
-            self.path / MANIFEST, {**self.manifest, "status": status, "requests": requests, "finished": time.time()}
-        )
+        ended = {"status": status, "requests": requests, "finished": time.time()}
+        write_results(self.path, results, {**self.manifest, **ended})
 
     def __enter__(self) -> "RunFolder":
         return self
@@ -110,16 +119,22 @@ class RunFolder:
             if error is not None:
                 status = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
                 with suppress(OSError):
-                    write_json(
-                        self.path / MANIFEST, {**self.manifest, "status": status, "reason": str(error) or status}
-                    )
+                    reason = {"status": status, "reason": str(error) or status}
+                    write_manifest(self.path, {**self.manifest, **reason})
         finally:
             self.journal.close()
             self.lease.release()
-        if isinstance(error, OSError) and error.errno in NO_ROOM:
-            what = f"the run cannot be written: {error.strerror or error}"
-            fix = "free some space and repeat the command: it resumes from the last written response"
-            raise RunError([Problem(Place(str(self.path)), what, fix)]) from error
+        if isinstance(error, OSError) and (problem := self._unwritable(error)) is not None:
+            raise RunError([problem]) from error
+
+    def _unwritable(self, error: OSError) -> Problem | None:
+        """The problem of a full disk, or of something in the place of a file; None for errors of other files."""
+        place, what = error.filename2 or error.filename or "", f"the run cannot be written: {error.strerror or error}"
+        rest = "and repeat the command: it resumes from the last written response"
+        if error.errno in NO_ROOM:
+            return Problem(Place(str(self.path)), what, f"free some space {rest}")
+        is_ours = str(place).startswith(f"{self.path}{os.sep}")
+        return Problem(Place(str(place)), what, f"remove what is in its place {rest}") if is_ours else None
 
 
 class SampleSink(Protocol):
@@ -235,28 +250,30 @@ def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) ->
     """The folder of a run: new, or of the same run, which is resumed. Another run's folder is refused, or moved aside."""
     spec = as_written(spec)
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
         known = _known(path, force)
-        if known is not None and known.get("spec") != spec:
+        if known is not None and not is_same(known.get("spec"), spec):
             if not force:
                 raise RunError([_other_run(path, known.get("spec") or {}, spec)])
             Lease(path).release()  # not from under a run that is going on
             path.rename(_aside(path))
-            path.mkdir(parents=True)
+            make_folder(path)
             known = None
         elif known is None and not _has_journal(path) and any(not _is_ours(entry) for entry in path.iterdir()):
             raise RunError(
                 [Problem(Place(str(path)), "the folder contains other files and no run", "choose a new folder")]
             )
+        _refuse_foreign_journal(path, known or {})
         held = Lease(path)
-        manifest = known or {
+        passing = ("reason", "status", "requests", "finished", CHECKSUMS)  # written at the end of a run
+        manifest = {key: value for key, value in (known or {}).items() if key not in passing} or {
             "format": FORMAT,
             "created": time.time(),
             **facts,
             "spec": spec,
             "spec_digest": digest(orjson.dumps(spec)),
         }
-        write_json(path / MANIFEST, {**manifest, "status": "running"})
+        write_manifest(path, {**manifest, "status": "running"})
         responses = Journal(path / journal.NAME, manifest)
         if responses.damaged:
             manifest["damaged_lines"] = manifest.get("damaged_lines", 0) + responses.damaged
@@ -264,6 +281,15 @@ def open_run(path: Path, spec: JSONObject, facts: JSONObject, *, force: bool) ->
     except OSError as error:
         what = f"the folder of the run cannot be written: {error.strerror or error}"
         raise RunError([Problem(Place(str(path)), what, "choose another --output_path")]) from error
+
+
+def _refuse_foreign_journal(path: Path, manifest: JSONObject) -> None:
+    """Refuse a journal that another run began: its answers may be those of other requests."""
+    mine = manifest.get("spec_digest")
+    theirs = (read_header(path / JOURNAL) or {}).get("spec_digest") if mine else mine
+    if theirs not in (None, mine):
+        fix = "restore the journal of this run; or remove it, and the requests are sent again"
+        raise RunError([Problem(Place(str(path / JOURNAL)), "the responses are those of another run", fix)])
 
 
 def _has_journal(path: Path) -> bool:
@@ -338,32 +364,60 @@ def manifest_from_journal(path: Path) -> JSONDict:
     return dict(manifest)
 
 
-def read_file(path: Path) -> JSONDict:
-    """Read and check manifest.json or results.json; empty where the file does not exist. A damaged one is
-    a RunError. For `Run.open` and for writers only: readers open a Run."""
+def read_file(path: Path, checksum: str = "") -> JSONDict:
+    """Read and check manifest.json or results.json; empty where the file does not exist. A damaged one, or one with another
+    checksum than the manifest has for it, is a RunError. For `Run.open` and for writers only: readers open a Run."""
     try:
-        content = orjson.loads(path.read_bytes())
+        data = read_bytes(path)
+        content = orjson.loads(data)
         if newer := newer_format(content):
             raise NewerRun([Problem(Place(str(path)), newer, "update assay")])
         what = wrong_manifest(content) if path.name == MANIFEST else wrong_results(content)
+        known = verify_json(data)
+        if known and checksum and known != checksum:
+            what = what or f"{MANIFEST} has another checksum for it, so one of them is of another run"
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         what = error.strerror or str(error)
-    except ValueError as error:
+    except orjson.JSONDecodeError as error:
         what = f"it is not JSON ({error})"
+    except ValueError as error:
+        what = str(error)
     if what:
         fix = "repeat the command of the run: it sends no request twice, and rewrites its results"
         fix = "restore a copy of it, or choose another folder for a new run" if path.name == MANIFEST else fix
         raise RunError([Problem(Place(str(path)), f"the file is damaged: {what}", fix)])
-    return dict(content)
+    return {key: value for key, value in content.items() if key != CHECKSUM}
 
 
 def write_json(path: Path, value: JSONObject) -> None:
     """Write a file in one move; what cannot be JSON is written as text."""
-    part = path.with_name(f".{path.name}.part")
+    _write(path, _indented(value) + b"\n")
+
+
+def write_manifest(folder: Path, manifest: JSONObject) -> None:
+    """Write the manifest of a run, with its checksum."""
+    _write(folder / MANIFEST, with_checksum(_indented(manifest)))
+
+
+def write_results(folder: Path, results: JSONObject, manifest: JSONObject) -> None:
+    """Write the results of a run, and then its manifest, with the checksums of the results and of all samples."""
+    data = with_checksum(_indented(results))
+    _write(folder / RESULTS, data)
+    files = sorted(path for path in (folder / SAMPLES).glob("*.parquet") if path.is_file())
+    samples = {f"{SAMPLES}/{path.name}": written_checksum(path)[1] for path in files}
+    write_manifest(folder, {**manifest, CHECKSUMS: {RESULTS: verify_json(data), **samples}})
+
+
+def _indented(value: JSONObject) -> bytes:
     options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
-    part.write_bytes(orjson.dumps(value, default=str, option=options) + b"\n")
+    return orjson.dumps(value, default=str, option=options)
+
+
+def _write(path: Path, data: bytes) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(data)
     replace_file(part, path)
 
 
@@ -403,7 +457,7 @@ def is_writable(path: Path) -> bool:
 
 def is_outside(folder: Path, file: Path) -> bool:
     """Whether a file is outside of the folder: it, or a folder above it, is a link."""
-    return not file.resolve().is_relative_to(folder.resolve())
+    return not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder))  # `resolve` raises at a loop
 
 
 def links_outside(folder: Path) -> list[str]:
@@ -436,7 +490,7 @@ def scorings(folder: Path) -> list[Path]:
 @contextmanager
 def new_scoring(folder: Path) -> Iterator[Path]:
     """A folder to write a scoring into. When all went well `publish_scoring` gives it its number; else nothing is left of it."""
-    (folder / SCORED).mkdir(parents=True, exist_ok=True)
+    make_folder(folder / SCORED)
     with staging_folder(folder / SCORED) as part:
         yield part
 

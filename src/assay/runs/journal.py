@@ -1,6 +1,7 @@
 """The journal of responses, written as they arrive: one line of JSON each, appended and never changed.
 
-A line is found by its key. An answered request is not sent again: not in this run, not after it was killed.
+A line is found by its key. An answered request is not sent again: not in this run, not after it was killed. Tool calls have
+two lines, an intent before they begin and their result; a finished record of a graph has one.
 
 Format 2: the first line is a header with the run's manifest; every line ends in the CRC32 of the text before it. A damaged
 line is ignored and counted. Format 1 (version 0.1) has neither header nor checksums, and is read as it is.
@@ -14,92 +15,39 @@ import threading
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
 from assay.errors import AssayError, Place, Problem
-from assay.records import MOST_TOKENS, AnyJSON, Failed, JSONObject, Likelihood, Response, Text, Usage
+from assay.records import MOST_TOKENS, AnyJSON, Failed, JSONObject, Likelihood, Outcome, Response, Returned, Text, Usage
 from assay.runs.compression import has_frames, read_frames, write_frames
-from assay.runs.files import replace_file, sync_folder
+from assay.runs.files import open_file, replace_file, sync_folder
+from assay.runs.key_index import KeyIndex
+from assay.runs.outcomes import KeptRecord, kept_record, kept_result, kept_way, read_record, read_result
 from assay.runs.validation import FORMAT, newer_format
 
 NAME = "responses.jsonl"
 LONG = 16 * 2**20
 """From this size on, the journal of a finished run is compressed."""
-SYNC_SECONDS = 1.0
-"""Written responses are synced to the disk after this time, whether or not another response arrives."""
+SYNC_SECONDS = 0.5
+"""Written responses are synced to the disk after this time, whether or not another response arrives: with what a sync takes, none
+that is a second old is lost."""
 UNREADABLE = "no response is written like this"
 INTENT = "intent"
-"""The key of a line that announces an action, such as a tool call. Reserved: such a line is not a response."""
+"""The key of a line that announces a tool call. Such a line is not a response."""
+DONE = "done"
+"""The key of a line with the result of a tool call, or with a finished record: no responses either."""
 _NUMBERS, _PARTS = frozenset((int, float)), len(Usage._fields)
 KEY_BYTES = 16
+T = TypeVar("T")
 _READ = 4096
 _BLOCK = 1 << 20
 _SEAL = len(b',"c":"00000000"}\n')
-
-
-RECENT = 32_768
-"""Entries that are held in a dict, at eight times the memory, before they are sorted in among the others."""
-_BUCKETS = 1 << 16
-
-
-class KeyIndex:
-    """Offsets of lines by the first eight bytes of their keys, which are hashes of 16 bytes.
-
-    Two keys may share them (two of a million keys do with a probability of 3e-8), so the reader of a line compares the
-    whole key. The later offset of a key counts.
-    """
-
-    def __init__(self) -> None:
-        self._recent: dict[bytes, int] = {}
-        self._keys, self._offsets = array("Q"), array("Q")  # sorted by key
-        self._starts = array("I")  # where the keys with each first two bytes begin; empty without keys
-
-    def get(self, key: bytes) -> int | None:
-        """The offset of a key."""
-        recent = self._recent.get(key)
-        if recent is not None or not self._starts:
-            return recent
-        bucket = key[0] << 8 | key[1]
-        start, end = self._starts[bucket], self._starts[bucket + 1]
-        if start == end:
-            return None
-        number = int.from_bytes(key[:8])
-        at = bisect_left(self._keys, number, start, end)
-        return self._offsets[at] if at < end and self._keys[at] == number else None
-
-    def put(self, key: bytes, offset: int) -> None:
-        self._recent[key] = offset
-        if len(self._recent) >= RECENT and len(self._recent) * 8 >= len(self._keys):
-            self._sort_in()
-
-    def offsets(self) -> "array[int]":
-        """The offsets of all keys, as they are now."""
-        self._sort_in()
-        return self._offsets[:]
-
-    def __len__(self) -> int:
-        self._sort_in()
-        return len(self._keys)
-
-    def _sort_in(self) -> None:
-        if not self._recent:
-            return
-        import numpy as np
-
-        recent = np.frombuffer(b"".join(key[:8] for key in self._recent), ">u8").astype(np.uint64)
-        keys = np.concatenate([recent, np.frombuffer(self._keys, np.uint64)])
-        offsets = np.fromiter(self._recent.values(), np.uint64, len(recent))
-        offsets = np.concatenate([offsets, np.frombuffer(self._offsets, np.uint64)])
-        keys, first = np.unique(keys, return_index=True)  # of equal keys the first: the recent one
-        self._keys, self._offsets = array("Q", keys.tobytes()), array("Q", offsets[first].tobytes())
-        counts = np.bincount((keys >> np.uint64(48)).astype(np.int64), minlength=_BUCKETS)
-        self._starts = array("I", np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32).tobytes())
-        self._recent = {}
 
 
 class JournalError(AssayError):
@@ -130,7 +78,10 @@ class Journal:
     """
 
     def __init__(self, path: Path | None, manifest: JSONObject | None = None) -> None:
-        self._index = KeyIndex()
+        self._index, self._begun, self._done = KeyIndex(), KeyIndex(), KeyIndex()
+        self._run = int.from_bytes(
+            blake2b(str((manifest or {}).get("spec_digest", "")).encode(), digest_size=KEY_BYTES).digest()
+        )
         self._path = path
         self.damaged = 0
         if path is None:
@@ -140,11 +91,17 @@ class Journal:
         else:
             self.damaged = _unpack(path)
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            open_file(path).close()  # a FIFO or a device would be read for ever
             self._end = self._load()
         self._earlier = _Earlier(self._index)
         self._clock = _Clock(self._descriptor) if path is not None else None
         if path is not None and self._end == 0:
             self._write(header(manifest or {}))
+            sync_folder(path.parent)  # a new file: its content is synced by the clock, its name is not
+
+    @property
+    def own(self) -> "Journal":
+        return self
 
     def __len__(self) -> int:
         return len(self._index)
@@ -201,12 +158,73 @@ class Journal:
                 block, size = [], 0
         self._write(b"".join(block))
 
+    def announce(self, key: bytes, identity: Sequence[str | int]) -> None:
+        """Write down that a tool call begins; `sync_intents` makes sure of it."""
+        if self._path is not None:
+            own = self._own(key)
+            self._put(self._begun, own, orjson.dumps({INTENT: own.hex(), "call": identity})[:-1])
+
+    def sync_intents(self) -> None:
+        """Sync what was announced: a tool runs only when its intent is on the disk."""
+        if self._path is not None:
+            self.sync()
+
+    def has_begun(self, key: bytes) -> bool:
+        """Whether a tool call was announced."""
+        return self._begun.get(self._own(key)) is not None
+
+    def put_result(self, key: bytes, result: Returned) -> None:
+        """Write down the result of a tool call."""
+        if self._path is not None:
+            own = self._own(key)
+            self._put(self._done, own, orjson.dumps({DONE: own.hex(), **kept_result(result)})[:-1])
+
+    def result(self, key: bytes) -> Returned | None:
+        """The result of a tool call that was finished."""
+        return self._finished(key, read_result)
+
+    def put_record(self, key: bytes, outcome: Outcome, keys: Sequence[bytes]) -> Outcome:
+        """Write down a finished record with the keys of its responses; returns it as it is read back."""
+        kept = kept_record(outcome) if self._path is not None else None
+        way = kept_way(outcome, keys) if kept is not None else None
+        if kept is None or way is None:
+            return outcome
+        own = self._own(key)
+        self._put(self._done, own, b'{"%s":"%s","record":%s,%s' % (DONE.encode(), own.hex().encode(), kept[0], way))
+        return kept[1]
+
+    def record(self, key: bytes) -> KeptRecord | None:
+        """A finished record."""
+        return self._finished(key, read_record)
+
+    def _own(self, key: bytes) -> bytes:
+        """The key of what is this run's alone: the requests in another run's records may differ."""
+        return (int.from_bytes(key) ^ self._run).to_bytes(KEY_BYTES)
+
+    def _finished(self, key: bytes, read: Callable[[JSONObject], T]) -> T | None:
+        offset = self._done.get(self._own(key))
+        entry = orjson.loads(self._line(offset)) if offset is not None else {}
+        try:
+            return read(entry) if entry.get(DONE) == self._own(key).hex() else None
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+            return None
+
+    def _put(self, index: KeyIndex, key: bytes, inside: bytes) -> None:
+        index.put(key, self._end)
+        self._write(sealed(inside))
+
     def paid(self) -> Iterator[tuple[str, Response]]:
         """The responses that earlier processes of this run were given, with the role that gave them, where they cost something."""
         for offset in self._earlier.offsets:
             entry = orjson.loads(self._line(offset))
             if "u" in entry:
                 yield entry.get("m", "model"), _read(entry)
+
+    def earlier(self) -> Iterator[JournaledResponse]:
+        """All responses that earlier processes of this run were given."""
+        for offset in self._earlier.offsets:
+            entry = orjson.loads(self._line(offset))
+            yield JournaledResponse(bytes.fromhex(entry["k"]), entry.get("m", "model"), _read(entry))
 
     def claim(self, key: bytes) -> bool:
         """Whether a response was there when the journal was opened, and is claimed for the first time."""
@@ -249,6 +267,8 @@ class Journal:
                 key = _answered(line.entry)
                 if key is not None:
                     self._index.put(key, offset)
+                elif line.entry is not None and (own := _own_key(line.entry)) is not None:
+                    (self._begun if INTENT in line.entry else self._done).put(own, offset)
                 offset += len(line.text)
         os.ftruncate(self._descriptor, offset)
         if self.damaged:
@@ -278,7 +298,7 @@ class _Earlier:
 
 
 class _Clock(threading.Thread):
-    """Syncs a file every second while something is written to it."""
+    """Syncs a file twice a second while something is written to it."""
 
     def __init__(self, handle: int) -> None:
         super().__init__(name="journal", daemon=True)
@@ -342,7 +362,7 @@ def is_intact(line: bytes) -> bool:
 def lines(path: Path) -> Iterator[JournalLine]:
     """The whole lines of a journal, compressed or not."""
     if path.exists():
-        with path.open("rb") as plain:
+        with open_file(path) as plain:
             yield from _entries((line for line in plain if line.endswith(b"\n")), path)
     elif _packed(path).exists():
         yield from _entries(_packed_lines(_packed(path)), path)
@@ -373,7 +393,7 @@ def _entry(line: bytes, has_seals: bool) -> JSONObject | None:
         return None
     if not isinstance(entry, dict) or ("c" in entry and not is_sealed):
         return None
-    is_known = "format" in entry or _key(entry) is not None or INTENT in entry
+    is_known = "format" in entry or INTENT in entry or DONE in entry or _key(entry) is not None
     return entry if is_known else None
 
 
@@ -384,6 +404,15 @@ def _key(entry: JSONObject) -> bytes | None:
         key = bytes.fromhex(entry["k"])
         return key if len(key) == KEY_BYTES and isinstance(entry.get("m", "model"), str) else None
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return None
+
+
+def _own_key(entry: JSONObject) -> bytes | None:
+    """The key of an intent, of the result of a tool, or of a finished record."""
+    try:
+        key = bytes.fromhex(entry.get(INTENT, entry.get(DONE)))
+        return key if len(key) == KEY_BYTES else None
+    except (ValueError, TypeError):
         return None
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from assay.errors import AssayError, Place, Problem
 from assay.records import JSONDict, JSONObject
+from assay.runs.files import read_bytes
 
 try:
     import fcntl
@@ -108,7 +109,8 @@ def is_held(folder: Path) -> bool:
 def _is_recent(owner: JSONObject) -> bool:
     """Whether the owner gave a sign of life in the last minute, and not in the future."""
     beat = owner.get("time")
-    return isinstance(beat, int | float) and abs(time.time() - beat) < STALE_SECONDS
+    now = time.time()
+    return isinstance(beat, int | float) and now - STALE_SECONDS < beat < now + STALE_SECONDS  # an int of any size
 
 
 def progress(folder: Path) -> dict[str, int]:
@@ -123,7 +125,7 @@ def progress(folder: Path) -> dict[str, int]:
 
 def _owner(folder: Path) -> JSONDict:
     try:
-        owner = json.loads((folder / NAME).read_bytes())
+        owner = json.loads(read_bytes(folder / NAME))
     except (OSError, ValueError):
         return {}
     return owner if isinstance(owner, dict) else {}

@@ -43,6 +43,8 @@ def logged_files(paths: Iterable[Path]) -> dict[str, SampleLog]:
     logs: dict[str, SampleLog] = {}
     for path in paths:
         for file in sorted(path.glob("samples_*.jsonl")) if path.is_dir() else [path]:
+            if file.exists() and not file.is_file():  # a pipe would be waited for
+                raise _problem(file, 1, "not a regular file")
             match = _DATED.fullmatch(file.name)
             task, date = (match["task"], match["date"] or "") if match else (file.stem, "")
             if task not in logs or date >= logs[task].date:
@@ -54,7 +56,7 @@ def results_beside(file: SampleLog) -> JSONObject:
     """The results that lm-eval wrote together with a samples file, where they are still there."""
     path = file.path.with_name(f"results_{file.date}.json" if file.date else "results.json")
     try:
-        results = orjson.loads(path.read_bytes())
+        results = orjson.loads(path.read_bytes() if path.is_file() else b"")
     except (OSError, ValueError):
         return {}
     return results if isinstance(results, dict) else {}
@@ -92,6 +94,8 @@ def _records(path: Path) -> Iterator[JSONDict]:
                 raise _problem(path, number, f"invalid JSON: {error}") from None
             if not isinstance(record, dict) or not needed <= record.keys():
                 raise _problem(path, number, "is not a sample in lm-eval's format")
+            if type(record["doc_id"]) is not int or not -(2**63) <= record["doc_id"] < 2**63:
+                raise _problem(path, number, "its doc_id must be a whole number of at most 64 bits")
             yield record
 
 

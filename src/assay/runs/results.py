@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from assay.config.row_names import row_name, stderr_name
 from assay.errors import some
 from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
-from assay.runs.redaction import redacted
+from assay.redaction import redacted
 from assay.statistics.influence import Estimate
 
 if TYPE_CHECKING:

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 from assay.config.row_names import row_key, row_name, rows_of, stderr_name
 from assay.errors import Place, Problem
 from assay.records import AnyJSON, JSONObject, ScoreKey
+from assay.redaction import is_same, without_secrets
 from assay.runs import journal
 from assay.runs.folder import (
+    CHECKSUMS,
     JOURNALS,
     MANIFEST,
     RESULTS,
@@ -35,8 +37,8 @@ from assay.runs.folder import (
 from assay.runs.folder import SCORED as SCORINGS
 from assay.runs.journal import JournaledResponse
 from assay.runs.lease import is_held, progress
-from assay.runs.redaction import without_secrets
 from assay.runs.samples.reader import SampleFile, sample_file
+from assay.runs.samples.writer import file_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,7 +126,11 @@ class Run:
     @cached_property
     def results(self) -> JSONObject:
         """The content of results.json, in lm-eval's layout; empty where the run has none yet."""
-        return read_file(self.path / RESULTS)
+        return read_file(self.path / RESULTS, self._checksum(RESULTS))
+
+    def _checksum(self, file: str) -> str:
+        """The checksum that the manifest has for a file; empty while the run is at work, and of version 0.1."""
+        return str(mapping(self.manifest.get(CHECKSUMS)).get(file, ""))
 
     @cached_property
     def answers_manifest(self) -> JSONObject:
@@ -163,9 +169,8 @@ class Run:
 
     def redacted(self) -> "Run":
         """Return the run without keys and passwords, to export it; a scoring with the facts of the run it scores."""
-        return Run(
-            self.path, without_secrets({**self.answers_manifest, **self.manifest}), without_secrets(self.results)
-        )
+        manifest = {**self.answers_manifest, CHECKSUMS: {}, **self.manifest}
+        return Run(self.path, without_secrets(manifest), without_secrets(self.results))
 
     # ---- tasks and groups
 
@@ -294,13 +299,27 @@ class Run:
         """The Parquet file of a task's samples; None where it is not there, or not written to its end."""
         return sample_file(self.path, task)
 
+    @property
+    def lost_samples(self) -> list[str]:
+        """The tasks whose samples were written to the end, and are missing."""
+        return [
+            task
+            for task in self.tasks
+            if self._checksum(f"{SAMPLES}/{file_name(task)}.parquet") and self.sample_path(task) is None
+        ]
+
     def sample_file(self, task: str) -> SampleFile | None:
         """The samples of a task as records; None where they are not there."""
         path = self.sample_path(task)
-        return SampleFile(path, self.repeats(task)) if path is not None else None
+        if path is None:
+            return None
+        return SampleFile(path, self.repeats(task), self._checksum(f"{SAMPLES}/{path.name}"))
 
     def sample_files(self) -> dict[str, SampleFile]:
-        """Return the sample files by task, in the order of the results."""
+        """Return the sample files by task, in the order of the results; a RunError where one is lost."""
+        for task in self.lost_samples:
+            fix = "restore them, or repeat the command of the run: it sends no request twice, and rewrites its samples"
+            raise RunError([Problem(Place(str(self.path)), f"the samples of {task!r} are missing", fix)])
         files = {task: self.sample_file(task) for task in self.scored_tasks}
         return {task: file for task, file in files.items() if file is not None}
 
@@ -392,7 +411,7 @@ def output_folder(runs_dir: Path, spec: JSONObject, model: str, tasks: Sequence[
     unfinished = [
         (manifest.get("created") or 0.0, path)
         for path, manifest in _manifests(runs_dir)
-        if manifest.get("spec") == written_spec and manifest.get("status") != COMPLETE and not is_held(path)
+        if is_same(manifest.get("spec"), written_spec) and manifest.get("status") != COMPLETE and not is_held(path)
     ]
     return max(unfinished)[1] if unfinished else new_folder(runs_dir, model, tasks)
 

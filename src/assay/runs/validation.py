@@ -236,7 +236,7 @@ MANIFEST_LAYOUT = fields({
     "options": fields({"tasks": listed(anything)}), "tasks": each(TASK_FACTS), "environment": ENVIRONMENT, "model": NAMED_MODEL,
     "roles": each(NAMED_MODEL), "helper_files": each(text), "requests": each(count),
     "conditions": fields({"model": mapping}), "imported": listed(text), "left_out": listed(text), "scored": mapping,
-    "plugins": each(text),
+    "plugins": each(text), "checksums": each(text),
 })  # fmt: skip
 
 

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 from assay.config.task import TaskConfig
 from assay.errors import installing
-from assay.samples.rows import DataError, ReaderOptions, Row, Rows, TypedRows, as_rows, needs_typing, typed
+from assay.redaction import without_queries
+from assay.samples.rows import DataError, ReaderOptions, Row, Rows, TypedRows, as_rows, typed
 from assay.user_code import place_of, user_code
 
 FILE_READERS = ("json", "csv", "parquet", "text")
@@ -149,6 +150,8 @@ def find_files(written: str, folder: str | None, data_dir: str | None) -> list[P
                 f"{written} is on the Hugging Face hub; put it under --data_dir as _hf_files/{written[14:]}"
             )
         candidates = [str(Path(data_dir, "_hf_files", written.removeprefix("hf://datasets/")))]
+    elif "://" in written:
+        raise DataError(f"{without_queries(written)} is an address: download it, and name the file")
     elif os.path.isabs(written):  # noqa: PTH117  # texts, not paths yet: they may be patterns
         candidates = [written]
     else:
@@ -224,7 +227,11 @@ def _typed(rows: Split) -> Split:
     if isinstance(rows, list | tuple):
         return [typed(row) for row in rows]
     table = getattr(getattr(rows, "data", None), "table", None)
-    return TypedRows(rows, columns_of(rows)) if table is not None and needs_typing(table) else rows
+    if table is None:
+        return rows
+    from assay.samples.parquet import needs_typing  # of Arrow's tables, and so not imported without one
+
+    return TypedRows(rows, columns_of(rows)) if needs_typing(table) else rows
 
 
 def _load_from_hub(

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
-from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, UndefinedError
-from jinja2.sandbox import SandboxedEnvironment
+from jinja2 import TemplateSyntaxError, UndefinedError
 
 from assay.config.task import FewshotConfig, TaskConfig
-from assay.errors import SelfExplanatory
+from assay.errors import ConfigError, SelfExplanatory
 from assay.records import Function, Message, Prompt, Turn, plain
+from assay.templates import COMPILE_ERRORS, RENDER_ERRORS, Sandbox, Undefined, reason
 from assay.user_code import HALF, is_writable, place_of, user_code
 
 Row = Mapping[str, Any]
@@ -28,12 +28,6 @@ ChatTemplate = Callable[[tuple[Message, ...], bool], Prompt]
 """A model's chat template: messages, and whether to open the model's turn. A server model may keep messages."""
 
 
-_RENDER_ERRORS = (
-    TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error, RecursionError, MemoryError,
-)  # fmt: skip
-
-
-_COMPILE_ERRORS = (*_RENDER_ERRORS, SyntaxError)
 _LITERAL_ERRORS = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
 """Errors of reading a text as a Python literal."""
 
@@ -48,6 +42,10 @@ class UndefinedVariable(RenderError):
     def __init__(self, message: str, name: str, text: str) -> None:
         super().__init__(message)
         self.name, self.text = name, text
+
+
+class TooSlow(RenderError):
+    """A template that takes too long for a document: others may take as long."""
 
 
 class InvalidTemplate(RenderError):
@@ -72,16 +70,7 @@ def answer_key_to_index(key: object, labels: Sequence[object] | None = None) -> 
     return list(labels).index(key) if labels is not None else ord(str(key).strip().upper()) - 65
 
 
-class _Undefined(StrictUndefined):
-    """An undefined variable that is an error in a list, too, where others are written as the word "Undefined"."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)  # raises
-
-
-_ENVIRONMENT = SandboxedEnvironment(undefined=_Undefined, keep_trailing_newline=True, autoescape=False)
+_ENVIRONMENT = Sandbox(undefined=Undefined, keep_trailing_newline=True, autoescape=False)
 _ENVIRONMENT.filters |= {
     "regex_replace": regex_replace, "letter_choices": letter_choices, "answer_key_to_index": answer_key_to_index,
 }  # fmt: skip
@@ -97,16 +86,15 @@ def template(text: str) -> Render:
     if not is_template(text):
         return lambda row: text  # noqa: ARG005  # the shape of every template
     try:
-        compiled = _ENVIRONMENT.from_string(text)
-    except _COMPILE_ERRORS as error:
+        fill = _ENVIRONMENT.renderer(text, whole=True)
+    except COMPILE_ERRORS as error:
         raise InvalidTemplate(f"{_error_text(error)} (in the template {_quote(text)})", _error_text(error)) from error
-    root, new_context, usual = compiled.root_render_func, compiled.new_context, dict(compiled.globals)
+    usual = dict(_ENVIRONMENT.globals)
 
     def render(row: Row) -> str:
         try:
-            # shared: Jinja would merge the same globals into every row, at three times the cost of the rendering
-            rendered = "".join(root(new_context({**usual, **row}, shared=True)))
-        except _RENDER_ERRORS as error:
+            rendered = fill({**usual, **row})
+        except RENDER_ERRORS as error:
             raise _render_error(error, text) from error
         if not is_writable(rendered):
             raise RenderError(f"the template {_quote(text)} gave {HALF}")
@@ -119,16 +107,18 @@ _NAME = re.compile(r"^'(\w+)' is undefined|has no attribute '(\w+)'$")
 
 
 def _render_error(error: BaseException, text: str) -> RenderError:
-    what = str(error) or type(error).__name__
+    what = reason(error)
     message = f"{what} (in the template {_quote(text)})"
     named = _NAME.search(what) if isinstance(error, UndefinedError) else None
-    return UndefinedVariable(message, named[1] or named[2], text) if named is not None else RenderError(message)
+    if named is not None:
+        return UndefinedVariable(message, named[1] or named[2], text)
+    return (TooSlow if isinstance(error, TimeoutError) else RenderError)(message)
 
 
 def _error_text(error: BaseException) -> str:
     if isinstance(error, TemplateSyntaxError):
         return f"{error.message} (line {error.lineno} of the template)"
-    return str(error) or type(error).__name__
+    return reason(error)
 
 
 def _quote(text: str) -> str:
@@ -182,9 +172,9 @@ def _indexed(target: FieldFunction, choices: FieldFunction) -> FieldFunction:
 
     def value(row: Row) -> FieldValue:
         written = target(row)
-        if not isinstance(written, str) or not written.isdecimal() or written in (choices(row) or ()):
+        if not isinstance(written, str) or not written.isdecimal():
             return written
-        return int(written)
+        return written if isinstance(options := choices(row), Collection) and written in options else int(written)
 
     return value
 
@@ -208,10 +198,17 @@ def plain_field(spec: str | None, columns: Collection[str] | None = None) -> Cal
     """A description or prefix: a column, else a template. With `columns` None, the document decides."""
     if not spec:
         return lambda row: spec  # noqa: ARG005
-    render = template(spec)
+    render, column = template(spec), _column_value(spec)
+
+    def text(row: Row) -> str | None:
+        value = column(row)
+        if value is not None and not isinstance(value, str):
+            raise RenderError(f"the column {spec!r} must be a text to be in a prompt, got {value!r:.80}")
+        return value
+
     if columns is None:
-        return lambda row: row[spec] if spec in row else render(row)
-    return _column_value(spec) if spec in columns else render
+        return lambda row: text(row) if spec in row else render(row)
+    return text if spec in columns else render
 
 
 def required_columns(spec: FieldSpec, columns: Collection[str], value: FieldFunction) -> FieldFunction:
@@ -427,8 +424,9 @@ class Prompter:
         target, choices = self._own.target(full), self._own.choice(full) if self._own.choice is not None else None
         prefix = self._own.prefix(full)
         questions: Sequence[Any] = choices or [] if self.multiple_inputs else [self._own.text(full)]
-        if not all(isinstance(question, str) for question in questions or [None]):
-            raise RenderError(f"doc_to_text must be a text, got {questions!r:.80}")
+        if not hasattr(questions, "__iter__") or not all(isinstance(question, str) for question in questions or [None]):
+            what = "doc_to_choice must be a list of texts" if self.multiple_inputs else "doc_to_text must be a text"
+            raise RenderError(f"{what}, got {questions!r:.80}")
         return target, choices, prefix, questions, self._before(full)
 
     def _contexts(
@@ -444,7 +442,12 @@ class Prompter:
     def _chatted(self, turns: list[Turn], prefix: str | None) -> Prompt:
         messages = as_messages(turns) if self.chat.multiturn else as_single_turn(turns)
         assert self.chat.template is not None
-        return self.chat.template(messages, not prefix)
+        try:
+            return self.chat.template(messages, not prefix)
+        except ConfigError:
+            raise
+        except RENDER_ERRORS as error:
+            raise RenderError(f"the chat template failed: {reason(error)}") from error
 
     def _before(self, row: Row) -> list[list[Turn]]:
         """System message and examples, which precede the question."""
@@ -485,7 +488,7 @@ class Prompter:
         question, answer = self._shot.text(full), self._shot.target(full)
         choices = self._shot.choice(full) if self._shot.choice is not None else None
         if self.multiple_inputs and choices is not None:
-            question, choices = choices[question], None
+            question, choices = _choice("doc_to_text", choices, question), None
         if not isinstance(question, str):
             raise RenderError(f"the question of an example must be a text, got {question!r:.80}")
         prefix = self._shot.prefix(row)
@@ -503,12 +506,7 @@ class Prompter:
                 target = required_columns(config.doc_to_target, self.columns, target)
             if choice is not None and self.config.output_type == "multiple_choice":
                 target = _indexed(target, choice)
-        return _Fields(
-            text=text,
-            target=target,
-            choice=choice,
-            prefix=plain_field(config.gen_prefix, self.columns if own else None),
-        )
+        return _Fields(text, target, choice, plain_field(config.gen_prefix, self.columns if own else None))
 
     def _derived(self, row: Row) -> Row:
         """The document with the variables that functions compute for a format's templates."""
@@ -526,27 +524,25 @@ def _fewshot_fields(config: TaskConfig) -> FewshotConfig:
     shots = config.fewshot_config or FewshotConfig()
     own: Mapping[str, Any] = {
         name: getattr(shots, name) if getattr(shots, name) is not None else getattr(config, name)
-        for name in (
-            "doc_to_text",
-            "doc_to_choice",
-            "doc_to_target",
-            "gen_prefix",
-            "fewshot_delimiter",
-            "target_delimiter",
-        )
+        for name in (*_MAY_DRAW, "fewshot_delimiter", "target_delimiter")
     }
     return FewshotConfig(**own)
 
 
 def _answer_text(answer: FieldValue, choices: Sequence[str] | None) -> str | None:
     """The text of an example's answer: for an index the choice, for several targets the first."""
-    if choices and isinstance(answer, int):
-        return choices[answer]
     if isinstance(answer, list):
         answer = answer[0] if answer else None
-        if choices and isinstance(answer, int):
-            return choices[answer]
+    if choices and isinstance(answer, int):
+        answer = _choice("doc_to_target", choices, answer)
     return answer if answer is None or isinstance(answer, str) else str(answer)
+
+
+def _choice(key: str, choices: Any, index: FieldValue) -> Any:
+    try:
+        return choices[index]
+    except (LookupError, TypeError):
+        raise RenderError(f"{key}: {index!r:.40} in an example is not the index of a choice: {choices!r:.60}") from None
 
 
 def join_texts(before: str | None, after: str | None, delimiter: str) -> str:

@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import re
+import stat
 import sys
 import tempfile
 from array import array
@@ -188,6 +189,10 @@ class Rows(Sequence[Row]):
     @cached_property
     def _survey(self) -> "TableSurvey":
         """Read everything once before use: an unreadable document is found now."""
+        if self.files and all(file.suffix == ".parquet" for file in self.files):
+            from assay.samples.parquet import survey
+
+            return survey(self.files)
         kinds: dict[str, set[type]] = {}
         count, large = 0, _LARGE
         for row in self._read():
@@ -237,6 +242,9 @@ def read_file(file: Path, reading: FileOptions) -> Iterator[FreshRow]:
     if reader is None:
         raise DataError(f"{file}: cannot read files of this kind; use jsonl, json, csv or parquet")
     try:
+        refuse_pipe(file)
+        if reader is not _parquet:
+            _check_text(file, reading.options)
         yield from reader(file, reading)
     except OSError as error:
         raise DataError(f"{file}: {error.strerror or error}") from error
@@ -244,6 +252,21 @@ def read_file(file: Path, reading: FileOptions) -> Iterator[FreshRow]:
         raise DataError(
             f"{file}: {error} — write it in UTF-8, or give its encoding, as in encoding: latin-1"
         ) from error
+
+
+def _check_text(file: Path, options: ReaderOptions) -> None:
+    """Refuse reader options of other types than text, and a file that begins like a binary one."""
+    for name in ("encoding", "delimiter", "sep", "field"):
+        if not isinstance(options.get(name), str | None):
+            raise DataError(f"{file}: dataset_kwargs.{name} must be text, got {options[name]!r:.60}")
+    names = options.get("column_names") or options.get("names") or ()
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise DataError(f"{file}: dataset_kwargs.column_names must be a list of texts, got {names!r:.60}")
+    with file.open("rb") as data:
+        if not options.get("encoding") and b"\0" in data.read(512):
+            raise DataError(
+                f"{file}: a binary file, or text that is not UTF-8 — write it in UTF-8, or give its encoding"
+            )
 
 
 def _jsonl(file: Path, reading: FileOptions) -> Iterator[FreshRow]:
@@ -303,7 +326,7 @@ def _with_nan(data: bytes, error: ValueError) -> Any:
     """JSON with NaN and Infinity, as Python writes them, or too large a number; None where something else is wrong."""
     try:
         return _loads_slowly(data) if b"NaN" in data or b"Infinity" in data or "infinity" in str(error) else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -333,7 +356,7 @@ def _csv_lines(file: Path, reading: FileOptions) -> tuple[Sequence[str], list[li
         raise DataError(f"{file}: not a table: {error}") from error
     except LookupError as error:
         raise DataError(f"{file}: {error}; give one that Python knows, as in encoding: latin-1") from error
-    except TypeError as error:
+    except TypeError as error:  # about its length
         raise DataError(f"{file}: {error}; it is given as {delimiter!r}") from error
     names = options.get("column_names") or options.get("names")
     if not names:
@@ -350,46 +373,27 @@ def _csv_lines(file: Path, reading: FileOptions) -> tuple[Sequence[str], list[li
     return names, lines
 
 
+def refuse_pipe(file: Path) -> None:
+    """Refuse a pipe, which would be waited for without end, and a device, which may never end."""
+    mode = file.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise DataError(f"{file}: a pipe, socket or device cannot be read twice — copy its content to a file")
+
+
 def _parquet(file: Path, reading: FileOptions) -> Iterator[FreshRow]:
-    from pyarrow import ArrowException, parquet
+    from assay.samples.parquet import batches, needs_typing, reported_errors
 
-    try:
-        with parquet.ParquetFile(file) as table:
-            for batch in table.iter_batches(batch_size=1024):
-                rows = batch.to_pylist()
-                yield from map(typed, rows) if not reading.like_pandas and needs_typing(batch) else rows
-    except (ArrowException, ValueError, OverflowError) as error:
-        raise DataError(f"{file}: not a readable Parquet file: {error} — write it again") from error
-
-
-def needs_typing(table: Any) -> bool:
-    """Whether a table of Arrow has more than texts, integers, truths and numbers: only then `typed` looks at each value."""
-    from pyarrow import compute, types
-
-    for field in table.schema:
-        if types.is_float32(field.type) or types.is_float64(field.type):
-            if compute.any(compute.is_nan(table.column(field.name))).as_py():
-                return True
-        elif not _is_json_type(field.type):
-            return True
-    return False
-
-
-def _is_json_type(kind: Any) -> bool:
-    from pyarrow import types
-
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return _is_json_type(kind.value_type)
-    if types.is_struct(kind):
-        return all(_is_json_type(field.type) for field in kind)
-    is_text = types.is_string(kind) or types.is_large_string(kind)
-    return bool(is_text or types.is_integer(kind) or types.is_boolean(kind) or types.is_null(kind))
+    for batch in batches(file):
+        with reported_errors(file):
+            rows = batch.to_pylist()
+        yield from map(typed, rows) if not reading.like_pandas and needs_typing(batch) else rows
 
 
 def file_digest(file: Path) -> str:
     """The digest of a file's content."""
     hasher = blake2b(digest_size=16)
     try:
+        refuse_pipe(file)
         with file.open("rb") as data:
             while block := data.read(1 << 20):
                 hasher.update(block)
@@ -541,7 +545,8 @@ class SpilledRows(Sequence[Row]):
         return (self._line(number) for number in range(len(self)))
 
     def __del__(self) -> None:
-        self.close()
+        if hasattr(self, "_file"):  # it could be opened
+            self.close()
 
     def close(self) -> None:
         self._file.close()

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from functools import cache
 
-from jinja2 import meta, nodes
+from jinja2 import nodes
 
-from assay.samples.prompt import _COMPILE_ERRORS, _ENVIRONMENT
+from assay.samples.prompt import _ENVIRONMENT
+from assay.templates import COMPILE_ERRORS
 
 
 @cache
@@ -16,12 +17,12 @@ def required_variables(text: str) -> frozenset[str]:
     ['a', 'n']
     """
     try:
-        tree = _ENVIRONMENT.parse(text)
-    except _COMPILE_ERRORS:
+        tree, used = _ENVIRONMENT.parse(text), _ENVIRONMENT.variables(text)
+    except COMPILE_ERRORS:
         return frozenset()
     asked = [*_tests(tree, nodes.Test, ("defined", "undefined")), *_tests(tree, nodes.Filter, ("default", "d"))]
     optional = {name.name for each in asked for name in each.find_all(nodes.Name)}
-    return frozenset(meta.find_undeclared_variables(tree) - optional - set(_ENVIRONMENT.globals))
+    return frozenset(used - optional - set(_ENVIRONMENT.globals))
 
 
 def _tests(tree: nodes.Template, kind: type[nodes.Test] | type[nodes.Filter], names: Sequence[str]) -> list[nodes.Node]:

@@ -139,7 +139,7 @@ def selection_note(step: FilterStep) -> str:
         return ""
     try:
         pattern = re.compile(str(written))
-    except re.error:
+    except (re.error, OverflowError, RecursionError):
         return ""  # refused by its filter
     if _ANCHORED.search(pattern.pattern) and not pattern.flags & re.MULTILINE and "|" not in pattern.pattern:
         return f"group_select {number} never finds anything: the pattern matches once at most"

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, meta
-from jinja2.sandbox import SandboxedEnvironment
+from jinja2 import TemplateSyntaxError
 
 from assay.config.option import near_miss
 from assay.config.task import GENERATION_KEYS, TaskConfig
@@ -38,6 +37,7 @@ from assay.records import (
 from assay.scoring.results import ModelRoles, ModelSpec, Repeated, Result
 from assay.scoring.scorer import GenerationScorer
 from assay.scoring.scorer_models import PARAMS, Unscored
+from assay.templates import COMPILE_ERRORS, RENDER_ERRORS, Sandbox, Undefined, reason
 
 ROLE = "judge"
 WORTH = {"A": 1.0, "tie": 0.5, "B": 0.0}
@@ -207,7 +207,7 @@ def _together(values: Sequence[float]) -> float | Repeated:
     return Repeated(values) if len(values) > 1 else values[0]
 
 
-_ENVIRONMENT = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
+_ENVIRONMENT = Sandbox(undefined=Undefined, keep_trailing_newline=True, autoescape=False)
 SHARED = ("question", "reference", "references", "rubric", "doc", "id", "low", "high")
 
 _SCENE = """
@@ -263,21 +263,22 @@ class JudgePrompt:
         whole = text if text is not None else (GRADING if grading else COMPARING)
         if "id" not in used:
             whole = f"{whole.rstrip()}\n{SCORE if grading else WINNER}"
-        self._template = _ENVIRONMENT.from_string(whole)
+        self._fill = _ENVIRONMENT.renderer(whole)
 
     def filled(self, **values: UserValue) -> str:
         try:
-            text = self._template.render(values)
-        except (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
-            raise Unscored(f"judge: the prompt cannot be filled: {error}") from None
+            text = self._fill(values)
+        except RENDER_ERRORS as error:
+            raise Unscored(f"judge: the prompt cannot be filled: {reason(error)}") from None
         return plain(text)
 
 
 def _variables(text: str) -> set[str]:
     try:
-        return set(meta.find_undeclared_variables(_ENVIRONMENT.parse(text)))
-    except TemplateSyntaxError as error:
-        raise ValueError(f"its prompt is an invalid template: {error.message} (line {error.lineno})") from None
+        return _ENVIRONMENT.variables(text)
+    except COMPILE_ERRORS as error:
+        said = f"{error.message} (line {error.lineno})" if isinstance(error, TemplateSyntaxError) else reason(error)
+        raise ValueError(f"its prompt is an invalid template: {said}") from None
 
 
 SALT = b"assay judge"

@@ -419,7 +419,7 @@ class ScoringLoop:
         plans: dict[int, Any] = {}
         for number, step in enumerate(self.steps):
             if step.ask is not None:
-                result = _result(step, document, answers[number], answers, call_user_code)
+                result = _result(step, document, answers[number], answers, _timed)
                 plans[number] = result if isinstance(result, Failed) else answered(step.place, step.ask, result)
         return verdicts.together(plans)
 

@@ -121,8 +121,9 @@ def with_bubblewrap(limits: SandboxLimits, folder: str) -> list[str]:  # noqa: A
 
 _SCRIPT = """
 set -eu
-mount=$1 mkdir=$2 unshare=$3 root=$4 size=$5
-shift 5
+mount=$1 mkdir=$2 unshare=$3 root=$4 size=$5 hostname=$6
+shift 6
+"$hostname" sandbox || :
 "$mount" -n -t tmpfs -o "size=$size,mode=755,nosuid,nodev" sandbox "$root"
 show() {
     if [ -d "$1" ]; then "$mkdir" -p "$root$1"; else "$mkdir" -p "$root${1%/*}"; : >"$root$1"; fi
@@ -149,7 +150,8 @@ def with_unshare(limits: SandboxLimits, folder: str) -> list[str]:
     return [
         _path_of("setpriv"), "--pdeathsig", "KILL", unshare, "--user", "--map-root-user", "--mount", "--net", "--ipc",
         "--uts", "--pid", "--fork", "--kill-child", _path_of("sh"), "-c", _SCRIPT, "sandbox", _path_of("mount"),
-        _path_of("mkdir"), unshare, folder, str(limits.file_size << 20), *_shown(), "--", *_python(),
+        _path_of("mkdir"), unshare, folder, str(limits.file_size << 20), shutil.which("hostname") or ":", *_shown(), "--",
+        *_python(),
     ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from assay.errors import SelfExplanatory
 from assay.records import Failed, Request, Response
 from assay.scoring.results import Scores, StepInput
-from assay.user_code import user_code, written
+from assay.user_code import TIME_LIMIT, alarmed, user_code, written
 
 Asks = Generator[Sequence[Request], Sequence[Response], Scores]
 """A plan that asks other models about an answer: yields requests, is sent their responses, and returns rows."""
@@ -25,7 +25,7 @@ def answered(place: str, ask: Callable[[StepInput], Asks], result: StepInput) ->
             plan, responses = ask(result), None
             while True:
                 try:
-                    requests = plan.send(responses)  # type: ignore[arg-type]  # a generator begins with None
+                    requests = alarmed(TIME_LIMIT, "a scorer", plan.send, responses)  # type: ignore[arg-type]  # begins with None
                 except StopIteration as stop:
                     rows: Scores = stop.value
                     return rows

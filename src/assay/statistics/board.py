@@ -23,9 +23,12 @@ class RowFailures(NamedTuple):
 
 @dataclass(slots=True)
 class ScoreColumn:
-    """The values of one metric and filter, the documents they are of, and their repeats' scores where there are any."""
+    """The values of one metric and filter, the documents they are of, and their repeats' scores where there are any.
 
-    values: list[Any] = field(default_factory=list)
+    As long as all values are floats they are in an array, at a quarter of the memory.
+    """
+
+    values: "list[Any] | array[float]" = field(default_factory=list)
     documents: "array[int]" = field(default_factory=lambda: array("q"))
     repeats: list[Sequence[Any]] | None = None
 
@@ -53,7 +56,12 @@ class Board:
             column = self.columns.get((metric, scores.filter))  # type: ignore[call-overload]  # a key is such a pair
             if column is None:
                 row = ScoreKey(metric, scores.filter)
-                column = self.columns[row] = ScoreColumn(repeats=[] if metric in scores.repeats else None)
+                column = ScoreColumn(
+                    array("d") if type(value) is float else [], repeats=[] if metric in scores.repeats else None
+                )
+                self.columns[row] = column
+            elif type(value) is not float and type(column.values) is array:
+                column.values = list(column.values)
             column.values.append(value)
             column.documents.append(doc_id)
             if column.repeats is not None:
@@ -128,7 +136,7 @@ class Board:
         for row, column in self.columns.items():
             drawn = self.estimated(
                 aggregation(row),
-                column.values,
+                list(column.values),
                 column.documents,
                 bootstrap_iters=bootstrap_iters,
                 like_lm_eval=like_lm_eval,

@@ -60,7 +60,7 @@ def _kinds(kept: SampleRecord, directions: Directions) -> Iterator[str]:
     if "length" in finished or UNFINISHED in finished:
         yield TRUNCATED
     texts = [text for responses in kept.responses for text in responses if isinstance(text, str)]
-    if UNFINISHED not in finished and any(not text.strip() for text in texts):
+    if UNFINISHED not in finished and any(not text.strip() for text in texts) and _has_empty(kept):
         yield EMPTY
     if len(kept.scores) > 1 and _disagree(kept.scores):
         yield DISAGREEING
@@ -72,6 +72,15 @@ def _kinds(kept: SampleRecord, directions: Directions) -> Iterator[str]:
         yield UNEXTRACTED
     if is_wrong(firsts_of(kept.scores), directions) and _has_gold(kept.sample, texts):
         yield GOLD_IN_ANSWER
+
+
+def _has_empty(kept: SampleRecord) -> bool:
+    """Whether a response has neither text nor tool calls."""
+    said = [each for responses in kept.responses for each in responses]
+    calls = [reply.get("calls") for reply in kept.replies or ()]
+    calls += [None] * (len(said) - len(calls))
+    pairs = zip(said, calls, strict=False)
+    return any(isinstance(text, str) and not text.strip() and not called for text, called in pairs)
 
 
 def _is_tied(kept: SampleRecord) -> bool:

@@ -135,7 +135,7 @@ def walked(docs: Split, task: str, settings: Settings, *, whole: bool) -> Iterat
     With `whole` they come from the first on, chosen or not: examples are drawn one document after the other, and so a part
     of the documents is asked just what it is asked in a run of all.
     """
-    numbers = _numbers(len(docs), task, settings) if _is_restricted(task, settings) else range(len(docs))
+    numbers = _chosen_numbers(docs, task, settings)
     keep = numbers if isinstance(numbers, range) else frozenset(numbers)
     last, position = max(numbers, default=-1), 0
     for number, doc in enumerate(docs):
@@ -146,6 +146,17 @@ def walked(docs: Split, task: str, settings: Settings, *, whole: bool) -> Iterat
             position += 1
         elif whole:
             yield number, doc, False
+
+
+def asked_after(last: int, docs: Split, task: str, settings: Settings) -> Iterator[int]:
+    """The numbers of the documents after one that are evaluated in this run."""
+    for position, number in enumerate(_chosen_numbers(docs, task, settings)):
+        if number > last and is_in(settings.shard, position):
+            yield number
+
+
+def _chosen_numbers(docs: Split, task: str, settings: Settings) -> Sequence[int]:
+    return _numbers(len(docs), task, settings) if _is_restricted(task, settings) else range(len(docs))
 
 
 def count(docs: Split, task: str, settings: Settings) -> int:

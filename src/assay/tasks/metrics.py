@@ -8,9 +8,9 @@ from typing import NamedTuple, Never
 
 from assay.config.option import YAMLMapping
 from assay.config.task import MetricConfig, NamedMetric
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean, library_problem
 from assay.records import Function, MetricValue, UserValue
-from assay.registry import Accepted, accepted, library_problem, names_only
+from assay.registry import Accepted, accepted, names_only
 from assay.scoring.metrics.convention import (
     ANSWER,
     Compute,

@@ -1,18 +1,15 @@
 """A task bound to its data, its prompts, its filters and its metrics: all that can fail before the first request does so here."""
 
 import logging
-import random
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from assay.config.option import YAMLMapping, YAMLValue
+from assay.config.option import MAX_REPEATS, YAMLMapping, YAMLValue
 from assay.config.task import TaskConfig, generation_types
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import (
@@ -34,7 +31,7 @@ from assay.records import (
 )
 from assay.runs.folder import SampleSink
 from assay.samples.data import Split, columns_of
-from assay.samples.prompt import Chat, Examples, Prompter, Question, RenderError
+from assay.samples.prompt import Chat, Examples, Prompter, Question, RenderError, TooSlow
 from assay.samples.rows import DataError
 from assay.scoring.filters import Pipeline
 from assay.scoring.loop import AnsweredSample, ScoringLoop
@@ -55,6 +52,7 @@ from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggre
 from assay.statistics.influence import Estimate
 from assay.tasks.documents import (
     Splits,
+    asked_after,
     count,
     evaluated_docs,
     evaluated_split,
@@ -76,7 +74,7 @@ from assay.tasks.prompt_checks import (
 )
 from assay.tasks.runnable import AggregationOrFunction, Estimator
 from assay.tasks.scoring import BYPASS, answers_left, known_rows, placer, scoring
-from assay.tasks.settings import Helpers, Settings, generation_params, resolved
+from assay.tasks.settings import Helpers, Settings, generation_params, preserved_random, resolved
 from assay.tasks.task import Task
 from assay.tasks.task_methods import typed
 
@@ -162,7 +160,8 @@ def _look_at_first(task: Task, prompter: Prompter, docs: Split, settings: Settin
             return _First(is_multiple, prompter.target(doc), prompter.choices(doc))
         except RenderError as error:
             problem = problem or error
-    assert problem is not None, "a split has documents"
+    if problem is None:
+        raise DataError(f"the split {evaluated_split(prompter.config)!r} has none of the documents that it says it has")
     raise unaskable(task, problem, docs, settings)
 
 
@@ -207,6 +206,7 @@ def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
         for key, what, fix in generation_types({**(params or {}), **settings.gen_kwargs}):
             raise ConfigError([Problem(Place(f"generation_kwargs.{key[0]}"), what, fix)])
         params = generation_params(params, config.fewshot_delimiter, settings.gen_kwargs)
+    repeats = min(repeats, MAX_REPEATS)  # more are refused, but `validate` checks the rest of the task
     return replace(config, num_fewshot=number or 0, repeats=repeats, generation_kwargs=params)
 
 
@@ -224,6 +224,13 @@ def has_multiple_inputs(config: TaskConfig, prompter: Prompter, first: Document)
     """Whether the choices are in the context: lm-eval assumes so if doc_to_text gives the number of the right one."""
     text = prompter.text(first)
     return config.doc_to_choice is not None and isinstance(text, int) and not isinstance(text, bool)
+
+
+def check_choices(choices: Any, *, is_asked: bool) -> None:
+    """Refuse choices that are not texts. Those that are not asked may be any collection of them, with gaps."""
+    kinds, items = ((list, tuple), (str,)) if is_asked else ((Collection,), (str, type(None)))
+    if not isinstance(choices, kinds) or not all(isinstance(choice, items) for choice in choices):
+        raise RenderError(f"doc_to_choice must be a list of texts, got {choices!r:.80}")
 
 
 @dataclass
@@ -252,6 +259,14 @@ class PreparedTask:
     @cached_property
     def size(self) -> int:
         return count(self.docs, self.task.name, self.settings)
+
+    @property
+    def cluster_column(self) -> str | None:
+        return self.task.config.cluster_by
+
+    @property
+    def keeps_records(self) -> bool:
+        return False
 
     @property
     def is_batch(self) -> bool:
@@ -285,15 +300,20 @@ class PreparedTask:
 
     def _samples(self, *, whole: bool) -> Iterator[Sample]:
         self.prompter.restart()
-        for doc_id, doc, is_asked in walked(self.docs, self.task.name, self.settings, whole=whole):
-            if not is_asked:
-                self._pass_over(doc_id, doc)
-                continue
-            try:
-                sample = self.sample(doc_id, doc)
-            except RenderError as error:
-                sample = Sample(doc_id, doc, (), None, None, problem=str(error))
-            yield sample
+        last = -1
+        try:
+            for last, doc, is_asked in walked(self.docs, self.task.name, self.settings, whole=whole):
+                if not is_asked:
+                    self._pass_over(last, doc)
+                    continue
+                try:
+                    sample = self.sample(last, doc)
+                except RenderError as error:
+                    sample = Sample(last, doc, (), None, None, problem=str(error))
+                yield sample
+        except DataError as error:  # the file changed since it was checked: what cannot be read fails
+            for doc_id in asked_after(last, self.docs, self.task.name, self.settings):
+                yield Sample(doc_id, {}, (), None, None, problem=str(error))
 
     @cached_property
     def draws(self) -> bool:
@@ -316,6 +336,8 @@ class PreparedTask:
 
     def _requests(self, question: Question) -> list[Request]:
         kind = self.config.output_type
+        if question.choices is not None or kind == CHOICE:
+            check_choices(question.choices, is_asked=kind == CHOICE)
         if kind == GENERATE:
             params = self.config.generation_kwargs or {}
             return [Generate(question.contexts[0], params, repeat) for repeat in range(self.config.repeats)]
@@ -324,9 +346,7 @@ class PreparedTask:
             return self._repeated([Loglikelihood(question.contexts[0], str(target))])
         if kind == ROLLING:
             return self._repeated([Rolling(str(target))])
-        choices = question.choices
-        if not isinstance(choices, list | tuple) or not all(isinstance(choice, str) for choice in choices):
-            raise RenderError(f"doc_to_choice must be a list of texts, got {choices!r:.80}")
+        choices = question.choices or ()
         delimiter = self._delimiter
         requests: list[Request]
         if self.prompter.multiple_inputs:  # the choice is in the context, and the same words follow each
@@ -482,9 +502,8 @@ class PreparedTask:
     def check_first(self) -> None:
         """Build the first samples, to find out what cannot work; the chat template is left to when there is a model."""
         with preserved_random():
-            bare = replace(
-                self, prompter=replace(self.prompter, chat=Chat(system=self.prompter.chat.system), fits=None)
-            )
+            prompter = replace(self.prompter, chat=Chat(system=self.prompter.chat.system), fits=None)
+            bare = replace(self, prompter=prompter, config=replace(self.config, repeats=1))
             first = list(islice(bare._samples(whole=False), LOOKED_AT))
             if first and all(sample.problem for sample in first):
                 bare._refuse_unaskable()
@@ -506,6 +525,8 @@ class PreparedTask:
                 return
             except RenderError as error:
                 first = first or error
+                if isinstance(error, TooSlow):
+                    break
         if first is not None:
             raise unaskable(self.task, first, self.docs, self.settings)
 
@@ -514,14 +535,19 @@ class PreparedTask:
         if self.settings.like_lm_eval or len(self.docs) < 2:
             return None
         with preserved_random():
-            bare = replace(self, prompter=replace(self.prompter, chat=Chat(), fits=None, examples=Examples()))
+            prompter = replace(self.prompter, chat=Chat(), fits=None, examples=Examples())
+            bare = replace(self, prompter=prompter, config=replace(self.config, repeats=1))
             return equal_prompts(self.task, bare._all_samples())
 
     def _all_samples(self) -> Iterator[Sample]:
         """Samples of all documents, whichever the run selects; those that cannot be asked are left out."""
         for doc_id, doc in enumerate(self.docs):
-            with suppress(RenderError):
+            try:
                 yield self.sample(doc_id, doc)
+            except TooSlow:
+                return
+            except RenderError:
+                continue
 
     def _several_references(self) -> Iterator[GenResult]:
         """Results of the first documents with several references, each with the first and the last as answer."""
@@ -544,25 +570,6 @@ def _aggregation_of(metric: str, metrics: Sequence[Metric]) -> AggregationOrFunc
     """The aggregation that the metrics of a filter have for one of them."""
     aggregation = next((each.aggregation for each in metrics if each.name == metric), None)
     return AGGREGATIONS[aggregation] if isinstance(aggregation, str) else aggregation
-
-
-@contextmanager
-def preserved_random() -> Iterator[None]:
-    """Restore the global random state on exit, whatever is drawn inside."""
-    state, array = random.getstate(), np.random.get_state()
-    try:
-        yield
-    finally:
-        random.setstate(state)
-        np.random.set_state(array)
-
-
-def seed_random(seed: int | None, array_seed: int | None) -> None:
-    """Begin the global streams at these seeds; None leaves one as it is."""
-    if seed is not None:
-        random.seed(seed)
-    if array_seed is not None:
-        np.random.seed(array_seed)
 
 
 Further = Generator[Sequence[Request], Sequence[Response], object]

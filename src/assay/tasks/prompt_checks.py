@@ -44,6 +44,8 @@ CLOSE = 0.8
 """How like a column a text with other characters than those of a word must be to be a slip of it."""
 
 
+MAX_COMPARED = 1 << 28
+"""Characters of equal prompts after which no more are compared."""
 LOOKED_FURTHER = 1000
 """Documents that are tried where none of those can be asked: a column may be absent from the first."""
 QUESTION_KEYS = ("doc_to_text", "doc_to_choice", "gen_prefix", "description")
@@ -175,11 +177,11 @@ def _texts(value: YAMLValue, path: tuple[str | int, ...]) -> Iterator[tuple[tupl
 def equal_prompts(task: Task, samples: Iterable[Sample]) -> Problem | None:
     """Whether all documents are asked the same: two or more with equal prompts and choices."""
     first: Sample | None = None
-    count = 0
+    count = size = 0
     for sample in samples:
         if first is None:
-            first = sample
-        elif sample.requests != first.requests:
+            first, size = sample, len(str(sample.requests[:1])) * len(sample.requests)
+        elif sample.requests != first.requests or count * size > MAX_COMPARED:
             return None
         count += 1
     if count < 2:

@@ -7,12 +7,14 @@ from typing import Any
 from assay.engine import Ended, Started
 from assay.records import (
     UNFINISHED,
+    Answer,
     Failed,
     FilterScores,
     JSONDict,
     JSONObject,
     Likelihood,
     Outcome,
+    Request,
     Response,
     Sample,
     Text,
@@ -20,6 +22,7 @@ from assay.records import (
 from assay.runs.samples.records import SampleRecord
 from assay.scoring.filters import INVALID, contains
 from assay.scoring.filters import UNFINISHED as UNFINISHED_MARK
+from assay.scoring.results import raw
 from assay.scoring.scorer import AnsweredSample
 from assay.statistics.board import Board
 from assay.tasks.audit import Audit, kinds_of
@@ -90,10 +93,14 @@ class TaskRun:
         own = len(sample.requests) or len(responses)  # a graph's are all its own
         failure = next((response for response in responses[:own] if isinstance(response, Failed)), None)
         details = response_metadata(responses, own)
-        if failure is not None or sample.problem:
-            reason = failure.reason if failure is not None else sample.problem
+        end = responses[-1] if responses else None
+        failed = end.failed if isinstance(end, Outcome) else ""
+        if failure is not None or sample.problem or failed:
+            reason = failure.reason if failure is not None else sample.problem or failed
             if self.runnable.is_batch:
                 self._together.append((AnsweredSample(sample, ()), details, reason))
+            elif isinstance(end, Outcome):
+                self._fail(sample._replace(requests=end.asked), reason, _answers(end.asked, responses), details)
             else:
                 self._fail(sample, reason, (), details)
             return
@@ -111,7 +118,7 @@ class TaskRun:
         if isinstance(scores, Failed):
             self._fail(document.sample, scores.reason, document.responses, details)
             return
-        column = self.runnable.task.config.cluster_by
+        column = self.runnable.cluster_column
         if column is not None:
             self.board.put_together(document.sample.doc_id, document.sample.doc.get(column))
         for filtered in scores:
@@ -130,22 +137,22 @@ class TaskRun:
             self.keep(kept._replace(audit=kinds) if kinds else kept)
 
     def _notice(self, sample: Sample, responses: Sequence[Response]) -> None:
-        """Count what is worth telling about answers beside their scores."""
-        noticed = self.board.noticed
-        if sample.dropped:
-            noticed[FEWER_EXAMPLES] += 1
+        """Count what is worth telling about answers beside their scores: documents, however many of their answers it is."""
+        kinds = {FEWER_EXAMPLES} if sample.dropped else set()
         for response in responses:
             if isinstance(response, Text):
                 if response.finish == "length":
-                    noticed[TRUNCATED] += 1
+                    kinds.add(TRUNCATED)
                 if response.finish == UNFINISHED:
-                    noticed[UNFINISHED_THINKING] += 1
+                    kinds.add(UNFINISHED_THINKING)
                 elif not response.text.strip() and not response.calls:
-                    noticed["empty"] += 1
+                    kinds.add("empty")
             if isinstance(response, Outcome) and response.noticed:
-                noticed.update(response.noticed)
+                kinds |= {kind for kind, count in response.noticed.items() if count}
             if not isinstance(response, Failed) and response.usage is not None and response.usage.cut:
-                noticed[SHORTENED] += 1
+                kinds.add(SHORTENED)
+        if kinds:
+            self.board.noticed.update(kinds)
 
     def _fail(
         self, sample: Sample, reason: str, responses: Sequence[Sequence[object]] = (), details: ResponseDetails = None
@@ -160,13 +167,20 @@ def plans_of(runs: Sequence[TaskRun]) -> Iterator[Started]:
         plan, name = run.runnable.plan, run.runnable.task.name
         encoded = name.encode()
         for number, sample in enumerate(run.samples()):
-            yield Started((run, number, sample), b"%s\0%d" % (encoded, sample.doc_id), plan(sample), name)
+            key = b"%s\0%d" % (encoded, sample.doc_id)
+            yield Started((run, number, sample), key, plan(sample), name, run.runnable.keeps_records)
 
 
 def end_plan(ended: Ended) -> None:
     """Hand the responses of a plan to its task."""
     run, number, sample = ended.what
     run.end(number, sample, ended.responses)
+
+
+def _answers(requests: Sequence[Request], responses: Sequence[Response]) -> list[list[Answer | None]]:
+    """The answers to the requests of a record that failed; the one that has none is None."""
+    pairs = zip(requests, responses, strict=False)
+    return [[None if isinstance(response, Failed) else raw(request, response)] for request, response in pairs]
 
 
 def response_metadata(responses: Sequence[Response], own: int) -> Sequence[JSONObject] | None:
@@ -197,6 +211,10 @@ def _reply(response: Response) -> JSONDict:
             metadata["calls"] = list(response.calls)
     if isinstance(response, Outcome) and response.noticed:
         metadata["noticed"] = dict(response.noticed)
+    if isinstance(response, Outcome) and response.failed:
+        metadata["state"] = response.record
+    if isinstance(response, Outcome) and response.calls:
+        metadata["tool_calls"] = list(response.calls)
     if response.usage is not None:
         metadata["usage"] = tuple(response.usage)
     return metadata

@@ -40,6 +40,16 @@ class Runnable(Protocol):
         ...
 
     @property
+    def cluster_column(self) -> str | None:
+        """The column by whose values documents are put together: those with the same are one draw."""
+        ...
+
+    @property
+    def keeps_records(self) -> bool:
+        """Whether its plans run tools or lambdas of users, so that those that ended are journaled and not driven again."""
+        ...
+
+    @property
     def needs(self) -> frozenset[str]:
         """The kinds of request it makes: generate, loglikelihood, rolling, chat."""
         ...

@@ -1,9 +1,13 @@
 """Settings of a run for all of its tasks, and how helper code is reached."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Never, TypeVar
+
+import numpy as np
 
 from assay.config.run import RunConfig
 from assay.config.task import GenerationParams
@@ -14,6 +18,7 @@ from assay.records import (
     Function,
     Message,
     Prompt,
+    Response,
 )
 from assay.samples.prompt import Chat
 
@@ -65,14 +70,15 @@ class GraphSettings:
     """Settings of a run for graphs.
 
     `write` makes a conversation a prompt for the model of a role, `takes_schema` says whether that model takes a JSON
-    Schema; both are for when the models are there. `roles` are those that the run names; `whole` says that the model under
-    test answers for every model of a graph.
+    Schema, and `cost` returns the cost of its response; all are for when the models are there. `roles` are those that the
+    run names; `whole` says that the model under test answers for every model of a graph.
     """
 
     write: Callable[[str, Messages], Prompt] = _as_it_is
     takes_schema: Callable[[str], bool] = lambda role: False  # noqa: ARG005
     roles: frozenset[str] = frozenset()
     whole: bool = False
+    cost: Callable[[str, Response], float | None] = lambda role, response: None  # noqa: ARG005
 
 
 class Shard(NamedTuple):
@@ -144,3 +150,22 @@ def generation_params(
             params["temperature"] = float(str(params["temperature"]))
         params.setdefault("until", [fewshot_delimiter])
     return {**params, **command}
+
+
+@contextmanager
+def preserved_random() -> Iterator[None]:
+    """Restore the global random state on exit, whatever is drawn inside."""
+    state, array = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        np.random.set_state(array)
+
+
+def seed_random(seed: int | None, array_seed: int | None) -> None:
+    """Begin the global streams at these seeds; None leaves one as it is."""
+    if seed is not None:
+        random.seed(seed)
+    if array_seed is not None:
+        np.random.seed(array_seed)

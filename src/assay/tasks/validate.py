@@ -392,7 +392,8 @@ def _check_documents(task: Task, scored: ScoringLoop | None, helpers: Helpers, c
     except (DataError, RenderError) as error:
         at = "dataset_path" if "dataset_path" in task.fields else "task"
         place = task.fields.place(at) if at in task.fields else Place(f"task {task.name!r}")
-        return (error.problem or Problem(place, str(error), "correct the data, or where the file says it is"),)
+        fix = "" if " — " in str(error) else "correct the data, or where the file says it is"
+        return (error.problem or Problem(place, str(error), fix),)
 
 
 def _check_shown(task: Task, config: TaskConfig, docs: Split, settings: Settings, scored: ScoringLoop | None) -> None:
@@ -471,7 +472,7 @@ def _registered(files: Sequence[str]) -> dict[str, set[str]]:
     while waiting:
         file = Path(waiting.pop())
         try:
-            text = file.read_text(encoding="utf-8", errors="replace")
+            text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
         except (OSError, ValueError):
             continue
         for kind, name in _REGISTERS.findall(text):

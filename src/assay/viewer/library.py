@@ -54,7 +54,16 @@ def read_run(path: Path, name: str) -> RunSummary:
     try:
         summary = RunSummary(path, name, follow_links=False)
         summary.head, summary.remarks, summary.audit  # noqa: B018  # computed here, where an error is caught
-    except (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        MemoryError,
+        OSError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
         return RunSummary(path, name, follow_links=False, problem=f"{type(error).__name__}: {error}")
     return summary
 

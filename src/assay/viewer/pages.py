@@ -8,9 +8,9 @@ from starlette.datastructures import QueryParams
 
 from assay.config.row_names import is_row_name
 from assay.records import AnyJSON
+from assay.redaction import redacted_text
 from assay.report.plots import Interval, calibration, histogram, slices
 from assay.report.reading import ResultLine, RunHeadline, RunSummary, worst_tasks
-from assay.runs.redaction import redacted_text
 from assay.runs.samples.records import StoredSample
 from assay.tasks.audit import KINDS
 from assay.viewer.distributions import MAX_SLICES, calibration_points, score_bins, slice_intervals, value_count
@@ -273,10 +273,10 @@ def find_task(run: RunSummary, name: str) -> str:
 
 def open_samples(run: RunSummary, task: str, database: Database, metric: str = "") -> Samples | None:
     """Open the samples of a task, where they are complete; `metric`, if not the main one, decides right, wrong and the order."""
-    path = run.sample_path(task)
-    if path is None:
+    file = run.sample_file(task)
+    if file is None:
         return None
-    stored = database.samples(path)
+    stored = database.samples(file)
     line = run.line(task)
     better = {number.name: number.higher_is_better for number in line.numbers} if line is not None else {}
     main = {line.main.name: line.main.higher_is_better} if line is not None and line.main is not None else {}

@@ -12,8 +12,8 @@ import orjson
 
 from assay.config.row_names import row_key, row_name
 from assay.records import Answers, AnyJSON, JSONObject, MetricValue
-from assay.runs.redaction import redacted, redacted_text
-from assay.runs.samples.records import StoredRequest, StoredSample
+from assay.redaction import redacted, redacted_text
+from assay.runs.samples.records import StoredRequest, StoredSample, call_text, made_calls, shown_texts
 from assay.statistics.softmax import softmax
 
 TaskSettings = JSONObject
@@ -65,7 +65,7 @@ class Choice(NamedTuple):
 class Step(NamedTuple):
     """A node that a graph's record visited, with prompts, responses and time where they are known.
 
-    The texts of a failed record are not stored: then `requests` is their number, and `failed` the reason.
+    Version 0.1 stored no texts of a failed record: then `requests` is their number, and `failed` the reason.
     """
 
     node: str
@@ -103,6 +103,9 @@ class SampleView:
     dropped: int = 0
     raw: Mapping[str, str] = field(default_factory=dict)
     units: Sequence[UnitMetricView] = ()
+    last_state: Mapping[str, str] = field(default_factory=dict)
+    calls: Sequence[str] = ()
+    """The tool calls that agents made."""
 
     @property
     def is_wrong(self) -> bool:
@@ -177,8 +180,9 @@ def sample_view(row: StoredSample, config: TaskSettings, better: Mapping[str, bo
     """Build the view of a stored sample."""
     requests, responses, replies = row.requests, row.responses, row.replies or ()
     own = sum(map(len, responses))
-    trace = next((reply["trace"] for reply in reversed(replies) if "trace" in reply), ())
-    texts = [text for outputs in responses for text in outputs if isinstance(text, str)]
+    trace = row.trace or ()
+    flat = [response for outputs in responses for response in outputs]
+    texts = shown_texts(responses, replies)
     return SampleView(
         row.doc_id,
         doc if isinstance(doc := parse_json(row.doc, {}), Mapping) else {"document": doc},
@@ -189,12 +193,20 @@ def sample_view(row: StoredSample, config: TaskSettings, better: Mapping[str, bo
         _scores(row.scores, better),
         choice_views(row) if not texts else (),
         [_response_view(str(reply["verdict"]), reply) for reply in replies[own:] if "verdict" in reply],
-        _trace(trace, requests, texts, replies, row),
+        _trace(
+            trace,
+            requests,
+            shown_texts([["" if each is None else as_text(each)] for each in flat], replies),
+            replies,
+            row,
+        ),
         redacted_text(row.failed or ""),
         row.audit,
         row.dropped or 0,
         _stored_columns(row),
         unit_results(row.answers) if trace else (),
+        {key: as_text(value, indent=True) for key, value in row.last_state.items()},
+        [call_text(call) for call in made_calls(replies)],
     )
 
 

@@ -80,11 +80,12 @@ class Database:
     def _allowed(self, folder: Path) -> list[str]:
         return [str(folder.resolve()), _escaped(folder), str(self._folder.resolve()), _escaped(self._folder)]
 
-    def samples(self, path: Path) -> SampleFile:
+    def samples(self, file: SampleFile) -> SampleFile:
         """Open a file of samples for queries. A file of format 1 is converted to format 2 first."""
-        name = f"{digest(f'{path}{path.stat().st_mtime_ns}'.encode())}.parquet"
+        name = f"{digest(f'{file.path}{file.path.stat().st_mtime_ns}'.encode())}.parquet"
         converted = self._folder / name
-        return SampleFile(converted if converted.is_file() else SampleFile(path).as_format_2(converted))
+        path = converted if converted.is_file() else file.as_format_2(converted)
+        return file if path == file.path else SampleFile(path)
 
 
 class SamplesPage(NamedTuple):

@@ -11,6 +11,7 @@ import orjson
 
 from assay.config.source import digest
 from assay.exchange.archive import write_archive
+from assay.exchange.inspect.transcript import is_walked, tool_events, transcript
 from assay.records import AnyJSON, FilterScores, JSONDict, JSONObject, Loglikelihood
 from assay.runs.run import ResultRow, Run
 from assay.runs.samples.reader import SampleFile
@@ -215,11 +216,13 @@ def epochs(record: SampleRecord, spec: JSONObject) -> Iterator[JSONDict]:
             "input": prompt,
             **({"choices": list(map(str, sample.choices))} if sample.choices is not None else {}),
             "target": _target(record),
-            "messages": [{"role": "user", "content": prompt}] + ([] if said is None else [_assistant(said, spec)]),
+            "messages": transcript(record, spec["model"])
+            if is_walked(record.replies)
+            else [{"role": "user", "content": prompt}] + ([] if said is None else [_assistant(said, spec)]),
             "output": _output(record, said, epoch, spec),
             "scores": scores_of(record, epoch),
             "metadata": dict(sample.doc),
-            "events": [_info({"log-likelihoods": table}, spec)] if table else [],
+            "events": [_info({"log-likelihoods": table}, spec)] if table else tool_events(record, _stamp(spec)),
             "uuid": digest(f"{spec['eval_id']} {sample.doc_id} {epoch}".encode())[:22],
         }
         if record.failed:
@@ -288,6 +291,8 @@ def _output_text(record: SampleRecord, epoch: int, table: Sequence[JSONObject]) 
             ]
         )
     texts = [str(each) for responses in record.responses for each in responses[epoch : epoch + 1]]
+    if is_walked(record.replies):
+        texts = texts[-1:]
     return "\n".join(texts) if texts else None
 
 
@@ -336,7 +341,11 @@ def _answer(scores: FilterScores, epoch: int) -> str | None:
 
 
 def _info(value: JSONObject, spec: JSONObject) -> JSONDict:
-    return {"event": "info", "timestamp": spec["created"], "working_start": 0.0, "source": "assay", "data": value}
+    return {"event": "info", **_stamp(spec), "source": "assay", "data": value}
+
+
+def _stamp(spec: JSONObject) -> JSONDict:
+    return {"timestamp": spec["created"], "working_start": 0.0}
 
 
 def _finite(value: float) -> float | None:

@@ -13,7 +13,7 @@ from assay.exchange.imported import ImportedRun, ImportedTask, ReportedValue, is
 from assay.exchange.inspect.exporter import ASSAY_KEY, FLOAT, scorer_name, scores_of
 from assay.exchange.inspect.log_file import InspectLog, read_log
 from assay.records import AnyJSON, FilterScores, Generate, JSONDict, JSONObject, Request, Sample, ScoreKey
-from assay.runs.redaction import redacted, redacted_text
+from assay.redaction import redacted, redacted_text
 from assay.runs.samples import format_1
 from assay.runs.samples.reader import sample_record
 from assay.runs.samples.records import SampleRecord, StoredRequest, StoredSample

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 from assay.models.conversations import sent_messages
 from assay.models.protocol import RetryableError
 from assay.models.reasoning import Draft
+from assay.models.servers.anthropic_tools import tool_parameters, with_blocks
 from assay.models.servers.reading import RequestBody, add_anthropic_event, fill_anthropic
 from assay.models.servers.server_model import RENAMED_PARAMETERS, Connection, ServerModel, stops_of, temperature_of
 from assay.records import Generate, Request, Response
@@ -27,6 +29,7 @@ class Anthropic(ServerModel):
     def __init__(self, model: str, connection: Connection | None = None, *, thinking: int | None = None) -> None:
         self.samples = "always" if thinking is not None else self.samples  # it has no temperature then
         super().__init__(model, connection, thinking=thinking)
+        self.can = replace(self.can, tools=True)
         self._thinking = thinking
         self.thinks = self.thinks or thinking is not None
 
@@ -41,7 +44,7 @@ class Anthropic(ServerModel):
         stops = stops_of(request.params)
         tokens = limit + (self._thinking or 0)
         draft, body = Draft(stops, most=self.max_text(tokens)), self._body(request, limit, stops)
-        if not self.is_streamed(limit):
+        if not self.is_streamed(limit) or "tools" in request.params:
             fill_anthropic(draft, await self.http.post("/messages", body))
         else:
             stream = self.http.stream("/messages", {**body, "stream": True}, self.max_stream(tokens))
@@ -56,15 +59,17 @@ class Anthropic(ServerModel):
         """Return the body, with the system message apart. Anthropic refuses stop strings of white space: they are applied here."""
         messages = sent_messages(request.prompt)
         system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
-        more = {key: value for key, value in request.params.items() if key not in RENAMED_PARAMETERS}
+        own = (*RENAMED_PARAMETERS, "tools", "tool_choice")
+        more = {key: value for key, value in request.params.items() if key not in own}
         visible = [stop for stop in stops if stop.strip()]
         thinking = {"type": "enabled", "budget_tokens": self._thinking} if self._thinking is not None else None
         return {
             "model": self.model,
             "max_tokens": limit + (self._thinking or 0),
-            "messages": [message for message in messages if message["role"] != "system"],
+            "messages": with_blocks([message for message in messages if message["role"] != "system"]),
             **({"system": system} if system else {}),
             **({"stop_sequences": visible} if visible else {}),
             **({"thinking": thinking} if thinking else {"temperature": temperature_of(request.params)}),
+            **tool_parameters(request.params),
             **more,
         }

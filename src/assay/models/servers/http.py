@@ -46,7 +46,7 @@ MIN_PARTIAL_SECRET = 6
 class ServerAddress:
     """One address, with its number of requests in flight."""
 
-    url: str
+    url: str = field(repr=False)
     pending: int = 0
     faults: int = 0
     skip_until: float = 0.0
@@ -67,11 +67,11 @@ class Http:
     run. `limit` is the maximum size of an answer in bytes, decompressed.
     """
 
-    urls: Sequence[str]
-    headers: Mapping[str, str] = field(default_factory=dict)
+    urls: Sequence[str] = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout: float = 300.0
     connections: int = 64
-    secrets: Sequence[str] = ()
+    secrets: Sequence[str] = field(default=(), repr=False)
     verify: bool | str = True
     limit: int = RESPONSE_BYTES
     _servers: list[ServerAddress] = field(default_factory=list)
@@ -200,12 +200,13 @@ class Http:
             )
         raise PermanentError(message)
 
-    def clean(self, text: str) -> str:
+    def clean(self, text: str, more: Sequence[str] = ()) -> str:
         """Redact keys and passwords, also one that the end of the text cut off."""
-        for secret in self.secrets:
+        secrets = (*more, *self.secrets)
+        for secret in secrets:
             text = text.replace(secret, HIDDEN)
         bare = text.rstrip("'\"")
-        for secret in self.secrets:
+        for secret in secrets:
             lengths = range(min(len(secret), len(bare)), MIN_PARTIAL_SECRET - 1, -1)
             cut = next((length for length in lengths if bare.endswith(secret[:length])), 0)
             if cut:

@@ -4,7 +4,9 @@ import logging
 import os
 from contextlib import aclosing
 from contextvars import ContextVar
-from functools import wraps
+from dataclasses import replace
+from functools import cache, wraps
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Any
 
@@ -57,11 +59,13 @@ class LiteLLM(ServerModel):
     name = "litellm"
     unsupported_connection = frozenset({"header", "stream", "verify_certificate", "ca_cert_path", "seed"})
 
-    def __init__(self, model: str, connection: Connection | None = None) -> None:
+    def __init__(self, model: str, connection: Connection | None = None, *, api_version: str | None = None) -> None:
         rules = rules_for(model.rpartition("/")[2], "api.openai.com")
         # the library drops the temperature then
         self.samples = "always" if "temperature" in rules.refuses else self.samples
-        super().__init__(model, connection)
+        super().__init__(model, connection, **({"api_version": api_version} if api_version else {}))
+        self.can = replace(self.can, tools=True)
+        self._version = {"api_version": api_version} if api_version else {}
         if len(self.urls) > 1:
             what = "LiteLLM supports one address"
             raise ConfigError([Problem(Place("model_args.base_url"), what, "give one, or use openai-chat")])
@@ -73,7 +77,8 @@ class LiteLLM(ServerModel):
             raise ConfigError([Problem(Place("model"), what, fix)]) from None
         litellm.suppress_debug_info = True
         litellm.drop_params = True  # the library drops parameters that a provider does not support
-        logging.getLogger("LiteLLM").setLevel(logging.ERROR)
+        for library in ("LiteLLM", "openai", "httpx", "httpcore"):  # at lower levels they log headers and addresses
+            logging.getLogger(library).setLevel(logging.ERROR)
         _rule_answers()
         self._complete: Any = litellm.acompletion
 
@@ -93,7 +98,10 @@ class LiteLLM(ServerModel):
         named = {"api_base": self.urls[0] or None, "api_key": self.key, "max_tokens": limit, "stop": stops or None}
         if self.tags is not None:
             named.pop("stop")
+        named |= self._version
         more = {key: value for key, value in params.items() if key not in RENAMED_PARAMETERS}
+        if "tools" in more and _wants_mcp():
+            more["_skip_mcp_handler"] = True
         rules = AnswerRules(self.http.limit)
         started = _answers.set(rules)
         try:
@@ -120,6 +128,15 @@ class LiteLLM(ServerModel):
             unreachable = kind == "APIConnectionError" or "Connection error" in message or isinstance(error, OSError)
             return RetryableError(message, rate_limited=kind in ("RateLimitError", "Timeout"), unreachable=unreachable)
         return PermanentError(message)
+
+
+@cache
+def _wants_mcp() -> bool:
+    """Whether this version of the library imports `mcp` for any tools, and it is not installed."""
+    handler = "litellm.responses.mcp.chat_completions_handler"
+    return (
+        find_spec("mcp") is None and find_spec("litellm.responses.mcp") is not None and find_spec(handler) is not None
+    )
 
 
 def _rule_answers() -> None:

@@ -119,8 +119,11 @@ class OpenAIServer(ServerModel):
         """Send repeats as one request; a server that returns fewer is sent single requests from then on."""
         generate = [request for request in requests if isinstance(request, Generate)]
         responses: list[Response] = []
-        with self._protocol_errors(), suppress(PermanentError):  # it may refuse n > 1: single requests show why
-            responses = [self._checked(response) for response in await self._generate(generate)]
+        with (
+            self._protocol_errors(requests[0]),
+            suppress(PermanentError),
+        ):  # it may refuse n > 1: single requests show why
+            responses = [self._checked(response, requests[0]) for response in await self._generate(generate)]
         if len(responses) < len(requests):
             self.answers_repeats = False
             responses = [*responses, *await super().ask_repeats(requests[len(responses) :])]

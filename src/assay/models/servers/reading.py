@@ -236,6 +236,7 @@ FINISHES = {
     "stop_sequence": "stop",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
 }
 PARTS: Mapping[str | None, tuple[str, ...]] = {
     None: ("text", "thinking", "partial_json"),
@@ -255,6 +256,7 @@ def fill_anthropic(draft: Draft, answer: ServerObject) -> None:
         raise TypeError(f"content must be a list of blocks, got {type(answer['content']).__name__}")
     for block in answer["content"]:
         _add(draft, block)
+    draft.calls = _calls_of(answer["content"]) or ()
     _finish(draft, answer["stop_reason"])
     draft.usage, draft.model = _usage_so_far(answer.get("usage"), Usage()), name_of(answer)
 
@@ -287,6 +289,20 @@ def _add(draft: Draft, block: ServerObject) -> None:
     if keys is not None and not any(isinstance(block.get(name), str) for name in keys):
         raise TypeError(f"a content block has no text ({' or '.join(keys) or 'type'})")
     draft.add(block.get("text"), block.get("thinking"))
+
+
+def _calls_of(blocks: Sequence[ServerObject]) -> list[ServerObject]:
+    """Return the tool calls among the blocks of an answer, in OpenAI's format."""
+    calls: list[ServerObject] = []
+    for block in blocks:
+        if block.get("type") != "tool_use":
+            continue
+        name, arguments, call_id = block.get("name"), block.get("input"), block.get("id")
+        if not isinstance(name, str) or not isinstance(arguments, dict) or not isinstance(call_id, str):
+            raise TypeError("a tool_use block must have an id, a name and an input")
+        text = orjson.dumps(arguments).decode()  # a TypeError if it cannot be stored
+        calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": text}})
+    return calls
 
 
 def _finish(draft: Draft, reason_sent: JSON) -> None:

@@ -3,9 +3,10 @@
 import json
 import os
 import re
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from urllib.parse import unquote_plus
+from urllib.parse import quote, unquote_plus
 
 from assay.config.option import YAMLMapping
 from assay.errors import ConfigError, Place, Problem
@@ -37,8 +38,9 @@ LEAST = 4
 def hidden_texts(keys: Iterable[str | None], values: Iterable[str]) -> list[str]:
     """Return the texts to redact, longest first: keys, values of headers and queries, and parts of those.
 
-    >>> hidden_texts(["k-1"], ["Bearer abcdef123", "sig=a%2Fb%3D"])
-    ['Bearer abcdef123', 'sig=a%2Fb%3D', 'abcdef123', 'a%2Fb%3D', 'a/b=', 'k-1']
+    >>> hidden = hidden_texts(["k-1"], ["Bearer abcdef123", "sig=a%2Fb%3D"])
+    >>> {"k-1", "Bearer abcdef123", "abcdef123", "a%2Fb%3D", "a/b="} <= set(hidden)
+    True
     """
     hidden = {key for key in keys if key}
     for value in map(str, values):
@@ -46,6 +48,7 @@ def hidden_texts(keys: Iterable[str | None], values: Iterable[str]) -> list[str]
         ends = [part.partition("=")[2] for part in parts]
         forms = [value, *(part for part in parts[1:] if len(part) >= 2 * LEAST), *ends, *map(unquote_plus, ends)]
         hidden |= {form for form in forms if len(form) >= LEAST}
+    hidden |= {written for text in hidden if len(text) >= LEAST for written in _encoded(text)}
     for _ in range(2):  # a server may quote the request as JSON, within a text that is quoted again
         hidden |= {written for text in hidden for written in _escaped(text)}
     return sorted(hidden, key=lambda text: (-len(text), text))
@@ -54,6 +57,12 @@ def hidden_texts(keys: Iterable[str | None], values: Iterable[str]) -> list[str]
 def _escaped(text: str) -> tuple[str, ...]:
     """Return a text as quoted in JSON, with and without non-ASCII letters, and in Python."""
     return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]
+
+
+def _encoded(text: str) -> tuple[str, ...]:
+    """Return a text as in an address, and in base64."""
+    data = text.encode()
+    return quote(text, safe=""), quote(text), b64encode(data).decode(), urlsafe_b64encode(data).decode()
 
 
 def refuse_malformed(arguments: YAMLMapping) -> None:

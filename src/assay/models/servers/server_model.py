@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
 from ipaddress import ip_address
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from assay.config.option import Remark, YAMLValue, option
-from assay.config.source import Source, digest
+from assay.config.source import Source, digest, read_bytes
 from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.models.protocol import Can, PermanentError, RetryableError, Samples
@@ -39,6 +39,7 @@ from assay.records import (
     arguments,
     limit_of,
 )  # fmt: skip
+from assay.redaction import redacted, secrets_in
 
 IDENTITY_ARGUMENTS = (
     "header",
@@ -114,6 +115,10 @@ class Connection:
     price_in: float | None = option("Price per million input tokens.", None)
     price_out: float | None = option("Price per million output tokens.", None)
     prices: str | None = option("File with prices per model.", None)
+
+    def __repr__(self) -> str:
+        """The arguments without secrets: tracebacks with local variables show it."""
+        return f"Connection({redacted({each.name: getattr(self, each.name) for each in fields(self)})})"
 
 
 class ServerModel:
@@ -239,16 +244,21 @@ class ServerModel:
     async def ask(self, request: Request) -> Response:
         """The response to one request."""
         try:
-            with self._protocol_errors():
+            with self._protocol_errors(request):
                 response = await self.respond(request)
         except PermanentError as refused:
-            return Failed(self.http.clean(str(refused)))
-        return self._checked(response)
+            return Failed(self._clean(str(refused), request))
+        return self._checked(response, request)
 
-    def _checked(self, response: Response) -> Response:
+    def _clean(self, text: str, request: Request | None) -> str:
+        """Redact secrets of the connection, and those among the parameters of a request."""
+        params = request.params if isinstance(request, Generate) else {}
+        return self.http.clean(text, hidden_texts(secrets_in(params), ()))
+
+    def _checked(self, response: Response, request: Request) -> Response:
         """Return a response without secrets and invalid counts, and with the model's name if that is another one."""
         if isinstance(response, Failed):
-            return Failed(self.http.clean(response.reason))
+            return Failed(self._clean(response.reason, request))
         if not isinstance(response, Text | Likelihood):
             return response
         used = response.usage if response.usage is None else checked_usage(response.usage)
@@ -270,18 +280,18 @@ class ServerModel:
         return [await self.ask(request) for request in requests]
 
     @contextmanager
-    def _protocol_errors(self) -> Iterator[None]:
+    def _protocol_errors(self, request: Request | None = None) -> Iterator[None]:
         """Convert errors of a malformed answer to RetryableErrors, without secrets."""
         try:
             yield
         except RetryableError as error:
-            error.args = (self.http.clean(str(error)),)
+            error.args = (self._clean(str(error), request),)
             raise
         except ConfigError:  # a ValueError, too
             raise
         except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
             what = f"the answer is not of the protocol: {type(error).__name__}: {error}"
-            raise RetryableError(self.http.clean(what)) from None
+            raise RetryableError(self._clean(what, request)) from None
         except MemoryError:
             raise PermanentError("the answer needs more memory than there is") from None
 
@@ -480,7 +490,7 @@ def _listed_price(model: str, path: str) -> Price:
     """Return the row of a file such as `gpt-x: {in: 2.5, out: 10, stored: 1.25}`."""
     place = Place("model_args.prices")
     try:
-        rows = Source(path, Path(path).expanduser().read_bytes()).value
+        rows = Source(path, read_bytes(str(Path(path).expanduser()))).value
     except OSError as error:
         raise ConfigError([Problem(place, f"{path} cannot be read: {error.strerror}", "check the path")]) from None
     if not isinstance(rows, dict) or model not in rows:

@@ -24,7 +24,9 @@ from assay.runs.samples.schema import (
 from assay.runs.samples.writer import conversation_text, ordered
 
 NEEDS: dict[str, tuple[str, ...]] = {
-    "prompt": ("prompt", "requests"), "replies": ("responses", "verdicts", "trace", "noticed"), "scores": ("other_scores",),
+    "prompt": ("prompt", "requests"),
+    "replies": ("responses", "verdicts", "trace", "noticed", "tool_calls", "state"),
+    "scores": ("other_scores",),
 }  # fmt: skip
 """The columns that a field of a row is made of, where it is not the one of its name; scores have also one for each row."""
 PRESENT = frozenset(("doc_id", "kind", "doc", "target", "prefix", "prompt", "requests", "responses", "answers"))
@@ -253,10 +255,14 @@ def _replies(arrays: Arrays, table: ArrowTable) -> list[list[JSONDict] | None]:
     behind = _optional_lists(arrays, "verdicts", _verdicts, size)
     traces = _optional_lists(arrays, "trace", _trace, size)
     noticed = _optional_lists(arrays, "noticed", _noticed, size)
+    called = _optional_lists(arrays, "tool_calls", lambda structs: structs.to_pylist(), size)
+    states = arrays["state"].to_pylist() if "state" in arrays else [None] * size
     replies: list[list[dict[str, Any]] | None] = []
-    for reply, more, trace, counts in zip(own, behind, traces, noticed, strict=True):
+    for reply, more, trace, counts, calls, state in zip(own, behind, traces, noticed, called, states, strict=True):
         repeats = [*reply, *(more or ())]
         ends = {**({"trace": trace} if trace else {}), **({"noticed": dict(counts)} if counts else {})}
+        ends |= {"tool_calls": calls} if calls else {}
+        ends |= {"state": orjson.loads(state)} if state is not None else {}
         if ends:
             repeats = [*repeats[:-1], {**(repeats[-1] if repeats else {}), **ends}]
         replies.append(repeats if any(repeats) else None)

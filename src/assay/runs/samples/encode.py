@@ -19,10 +19,12 @@ from assay.runs.samples.schema import (
     ALWAYS,
     ANSWER,
     FILTERED,
+    MADE_CALL,
     MESSAGE,
     REQUEST,
     RESPONSE,
     SCORE,
+    TEXT,
     TOOL_CALL,
     USAGE,
     Array,
@@ -121,8 +123,10 @@ def _lists(column: Sequence[Sequence[AnyJSON] | None], make: Callable[[list[AnyJ
 def _split(values: Array, lengths: Iterable[int], missing: Sequence[bool] | None = None) -> Array:
     import pyarrow as pa
 
-    offsets = pa.array([0, *accumulate(lengths)], pa.int32())
-    return pa.ListArray.from_arrays(offsets, values, mask=pa.array(missing) if missing is not None else None)
+    offsets: list[int | None] = [0, *accumulate(lengths)]
+    if missing is not None:  # a mask would import pyarrow.compute, which takes as long as a hundred records
+        offsets[:-1] = [None if is_missing else at for at, is_missing in zip(offsets, missing, strict=False)]
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
 
 
 def _struct(described: Mapping[str, Type], fields: Mapping[str, Array | None], *always: str) -> Array:
@@ -256,6 +260,10 @@ def _responses(
         "noticed": _lists([[*each["noticed"].items()] if each.get("noticed") else None for each in ends], _noticed)
         if any("noticed" in each for each in ends)
         else None,
+        "tool_calls": _lists([each.get("tool_calls") or None for each in ends], _made_calls)
+        if any("tool_calls" in each for each in ends)
+        else None,
+        "state": _unless_empty(_texts([as_json(each["state"]) if "state" in each else None for each in ends])),
     }
 
 
@@ -280,7 +288,8 @@ def _usages(column: Sequence[Sequence[AnyJSON] | None]) -> Array:
     whole = [Usage(*each) if each is not None else Usage() for each in column]
     columns = zip(Usage._fields, _turned(whole, len(Usage._fields)), strict=True)
     arrays = [pa.array(values, type_of(USAGE[name])) for name, values in columns]
-    return pa.StructArray.from_arrays(arrays, [*Usage._fields], mask=pa.array([each is None for each in column]))
+    mask = pa.array([each is None for each in column]) if None in column else None
+    return pa.StructArray.from_arrays(arrays, [*Usage._fields], mask=mask)
 
 
 def _trace(flat: Sequence[Sequence[AnyJSON]]) -> Array:
@@ -288,6 +297,19 @@ def _trace(flat: Sequence[Sequence[AnyJSON]]) -> Array:
 
     numbers = _lists([each[1] for each in flat], lambda items: pa.array(items, pa.int64()))
     return pa.StructArray.from_arrays([_texts([str(each[0]) for each in flat]), numbers], ["node", "responses"])
+
+
+def _made_calls(flat: Sequence[JSONObject]) -> Array:
+    import pyarrow as pa
+
+    columns = {name: [each.get(name) for each in flat] for name in MADE_CALL}
+    for name in ("arguments", "result"):
+        columns[name] = [each if each is None or isinstance(each, str) else as_json(each) for each in columns[name]]
+    arrays = [
+        _texts(values) if MADE_CALL[name] == TEXT else pa.array(values, type_of(MADE_CALL[name]))
+        for name, values in columns.items()
+    ]
+    return pa.StructArray.from_arrays(arrays, [*MADE_CALL])
 
 
 def _noticed(flat: Sequence[tuple[str, int]]) -> Array:

@@ -38,7 +38,14 @@ from assay.runs.samples.schema import DICTIONARIES, ROW_NAMES, Array, ArrowTable
 from assay.runs.samples.writer import GroupWriter, file_name, verify_checksum
 
 T = TypeVar("T")
-REQUEST_COLUMNS = (*(name for name in RequestColumns._fields if name != "replies"), "verdicts", "trace", "noticed")
+REQUEST_COLUMNS = (
+    *(name for name in RequestColumns._fields if name != "replies"),
+    "verdicts",
+    "trace",
+    "noticed",
+    "tool_calls",
+    "state",
+)
 """The columns of requests and responses."""
 
 
@@ -70,10 +77,10 @@ def is_whole(path: Path) -> bool:
 
 
 class SampleFile:
-    """The samples of a task in a file; `repeats` is how many times each request was sent."""
+    """The samples of a task in a file; `repeats` is how many times each request was sent, `checksum` what the file must have."""
 
-    def __init__(self, path: Path, repeats: int = 1) -> None:
-        self.path, self._repeats = path, repeats
+    def __init__(self, path: Path, repeats: int = 1, checksum: str = "") -> None:
+        self.path, self._repeats, self._checksum = path, repeats, checksum
         self._file: Any = None
         self._latest: tuple[int, Any] = (-1, None)
 
@@ -196,7 +203,7 @@ class SampleFile:
 
         def opened() -> T:
             if self._file is None:
-                self._file = _opened(self.path)
+                self._file = _opened(self.path, self._checksum)
             return read(self._file)
 
         return self._guarded(opened)
@@ -221,11 +228,14 @@ class SampleFile:
         return RunError([Problem(Place(str(self.path)), f"the samples cannot be read: {what}", fix)])
 
 
-def _opened(path: Path) -> ParquetFile:
+def _opened(path: Path, checksum: str) -> ParquetFile:
     """A file of samples whose checksum and columns are right."""
     from pyarrow import parquet
 
-    is_sealed, metadata = verify_checksum(path), parquet.read_metadata(path)
+    known, metadata = verify_checksum(path), parquet.read_metadata(path)
+    if checksum not in ("", known):
+        raise ValueError("the manifest has another checksum for it, so it is of another run or task")
+    is_sealed = known != ""
     is_old = format_1.is_format_1(metadata.schema.to_arrow_schema())
     if is_old is is_sealed:
         raise ValueError("there is no column kind" if is_sealed else "it has no checksum")
@@ -322,18 +332,23 @@ def _ended(row: StoredSample) -> ReplayedSample:
     requests = [_request(row.prefix + row.prompt, each, 0) for each in row.requests]
     raw = [value for values in row.responses for value in values]
     replies: Sequence[Mapping[str, Any]] = row.replies if row.replies is not None else [{}] * len(raw)
-    behind = replies[len(raw) :] if raw else []
-    own = _responses(requests, raw, replies[: len(raw)] if raw else replies)
-    record, target = _record(row), loads(row.target)
+    end: Mapping[str, Any] = replies[len(requests)] if len(replies) > len(requests) else {}
+    failed = row.failed or "" if "state" in end else ""
+    record, target = end["state"] if failed else _record(row), loads(row.target)
     if record is not None:
-        metadata: Mapping[str, Any] = behind[0] if behind else {}
-        end: Response = Outcome(record, requests, metadata.get("noticed", {}), trace=metadata.get("trace", ()))
-        responses = [*own, end]
-    else:
-        failed = any(isinstance(response, Failed) for response in own)
-        responses = own if failed else [*own, Failed(row.failed or "the graph returned no record")]
+        own = [_answered(*each) for each in zip(requests, raw or [None] * len(requests), replies, strict=False)]
+        noticed, trace, calls = end.get("noticed", {}), end.get("trace", ()), end.get("tool_calls", ())
+        responses: list[Response] = [*own, Outcome(record, requests, noticed, None, trace, calls, failed)]
+    else:  # a record that failed in a run of version 0.1
+        responses = _responses(requests, raw, replies)
+        if not any(isinstance(response, Failed) for response in responses):
+            responses.append(Failed(row.failed or "the graph returned no record"))
     sample = Sample(row.doc_id, loads(row.doc), (), target, loads(row.gold) if row.gold is not None else target)
     return ReplayedSample(sample, responses, row.scores, row.failed or "")
+
+
+def _answered(request: Request, raw: AnyJSON, reply: JSONObject) -> Response:
+    return Failed(reply["failed"]) if "failed" in reply else _response(request, raw, reply)
 
 
 def _record(row: StoredSample) -> JSONObject | None:

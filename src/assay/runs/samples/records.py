@@ -8,15 +8,17 @@ import orjson
 
 from assay.records import (
     EVERY_ROW,
+    AnyJSON,
     FilterScores,
     JSONDict,
     JSONObject,
     Request,
     Sample,
     ScoreKey,
+    Trace,
 )
 from assay.records import arguments as arguments
-from assay.runs.redaction import written_arguments
+from assay.redaction import written_arguments
 
 GENERATE, LOGLIKELIHOOD, ROLLING, GRAPH, NOTHING = "generate", "loglikelihood", "loglikelihood_rolling", "graph", "none"
 """Kinds of samples and requests, by lm-eval's names; a graph sends its own requests, and some samples have none."""
@@ -86,6 +88,17 @@ class StoredSample(NamedTuple):
     audit: Sequence[str]
 
     @property
+    def trace(self) -> Trace | None:
+        """The nodes that the record of a graph visited; None of other samples."""
+        return next((reply["trace"] for reply in reversed(self.replies or ()) if "trace" in reply), None)
+
+    @property
+    def last_state(self) -> JSONObject:
+        """The keys and values that nodes of a graph had written when the record failed."""
+        state: JSONObject = self.replies[-1].get("state", {}) if self.replies else {}
+        return state
+
+    @property
     def request_columns(self) -> RequestColumns:
         return RequestColumns._make(self[: len(RequestColumns._fields)])
 
@@ -105,9 +118,60 @@ class SampleRecord(NamedTuple):
     replies: Sequence[Mapping[str, Any]] | None = None
     """The metadata of each response, if there is any: finish reason, reasoning, usage; after those the responses to
     scorers, verbatim, each as a `verdict`. The last entry of a graph has its `trace`: the nodes the record passed, each
-    with the numbers of its responses."""
+    with the numbers of its responses; and of a record that failed its `state`: what nodes had written."""
     audit: Sequence[str] = ()
     """Anomalies of the sample: see tasks/audit.py."""
+
+
+LONG_RESULT = 200
+
+
+def call_text(call: JSONObject) -> str:
+    """A tool call as a line, with its result where that is known. It is one that an agent made, or in OpenAI's words.
+
+    >>> call_text({"name": "look_up", "arguments": '{"order": "A1", "n": 2}', "result": "shipped"})
+    'look_up(order="A1", n=2) → shipped'
+    >>> call_text({"id": "c", "function": {"name": "look_up", "arguments": "{"}})
+    'look_up({)'
+    """
+    inner = call.get("function")
+    parts: Mapping[str, Any] = inner if isinstance(inner, Mapping) else call
+    written = parts.get("arguments")
+    try:
+        arguments = orjson.loads(written) if isinstance(written, str) else written
+    except ValueError:
+        arguments = None
+    shown = str(written or "")
+    if isinstance(arguments, Mapping):
+        shown = ", ".join(f"{name}={_json(value)}" for name, value in arguments.items())
+    text = f"{parts.get('name')}({shown})"
+    if call.get("error"):
+        return f"{text} → Error: {call['error']}"
+    result = call.get("result")
+    if result is None:
+        return text
+    said = result if isinstance(result, str) else _json(result)
+    return f"{text} → {said if len(said) <= LONG_RESULT else said[:LONG_RESULT] + '…'}"
+
+
+def _json(value: AnyJSON) -> str:
+    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def shown_texts(responses: Sequence[Sequence[Any]], replies: Sequence[JSONObject] | None) -> list[str]:
+    """The texts of responses; where one has none but tool calls, those."""
+    said = [each for repeats in responses for each in repeats]
+    metadata = [*(replies or ()), *[{}] * len(said)]
+    return [
+        text if text.strip() or not reply.get("calls") else "\n".join(map(call_text, reply["calls"]))
+        for text, reply in zip(said, metadata, strict=False)
+        if isinstance(text, str)
+    ]
+
+
+def made_calls(replies: Sequence[JSONObject] | None) -> Sequence[JSONObject]:
+    """The tool calls that the agents of a graph made for a record."""
+    return next((reply["tool_calls"] for reply in reversed(replies or ()) if reply.get("tool_calls")), ())
 
 
 def row_failures(record: SampleRecord) -> dict[ScoreKey, str]:

@@ -16,6 +16,10 @@ Type = str | list[Any] | dict[str, Any]
 """A type as SCHEMA has it: the name of a plain one, a list with the type of its items, or the fields of a struct."""
 TOOL_CALL: dict[str, Type] = {"id": TEXT, "name": TEXT, "arguments": TEXT, "json": TEXT}
 """A tool call. `json` is the whole call where the other fields cannot hold it."""
+MADE_CALL: dict[str, Type] = {
+    "node": TEXT, "turn": INT, "name": TEXT, "arguments": TEXT, "result": TEXT, "error": TEXT, "tokens": INT, "seconds": FLOAT,
+}  # fmt: skip
+"""A tool call that an agent of a graph made. Arguments, and a result that is not a text, are JSON."""
 MESSAGE: dict[str, Type] = {
     "role": TEXT, "content": TEXT, "name": TEXT, "tool_call_id": TEXT, "tool_calls": [TOOL_CALL],
     "media": [{"type": TEXT, "hash": TEXT}],
@@ -35,7 +39,7 @@ SCHEMA: dict[str, Type] = {
     "doc_id": INT, "kind": TEXT, "dropped": INT, "doc": TEXT, "target": TEXT, "gold": TEXT, "choices": [TEXT], "prefix": TEXT,
     "prompt": TEXT,
     "requests": [REQUEST], "responses": [[RESPONSE]], "verdicts": [RESPONSE], "trace": [{"node": TEXT, "responses": [INT]}],
-    "noticed": [{"what": TEXT, "count": INT}],
+    "noticed": [{"what": TEXT, "count": INT}], "tool_calls": [MADE_CALL], "state": TEXT,
     "answers": [FILTERED], "failed": TEXT,
     "failures": [{"metric": TEXT, "filter": TEXT, "reason": TEXT}], "audit": [TEXT], "other_scores": [SCORE],
 }  # fmt: skip

@@ -30,8 +30,8 @@ from assay.records import (
     messages_to_plain,
     prompt_text,
 )
+from assay.redaction import written_arguments
 from assay.runs.files import replace_file
-from assay.runs.redaction import written_arguments
 from assay.runs.samples.encode import as_json, likelihood_requests, request_arrays, request_lists, score_arrays
 from assay.runs.samples.records import (
     GENERATE,
@@ -211,9 +211,7 @@ def _length(responses: Sequence[Sequence[AnyJSON]]) -> int:
     """How much text there is, about: of likelihoods there is none."""
     if not responses or not responses[0] or type(responses[0][0]) is tuple:
         return 30 * len(responses)
-    if type(responses[0][0]) is str:
-        return sum([len(said) for repeats in responses for said in repeats])
-    return sum(len(said) if isinstance(said, str) else 30 for repeats in responses for said in repeats)
+    return sum([len(said) if type(said) is str else 30 for repeats in responses for said in repeats])
 
 
 def row_arrays(rows: Sequence[StoredSample]) -> tuple[dict[str, Array], list[str]]:
@@ -352,9 +350,12 @@ def messages_of(prompt: Prompt) -> list[JSONDict] | None:
     return messages if messages and all(map(_is_message, messages)) else None
 
 
+NEEDED_KEYS, MESSAGE_KEYS = frozenset(("role", "content")), frozenset(MESSAGE) - {"media"}
+
+
 def _is_message(value: AnyJSON) -> bool:
     """Whether a message has nothing but what its columns hold, in the order that it is written in."""
-    if not isinstance(value, dict) or not {"role", "content"} <= value.keys() <= {*MESSAGE} - {"media"}:
+    if not isinstance(value, dict) or not NEEDED_KEYS <= value.keys() <= MESSAGE_KEYS:
         return False
     texts = [value[key] for key in value if key not in ("content", "tool_calls")]
     calls = value.get("tool_calls", [{}])
@@ -382,8 +383,8 @@ CHECKSUM_KEY, NO_CHECKSUM = "assay.crc32", "crc32:00000000"
 DIGITS = 8
 BLOCK = 1 << 20
 _MARK = NO_CHECKSUM[:-DIGITS].encode()
-_known: dict[tuple[str, int, int, int], None] = {}
-"""Files that were found whole, as long as they do not change: a server reads them again and again."""
+_known: dict[tuple[str, int, int, int], str] = {}
+"""Checksums of files that were found whole, as long as they do not change: a server reads them again and again."""
 REMEMBERED = 10_000
 
 
@@ -396,24 +397,30 @@ def write_checksum(path: Path) -> None:
         file.write(b"%08x" % _crc(path, at))
 
 
-def verify_checksum(path: Path) -> bool:
-    """Whether a file has a checksum. One that does not match what is in the file is a ValueError."""
+def verify_checksum(path: Path) -> str:
+    """Return the checksum of a file, empty where it has none. One that does not match what is in the file is a ValueError."""
     state = path.stat()
     key = (os.fspath(path), state.st_mtime_ns, state.st_size, state.st_ino)
     if key in _known:
-        return True
+        return _known[key]
+    at, written = written_checksum(path)
+    if written and written != f"{_crc(path, at):08x}":
+        raise ValueError("its content does not match its checksum")
+    if written:
+        while len(_known) >= REMEMBERED:
+            _known.pop(next(iter(_known)))
+        _known[key] = written
+    return written
+
+
+def written_checksum(path: Path) -> tuple[int, str]:
+    """Return the checksum of a file as it is written there, and where; an empty one where there is none."""
     at = _digits_at(path)
     if at is None:
-        return False
+        return 0, ""
     with path.open("rb") as file:
         file.seek(at)
-        written = file.read(DIGITS)
-    if written != b"%08x" % _crc(path, at):
-        raise ValueError("its content does not match its checksum")
-    while len(_known) >= REMEMBERED:
-        _known.pop(next(iter(_known)))
-    _known[key] = None
-    return True
+        return at, file.read(DIGITS).decode("ascii", "replace")
 
 
 def _digits_at(path: Path) -> int | None:

@@ -177,7 +177,7 @@ def exact_match(
 def _compiled(pattern: str) -> "re.Pattern[str]":
     try:
         return re.compile(pattern)
-    except (re.error, TypeError) as error:
+    except (re.error, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(f"regexes_to_ignore: {pattern!r:.60} is not a regular expression: {error}") from None
 
 

@@ -1,15 +1,30 @@
 """Redaction of secrets: commands and arguments are written without keys and passwords."""
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from assay.records import AnyJSON, Generate, JSONDict, JSONObject, Request, arguments
 
 HIDDEN = "***"
-_SECRET = r"(?:api[_-]?key|apikey|key|token|secret|passw(?:or)?d|pwd|auth(?:orization)?|credentials?|bearer)"
-_NAME = re.compile(rf"(?:^|[_\-.]){_SECRET}s?$", re.IGNORECASE)
-_PAIR = re.compile(rf"(?:^|[\s,;&?{{(\[\"'_\-.]){_SECRET}s?\\*[\"']?\s*[=:]\s*(?:(?:bearer|basic)\s+)?", re.IGNORECASE)
+_SURE = (
+    r"(?:(?:api|access|secret|private|account|auth|subscription|license)[_-]?key|secret|passw(?:or)?d|passphrase|(?:user|db|login|proxy)[_-]?pass|pwd"
+    r"|auth(?:orization)?|credentials?|bearer|sas|sig|jwt|webhook(?:[_-]?url)?|connection[_-]?string|access[_-]?key[_-]?id)"
+)
+_WORD = rf"(?:{_SURE}|key|token)"
+_CAMEL = r"[A-Za-z0-9]*[a-z0-9](?-i:Key|Token|Secret|Password|Passphrase|Credential|Auth)"
+_NAME = re.compile(rf"(?:(?:.*[_\-.])?{_WORD}|{_CAMEL})s?", re.IGNORECASE)
+_CERTAIN = re.compile(rf"(?:(?:.*[_\-.])?{_SURE}|{_CAMEL}(?<!Key))s?", re.IGNORECASE)
+"""Names of secrets even where the value is a number; a `key` or `token` may be an index."""
+_PAIR = re.compile(
+    rf"(?:^|(?<=[\s,;&?{{(\[\"']))-{{0,2}}((?:[\w.\-]*[_\-.])?{_WORD}s?|{_CAMEL}s?)"
+    r"\\*[\"']?\s*[=:]>?\s*(?:(?:bearer|basic|token|digest)\s+)?",
+    re.IGNORECASE,
+)
+_CUT = re.compile(rf"(?:^|[\s,;{{(\[\"'])(?:[\w.\-]*[_\-.])?{_SURE}s?\\*[\"']?\s*[=:]$", re.IGNORECASE)
+"""A word of a command that ends where its secret begins: the next word is that."""
+_NUMBER = re.compile(r"[+\-]?\d+(?:\.\d+)?(?=$|[\s,;&})\]\"'])")
 _NEXT = re.compile(r"[,\s]+(?:\\*[\"']?[A-Za-z_][\w.\-]*\\*[\"']?\s*[=:]|$)")
 """The text after a value on a command line: the next name, or nothing."""
 _ESCAPED_QUOTE = re.compile(r"\\+[\"']")
@@ -20,18 +35,61 @@ _HEADERS_IN_TEXT = re.compile(
 )
 _URL = re.compile(r"([A-Za-z][\w+.\-]*://)((?<=[\"']http://)[^\s\"']*|(?<=[\"']https://)[^\s\"']*|[^\s,\"'<>]*)")
 """An address: one in quotes ends there, one without at a comma, too."""
-_ADDRESSES = ("url", "base_url", "api_base", "endpoint")
+_ADDRESSES = ("url", "base_url", "api_base", "endpoint", "uri", "proxy")
+_ARGUMENTS = frozenset((
+    "judge_model", "roles", "model", "model_args", "model_role", "data_files", "data_file", "dataset_path", "file_path",
+    "storage_options", "proxies",
+))  # fmt: skip
+"""Keys of task files whose texts are arguments of models, or addresses: prompts elsewhere may mention keys."""
+_PASSWORD = re.compile(r"(?<=://)[^\s/@:\"'<>]*:[^\s/@\"'<>]+@")
 _PAIRS = {"{": "}", "[": "]", "(": ")"}
 _CLOSING, _QUOTES = "}])", ("'", '"')
 _KNOWN = re.compile(r"\b(?:sk|hf|ghp|gho|xox[abp])[-_][A-Za-z0-9_\-]{8,}")
 _BEARER = re.compile(r"(Bearer\s+)\S+", re.IGNORECASE)
 
-NOT_SECRET = frozenset((
-    "prefix_token_id", "think_start_token", "think_end_token", "custom_prefix_token_id", "add_bos_token", "eot_token",
-    "bos_token", "eos_token", "pad_token",
-    "golden_key", "predicted_key", "input_key", "output_key", "output_keys", "primary_key", "join_key",
-))  # fmt: skip
+_HARMLESS = re.compile(
+    r"(?:think_start|think_end|add_bos|eot|bos|eos|pad)_token"
+    r"|(?:golden|predicted|input|output|primary|join|sort|group|id|text|answer|question|label|target|column)(?:_\w+)?_keys?"
+)
 """Arguments of models and keys of graphs that only sound like a secret."""
+ENVIRONMENT = re.compile(r"(?:KEY|TOKEN|SECRET|PASSW(?:OR)?D|CREDENTIALS?)S?$", re.IGNORECASE)
+"""Variables of the environment whose values are secrets."""
+LEAST = 8
+"""Minimum length of a value that is searched for: a shorter one occurs anywhere."""
+
+
+@lru_cache(4096)
+def is_secret(name: str, *, certain: bool = False) -> bool:
+    """Whether a key names a secret; `certain`: whatever its value is.
+
+    >>> [is_secret(name) for name in ("api_key", "accessToken", "max_tokens", "monkey", "eos_token")]
+    [True, True, True, False, False]
+    >>> is_secret("max_tokens", certain=True)
+    False
+    """
+    return (_CERTAIN if certain else _NAME).fullmatch(name) is not None and _HARMLESS.fullmatch(name) is None
+
+
+def environment_secrets() -> dict[str, str]:
+    """The names of variables of the environment by their secret values."""
+    variables = {name: value for name, value in os.environ.items() if len(value) >= LEAST and ENVIRONMENT.search(name)}
+    return {value: name for name, value in variables.items()}
+
+
+def without_environment(text: str) -> str:
+    """A message of other people's code without the secrets of the environment."""
+    for value in environment_secrets():
+        text = text.replace(value, HIDDEN)
+    return text
+
+
+def without_queries(text: str) -> str:
+    """A message of other people's code without users, passwords and queries of addresses.
+
+    >>> without_queries("401 for url: https://me:pw@host/v1?key=abc")
+    '401 for url: https://***@host/v1?***'
+    """
+    return _URL.sub(lambda match: match[1] + _bare_address(match[2]), text) if "://" in text else text
 
 
 def redacted_text(text: str) -> str:
@@ -46,7 +104,7 @@ def redacted_text(text: str) -> str:
 def _redacted_text(text: str, *, command: bool = False) -> tuple[str, str]:
     """Redact a text; returns also the quote or bracket that would end a secret left open."""
     text, open_headers = _without_headers(text)
-    text = _URL.sub(lambda match: match[1] + _bare_address(match[2]), text)
+    text = without_queries(text)
     text, open_pair = _without_values(text, command)
     text = _BEARER.sub(rf"\1{HIDDEN}", text)
     return _KNOWN.sub(HIDDEN, text), open_headers or open_pair
@@ -70,6 +128,9 @@ def _without_values(text: str, command: bool) -> tuple[str, str]:
     while (match := _PAIR.search(text, at)) is not None:
         start = match.end()
         _enter(text[at:start], around)
+        if not _is_hidden(match[1], text, start):
+            done, at = done + text[at:start], start
+            continue
         end, missing = _end_of_argument(text, start, around[-1] if around else "", command)
         quote = _ESCAPED_QUOTE.match(text, start)
         mark = quote[0] if quote is not None else text[start : start + 1]
@@ -77,6 +138,15 @@ def _without_values(text: str, command: bool) -> tuple[str, str]:
         done += text[at:start] + (f"{mark}{HIDDEN}{mark}" if is_quoted else HIDDEN) * (end > start)
         at = end
     return done + text[at:], missing
+
+
+def _is_hidden(name: str, text: str, start: int) -> bool:
+    """Whether the value that begins there is a secret: not in `max_tokens=256`, `until=['key:']`, `turn-key:7b`."""
+    is_quote = text[start : start + 1] in _QUOTES
+    if is_quote and (start + 1 == len(text) or text[start + 1] in ",]})"):
+        return False
+    is_word = text[start - 1] == ":" and not is_quote
+    return is_secret(name, certain=is_word or _NUMBER.match(text, start) is not None)
 
 
 def _enter(text: str, waiting: list[str]) -> None:
@@ -158,27 +228,54 @@ def _bare_address(rest: str) -> str:
 
 def redacted(value: AnyJSON, name: str = "", *, texts: bool = True) -> AnyJSON:
     """Redact a value; `name` is its key. Without `texts`, only keys decide: a prompt may mention keys."""
-    if is_header(name) and not isinstance(value, bool | int | float | None):
+    if (is_header(name) and not isinstance(value, bool | int | float | None)) or _is_environment(name, value):
         return {str(key): HIDDEN for key in value} if isinstance(value, Mapping) else HIDDEN
-    if name and name not in NOT_SECRET and _NAME.search(name) and not _is_numbers(value):
+    if name and is_secret(name, certain=_is_numbers(value)) and (not _is_numbers(value) or _is_long(value)):
         return HIDDEN
+    texts = texts or name in _ARGUMENTS
     if isinstance(value, Mapping):
         return {str(key): redacted(inner, _called(str(key), name), texts=texts) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         within = name if name in _ADDRESSES else ""
         return [redacted(inner, within, texts=texts) for inner in value]
-    if isinstance(value, str) and name in _ADDRESSES:
+    if not isinstance(value, str):
+        return value
+    if name in _ADDRESSES:
         before, mark, _ = redacted_text(value).partition("?")
         return before + mark + HIDDEN * bool(mark)
-    return redacted_text(value) if isinstance(value, str) and texts else value
+    return redacted_text(value) if texts else _PASSWORD.sub(f"{HIDDEN}@", value) if "://" in value else value
+
+
+def secrets_in(value: AnyJSON, name: str = "") -> Iterator[str]:
+    """The texts of a value that `redacted` would hide by their names."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            called = _called(str(key), name)
+            yield from secrets_in(inner, name if is_header(name) or is_secret(name) else called)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from secrets_in(inner, name)
+    elif isinstance(value, str) and (is_header(name) or is_secret(name)):
+        yield value
+
+
+_written: list[tuple[AnyJSON, AnyJSON]] = []
+"""The parameters that were redacted last, and how they are written: all requests of a task share theirs."""
 
 
 def written_arguments(request: Request) -> tuple[AnyJSON, ...]:
-    """The arguments of a request as they may be written down: LiteLLM is given headers among the parameters."""
+    """The arguments of a request as they may be written down: LiteLLM is given headers and keys among the parameters."""
     plain = arguments(request)
-    if isinstance(request, Generate) and any(is_header(key) for key in request.params):
-        return (plain[0], redacted(plain[1], texts=False))
-    return plain
+    if not isinstance(request, Generate):
+        return plain
+    if not _written or _written[0][0] is not request.params:
+        _written[:] = [(request.params, redacted(plain[1], texts=False))]
+    return plain[0], dict(_written[0][1])
+
+
+def _is_environment(name: str, value: AnyJSON) -> bool:
+    """Whether a value is the environment of a process, as tool servers are given it."""
+    return name == "env" and isinstance(value, Mapping)
 
 
 @lru_cache(1024)
@@ -200,9 +297,35 @@ def _is_numbers(value: AnyJSON) -> bool:
     return isinstance(value, int | float | None)
 
 
+SCHEMAS = ("properties", "fields")
+"""Keys of schemas below which there are names of fields."""
+
+
+def _is_long(value: AnyJSON) -> bool:
+    """Whether a number may be a password."""
+    return isinstance(value, int) and value >= 10**5
+
+
 def _called(key: str, within: str) -> str:
     """Return the key of a value: `key` among the `params` of a metric is the name of a column, not a secret."""
-    return "" if (within, key) == ("params", "key") else key
+    return "" if (within, key) == ("params", "key") or within in SCHEMAS else key
+
+
+def is_same(one: AnyJSON, other: AnyJSON) -> bool:
+    """Whether two redacted values may be of one value: versions hid different parts of it.
+
+    >>> is_same({"gen_kwargs": "max_tokens=***,n=1"}, {"gen_kwargs": "max_tokens=64,n=1"}), is_same("n=1", "n=2")
+    (True, False)
+    """
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(is_same(value, other[key]) for key, value in one.items())
+    if HIDDEN in (one, other) or one == other:
+        return True
+    return isinstance(one, str) and isinstance(other, str) and (_hides(one, other) or _hides(other, one))
+
+
+def _hides(text: str, other: str) -> bool:
+    return HIDDEN in text and re.fullmatch(".*".join(map(re.escape, text.split(HIDDEN))), other, re.DOTALL) is not None
 
 
 def redacted_command(arguments: Sequence[str]) -> list[str]:
@@ -216,10 +339,10 @@ def redacted_command(arguments: Sequence[str]) -> list[str]:
             continue
         flag, equals, _ = argument.partition("=")
         name = flag.lstrip("-")
-        is_secret = flag.startswith("--") and bool(_NAME.search(name)) and name not in NOT_SECRET
-        text, missing = (f"{flag}={HIDDEN}", "") if is_secret and equals else _redacted_text(argument, command=True)
+        is_named = flag.startswith("--") and is_secret(name)
+        text, missing = (f"{flag}={HIDDEN}", "") if is_named and equals else _redacted_text(argument, command=True)
         redacted_arguments.append(HIDDEN if hidden else text)
-        hidden = is_secret and not equals
+        hidden = (is_named and not equals) or _CUT.search(argument) is not None
     return redacted_arguments
 
 

@@ -1,0 +1,149 @@
+"""Kills an agent run of 300 records after 7, 22, … 292 tool calls, resumes and repeats it, and counts calls of its tool.
+
+python -m bench.agent_kills [KILLS]
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+RECORDS, KILLS = 300, 20
+SERVER = Path(__file__).parent.parent / "tests/talking_server.py"
+REASON = "begun and not finished"
+TOOL = """
+import json
+import os
+import time
+
+
+def refund(order: str) -> str:
+    with open(os.environ["REFUNDS"], "a") as file:
+        file.write(order + "\\n")
+    time.sleep(0.005)
+    return json.dumps({"say": "refunded " + order})
+"""
+GRAPH = """
+data_config: {source: {type: disk, file_path: records.jsonl}}
+graph_config:
+  nodes:
+    agent:
+      node_type: agent
+      prompt: [{user: "{q}"}]
+      output_keys: said
+      tools: [shop.refund]
+      model: {name: m}
+  edges: [{from: START, to: agent}, {from: agent, to: END}]
+output_config: {output_map: {order: {from: order}, said: {from: said}}}
+"""
+
+
+class Kill(NamedTuple):
+    """A run that was killed, resumed and run again: tool calls, orders that were called twice, records whose call was cut
+    off, and whether the others are equal to those of an undisturbed run."""
+
+    calls: int
+    doubled: int
+    cut: int
+    is_equal: bool
+
+
+def write_world(folder: Path, records: int = RECORDS) -> None:
+    folder.mkdir(parents=True)
+    (folder / "shop.py").write_text(TOOL)
+    (folder / "graph_config.yaml").write_text(GRAPH)
+    orders = [f"A{number}" for number in range(records)]
+    lines = [{"order": order, "q": json.dumps({"calls": [["refund", {"order": order}]]})} for order in orders]
+    (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def start(world: Path, output: Path, url: str) -> "subprocess.Popen[bytes]":
+    arguments = ["--tasks", str(world), "--model", "openai-chat", "--model_args", f"model=m,base_url={url}"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "assay", "run", *arguments, "--output_path", str(output)],
+        env={**os.environ, "REFUNDS": str(output.with_suffix(".calls"))},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def outputs(output: Path) -> dict[str, bytes]:
+    """The lines of the records by order."""
+    [file] = output.glob("output_*.json")
+    return {record["order"]: json.dumps(record).encode() for record in json.loads(file.read_text())}
+
+
+def calls(output: Path) -> Counter[str]:
+    path = output.with_suffix(".calls")
+    return Counter(path.read_text().split() if path.exists() else ())
+
+
+def killed(world: Path, whole: Path, output: Path, url: str, count: int) -> Kill:
+    """Kill a run after so many tool calls."""
+    process = start(world, output, url)
+    while calls(output).total() < count and process.poll() is None:
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    start(world, output, url).wait()
+    start(world, output, url).wait()
+    results = json.loads((output / "results.json").read_text())
+    [account] = results["assay"]["tasks"].values()
+    cut = sum(count for reason, count in account.get("reasons", {}).items() if REASON in reason)
+    expected, resumed = outputs(whole), outputs(output)
+    missing = expected.keys() - resumed.keys()
+    is_equal = all(expected[order] == line for order, line in resumed.items()) and len(missing) == cut
+    if not cut:
+        is_equal &= next(output.glob("output_*")).read_bytes() == next(whole.glob("output_*")).read_bytes()
+    counted = calls(output)
+    return Kill(counted.total(), sum(count - 1 for count in counted.values()), cut, is_equal)
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    process = subprocess.Popen([sys.executable, str(SERVER), str(port)], stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=1).close()
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def main(kills: int = KILLS, records: int = RECORDS) -> list[Kill]:
+    with tempfile.TemporaryDirectory() as folder, serving() as url:
+        world, whole = Path(folder) / "world", Path(folder) / "whole"
+        write_world(world, records)
+        start(world, whole, url).wait()
+        counts = [int(records * (number + 0.5) / kills) for number in range(kills)]
+        return [killed(world, whole, Path(folder) / str(n), url, count) for n, count in enumerate(counts)]
+
+
+if __name__ == "__main__":
+    outcomes = main(int(sys.argv[1]) if len(sys.argv) > 1 else KILLS)
+    print(
+        f"tool calls of {RECORDS} records after kill, resume and rerun: at most {max(each.calls for each in outcomes)}"
+    )
+    print(
+        f"calls made twice: {sum(each.doubled for each in outcomes)}; records cut off: {sum(each.cut for each in outcomes)}"
+    )
+    print(
+        f"all other records byte for byte as without a kill: {sum(each.is_equal for each in outcomes)} of {len(outcomes)}"
+    )

@@ -1,0 +1,78 @@
+"""The conversation of a graph's record as Inspect has it: messages with tool calls, and an event for each call."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from assay.records import Generate, JSONDict, JSONObject, Message, messages_to_plain, tool_call_of
+from assay.runs.samples.records import SampleRecord, call_text, made_calls
+
+
+def transcript(record: SampleRecord, model: str) -> list[JSONDict]:
+    """All that was said on the way of a record: prompts, replies and results of tools, each once."""
+    said: list[JSONDict] = []
+    names: dict[str, str] = {}
+    for number, request in enumerate(record.sample.requests):
+        if not isinstance(request, Generate) or number >= len(record.responses):
+            continue
+        prompt = request.prompt
+        asked = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else messages_to_plain(prompt)
+        said += asked[len(said) :] if asked[: len(said)] == said else asked
+        reply = record.replies[number] if record.replies is not None and number < len(record.replies) else {}
+        calls = tuple(map(tool_call_of, reply.get("calls") or ()))
+        names |= {call.id: call.name for call in calls}
+        said += messages_to_plain([Message("assistant", str(record.responses[number][0]), calls)])
+    return [_message(each, names, model) for each in said]
+
+
+def _message(said: JSONObject, names: Mapping[str, str], model: str) -> JSONDict:
+    role, content = said["role"], said.get("content")
+    text = content if isinstance(content, str) else "" if content is None else json.dumps(content, ensure_ascii=False)
+    if role == "tool":
+        called = str(said.get("tool_call_id"))
+        return {"role": "tool", "content": text, "tool_call_id": called, "function": names.get(called, "")}
+    if role != "assistant":
+        return {"role": role, "content": text}
+    calls = [_call(tool_call_of(call).name, call) for call in said.get("tool_calls") or ()]
+    return {
+        "role": "assistant", "content": text, "source": "generate", "model": model,
+        **({"tool_calls": calls} if calls else {}),
+    }  # fmt: skip
+
+
+def _call(name: str, call: JSONObject) -> JSONDict:
+    parsed: Any = {}
+    with suppress(ValueError):
+        parsed = json.loads(tool_call_of(call).arguments or "{}")
+    return {"id": str(call.get("id") or ""), "function": name, "arguments": parsed if isinstance(parsed, dict) else {}}
+
+
+def tool_events(record: SampleRecord, stamp: JSONObject) -> list[JSONDict]:
+    """An event for each tool call of a record; `stamp` has the keys that all events have."""
+    return [_event(number, call, stamp) for number, call in enumerate(made_calls(record.replies))]
+
+
+def _event(number: int, call: JSONObject, stamp: JSONObject) -> JSONDict:
+    arguments = call.get("arguments")
+    with suppress(ValueError, TypeError):
+        arguments = json.loads(str(arguments)) if isinstance(arguments, str) else arguments
+    error = {"error": {"type": "unknown", "message": call["error"]}} if call.get("error") else {}
+    return {
+        **stamp,
+        "event": "tool",
+        "type": "function",
+        "id": f"call-{number}",
+        "function": str(call.get("name")),
+        "arguments": arguments if isinstance(arguments, dict) else {},
+        "view": {"title": str(call.get("name")), "format": "text", "content": call_text(call)},
+        "result": str(call.get("result") or ""),
+        **error,
+        **({"working_time": call["seconds"]} if call.get("seconds") is not None else {}),
+        "events": [],
+    }
+
+
+def is_walked(replies: Sequence[JSONObject] | None) -> bool:
+    """Whether a sample is a record of a graph."""
+    return bool(replies) and "trace" in replies[-1] if replies else False

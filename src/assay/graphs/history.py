@@ -1,0 +1,86 @@
+"""Earlier turns of a conversation, in the state as SyGra's helper code knows them: by node, request and response."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assay.graphs.spec import Record, Value
+from assay.records import JSONDict, Message, messages_to_plain, plain_to_messages
+
+HISTORY = "__chat_history__"
+
+
+KINDS = {"assistant": "ai", "user": "human"}
+
+
+class ChatMessage(dict[str, Value]):
+    """A message of the state: role and content, also by the names that LangChain's messages have."""
+
+    @property
+    def type(self) -> str:
+        return KINDS.get(str(self["role"]), str(self["role"]))
+
+    @property
+    def content(self) -> Value:
+        return self["content"]
+
+
+class WantedCall(dict[str, Value]):
+    """A call of a tool in the state: name, args, id, type. Helper code written for SyGra reads OpenAI's `function` of it."""
+
+    def __missing__(self, key: str) -> Value:
+        if key == "function":
+            return {"name": self["name"], "arguments": json.dumps(self["args"], ensure_ascii=False)}
+        raise KeyError(key)
+
+    def get(self, key: str, default: Value = None) -> Value:
+        return self[key] if key == "function" else dict.get(self, key, default)
+
+
+def as_turn(name: str, messages: Sequence[Message], text: str) -> JSONDict:
+    """One turn: who asked, with which messages, and the answer."""
+    return {"name": name, "request": messages_to_plain(messages), "response": text}
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """How earlier turns are sent: the latest of them, as messages or as one text."""
+
+    window: int
+    as_one: bool = False
+
+    def place(self, messages: Sequence[Message], turns: Sequence[Record], name: str) -> tuple[Message, ...]:
+        return as_one(messages, turns, self.window, name) if self.as_one else with_turns(messages, turns, self.window)
+
+
+def with_turns(messages: Sequence[Message], turns: Sequence[Value], window: int) -> tuple[Message, ...]:
+    """Messages with the latest turns after the system's. A turn may also be a message that helper code put there."""
+    system = [each for each in messages if each.role == "system"]
+    rest = [each for each in messages if each.role != "system"]
+    latest = list(turns[-window:])
+    while len(turns) > window and latest and latest[0].get("role", "user") != "user":
+        del latest[0]
+    earlier = [message for each in latest for message in _messages(each)]
+    return (*system, *plain_to_messages(earlier), *rest)
+
+
+def as_one(messages: Sequence[Message], turns: Sequence[Record], window: int, name: str) -> tuple[Message, ...]:
+    """The conversation so far as one message that asks for what comes next; the system's stay."""
+    asked = next((each["content"] for each in turns[0].get("request", ()) if each["role"] == "user"), "")
+    latest = [f"{each.get('name')}: {each.get('response')}" for each in turns[-window:]]
+    lines = [
+        "The conversation so far:",
+        f"Organizer: {asked}",
+        *latest,
+        "",
+        f"Write what {name} says next, and no more.",
+    ]
+    return (*(each for each in messages if each.role == "system"), Message("user", "\n".join(lines)))
+
+
+def _messages(entry: Record) -> list[JSONDict]:
+    if "role" in entry:
+        calls = entry.get("tool_calls")
+        return [{**entry, "tool_calls": [calls]} if isinstance(calls, dict) and calls else dict(entry)]
+    last = [each for each in entry.get("request", ()) if each["role"] == "user"][-1:]
+    return [*last, {"role": "assistant", "content": entry.get("response") or ""}]

@@ -1,0 +1,112 @@
+"""Judges in graphs: a unit metric that asks another model what an answer is worth, as the scorer `llm_judge` of tasks does."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.graphs.nodes import LambdaNode
+from assay.graphs.spec import Record, Value
+from assay.graphs.unit_metrics import UnitMetric, UnitMetricResult, as_mapping, lost_result
+from assay.graphs.walk import NodeFailed, State, Steps, Walk
+from assay.records import Generate, JSONDict, Request, Response, UserValue
+from assay.scoring.judges import LLMJudgeScorer
+from assay.scoring.results import GenResult, Result
+from assay.scoring.scorer_models import Unscored
+
+QUESTION = "question"
+
+
+class JudgeMetric(UnitMetric):
+    """The score that a judge gives an answer; correct if it reaches `threshold`.
+
+    `question` is the key of the state that has the question. The other parameters are those of the scorer `llm_judge`:
+    `role` names the judge's model, `rubric` or a whole `prompt` says how to judge.
+    """
+
+    asks = True
+
+    def __init__(self, *, question: str = QUESTION, threshold: float = 0.5, **params: UserValue) -> None:
+        super().__init__(question=question, threshold=threshold, **params)
+        self.key, self.threshold = question, threshold
+        self.scorer = LLMJudgeScorer(None, **params)  # type: ignore[arg-type]  # its constructor checks them
+
+    @property
+    def needs_golden(self) -> bool:
+        return False
+
+    def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
+        raise NotImplementedError("a judge is asked by the node")
+
+    def result_of(self, state: Record, golden: Value, predicted: Value) -> Result:
+        """The answer as the scorer takes it."""
+        doc = {key: _timeless(value) for key, value in state.items() if not str(key).startswith("__")}
+        return GenResult(doc, golden, _text(predicted), question=_text(state.get(self.key, "")))
+
+    def unit_result(self, worth: float, golden: Value, predicted: Value, said: JSONDict) -> UnitMetricResult:
+        metadata = {"validator": "llm_judge", "threshold": self.threshold, **said}
+        correct = worth >= self.threshold
+        return UnitMetricResult(correct, as_mapping(golden), as_mapping(predicted), metadata, worth)
+
+
+_own = [each for each in inspect.signature(JudgeMetric).parameters.values() if each.kind is each.KEYWORD_ONLY]
+_more = [
+    each.replace(kind=each.KEYWORD_ONLY)
+    for name, each in inspect.signature(LLMJudgeScorer).parameters.items()
+    if name != "task_config"
+]
+JudgeMetric.__signature__ = inspect.Signature([*_own, *_more])  # type: ignore[attr-defined]
+
+
+def _text(value: Value) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(_timeless(value))
+
+
+def _timeless(value: Value) -> Value:
+    """A value without the seconds of tool calls and agents: the same answer makes the same prompt."""
+    if isinstance(value, Mapping):
+        return {key: inner for key, inner in value.items() if key != "seconds"}
+    is_calls = isinstance(value, list) and any(isinstance(each, Mapping) and "seconds" in each for each in value)
+    return [_timeless(each) for each in value] if is_calls else value
+
+
+@dataclass(slots=True)
+class JudgedNode(LambdaNode):
+    """A UnitMetrics node some of whose metrics are judges, by the field of the result."""
+
+    judges: Mapping[str, JudgeMetric] = ()  # type: ignore[assignment]  # always given
+
+    def ask(self, state: State, walk: Walk) -> Steps:
+        golden, predicted = (state.get(str(self.settings.get(key))) for key in ("golden_key", "predicted_key"))
+        results = {field: metric.result_of(state, golden, predicted) for field, metric in self.judges.items()}
+        updates: State = dict(self.function(self.settings, state))
+        questions = {field: self._questions(metric, results[field], walk) for field, metric in self.judges.items()}
+        requests = [request for each in questions.values() if not isinstance(each, Unscored) for request in each]
+        responses = list((yield requests)) if requests else []
+        walk.take(requests, responses)
+        replies = iter(responses)
+        lost: list[str] = []
+        for field, metric in self.judges.items():
+            posed = questions[field]
+            try:
+                if isinstance(posed, Unscored):
+                    raise posed
+                said = _verdict(metric, results[field], [next(replies) for _ in posed])
+                updates[field] = metric.unit_result(said.pop(metric.scorer.name), golden, predicted, said).to_dict()
+            except Unscored as error:
+                updates[field] = lost_result(str(error))
+                lost.append(str(error))
+        if len(lost) == len(self.settings.get("unit_metrics_map") or ()):
+            raise NodeFailed("; ".join(dict.fromkeys(lost)))
+        return updates
+
+    def _questions(self, metric: JudgeMetric, result: Result, walk: Walk) -> Sequence[Request] | Unscored:
+        try:
+            asked = metric.scorer.questions(result)
+        except Unscored as error:
+            return error
+        return [each._replace(node=walk.node) if isinstance(each, Generate) else each for each in asked]
+
+
+def _verdict(metric: JudgeMetric, result: Result, responses: Sequence[Response]) -> dict[str, Any]:
+    return dict(metric.scorer.verdict(result, responses))

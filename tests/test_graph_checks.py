@@ -1,0 +1,98 @@
+"""`assay validate` and `assay run` agree about graphs: what the one refuses, the other does, in the same words."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.cli import main
+
+GRAPH = """
+task: checked
+data_config: {source: {type: disk, file_path: DATA}}
+graph_config:
+  nodes:
+    answer: {node_type: NODE, prompt: [{user: "{question}"}], output_keys: predicted, model: {name: m}}
+    check: {node_type: lambda, lambda: CODE, output_keys: [extra]}
+    unit: {node_type: lambda, lambda: tasks.eval.utils.UnitMetrics, golden_key: answer, predicted_key: predicted, unit_metrics_map: [{name: METRIC}]}
+  edges: [{from: START, to: answer}, {from: answer, to: check}, {from: check, to: unit}, {from: unit, to: END}]
+"""
+CODE = """
+import beside
+from assay import unit_metric
+
+
+def check(node, state):
+    return {"extra": 1}
+
+
+@unit_metric("TEST_of_steps")
+def of_steps(golden, predicted):
+    return True
+"""
+FILES = {
+    "steps": CODE,
+    "beside": 'from assay import unit_metric\n\n\n@unit_metric("TEST_beside")\ndef one(golden, predicted):\n    return True\n',
+    "unnamed": 'from assay import unit_metric\n\n\n@unit_metric("TEST_unnamed")\ndef one(golden, predicted):\n    return True\n',
+    "broken": "def check(node, state:\n    return state\n",
+    "lacking": "import os\nimport nothing_like_it\n\n\ndef check(node, state):\n    return state\n",
+    "guarded": "try:\n    import nothing_like_it\nexcept ImportError:\n    pass\n\n\ndef check(node, state):\n    return {'extra': 2}\n",
+    "look_up": 'def city(name: str) -> str:\n    """Look up."""\n    return name\n',
+}
+LACKING = "No module named 'nothing_like_it' (pip install nothing_like_it) (lacking.py:2)"
+
+
+def write(folder: Path, **changes: str) -> str:
+    values = {"DATA": "records.jsonl", "NODE": "llm", "CODE": "steps.check", "METRIC": "exact_match"} | changes
+    text = GRAPH
+    for name, value in values.items():
+        text = text.replace(name, value)
+    (folder / "checked.yaml").write_text(text)
+    for name, code in FILES.items():
+        (folder / f"{name}.py").write_text(code.replace("TEST", f"metric_{abs(hash(folder))}"))
+    (folder / "records.jsonl").write_text('{"question": "a", "answer": "b"}\n')
+    (folder / "empty.jsonl").write_text("")
+    return str(folder / "checked.yaml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"CODE": "steps.nope"}, "steps.py has no 'nope'"),
+        ({"CODE": "stepz.check"}, "stepz.check: no module named 'stepz' — did you mean 'steps'?"),
+        (
+            {"CODE": "broken.check"},
+            "broken.check: the module cannot be loaded: SyntaxError: '(' was never closed (broken.py, line 1)",
+        ),
+        ({"CODE": "lacking.check"}, f"lacking.check: the module cannot be loaded: ModuleNotFoundError: {LACKING}"),
+        ({"METRIC": "metric_of_nobody"}, "no unit metric named 'metric_of_nobody'"),
+        ({"METRIC": "TEST_unnamed"}, "no unit metric named 'metric_"),
+        ({"NODE": "agent, tools: [look_up.town]"}, "look_up.py has no 'town' — use one of: city"),
+        ({"NODE": "agent, tools: [look_ups]"}, "look_ups: no module named 'look_ups' — did you mean 'look_up'?"),
+        ({"NODE": "agent, tools: ['look-up']"}, "invalid dotted name 'look-up'"),
+        ({"DATA": "empty.jsonl"}, "the source has no records"),
+    ],
+)
+def test_both_refuse_it_in_the_same_words(
+    changes: dict[str, str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(
+        tmp_path, **{key: value.replace("TEST", f"metric_{abs(hash(tmp_path))}") for key, value in changes.items()}
+    )
+    assert main(["validate", path]) == 1
+    assert words in capsys.readouterr().out
+    assert main(["run", "--tasks", path, "--model", "embedded", "-o", str(tmp_path / "run")]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("metric", ["TEST_of_steps", "TEST_beside"])
+def test_both_take_metrics_that_helper_modules_register(
+    metric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, METRIC=metric.replace("TEST", f"metric_{abs(hash(tmp_path))}"))
+    assert main(["validate", path]) == 0, capsys.readouterr()
+    assert main(["run", "--tasks", path, "--model", "embedded", "-o", str(tmp_path / "run")]) == 0
+
+
+@pytest.mark.parametrize("changes", [{"CODE": "guarded.check"}, {"NODE": "agent, tools: [look_up]"}])
+def test_validate_takes_modules_of_tools_and_imports_that_may_fail(changes: dict[str, str], tmp_path: Path) -> None:
+    assert main(["validate", write(tmp_path, **changes)]) == 0
