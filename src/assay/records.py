@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import is_
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, SupportsFloat, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, TypeAlias
 
 from assay.errors import Place
 
@@ -75,16 +75,13 @@ def plain(value: Any) -> Any:
     if kind in _PLAIN:
         return value
     if kind is list or kind is tuple:
-        if _PLAIN.issuperset(map(type, value)):
-            return value
-        items = [plain(item) for item in value]
+        items = value if _PLAIN.issuperset(map(type, value)) else [plain(item) for item in value]
         return value if all(map(is_, items, value)) else kind(items)
     if kind is dict:
         keys = value if _PLAIN.issuperset(map(type, value)) else [plain(key) for key in value]
-        if keys is value and _PLAIN.issuperset(map(type, value.values())):
-            return value
-        items = [item if type(item) in _PLAIN else plain(item) for item in value.values()]
-        is_same = all(map(is_, items, value.values())) and all(map(is_, keys, value))
+        inner = value.values()
+        items = inner if _PLAIN.issuperset(map(type, inner)) else [plain(item) for item in inner]
+        is_same = all(map(is_, items, inner)) and all(map(is_, keys, value))
         return value if is_same else dict(zip(keys, items, strict=True))
     if kind.__module__ != "numpy" or getattr(value, "dtype", None) is None:  # numpy is not imported to find that out
         return value
@@ -134,33 +131,8 @@ LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens
 
 def limit_of(params: Params) -> int | None:
     """Return the token limit in generation parameters, if there is one."""
-    for key in LIMITS:
-        if params.get(key) is not None:
-            return int(str(params[key]))
-    return None
-
-
-MAX_PARAMS = 1000
-"""Number of parameter mappings that are remembered."""
-T = TypeVar("T")
-
-
-class PerParams(Generic[T]):
-    """Values computed from parameters, once for each mapping object: the requests of a task share a few."""
-
-    __slots__ = ("_compute", "_known")
-
-    def __init__(self, compute: Callable[[Params], T]) -> None:
-        self._compute = compute
-        self._known: dict[int, tuple[Params, T]] = {}
-
-    def of(self, params: Params) -> T:
-        known = self._known.get(id(params))
-        if known is None or known[0] is not params:
-            if len(self._known) >= MAX_PARAMS:
-                self._known.clear()
-            known = self._known[id(params)] = (params, self._compute(params))
-        return known[1]
+    limit = next((params[key] for key in LIMITS if params.get(key) is not None), None)
+    return int(str(limit)) if limit is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,11 +303,7 @@ def prompt_text(prompt: Prompt) -> str:
 
 @lru_cache(maxsize=256)  # for choices and repeats of a document, and when a sample is written whose request was keyed
 def _written(messages: tuple[Message, ...]) -> str:
-    return _to_json(messages_to_plain(messages))
-
-
-_to_json = json.JSONEncoder(ensure_ascii=False).encode
-"""As `json.dumps`, which makes an encoder for every text."""
+    return json.dumps(messages_to_plain(messages), ensure_ascii=False)
 
 
 class Generate(NamedTuple):

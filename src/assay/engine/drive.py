@@ -14,7 +14,7 @@ import orjson
 from assay.engine.calls import KeyedCall, ToolLane
 from assay.engine.lanes import Budget, KeyedRequest, Lane, RemoteLane, lane
 from assay.engine.usage import RunUsage
-from assay.models.protocol import AnyModel, Remote, Samples
+from assay.models.protocol import AnyModel, PerParams, Remote, Samples
 from assay.records import (
     Call,
     Failed,
@@ -23,7 +23,6 @@ from assay.records import (
     Loglikelihood,
     Outcome,
     Params,
-    PerParams,
     Plan,
     Prompt,
     Request,

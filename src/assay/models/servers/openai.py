@@ -10,7 +10,7 @@ from typing import Literal
 from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem
 from assay.models.conversations import render_request, sent_messages
-from assay.models.protocol import Can, PermanentError, RetryableError
+from assay.models.protocol import Can, PermanentError, PerParams, RetryableError
 from assay.models.reasoning import Draft
 from assay.models.servers.bodies import StreamLimits
 from assay.models.servers.likelihoods import LoglikelihoodClient
@@ -38,7 +38,6 @@ from assay.records import (
     Generate,
     Loglikelihood,
     Message,
-    PerParams,
     Prompt,
     Request,
     Response,
