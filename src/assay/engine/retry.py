@@ -178,7 +178,8 @@ def _duration(seconds: float) -> str:
 def _timed(response: Response, seconds: float, tries: int) -> Response:
     if isinstance(response, Failed):
         return response
-    return response._replace(usage=(response.usage or Usage())._replace(seconds=seconds, tries=tries))
+    used = response.usage or Usage()
+    return response._replace(usage=Usage(used.read, used.written, seconds, tries, used.cut, used.stored))
 
 
 async def retry_before_run(send: Callable[[], Awaitable[None]], role: str = "model") -> None:

@@ -40,7 +40,7 @@ from assay.graphs.spec import (
     Value,
 )
 from assay.graphs.tools import NodeTool
-from assay.graphs.unit_node import judge_metrics
+from assay.graphs.unit_node import NodeMetrics, UnitMetrics, judge_metrics
 from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.samples.rows import DataError
@@ -124,6 +124,9 @@ class GraphBinder:
             place = self.file.node_place(name, "lambda")
             function = self.function(node.function, place, ("node", "state"))
             settings = self.written(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
+            if function is UnitMetrics.apply:
+                with suppress(ConfigError):  # reported where the node's metrics are checked
+                    function = NodeMetrics.of(settings).apply
             if "unit_metrics_map" in settings and (judges := self._judges(settings)):
                 return JudgedNode(name, function, settings, asks=True, judges=judges)
             waits = inspect.iscoroutinefunction(function)

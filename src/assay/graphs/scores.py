@@ -21,6 +21,7 @@ from assay.scoring.scorer import AnsweredSample
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
+from assay.user_code import call_user_code
 
 UNFILTERED = "none"
 """The filter of a graph's rows: its records are answers already."""
@@ -206,7 +207,7 @@ class GraphScores:
     def _scoring(self) -> ScoringLoop:
         """One step: the records are there, and their unit results are the scores."""
         step = ScoringStep(Unfiltered(UNFILTERED), (), lambda document, own, answers: own[0], self._unit_scores)  # noqa: ARG005
-        return ScoringLoop((), ResultBuilder(GENERATE), self.task.name, steps=(step,))
+        return ScoringLoop((), ResultBuilder(GENERATE), self.task.name, steps=(step,), call=call_user_code)
 
     def _unit_scores(self, record: Record) -> JSONDict:
         """The row of each column of unit results: its score, or why it has none."""

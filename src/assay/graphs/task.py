@@ -10,6 +10,7 @@ from assay.catalog.functions import declared_metrics, static_signature
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.aggregator_metrics import REPEAT, REPEAT_OF
 from assay.graphs.binding import GraphBinder, tool_spec
+from assay.graphs.collate import LACKING
 from assay.graphs.models import UNDER_TEST, GraphModels
 from assay.graphs.output import Estimated, Finish, Processor, make_finish, make_processors
 from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, trajectory_keys, undeclared
@@ -362,7 +363,7 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     if columns:
         problems += [*undeclared(file, columns), *lacking_sides(file, columns)]
         problems += aggregator_problems(file, processors, columns_written(file, columns), Settings())
-    problems = [replace(each, serious=False) if "--repeats" in each.fix else each for each in problems]
+    problems = [replace(each, serious=False) if each.cause == LACKING else each for each in problems]
     declared = declared_metrics(_files(named, folder))
     if declared:
         problems = [each for each in problems if not _is_declared(each, declared)]
@@ -384,7 +385,7 @@ def _files(names: Collection[str], folder: str | None) -> list[Path]:
 
 def _is_declared(problem: Problem, declared: Collection[tuple[str, str]]) -> bool:
     """Whether a metric is unknown only because the module that registers it was not imported."""
-    return any(problem.what == f"no {kind} metric named {name!r}" for kind, name in declared)
+    return any(problem.cause == (f"{kind} metric", name) for kind, name in declared)
 
 
 def _has_unseen_functions(

@@ -1,7 +1,7 @@
 """The lambda node that scores a record with unit metrics, and what can be wrong with it before anything runs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 
 from assay.config.option import near_miss
 from assay.config.row_names import row_name_problem
@@ -38,21 +38,39 @@ class UnitMetrics(LambdaFunction):
     @staticmethod
     def apply(lambda_node_dict: JSONDict, state: Value) -> JSONDict:
         """The state with the results."""
-        node, like_sygra = lambda_node_dict, lambda_node_dict.get("compat") == "sygra"
-        answer = _side(node, state, "predicted_key", like_sygra=like_sygra)
-        right = _side(node, state, "golden_key", like_sygra=like_sygra) if "golden_key" in node else {"text": None}
+        return NodeMetrics.of(lambda_node_dict).apply(lambda_node_dict, state)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMetrics:
+    """The unit metrics of a node, read once for all records: each with its name and the field that it writes."""
+
+    metrics: Sequence[tuple[UnitMetric, str, str]]
+    like_sygra: bool
+
+    @classmethod
+    def of(cls, node: Record) -> "NodeMetrics":
+        like_sygra = node.get("compat") == "sygra"
+        metrics = [
+            (_metric(entry, like_sygra=like_sygra), entry["name"], result_field(entry, node))
+            for entry in _entries(node)
+        ]
+        return cls([each for each in metrics if not each[0].asks], like_sygra)
+
+    def apply(self, node: Record, state: Value) -> JSONDict:
+        """The state with the results; `node` has the keys of both sides."""
+        answer = _side(node, state, "predicted_key", like_sygra=self.like_sygra)
+        has_golden = "golden_key" in node
+        right = _side(node, state, "golden_key", like_sygra=self.like_sygra) if has_golden else {"text": None}
         results: JSONDict = {}
-        for entry in _entries(node):
-            metric, name = _metric(entry, like_sygra=like_sygra), entry["name"]
-            if metric.asks:
-                continue
-            scored = partial(_scored, metric, name, right, answer, str(node.get("golden_key")))
+        for metric, name, field in self.metrics:
+            arguments = (metric, name, right, answer, str(node.get("golden_key")))
             result = (
-                alarmed(TIME_LIMIT, "a metric", scored)
-                if like_sygra
-                else timed(TIME_LIMIT, f"unit metric {name!r}", scored)
+                alarmed(TIME_LIMIT, "a metric", _scored, *arguments)
+                if self.like_sygra
+                else timed(TIME_LIMIT, f"unit metric {name!r}", _scored, *arguments)
             )
-            results[result_field(entry, node)] = result if isinstance(result, Failed) else result.to_dict()
+            results[field] = result if isinstance(result, Failed) else result.to_dict()
         lost = {field: result.reason for field, result in results.items() if isinstance(result, Failed)}
         if lost and len(lost) == len(results):
             raise Unmeasured("; ".join(dict.fromkeys(lost.values())))

@@ -221,10 +221,7 @@ class Graph:
 
     def _following(self, ways: Sequence[OutgoingEdges], state: State) -> Sequence[GraphNode]:
         """The nodes that come next, each once, in the order of the edges."""
-        if len(ways) == 1 and not ways[0].forks:
-            names: Sequence[str] = ways[0].always
-        else:
-            names = [name for way in ways for name in way.onward(state)]
+        names = ways[0].onward(state) if len(ways) == 1 else [name for way in ways for name in way.onward(state)]
         return [self.nodes[name] for name in dict.fromkeys(names) if name not in ENDS]
 
     def _together(self, active: Sequence[GraphNode], state: State, walk: Walk, within: str) -> Steps:
