@@ -336,14 +336,15 @@ def _unseen(name: str, folder: str | None, place: Place, tools: Collection[str])
 
 
 def _binding_problems(file: GraphFile, settings: Settings, helpers: Helpers, folder: str | None) -> Iterator[Problem]:
-    """The problems of nodes, edges and outputs. Subgraphs are of other files, and models of the run."""
-    if any(isinstance(node, SubgraphSpec) for node in file.nodes.values()):
+    """The problems of nodes, edges and outputs. Models are of the run."""
+    if helpers.definition is None and any(isinstance(node, SubgraphSpec) for node in file.nodes.values()):
         return
+    read = helpers.definition or _no_subgraph
     whole = replace(settings, graphs=replace(settings.graphs, whole=True))
     models = GraphModels(file, whole, helpers, folder)
     makers: list[Callable[[], UserValue]] = [
         lambda: make_finish(file, helpers, folder),
-        lambda: GraphBinder(file, models, helpers, folder, _no_subgraph, lambda *_: ()).bind(),
+        lambda: GraphBinder(file, models, helpers, folder, read, lambda *_: ()).bind(),
     ]
     for make in makers:
         try:
