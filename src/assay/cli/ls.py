@@ -123,8 +123,8 @@ def _graph_rows(index: Index, kinds: Iterable[str]) -> list[ListedName]:
     for entry in {entry.path: entry for entry in index.graphs}.values():
         path, name = Path(entry.path), GRAPH.default_name(Path(entry.path).as_posix())
         if folders.isdisjoint(path.parent.parents) and path.parent not in (folders if path.name != GRAPH_FILE else ()):
-            found = graph_file(name, roots)
-            is_found = found is not None and found == path.resolve() and name not in index.named
+            meant = graph_file(name, roots) if name not in index.named else None
+            is_found = meant is not None and meant == path.resolve()
             more: dict[str, JSON] = {"output_type": entry.output_type, "tags": entry.tags}
             rows.append(ListedName(name if is_found else entry.path, "task", entry.path, more=more))
     return sorted(rows, key=lambda row: row.name)

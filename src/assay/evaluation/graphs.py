@@ -41,8 +41,8 @@ def _siblings(name: str, starts: Sequence[Path]) -> list[str]:
     """The names of graphs in the folder where a name looks for its own."""
     *above, last = re.split(r"[./]", name)
     folders = [Path(start, *more, *above) for start in starts for more in ((), ("tasks",))]
-    found = [file.parent.name for folder in folders for file in folder.glob(f"*/{GRAPH_FILE}")]
-    return [name.removesuffix(last) + each for each in dict.fromkeys(found)]
+    names = [file.parent.name for folder in folders for file in folder.glob(f"*/{GRAPH_FILE}")]
+    return [name.removesuffix(last) + each for each in dict.fromkeys(names)]
 
 
 def read_inner(manager: TaskManager) -> FindDefinition:

@@ -91,7 +91,7 @@ class ToolCalledMetric(ComparingMetric):
 
     def __post_init__(self) -> None:
         if self.tool is None and (self.arguments or self.times is not None):
-            raise ValueError("`arguments` and `times` need `tool`; golden values have arguments of their own")
+            raise ValueError("`arguments` and `times` need `tool`, the name of the tool")
         self._fits = schema_validator(self.schema)
 
     @property

@@ -18,7 +18,7 @@ Steps = Generator[Sequence[Request | Call], Sequence[Response], Updates]
 """A node at work: it yields requests, is sent responses, and returns what it writes into the state."""
 ENDS = (END, "__end__")
 SHARED = (HISTORY, "tool_calls")
-"""Lists that nodes write without being told to: those of nodes of the same step are put together."""
+"""Lists that nodes write without naming them in output_keys: those of the same step are joined."""
 
 
 class NodeFailed(SelfExplanatory):
