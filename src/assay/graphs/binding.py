@@ -6,7 +6,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import ModuleType
+from types import ModuleType, UnionType
 from typing import Any
 
 from assay.config.braces import Braces
@@ -387,7 +387,7 @@ def _arguments(function: UserFunction) -> tuple[int, int] | None:
     return sum(each.default is each.empty for each in places), 99 if many else len(places)
 
 
-TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
+TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
 
 
 class Tool(typing.NamedTuple):
@@ -461,9 +461,11 @@ def _tool(function_or_tool: Any) -> Tool:
     name = function_or_tool.__name__
     hints = typing.get_type_hints(function_or_tool)
     known = [
-        each for each in inspect.signature(function_or_tool).parameters.values() if each.kind is not each.VAR_KEYWORD
+        each
+        for each in inspect.signature(function_or_tool).parameters.values()
+        if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
     ]
-    properties = {each.name: {"type": _type(hints.get(each.name, str))} for each in known}
+    properties = {each.name: _schema(hints.get(each.name, str)) for each in known}
     required = [each.name for each in known if each.default is each.empty]
     schema = {"type": "object", "properties": properties, "required": required}
     return Tool(
@@ -488,5 +490,20 @@ def _invoking(tool: Any) -> UserFunction:
     return calls
 
 
-def _type(hint: Any) -> str:
-    return TYPES.get(typing.get_origin(hint) or hint, "string")
+def _schema(hint: Any) -> JSONDict:
+    """The JSON Schema of an annotation; of one that JSON does not know, that of texts.
+
+    >>> _schema(int | None), _schema(list[float]), _schema(typing.Literal["up", "down"])
+    ({'type': 'integer'}, {'type': 'array', 'items': {'type': 'number'}}, {'type': 'string', 'enum': ['up', 'down']})
+    """
+    origin, parts = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if origin is typing.Annotated:
+        return _schema(parts[0])
+    if origin is typing.Literal:
+        return {**_schema(type(parts[0])), "enum": list(parts)}
+    if origin in (typing.Union, UnionType):
+        schemas = [_schema(each) for each in parts if each is not type(None)]
+        return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+    if origin is list:
+        return {"type": "array", "items": _schema(parts[0]) if parts else {}}
+    return {"type": TYPES.get(origin, "string")}

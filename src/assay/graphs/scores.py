@@ -145,6 +145,15 @@ def is_unit_result(cell: Value) -> bool:
     return isinstance(cell, UnitMetricResult) or (isinstance(cell, Mapping) and "correct" in cell)
 
 
+def _of_number(row: ScoreKey) -> str:
+    """Return the name of a report's number, without the column, aggregator or report before it.
+
+    >>> _of_number(ScoreKey("MetricCollatorPostProcessor_2.exact_match-accuracy", "none"))
+    'accuracy'
+    """
+    return row.metric.rpartition(".")[2].rpartition("-")[2]
+
+
 def _without_secrets(value: Value, name: str) -> Value:
     """Return a value of the file without secrets; `golden_key` and its like are kept, and prompts stay as they are."""
     if name in SECRETS:
@@ -276,7 +285,7 @@ class GraphScores:
         """Rows of unit metrics, and those of a report of which more is known to be better."""
         nodes = [node for node in graph_of(self.task).nodes.values() if isinstance(node, LambdaSpec)]
         lower = {field for node in nodes for field in lower_is_better(node.settings)}
-        named = [row.metric for row in self.rows() or () if row.metric.rpartition(".")[2].startswith(BETTER)]
+        named = [row.metric for row in self.rows() or () if _of_number(row).startswith(BETTER)]
         units = {name: column not in lower for name, column in self.scored.items()}
         return {**dict.fromkeys(named, True), **units}
 
@@ -297,6 +306,6 @@ class GraphScores:
         if self._files is None:
             return {}
         rows = self._files.conclude(estimated)
-        named = [row.metric for row in rows if row.metric.rpartition(".")[2].startswith(BETTER)]
+        named = [row.metric for row in rows if _of_number(row).startswith(BETTER)]
         self._directions.update({**dict.fromkeys(named, True), **self._files.directions})
         return rows

@@ -53,7 +53,7 @@ class NodeMetrics:
         like_sygra = node.get("compat") == "sygra"
         metrics = [
             (_metric(entry, like_sygra=like_sygra), entry["name"], result_field(entry, node))
-            for entry in _entries(node)
+            for entry in metric_entries(node)
         ]
         return cls([each for each in metrics if not each[0].asks], like_sygra)
 
@@ -127,7 +127,7 @@ def _new(name: str, params: Record, *, like_sygra: bool) -> UnitMetric:
     return metric
 
 
-def _entries(node: Record) -> Sequence[Record]:
+def metric_entries(node: Record) -> Sequence[Record]:
     """Return the entries that are mappings; `check_unit_metrics` reports the others."""
     written = node.get("unit_metrics_map")
     return [each for each in written if isinstance(each, Mapping)] if isinstance(written, list | tuple) else ()
@@ -148,24 +148,24 @@ def _declared(node: Record) -> Sequence[str]:
 
 def judge_metrics(node: Record) -> dict[str, UnitMetric]:
     """By field the metrics of the node that ask models."""
-    metrics = {result_field(entry, node): _metric(entry, like_sygra=False) for entry in _entries(node)}
+    metrics = {result_field(entry, node): _metric(entry, like_sygra=False) for entry in metric_entries(node)}
     return {field: metric for field, metric in metrics.items() if metric.asks}
 
 
 def lower_is_better(node: Record) -> list[str]:
     """The fields of the node's metrics of which less is better."""
-    entries = [entry for entry in _entries(node) if str(entry.get("name")) in UNIT_METRICS]
+    entries = [entry for entry in metric_entries(node) if str(entry.get("name")) in UNIT_METRICS]
     return [result_field(each, node) for each in entries if not UNIT_METRICS[str(each["name"])].higher_is_better]
 
 
 def unit_metric_fields(node: Record) -> list[str]:
     """All fields that the node writes."""
-    return [result_field(entry, node) for entry in _entries(node)]
+    return [result_field(entry, node) for entry in metric_entries(node)]
 
 
 def runs_code(node: Record) -> bool:
     """Whether one of the node's metrics executes what the model wrote."""
-    names = [str(entry.get("name")) for entry in _entries(node)]
+    names = [str(entry.get("name")) for entry in metric_entries(node)]
     return any(UNIT_METRICS[name].runs_code for name in names if name in UNIT_METRICS)
 
 
@@ -201,7 +201,9 @@ def _needs_golden(node: Record) -> bool:
     if "golden_key" in node:
         return True
     try:
-        return any(_metric(entry, like_sygra=False).needs_golden for entry in _entries(node)) or not _entries(node)
+        return any(
+            _metric(entry, like_sygra=False).needs_golden for entry in metric_entries(node)
+        ) or not metric_entries(node)
     except ConfigError:
         return True
 

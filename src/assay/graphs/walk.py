@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from assay.errors import SelfExplanatory
+from assay.graphs.history import HISTORY
 from assay.graphs.spec import END, MAX_STEPS, Record, RecordLimits, Value
 from assay.records import Call, Failed, Generate, JSONDict, Outcome, Params, Plan, Prompt, Request, Response, plain
 from assay.user_code import user_code
@@ -16,6 +17,8 @@ Updates = Mapping[str, Any]
 Steps = Generator[Sequence[Request | Call], Sequence[Response], Updates]
 """A node at work: it yields requests, is sent responses, and returns what it writes into the state."""
 ENDS = (END, "__end__")
+SHARED = (HISTORY, "tool_calls")
+"""Lists that nodes write without naming them in output_keys: those of the same step are joined."""
 
 
 class NodeFailed(SelfExplanatory):
@@ -251,7 +254,9 @@ class Graph:
             }
             for key in own_updates:
                 if key != "messages" and writers.setdefault(key, node.name) != node.name:
-                    raise NodeFailed(f"the nodes {writers[key]!r} and {node.name!r} wrote {key!r} in the same step")
+                    if key not in SHARED:
+                        raise NodeFailed(f"the nodes {writers[key]!r} and {node.name!r} wrote {key!r} in the same step")
+                    own_updates[key] = [*state[key], *_added(own_updates[key], before.get(key) or ())]
             merge(state, own_updates, node.name)
         return state
 
@@ -283,7 +288,12 @@ def merge(state: State, updates: Value, name: str) -> None:
     known = state.get("messages")
     state.update({key: value if state.get(key) is value else plain(value) for key, value in updates.items()})
     if isinstance(messages, list) and isinstance(known, list) and messages is not known:
-        state["messages"] = known + [each for each in messages if not any(each is old for old in known)]
+        state["messages"] = known + _added(messages, known)
+
+
+def _added(values: Sequence[Value], known: Sequence[Value]) -> list[Value]:
+    """The values that a node put behind those that were there."""
+    return [each for each in values if not any(each is old for old in known)]
 
 
 @cache
