@@ -1,5 +1,6 @@
 """HTTP client: one connection pool, load balancing over servers, whole and streamed answers, classified errors."""
 
+import asyncio
 import json
 import time
 from base64 import b64encode
@@ -15,7 +16,7 @@ import orjson
 
 from assay.errors import ConfigError, Place, Problem
 from assay.models.protocol import PermanentError, RetryableError
-from assay.models.servers.bodies import ENCODINGS, MB, BodyReader, EventData, StreamLimits, pieces, start_of
+from assay.models.servers.bodies import ENCODINGS, MB, BodyReader, EventData, StreamLimits, pieces, start_of, within
 from assay.models.servers.reading import ServerJSON, error_message
 from assay.records import JSON
 
@@ -108,12 +109,14 @@ class Http:
         chunk_timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=self.timeout)
         async with self._sent(path, body, chunk_timeout) as answer:
             if "event-stream" not in answer.headers.get("Content-Type", ""):
-                yield await self._bodies.read(answer, self._read)
+                async with asyncio.timeout(self.timeout):
+                    whole = await self._bodies.read(answer, self._read)
+                yield whole
                 return
             events = EventData(limits or StreamLimits(self.limit))
             last, held = time.monotonic(), 0
             try:
-                async for piece in pieces(answer):
+                async for piece in within(self.timeout, pieces(answer)):
                     for data in events.add(piece):
                         last = time.monotonic()
                         if data == b"[DONE]":
@@ -141,9 +144,12 @@ class Http:
         try:
             data = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
             url = with_path(server.url, path)
-            async with self._session.post(url, data=data, allow_redirects=False, **options) as answer:
+            sent = self._session.post(url, data=data, allow_redirects=False, **options)
+            async with sent if timeout is None else _begun_within(self.timeout, sent) as answer:
                 if answer.status != 200:
-                    self._refuse(answer.status, answer.headers, (await start_of(answer)).decode("utf-8", "replace"))
+                    async with asyncio.timeout(self.timeout):
+                        start = await start_of(answer)
+                    self._refuse(answer.status, answer.headers, start.decode("utf-8", "replace"))
                 yield answer
                 server.faults = 0
         except RetryableError:
@@ -228,6 +234,15 @@ class Http:
             longest = max(map(len, self.secrets), default=0)
             start = self.clean(bytes(data[: 4 * (MAX_SHOWN + longest)]).decode("utf-8", "replace"))
             raise RetryableError(f"the answer is not JSON: {start[:MAX_SHOWN]!r}") from None
+
+
+@asynccontextmanager
+async def _begun_within(seconds: float, sent: Any) -> AsyncIterator["aiohttp.ClientResponse"]:
+    """An answer whose head comes within some seconds: aiohttp's limit for the next bytes begins anew with each of them."""
+    async with asyncio.timeout(seconds):
+        answer = await sent
+    async with answer:
+        yield answer
 
 
 def without_user(url: str) -> tuple[str, str | None]:

@@ -1,5 +1,7 @@
 """A hundred providers through LiteLLM, an optional library."""
 
+import asyncio
+import gc
 import logging
 import os
 from contextlib import aclosing
@@ -14,7 +16,7 @@ from assay.errors import ConfigError, Place, Problem, installing
 from assay.models.conversations import sent_messages
 from assay.models.protocol import PermanentError, RetryableError
 from assay.models.reasoning import Draft
-from assay.models.servers.bodies import ENCODINGS, MB, too_large
+from assay.models.servers.bodies import ENCODINGS, MB, BodyReader
 from assay.models.servers.http import redirect_message
 from assay.models.servers.openai import rules_for
 from assay.models.servers.reading import fill_openai
@@ -29,11 +31,11 @@ _answers: ContextVar["AnswerRules | None"] = ContextVar("_answers", default=None
 
 
 class AnswerRules:
-    """Rules for the answers to the current request: redirects are not followed, and bodies have a maximum size in bytes.
-    `refused` are the reasons of what broke them."""
+    """Rules for the answers to the current request: redirects are not followed, and bodies have a maximum size in bytes and
+    share their memory. `refused` are the reasons of what broke them."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit, self.refused = limit, list[str]()
+    def __init__(self, bodies: BodyReader) -> None:
+        self._bodies, self._held, self.refused = bodies, 0, list[str]()
 
     def apply(self, answer: Any) -> Any:
         if answer.is_redirect:
@@ -46,11 +48,20 @@ class AnswerRules:
         async with aclosing(answer):
             async for piece in answer.aiter_bytes():
                 body += piece
-                if len(body) > self.limit:
-                    error = too_large(f"more than {self.limit / MB:.0f}", self.limit)
+                if len(body) > self._bodies.limit:
+                    error = self._bodies.too_large(f"more than {self._bodies.limit / MB:.0f}")
                     self.refused.append(str(error))
                     raise error
+                if not self._held and len(body) > self._bodies.small:
+                    self._held = await self._bodies.reserve()
         answer._content = bytes(body)  # the attribute that its own `aread` sets
+
+    def release(self) -> None:
+        """Return the memory of the bodies."""
+        if self._held:
+            gc.collect()  # the library's errors hold bodies in cycles: 60 MB each, until the next collection
+            self._bodies.release(self._held)
+            self._held = 0
 
 
 class LiteLLM(ServerModel):
@@ -102,10 +113,11 @@ class LiteLLM(ServerModel):
         more = {key: value for key, value in params.items() if key not in RENAMED_PARAMETERS}
         if "tools" in more and _wants_mcp():
             more["_skip_mcp_handler"] = True
-        rules = AnswerRules(self.http.limit)
+        rules = AnswerRules(BodyReader(self.http.limit, self.http.connections))
         started = _answers.set(rules)
         try:
-            async with user_code("litellm"):
+            # its own limit is for the next bytes, and begins anew with each of them
+            async with user_code("litellm"), asyncio.timeout(self.connection.timeout):
                 answer = await self._complete(
                     model=self.model, messages=sent_messages(request.prompt), temperature=temperature_of(params),
                     timeout=self.connection.timeout, max_retries=0, **{k: v for k, v in named.items() if v is not None}, **more,
@@ -116,14 +128,17 @@ class LiteLLM(ServerModel):
             raise (PermanentError(refused[0]) if refused else self._converted(error.__cause__ or error)) from None
         finally:
             _answers.reset(started)
+            rules.release()
         draft = Draft(stops, self.tags, self.max_text(limit))
         fill_openai([draft], said)
         return draft.whole()
 
     def _converted(self, error: BaseException) -> Exception:
         """Convert an error of the library."""
-        message = self.http.clean(f"{type(error).__name__}: {error}")[:400]
         kind = type(error).__name__
+        if kind == "TimeoutError" and not str(error):
+            return RetryableError(f"no answer within {self.connection.timeout:.0f} s", rate_limited=True)
+        message = self.http.clean(f"{kind}: {error}")[:400]
         if kind in RETRYABLE or isinstance(error, TimeoutError | OSError):
             unreachable = kind == "APIConnectionError" or "Connection error" in message or isinstance(error, OSError)
             return RetryableError(message, rate_limited=kind in ("RateLimitError", "Timeout"), unreachable=unreachable)
