@@ -420,7 +420,7 @@ def test_bodies_of_litellm_share_their_memory_with_others() -> None:
     held: list[int] = []
 
     async def work() -> None:
-        rules = [AnswerRules(BodyReader(2 * MB, 4)) for _ in range(3)]
+        rules = [AnswerRules(BodyReader(2 * MB, 4), 60.0) for _ in range(3)]
         memory = rules[0]._bodies._memory
 
         class Answer:

@@ -4,7 +4,8 @@ import asyncio
 import gc
 import logging
 import os
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import cache, wraps
@@ -31,11 +32,28 @@ _answers: ContextVar["AnswerRules | None"] = ContextVar("_answers", default=None
 
 
 class AnswerRules:
-    """Rules for the answers to the current request: redirects are not followed, and bodies have a maximum size in bytes and
-    share their memory. `refused` are the reasons of what broke them."""
+    """Rules for the answers to the current request: redirects are not followed; bodies have a maximum size in bytes, share
+    their memory, and come within some seconds: httpx has a limit for the next bytes, which begins anew with each of them.
+    `refused` are the reasons of what broke them."""
 
-    def __init__(self, bodies: BodyReader) -> None:
-        self._bodies, self._held, self.refused = bodies, 0, list[str]()
+    def __init__(self, bodies: BodyReader, seconds: float) -> None:
+        self._bodies, self._seconds = bodies, seconds
+        self._held, self._is_late, self.refused = 0, False, list[str]()
+
+    def broken(self) -> Exception | None:
+        """The error of an answer that broke a rule."""
+        if self._is_late:
+            return RetryableError(f"no answer within {self._seconds:.0f} s", rate_limited=True)
+        return PermanentError(self.refused[0]) if self.refused else None
+
+    @asynccontextmanager
+    async def in_time(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self._seconds):
+                yield
+        except TimeoutError:
+            self._is_late = True
+            raise
 
     def apply(self, answer: Any) -> Any:
         if answer.is_redirect:
@@ -113,19 +131,17 @@ class LiteLLM(ServerModel):
         more = {key: value for key, value in params.items() if key not in RENAMED_PARAMETERS}
         if "tools" in more and _wants_mcp():
             more["_skip_mcp_handler"] = True
-        rules = AnswerRules(BodyReader(self.http.limit, self.http.connections))
+        rules = AnswerRules(BodyReader(self.http.limit, self.http.connections), self.connection.timeout)
         started = _answers.set(rules)
         try:
-            # its own limit is for the next bytes, and begins anew with each of them
-            async with user_code("litellm"), asyncio.timeout(self.connection.timeout):
+            async with user_code("litellm"):
                 answer = await self._complete(
                     model=self.model, messages=sent_messages(request.prompt), temperature=temperature_of(params),
                     timeout=self.connection.timeout, max_retries=0, **{k: v for k, v in named.items() if v is not None}, **more,
                 )  # fmt: skip
                 said = answer.model_dump()
         except UserCodeError as error:  # its errors are those of a hundred libraries, distinguished by name
-            refused = rules.refused
-            raise (PermanentError(refused[0]) if refused else self._converted(error.__cause__ or error)) from None
+            raise (rules.broken() or self._converted(error.__cause__ or error)) from None
         finally:
             _answers.reset(started)
             rules.release()
@@ -135,10 +151,8 @@ class LiteLLM(ServerModel):
 
     def _converted(self, error: BaseException) -> Exception:
         """Convert an error of the library."""
+        message = self.http.clean(f"{type(error).__name__}: {error}")[:400]
         kind = type(error).__name__
-        if kind == "TimeoutError" and not str(error):
-            return RetryableError(f"no answer within {self.connection.timeout:.0f} s", rate_limited=True)
-        message = self.http.clean(f"{kind}: {error}")[:400]
         if kind in RETRYABLE or isinstance(error, TimeoutError | OSError):
             unreachable = kind == "APIConnectionError" or "Connection error" in message or isinstance(error, OSError)
             return RetryableError(message, rate_limited=kind in ("RateLimitError", "Timeout"), unreachable=unreachable)
@@ -169,9 +183,10 @@ def _rule_answers() -> None:
         if rules is None:
             return await send(self, request, **options)
         request.headers["Accept-Encoding"] = ENCODINGS
-        answer = await send(self, request, **{**options, "follow_redirects": False, "stream": True})
-        if not options.get("stream"):
-            await rules.read(answer)
+        async with rules.in_time():
+            answer = await send(self, request, **{**options, "follow_redirects": False, "stream": True})
+            if not options.get("stream"):
+                await rules.read(answer)
         return rules.apply(answer)
 
     @wraps(send_now)
