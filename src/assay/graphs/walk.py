@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from assay.errors import SelfExplanatory
 from assay.graphs.spec import END, MAX_STEPS, Record, RecordLimits, Value
 from assay.records import Call, Failed, Generate, JSONDict, Outcome, Params, Plan, Prompt, Request, Response, plain
-from assay.user_code import user_code
+from assay.user_code import HALF, is_writable, user_code
 
 State = dict[str, Any]
 Updates = Mapping[str, Any]
@@ -61,7 +61,9 @@ class Walk:
         return Generate(prompt, params, visit, role, self.node)
 
     def outcome(self, record: Record, failed: str = "") -> Outcome:
-        """The end of the walk."""
+        """The end of the walk. A record with half a character has failed and is not kept: no reader could read the samples."""
+        if not is_writable(record):
+            record, failed = {}, failed or f"the record has {HALF}"
         return Outcome(record, self.asked, self.noticed, trace=self.trace, calls=self.calls, failed=failed)
 
     def take(self, requests: Sequence[Request], responses: Sequence[Response]) -> None:
