@@ -485,3 +485,48 @@ def test_a_judge_of_a_graph_needs_a_model(tmp_path: Path, talking: str) -> None:
     folder = write_graph(tmp_path, [{"goal": "a", "opening": "b", "verdict": "c"}], DIALOGUE, code=DIALOGUE_CODE)
     with pytest.raises(assay.ConfigError, match="judge"):
         assay.simple_evaluate(model="openai-chat", model_args=f"model=m,base_url={talking}", tasks=[str(folder)])
+
+
+TEXT_GRAPH = """
+data_config: {source: {type: disk, file_path: records.jsonl}}
+graph_config:
+  nodes:
+    ask:
+      node_type: llm
+      prompt: [{user: "{q}"}]
+      output_keys: [answer]
+      model: {name: m, structured_output: {schema: {fields: {answer: {type: str}}}}}
+    measured:
+      node_type: lambda
+      lambda: tasks.eval.utils.UnitMetrics
+      golden_key: gold
+      predicted_key: answer
+      unit_metrics_map: [{name: exact_match}]
+  edges: [{from: START, to: ask}, {from: ask, to: measured}, {from: measured, to: END}]
+"""
+FINE = {"q": json.dumps({"say": '{"answer": "yes"}'}), "gold": {"text": "yes"}}
+
+
+def of_a_call(arguments: str) -> str:
+    """A call of a tool with arguments as the model wrote them."""
+    return json.dumps({"calls": [["look_up", arguments]]})
+
+
+@pytest.mark.parametrize(
+    ("graph", "hostile", "fine"),
+    [
+        (GRAPH, of_a_call('{"order": "\\ud800"}'), RECORDS[0]),
+        (GRAPH, of_a_call("[" * 100_000), RECORDS[0]),
+        (TEXT_GRAPH, json.dumps({"say": '{"answer": "\\ud800"}'}), FINE),
+        (TEXT_GRAPH, json.dumps({"say": '{"answer": ' + "[" * 100_000}), FINE),
+    ],
+    ids=["half a character in arguments", "deep arguments", "half a character in a field", "a deep field"],
+)
+def test_what_a_model_writes_as_json_leaves_the_run_readable(
+    graph: str, hostile: str, fine: dict[str, Any], talking: str, tmp_path: Path
+) -> None:
+    evaluate(tmp_path, talking, graph, [{**fine, "q": hostile}, fine])
+    run = str(tmp_path / "run")
+    assert main(["samples", run, "-n", "0"]) == 0
+    assert main(["export", run, "--to", "inspect", "-o", str(tmp_path / "out")]) == 0
+    assert len(next(Run.open(run).samples(Run.open(run).tasks[0]))) == 2

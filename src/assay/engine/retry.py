@@ -105,6 +105,7 @@ class Retrier:
             try:
                 responses = await self.send(requests)
             except RetryableError as error:
+                error.__traceback__ = error.__context__ = None  # their frames hold the answer, while this one waits
                 if error.unreachable:
                     before, is_first = self._outages, await self._wait_until_reachable()
                     had_outage = self._outages > before

@@ -346,7 +346,7 @@ def _into(node: GenerationSpec) -> Callable[[nodes.ModelReply, JSONDict], Value]
 def _fields(text: str, names: Sequence[str]) -> JSONDict:
     """The fields of a JSON object; None for each that the model did not give, which is counted."""
     answer: Any = None
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         answer = json.loads(text)
     return {name: answer.get(name) if isinstance(answer, dict) else None for name in names}
 

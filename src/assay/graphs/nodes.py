@@ -91,7 +91,7 @@ class Structure:
         """Whether a text is a JSON object with the fields, each of its type."""
         try:
             answer = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
         if not isinstance(answer, dict) or not self.required <= answer.keys():
             return False

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
+import orjson
+
 from assay.errors import SelfExplanatory
 from assay.graphs.history import HISTORY
 from assay.graphs.spec import END, MAX_STEPS, Record, RecordLimits, Value
 from assay.records import Call, Failed, Generate, JSONDict, Outcome, Params, Plan, Prompt, Request, Response, plain
-from assay.user_code import user_code
+from assay.user_code import HALF, is_writable, user_code
 
 State = dict[str, Any]
 Updates = Mapping[str, Any]
@@ -64,7 +66,9 @@ class Walk:
         return Generate(prompt, params, visit, role, self.node)
 
     def outcome(self, record: Record, failed: str = "") -> Outcome:
-        """The end of the walk."""
+        """The end of the walk. A record with half a character has failed and is not kept: no reader could read the samples."""
+        if not _is_kept(record):
+            record, failed = {}, failed or f"the record has {HALF}"
         return Outcome(record, self.asked, self.noticed, trace=self.trace, calls=self.calls, failed=failed)
 
     def take(self, requests: Sequence[Request], responses: Sequence[Response]) -> None:
@@ -94,6 +98,14 @@ class Walk:
 
 Costs = Callable[[str, Response], float | None]
 """The cost of a response of a role; None where no price is known."""
+
+
+def _is_kept(record: Record) -> bool:
+    """Whether all text of a record can be written; most records are plain JSON, where it takes a microsecond to find out."""
+    try:
+        return bool(orjson.dumps(record))
+    except TypeError:
+        return is_writable(record)
 
 
 class Meter:

@@ -1,10 +1,11 @@
 """HTTP client: one connection pool, load balancing over servers, whole and streamed answers, classified errors."""
 
+import asyncio
 import json
 import time
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from types import TracebackType
@@ -15,7 +16,7 @@ import orjson
 
 from assay.errors import ConfigError, Place, Problem
 from assay.models.protocol import PermanentError, RetryableError
-from assay.models.servers.bodies import ENCODINGS, MB, BodyReader, EventData, StreamLimits, pieces, start_of
+from assay.models.servers.bodies import ENCODINGS, MB, BodyReader, EventData, StreamLimits, pieces, start_of, within
 from assay.models.servers.reading import ServerJSON, error_message
 from assay.records import JSON
 
@@ -109,15 +110,18 @@ class Http:
 
         chunk_timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=self.timeout)
         with InFlight(self) as server:
-            async with self._posted(server, path, body, timeout=chunk_timeout) as answer:
+            posted = self._posted(server, path, body, timeout=chunk_timeout)
+            async with _begun_within(self.timeout, posted) as answer:
                 await self._check(answer)
                 if "event-stream" not in answer.headers.get("Content-Type", ""):
-                    yield await self._bodies.read(answer, self._read)
+                    async with asyncio.timeout(self.timeout):
+                        whole = await self._bodies.read(answer, self._read)
+                    yield whole
                     return
                 events = EventData(limits or StreamLimits(self.limit))
                 last, held = time.monotonic(), 0
                 try:
-                    async for piece in pieces(answer):
+                    async for piece in within(self.timeout, pieces(answer)):
                         for data in events.add(piece):
                             last = time.monotonic()
                             if data == b"[DONE]":
@@ -141,7 +145,9 @@ class Http:
     async def _check(self, answer: "aiohttp.ClientResponse") -> None:
         """Raise the error of an answer whose status is not 200."""
         if answer.status != 200:
-            self._refuse(answer.status, answer.headers, (await start_of(answer)).decode("utf-8", "replace"))
+            async with asyncio.timeout(self.timeout):
+                start = await start_of(answer)
+            self._refuse(answer.status, answer.headers, start.decode("utf-8", "replace"))
 
     def as_retryable(self, error: BaseException) -> RetryableError | None:
         """Return the RetryableError that an exception means; None for one that no server caused, and for a refusal."""
@@ -249,6 +255,15 @@ class InFlight:
             self._server.fail()
             if retryable is not error:
                 raise retryable from None
+
+
+@asynccontextmanager
+async def _begun_within(seconds: float, sent: Any) -> AsyncIterator["aiohttp.ClientResponse"]:
+    """An answer whose head comes within some seconds: aiohttp's limit for the next bytes begins anew with each of them."""
+    async with asyncio.timeout(seconds):
+        answer = await sent
+    async with answer:
+        yield answer
 
 
 def without_user(url: str) -> tuple[str, str | None]:
