@@ -9,6 +9,7 @@ not run again, unless the journal's line of its result is what was damaged.
 import argparse
 import itertools
 import json
+import logging
 import os
 import shutil
 import sys
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import run_world
-from fuzz.damage import REPORTED, Findings, difference, files_of, only_less, remove, said_by, without_paths
+from fuzz.damage import REPORTED, Findings, Warnings, difference, files_of, only_less, remove, said_by, without_paths
 from fuzz.mutations import damages
 from graph_world import write_graph
 from run_world import RecordingModel
@@ -83,6 +84,16 @@ class Part:
         self._good = {name: said_by(*arguments) for name, arguments in commands.items()}
         self._restore()
 
+    def _said_by(self, arguments: Sequence[object]) -> tuple[int, str, str]:
+        """What a command says, with what it logs."""
+        logger, warnings = logging.getLogger("assay"), Warnings()
+        logger.addHandler(warnings)
+        try:
+            code, out, problems = said_by(*arguments)
+        finally:
+            logger.removeHandler(warnings)
+        return code, out, "\n".join([problems, *warnings.said])
+
     def _restore(self) -> None:
         remove(self.folder)
         shutil.copytree(self._copy, self.folder)
@@ -92,7 +103,7 @@ class Part:
         for command, arguments in self.commands.items():
             damage(self.damaged / name)
             try:
-                problem = self._problem(command, said_by(*arguments), is_missing=words == "missing")
+                problem = self._problem(command, self._said_by(arguments), is_missing=words == "missing")
             except Exception as error:  # noqa: BLE001  # any is a finding
                 problem = f"{type(error).__name__}: {error}"
             if problem:
