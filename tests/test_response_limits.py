@@ -405,11 +405,13 @@ def dripping(first: bytes, drop: bytes) -> Iterator[str]:
 
 @pytest.mark.parametrize("backend", ["openai", "openai-chat", "anthropic"])
 @pytest.mark.parametrize("drip", DRIPS)
+@pytest.mark.server
 def test_a_streamed_answer_that_comes_byte_by_byte_without_end_has_a_time_limit(drip: str, backend: str) -> None:
     with dripping(*DRIPS[drip]) as url, pytest.raises(RetryableError, match=r"no answer within"):
         ask(backend, url, SHORT, timeout=0.2, stream=True)
 
 
+@pytest.mark.server
 def test_litellm_has_a_time_limit_for_a_whole_answer() -> None:
     with dripping(*DRIPS["JSON"]) as url, pytest.raises(RetryableError, match=r"no answer within"):
         ask("litellm", url, SHORT, timeout=0.5, model="openai/m", api_key="key")

@@ -101,7 +101,7 @@ Costs = Callable[[str, Response], float | None]
 
 
 def _is_kept(record: Record) -> bool:
-    """Whether all text of a record can be written; most records are plain JSON, where it takes a microsecond to find out."""
+    """Whether all text of a record can be written; most records are plain JSON, which is found out fastest by writing one."""
     try:
         return bool(orjson.dumps(record))
     except TypeError:
