@@ -42,8 +42,8 @@ chaos: install-test  ## kills, signals, full disks and server faults: HISTORIES 
 		$(if $(OUT),--out $(abspath $(OUT))) $(if $(ONLY),--only $(ONLY))
 
 .PHONY: damage
-damage: install-test  ## every byte of a run's folder damaged, through its readers; a sample of it through every command
-	@cd tests && $(abspath $(BIN))/python -m fuzz.damage
+damage: install-test  ## every byte of a run's folder damaged, through its readers; a sample of it, of a graph's and of a shard's through every command
+	@cd tests && $(abspath $(BIN))/python -m fuzz.damage && $(abspath $(BIN))/python -m fuzz.damaged_parts
 
 test-inspect: install-test  ## open exported logs with inspect_ai, in a separate environment
 	@$(PYTHON) -m venv $(VENV)-inspect && $(VENV)-inspect/bin/python -m pip --disable-pip-version-check install --quiet inspect_ai

@@ -15,7 +15,7 @@ from bench.measure import Said, cpu_seconds
 from bench.servers import serving
 
 WORLD = HOME / "graphs"
-RECORDS, MANY, KILLS, TIMES, SEED = 2000, 100_000, 20, 7, 7
+RECORDS, FEW, MANY, KILLS, TIMES, SEED = 3000, 500, 100_000, 20, 7, 7
 ANSWER = json.dumps({"predicted_answer": "Paris"})
 ALWAYS = '"problem": "fail '
 
@@ -120,24 +120,37 @@ GRAPH_PATH = "import assay.evaluation.flow, assay.graphs.task, assay.models.serv
 
 
 def three_nodes(python: Path) -> Said:
-    measured = client(python, "three_nodes", WORLD)
-    text = f"{measured['cpu_ms'] * 1000:.1f} µs (SyGra 2,700 µs, LangGraph alone 1,100 µs)"
+    [cpu] = per_record(python, {"three_nodes": ("three_nodes", WORLD)}, MANY // 10, MANY, times=3).values()
+    text = f"{cpu * 1e6:.1f} µs (SyGra 2,700 µs, LangGraph alone 1,100 µs)"
     return Said("three nodes that do nothing, CPU a record", text, "≤ 30 µs")
 
 
+def per_record(
+    python: Path, clients: dict[str, tuple[object, ...]], few: int, many: int, *, times: int
+) -> dict[str, float]:
+    """CPU seconds that each client takes for one more record: its least for many of them less its least for few.
+
+    All that is paid once, from imports to the report, drops out; all that a record costs is in it, wherever it is spent.
+    Clients run in turn, since other work on the machine makes all of them slower.
+    """
+    least: dict[tuple[str, int], float] = {}
+    for _ in range(times):
+        for count in (few, many):
+            for name, arguments in clients.items():
+                shutil.rmtree(WORLD / "run", ignore_errors=True)
+                measured = client(python, *arguments, "--out", WORLD / "run", "--limit", count)
+                assert measured["records"] == count, measured
+                least[name, count] = min(measured["cpu_s"], least.get((name, count), float("inf")))
+    return {name: (least[name, many] - least[name, few]) / (many - few) for name in clients}
+
+
 def speed(python: Path) -> Said:
-    """The least of several runs of each, in turn: other work on the machine makes all of them slower."""
-    best: dict[str, dict[str, float]] = {}
-    for _ in range(TIMES):
-        for name in ("bare", "assay"):
-            shutil.rmtree(WORLD / "run", ignore_errors=True)
-            with serving("--answer", ANSWER) as url:
-                measured = client(python, name, WORLD / "tasks/asked", url, "--out", WORLD / "run")
-            if name not in best or measured["cpu_ms"] < best[name]["cpu_ms"]:
-                best[name] = measured
-    bare, ours = best["bare"]["cpu_ms"], best["assay"]["cpu_ms"]
-    text = f"bare loop {bare:.2f} ms, assay {ours:.2f} ms: + {ours - bare:.2f} ms (SyGra 17–20 ms)"
-    return Said(f"question answering, {RECORDS:,} records, CPU a record", text, "the bare loop + 0.2 ms")
+    with serving("--answer", ANSWER) as url:
+        clients = {name: (name, WORLD / "tasks/asked", url) for name in ("loop", "assay")}
+        cpu = per_record(python, clients, FEW, RECORDS, times=TIMES)
+    loop, ours = cpu["loop"] * 1000, cpu["assay"] * 1000
+    text = f"a loop written by hand {loop:.3f} ms, assay {ours:.3f} ms: + {ours - loop:.3f} ms (SyGra 17–20 ms)"
+    return Said(f"question answering, {FEW} to {RECORDS:,} records, CPU a record", text, "the loop + 0.2 ms")
 
 
 BLOCKING = """
@@ -179,7 +192,7 @@ def blocking(python: Path) -> Said:
 
 def many(python: Path) -> Said:
     shutil.rmtree(WORLD / "run", ignore_errors=True)
-    measured = client(python, "aggregated", WORLD / "tasks/alone", "--out", WORLD / "run")
+    measured = client(python, "assay", WORLD / "tasks/alone", "--out", WORLD / "run")
     [output] = (WORLD / "run").glob("output_*.jsonl")
     [report] = (WORLD / "run").glob("MetricCollatorPostProcessor_*.json")
     lines = sum(1 for _ in output.open())

@@ -4,13 +4,14 @@ import json
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 import assay
 from assay.cli import main
 from assay.errors import Place
+from assay.graphs.binding import _tool
 from assay.graphs.unit_metrics import UNIT_METRICS
 from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
@@ -176,6 +177,8 @@ CALLS = [
         ("tool_order", {"exact": True}, ["find", "book", "find"], True),
         ("no_forbidden_tool", {"forbidden": ["cancel"]}, None, True),
         ("no_forbidden_tool", {"forbidden": ["cancel", "book"]}, None, False),
+        ("no_forbidden_tool", {"forbidden": "book"}, None, False),
+        ("tool_order", {"order": "book"}, None, True),
         ("no_forbidden_tool", {}, "book", False),
     ],
 )  # fmt: skip
@@ -191,11 +194,65 @@ def test_calls_are_compared(name: str, params: dict[str, Any], golden: Any, corr
         ("tool_called", {"tool": "find", "schema": {"oneOf": []}}, "the JSON Schema is invalid: .. should be non-empty"),
         ("tool_called", {"tool": "find", "schema": {"properties": {"a": {"type": "text"}}}}, "the JSON Schema is invalid: 'text' is not valid"),
         ("tool_called", {"tol": "find"}, "tol"),
+        ("tool_called", {"arguments": {"a": 1}}, "need `tool`"),
     ],
 )  # fmt: skip
 def test_parameters_of_agent_metrics_are_checked_before_the_run(name: str, params: dict[str, Any], reason: str) -> None:
     with pytest.raises(assay.ConfigError, match=reason):
         UNIT_METRICS.bind(name, params, Place("here"))
+
+
+BRANCHES = """
+data_config: {source: {type: disk, file_path: records.jsonl}}
+graph_config:
+  nodes:
+    one: &agent {node_type: agent, prompt: [{user: "{q}"}], output_keys: said, tools: [code.look_up], chat_history: true, model: {name: m}}
+    two: {<<: *agent, output_keys: also}
+    both: {node_type: lambda, lambda: code.both, output_keys: [all_calls, asked]}
+    measured: {node_type: lambda, lambda: tasks.eval.utils.UnitMetrics, predicted_key: all_calls, unit_metrics_map: [{name: tool_called, params: {tool: look_up, times: 2}}]}
+    counted: {node_type: lambda, lambda: tasks.eval.utils.UnitMetrics, predicted_key: also_usage, unit_metrics_map: [{name: agent_turns}]}
+  edges: [{from: START, to: one}, {from: START, to: two}, {from: one, to: both}, {from: two, to: both}, {from: both, to: measured}, {from: measured, to: counted}, {from: counted, to: END}]
+  graph_properties: {chat_conversation: multiturn}
+"""
+BOTH = """
+    def both(node, state):
+        return {"all_calls": state["said_tool_calls"] + state["also_tool_calls"], "asked": len(state["__chat_history__"])}
+"""
+
+
+def test_agents_of_parallel_branches_are_measured_and_files_have_no_times(tmp_path: Path, talking: str) -> None:
+    folder = write_graph(tmp_path, RECORDS[:1], BRANCHES, code=CODE + BOTH)
+    arguments = ["run", "--tasks", str(folder), "--model", "openai-chat", "--model_args", f"model=m,base_url={talking}"]
+    assert main([*arguments, "-o", str(tmp_path / "run")]) == 0
+    [record] = the_file(tmp_path / "run", "output_*.json")
+    assert [call["name"] for call in record["all_calls"]] == ["look_up", "look_up"]
+    assert record["tool_called_result"]["correct"] and record["agent_turns_result"]["score"] == 2
+    assert record["asked"] == 2 and "seconds" not in json.dumps(record)
+
+
+def test_tools_are_described_by_their_annotations() -> None:
+    def tool(
+        at_most: int | None = None,
+        way: Literal["up", "down"] = "up",
+        *rest: str,
+        names: list[str] | None = None,
+        either: int | str = 1,
+        loose: list = (),  # type: ignore[type-arg, assignment]
+    ) -> None:
+        """Look."""
+
+    described = dict(_tool(tool).schema)["parameters"]
+    assert described == {
+        "type": "object",
+        "properties": {
+            "at_most": {"type": "integer"},
+            "way": {"type": "string", "enum": ["up", "down"]},
+            "names": {"type": "array", "items": {"type": "string"}},
+            "either": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+            "loose": {"type": "array", "items": {}},
+        },
+        "required": [],
+    }
 
 
 def test_a_unit_metric_that_needs_golden_values_asks_for_their_key(tmp_path: Path) -> None:
@@ -428,3 +485,48 @@ def test_a_judge_of_a_graph_needs_a_model(tmp_path: Path, talking: str) -> None:
     folder = write_graph(tmp_path, [{"goal": "a", "opening": "b", "verdict": "c"}], DIALOGUE, code=DIALOGUE_CODE)
     with pytest.raises(assay.ConfigError, match="judge"):
         assay.simple_evaluate(model="openai-chat", model_args=f"model=m,base_url={talking}", tasks=[str(folder)])
+
+
+TEXT_GRAPH = """
+data_config: {source: {type: disk, file_path: records.jsonl}}
+graph_config:
+  nodes:
+    ask:
+      node_type: llm
+      prompt: [{user: "{q}"}]
+      output_keys: [answer]
+      model: {name: m, structured_output: {schema: {fields: {answer: {type: str}}}}}
+    measured:
+      node_type: lambda
+      lambda: tasks.eval.utils.UnitMetrics
+      golden_key: gold
+      predicted_key: answer
+      unit_metrics_map: [{name: exact_match}]
+  edges: [{from: START, to: ask}, {from: ask, to: measured}, {from: measured, to: END}]
+"""
+FINE = {"q": json.dumps({"say": '{"answer": "yes"}'}), "gold": {"text": "yes"}}
+
+
+def of_a_call(arguments: str) -> str:
+    """A call of a tool with arguments as the model wrote them."""
+    return json.dumps({"calls": [["look_up", arguments]]})
+
+
+@pytest.mark.parametrize(
+    ("graph", "hostile", "fine"),
+    [
+        (GRAPH, of_a_call('{"order": "\\ud800"}'), RECORDS[0]),
+        (GRAPH, of_a_call("[" * 100_000), RECORDS[0]),
+        (TEXT_GRAPH, json.dumps({"say": '{"answer": "\\ud800"}'}), FINE),
+        (TEXT_GRAPH, json.dumps({"say": '{"answer": ' + "[" * 100_000}), FINE),
+    ],
+    ids=["half a character in arguments", "deep arguments", "half a character in a field", "a deep field"],
+)
+def test_what_a_model_writes_as_json_leaves_the_run_readable(
+    graph: str, hostile: str, fine: dict[str, Any], talking: str, tmp_path: Path
+) -> None:
+    evaluate(tmp_path, talking, graph, [{**fine, "q": hostile}, fine])
+    run = str(tmp_path / "run")
+    assert main(["samples", run, "-n", "0"]) == 0
+    assert main(["export", run, "--to", "inspect", "-o", str(tmp_path / "out")]) == 0
+    assert len(next(Run.open(run).samples(Run.open(run).tasks[0]))) == 2

@@ -11,7 +11,7 @@ import pytest
 
 from assay.errors import ConfigError, Place, Problem
 from assay.records import Failed
-from assay.user_code import UserCodeError, call_user_code, user_code
+from assay.user_code import UserCodeError, call_user_code, user_code, words
 
 HELPER = """\
 import json
@@ -185,3 +185,10 @@ def test_asyncio_is_not_imported_to_recognize_a_cancellation() -> None:
 
     code = "import assay.user_code, sys; print('asyncio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_addresses_in_the_error_of_a_tool_are_without_their_secrets() -> None:
+    """It is sent to the model, journaled, and in the samples."""
+    said = words(ValueError("GET https://me:kanarie@h.example/x?sig=kanarie failed"))
+    assert said.startswith("ValueError: GET https://") and said.endswith(" failed")
+    assert "h.example/x" in said and "kanarie" not in said

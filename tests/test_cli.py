@@ -47,6 +47,27 @@ def test_ls_lists_names_one_a_line_when_piped(write: Write, run_assay: Run) -> N
     assert matched.stdout.split() == ["alpha", "beta", "blue"]
 
 
+def test_ls_lists_graphs_without_a_name_as_they_are_run(write: Write, run_assay: Run) -> None:
+    """By the name of their folder, or by path where no name finds them; a graph below another is its subgraph."""
+    graph = "graph_config: {nodes: {a: {node_type: lambda, lambda: x.y}}, edges: [{from: START, to: a}, {from: a, to: END}]}\n"
+    places = [
+        "tasks/eval/one/graph_config.yaml",
+        "tasks/eval/one/part/graph_config.yaml",
+        "two/graph_config.yaml",
+        "own.yaml",
+    ]
+    folder = Path(write({**dict.fromkeys(places, graph), "named.yaml": "task: named\n" + graph}))
+    listed = run_assay("ls", "--no_defaults", "--include_path", str(folder)).stdout.splitlines()
+    assert listed == ["named", str(folder / "own.yaml"), "eval.one", "two"]
+    for name in listed:
+        shown = run_assay("show", name, "--no_defaults", "--include_path", str(folder))
+        assert shown.returncode == 0 and "START" in shown.stdout, shown
+    [row] = json.loads(
+        run_assay("ls", "--json", "--pattern", "eval*", "--no_defaults", "--include_path", str(folder)).stdout
+    )
+    assert (row["name"], row["kind"], row["path"]) == ("eval.one", "task", str(folder / places[0]))
+
+
 def test_ls_gives_json(write: Write, run_assay: Run) -> None:
     folder = write(FILES)
     rows = json.loads(run_assay("ls", "--json", "--no_defaults", "--include_path", folder).stdout)

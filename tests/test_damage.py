@@ -21,6 +21,7 @@ from assay.errors import AssayError
 from assay.records import Text
 from assay.runs.cache import Cache, ScoreCache
 from fuzz.damage import run_all
+from fuzz.damaged_parts import run_parts
 from run_world import RecordingModel
 
 pytestmark = pytest.mark.slow
@@ -38,6 +39,12 @@ def test_damage_of_any_byte_is_noticed_or_without_effect(packed: bool) -> None:
     )
     assert findings.wrong == {}
     assert findings.noticed > findings.tried > 500
+
+
+def test_damage_of_graphs_with_tools_and_of_shards_is_noticed_or_without_effect() -> None:
+    findings = run_parts(5)
+    assert findings.wrong == {}
+    assert findings.noticed > findings.tried > 35
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ data_config: {source: {type: disk, file_path: DATA}}
 graph_config:
   nodes:
     answer: {node_type: NODE, prompt: [{user: "{question}"}], output_keys: predicted, model: {name: m}}
-    check: {node_type: lambda, lambda: CODE, output_keys: [extra]}
+    check: CHECK
     unit: {node_type: lambda, lambda: tasks.eval.utils.UnitMetrics, golden_key: answer, predicted_key: predicted, unit_metrics_map: [{name: METRIC}]}
   edges: [{from: START, to: answer}, {from: answer, to: check}, {from: check, to: unit}, {from: unit, to: END}]
 """
@@ -38,11 +38,24 @@ FILES = {
     "guarded": "try:\n    import nothing_like_it\nexcept ImportError:\n    pass\n\n\ndef check(node, state):\n    return {'extra': 2}\n",
     "look_up": 'def city(name: str) -> str:\n    """Look up."""\n    return name\n',
 }
+SAMPLER = "{node_type: weighted_sampler, attributes: {extra: {values: [1, 2], weights: "
+SUBGRAPH = "{node_type: subgraph, subgraph: below/"
+INSIDE = """
+graph_config:
+  nodes: {inner: {node_type: lambda, lambda: steps.check, output_keys: [extra]}}
+  edges: [{from: START, to: inner}, {from: inner, to: END}]
+"""
 LACKING = "No module named 'nothing_like_it' (pip install nothing_like_it) (lacking.py:2)"
 
 
 def write(folder: Path, **changes: str) -> str:
-    values = {"DATA": "records.jsonl", "NODE": "llm", "CODE": "steps.check", "METRIC": "exact_match"} | changes
+    values = {
+        "CHECK": "{node_type: lambda, lambda: CODE, output_keys: [extra]}",
+        "DATA": "records.jsonl",
+        "NODE": "llm",
+        "CODE": "steps.check",
+        "METRIC": "exact_match",
+    } | changes
     text = GRAPH
     for name, value in values.items():
         text = text.replace(name, value)
@@ -51,6 +64,8 @@ def write(folder: Path, **changes: str) -> str:
         (folder / f"{name}.py").write_text(code.replace("TEST", f"metric_{abs(hash(folder))}"))
     (folder / "records.jsonl").write_text('{"question": "a", "answer": "b"}\n')
     (folder / "empty.jsonl").write_text("")
+    (folder / "below/inside").mkdir(parents=True, exist_ok=True)
+    (folder / "below/inside/graph_config.yaml").write_text(INSIDE)
     return str(folder / "checked.yaml")
 
 
@@ -70,6 +85,19 @@ def write(folder: Path, **changes: str) -> str:
         ({"NODE": "agent, tools: [look_ups]"}, "look_ups: no module named 'look_ups' — did you mean 'look_up'?"),
         ({"NODE": "agent, tools: ['look-up']"}, "invalid dotted name 'look-up'"),
         ({"DATA": "empty.jsonl"}, "the source has no records"),
+        (
+            {"NODE": "agent, tools: [look_up.city]", "METRIC": "no_forbidden_tool, params: {forbidden: citty}"},
+            "no node has a tool named 'citty' — did you mean 'city'?",
+        ),
+        ({"METRIC": "tool_called, params: {times: 2}"}, "`arguments` and `times` need `tool`"),
+        ({"CHECK": f"{SAMPLER}[1, -1]}}}}}}"}, "checked.yaml:7:88: the weights of extra must be at least 0"),
+        ({"CHECK": f"{SAMPLER}[0, 0]}}}}}}"}, "the weights of extra must be at least 0, and some above it"),
+        ({"CHECK": f"{SUBGRAPH}insid}}"}, "there is no graph 'below/insid' — did you mean 'below/inside'?"),
+        (
+            {"CHECK": f"{SUBGRAPH}inside, node_config_map: {{lacking: {{}}}}}}"},
+            "checked.yaml:7:75: the subgraph has no node 'lacking' — its nodes are: inner",
+        ),
+        ({"CHECK": f"{SUBGRAPH}inside}}", "NODE": "llm, pre_process: steps.nope"}, "steps.py has no 'nope'"),
     ],
 )
 def test_both_refuse_it_in_the_same_words(
@@ -95,4 +123,13 @@ def test_both_take_metrics_that_helper_modules_register(
 
 @pytest.mark.parametrize("changes", [{"CODE": "guarded.check"}, {"NODE": "agent, tools: [look_up]"}])
 def test_validate_takes_modules_of_tools_and_imports_that_may_fail(changes: dict[str, str], tmp_path: Path) -> None:
+    assert main(["validate", write(tmp_path, **changes)]) == 0
+
+
+@pytest.mark.parametrize("forbidden", ["city", "delete_account"])
+def test_a_metric_may_name_a_tool_that_is_there_or_like_no_other(forbidden: str, tmp_path: Path) -> None:
+    changes = {
+        "NODE": "agent, tools: [look_up.city]",
+        "METRIC": f"no_forbidden_tool, params: {{forbidden: {forbidden}}}",
+    }
     assert main(["validate", write(tmp_path, **changes)]) == 0

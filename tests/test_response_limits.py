@@ -1,23 +1,31 @@
 """Answers of servers have a maximum size, and are decoded strictly: whatever exceeds that fails its document, in words."""
 
 import asyncio
+import gc
 import gzip
 import json
+import socketserver
 import subprocess
 import sys
+import threading
+import weakref
 import zlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from assay.engine.retry import Retrier, RetryLimits
 from assay.errors import ConfigError
 from assay.models.load import load_model
 from assay.models.local.embedded import BUNDLED
-from assay.models.protocol import RetryableError
-from assay.models.servers.bodies import SharedMemory
+from assay.models.protocol import PermanentError, RetryableError
+from assay.models.servers.bodies import MB, BodyReader, SharedMemory
 from assay.models.servers.http import _retry_after
-from assay.models.servers.reading import is_same_model
+from assay.models.servers.litellm import AnswerRules
+from assay.models.servers.reading import is_same_model, refuse_other_text
 from assay.models.servers.server_model import Connection, ServerModel
 from assay.records import Failed, Generate, Loglikelihood, Text
 from serving import Arrived, loopback
@@ -351,3 +359,119 @@ def test_an_invalid_address_is_refused_at_once(url: str) -> None:
 )  # fmt: skip
 def test_valid_addresses_are_accepted(url: str) -> None:
     load_model("openai", {"model": "m", "base_url": [url]})
+
+
+# answers that never end, a few bytes at a time
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+EMPTY_BLOCK = b"5\r\n\0\0\0\xff\xff\r\n"
+"""Of a compressed stream: it gives nothing."""
+PACKED = gzip.compress(b"")[:10]
+DRIPS = {
+    "headers": (HEAD % b"application/json", b"X: y\r\n"),
+    "interim answers": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "an error": (b"HTTP/1.1 500 Oops\r\n" + CHUNKED, b"1\r\nx\r\n"),
+    "JSON": (HEAD % b"application/json" + CHUNKED, b"1\r\n \r\n"),
+    "trailers": (HEAD % b"text/event-stream" + CHUNKED + b"0\r\n", b"X: y\r\n"),
+    "empty blocks": (
+        HEAD % b"text/event-stream" + b"Content-Encoding: gzip\r\n" + CHUNKED + b"a\r\n" + PACKED + b"\r\n",
+        EMPTY_BLOCK,
+    ),
+}
+
+
+@contextmanager
+def dripping(first: bytes, drop: bytes) -> Iterator[str]:
+    """A server that sends the first bytes, and then a few more each 20 ms for ever."""
+    ended = threading.Event()
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(2**16)
+            with suppress(OSError):
+                self.request.sendall(first)
+                while not ended.wait(0.02):
+                    self.request.sendall(drop)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+        ended.set()
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("backend", ["openai", "openai-chat", "anthropic"])
+@pytest.mark.parametrize("drip", DRIPS)
+@pytest.mark.server
+def test_a_streamed_answer_that_comes_byte_by_byte_without_end_has_a_time_limit(drip: str, backend: str) -> None:
+    with dripping(*DRIPS[drip]) as url, pytest.raises(RetryableError, match=r"no answer within"):
+        ask(backend, url, SHORT, timeout=0.2, stream=True)
+
+
+@pytest.mark.server
+def test_litellm_has_a_time_limit_for_a_whole_answer() -> None:
+    with dripping(*DRIPS["JSON"]) as url, pytest.raises(RetryableError, match=r"no answer within"):
+        ask("litellm", url, SHORT, timeout=0.5, model="openai/m", api_key="key")
+
+
+def test_bodies_of_litellm_share_their_memory_with_others() -> None:
+    """Those of 1 MB and more reserve the limit of 2 MB; 3 MB are shared, so that there is one at a time."""
+    held: list[int] = []
+
+    async def work() -> None:
+        rules = [AnswerRules(BodyReader(2 * MB, 4), 60.0) for _ in range(3)]
+        memory = rules[0]._bodies._memory
+
+        class Answer:
+            async def aiter_bytes(self) -> AsyncIterator[bytes]:
+                for _ in range(15):
+                    held.append(memory.size - memory.free)
+                    await asyncio.sleep(0)
+                    yield b"x" * 10**5
+
+            async def aclose(self) -> None:
+                return None
+
+        async def answer(rule: AnswerRules) -> None:
+            await rule.read(Answer())
+            rule.release()
+
+        await asyncio.gather(*map(answer, rules))
+        assert memory.free == memory.size == 3 * MB
+
+    asyncio.run(work())
+    assert max(held) == 2 * MB
+
+
+def test_a_long_text_is_not_taken_for_a_short_one_because_it_has_all_pieces_of_it() -> None:
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    long = "".join(one + other for one in letters for other in letters) * 3000  # 4 million characters: all pairs
+    with pytest.raises(PermanentError, match="a different text"):
+        refuse_other_text({"choices": [{"text": long}]}, {"tokens": [1]}, "yes or no?", is_exact=False)
+
+
+def test_an_error_that_waits_for_its_next_attempt_does_not_keep_the_answer() -> None:
+    kept: list[weakref.ref[Any]] = []
+    alive: list[bool] = []
+
+    class Body(bytearray):
+        """One that can be seen to be gone."""
+
+    async def send(requests: Any) -> Any:
+        alive.extend(ref() is not None for ref in kept)
+        body = Body(b"x")
+        kept.append(weakref.ref(body))
+        try:
+            raise KeyError("choices")
+        except KeyError:
+            raise RetryableError("not of the protocol") from None
+
+    gc.disable()
+    try:
+        asyncio.run(Retrier(send, limits=RetryLimits(attempts=3, first_wait=0.001)).answer([SHORT]))
+    finally:
+        gc.enable()
+    assert alive == [False, False, False]  # at the second attempt one, at the third two

@@ -267,6 +267,8 @@ def test_one_aggregator_over_two_columns_has_two_rows(tmp_path: Path, run: Run) 
         assert {"exact_match-accuracy", "fuzzy_match-accuracy"} <= set(rows(out))
         [report_written] = json.loads(next(out.glob("MetricCollator*.json")).read_text())
         assert list(report_written["results"]) == ["exact_match-accuracy", "fuzzy_match-accuracy"]
+        [directions] = json.loads((out / "results.json").read_text())["higher_is_better"].values()
+        assert directions["exact_match-accuracy"] is True and directions["fuzzy_match-accuracy"] is True
     lay_out(tmp_path, graph + report.replace("ENTRIES", entries.replace("COLUMN", "exact_match")))
     ended = run(tmp_path, "--task", "mine")
     assert ended.code == 2 and "give one another name with `as:`" in ended.err

@@ -1,7 +1,7 @@
 """Every error a user can meet: what happened, where, and how to fix it."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TypeVar
 
@@ -20,7 +20,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One mistake in what the user wrote. If it is not `serious`, it is a warning.
+    """One mistake in what the user wrote. If it is not `serious`, it is a warning. Code that decides by what a problem is
+    about looks at its `cause`, and never at its words.
 
     >>> print(Problem(Place("a.yaml", 3, 1), "unknown key 'taks'", "did you mean 'task'?"))
     a.yaml:3:1: unknown key 'taks' — did you mean 'task'?
@@ -30,6 +31,7 @@ class Problem:
     what: str
     fix: str = ""
     serious: bool = True
+    cause: tuple[str, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         return f"{self.place}: {self.what}" + (f" — {self.fix}" if self.fix else "")

@@ -78,8 +78,9 @@ def plain(value: Any) -> Any:
         return value if all(map(is_, items, value)) else kind(items)
     if kind is dict:
         keys = value if _PLAIN.issuperset(map(type, value)) else [plain(key) for key in value]
-        items = [item if type(item) in _PLAIN else plain(item) for item in value.values()]
-        is_same = all(map(is_, items, value.values())) and all(map(is_, keys, value))
+        inner = value.values()
+        items = inner if _PLAIN.issuperset(map(type, inner)) else [plain(item) for item in inner]
+        is_same = all(map(is_, items, inner)) and all(map(is_, keys, value))
         return value if is_same else dict(zip(keys, items, strict=True))
     if kind.__module__ != "numpy" or getattr(value, "dtype", None) is None:  # numpy is not imported to find that out
         return value

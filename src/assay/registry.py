@@ -263,7 +263,8 @@ class Table(MutableMapping[str, M], Generic[M, B]):
             return self[name]
         except KeyError:
             fix = did_you_mean(str(name), self.names())
-            raise ConfigError([Problem(_at(where), f"no {self.kind} named {name!r}", fix)]) from None
+            unknown = Problem(_at(where), f"no {self.kind} named {name!r}", fix, cause=(self.kind, name))
+            raise ConfigError([unknown]) from None
 
     def accepts(self, member: Any) -> Accepted:
         """Return the parameters that a file may set for a member."""

@@ -116,7 +116,7 @@ def words(error: BaseException) -> str:
     >>> words(KeyError("gold"))
     "KeyError: 'gold'"
     """
-    return f"{type(error).__name__}: {_message(error)}".removesuffix(": ")
+    return f"{type(error).__name__}: {without_queries(_message(error))}".removesuffix(": ")
 
 
 def _message(error: BaseException) -> str:

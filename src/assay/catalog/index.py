@@ -317,6 +317,7 @@ class Index:
         self.named: dict[str, CatalogEntry] = {}
         self.formats: dict[str, CatalogEntry] = {}
         self.broken: list[CatalogEntry] = []
+        self.graphs: list[CatalogEntry] = []
         self.clashes: list[NameClash] = []
         for root, snapshot in parts:
             self._add(root, snapshot)
@@ -326,7 +327,9 @@ class Index:
         for entry in snapshot.entries:
             if entry.kind == "broken":
                 self.broken.append(entry)
-            elif entry.kind not in ("template", "graph"):
+            elif entry.kind == "graph":
+                self.graphs.append(entry)
+            elif entry.kind != "template":
                 first = own.setdefault((entry.kind == "format", entry.name), entry)
                 if first is not entry and self._meant in (first.path, entry.path):
                     own[entry.kind == "format", entry.name] = first if first.path == self._meant else entry

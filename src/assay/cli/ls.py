@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from assay.catalog.index import Index, index_root
@@ -70,6 +71,7 @@ def _write_names(index: Index, kinds: tuple[str, ...]) -> int:
     """Write the plain list; no rows are built for names that are only printed."""
     errors = {entry.name: entry.error for entry in index.entries() if entry.error and entry.kind in kinds}
     write_lines(_line(name, errors[name]) if name in errors else name for name in index.names(*kinds))
+    write_lines(row.name for row in _graph_rows(index, kinds))
     broken = index.broken if "task" in kinds else []
     write_lines(_line(entry.name, entry.error) for entry in broken)
     _report_broken([*errors, *(entry.name for entry in broken)])
@@ -102,9 +104,30 @@ def _catalog_rows(index: Index, kinds: Iterable[str]) -> list[ListedName]:
             rows.append(ListedName(name, "task", entry.path, entry.error, more))
         else:
             rows.append(ListedName(name, entry.kind, entry.path, entry.error))
+    rows += _graph_rows(index, kinds)
     if "task" in kinds:
         rows += [ListedName(entry.name, "broken", entry.path, entry.error) for entry in index.broken]
     return rows
+
+
+def _graph_rows(index: Index, kinds: Iterable[str]) -> list[ListedName]:
+    """Graphs without `task:`, by what they are run with: the name of their folder, else the path. Subgraphs are left out."""
+    if "task" not in kinds or not index.graphs:
+        return []
+    from assay.catalog.selection import GRAPH_FILE, graph_file
+    from assay.graphs.kind import GRAPH
+
+    folders = {Path(entry.path).parent for entry in index.graphs if Path(entry.path).name == GRAPH_FILE}
+    roots = [root.path for root, _ in index.parts]
+    rows = []
+    for entry in {entry.path: entry for entry in index.graphs}.values():
+        path, name = Path(entry.path), GRAPH.default_name(Path(entry.path).as_posix())
+        if folders.isdisjoint(path.parent.parents) and path.parent not in (folders if path.name != GRAPH_FILE else ()):
+            meant = graph_file(name, roots) if name not in index.named else None
+            is_found = meant is not None and meant == path.resolve()
+            more: dict[str, JSON] = {"output_type": entry.output_type, "tags": entry.tags}
+            rows.append(ListedName(name if is_found else entry.path, "task", entry.path, more=more))
+    return sorted(rows, key=lambda row: row.name)
 
 
 def _table_rows(options: argparse.Namespace) -> list[ListedName]:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from assay.config.source import Source
+from assay.graphs.history import ROLES
 from assay.records import JSONDict
 
 current_task: str | None = None
 """None means the graph of the file that asks, whatever else is in the run."""
 GRAPH = "graph_config.yaml"
-_ROLES = {"human": "user", "ai": "assistant", "system": "system"}
 
 
 def extract_and_load_json(text: str) -> Any:
@@ -81,9 +81,9 @@ def convert_messages_from_config_to_chat_format(messages: Iterable[Mapping[str, 
 def convert_messages_from_langchain_to_chat_format(messages: Sequence[Any]) -> list[JSONDict]:
     """Messages of the state, ours or LangChain's, as mappings; messages of tools are left out."""
     return [
-        {"role": _ROLES[message.type], "content": message.content}
+        {"role": ROLES[message.type], "content": message.content}
         for message in messages
-        if getattr(message, "type", None) in _ROLES
+        if getattr(message, "type", None) in ROLES and message.type != "tool"
     ]
 
 

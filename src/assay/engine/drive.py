@@ -14,7 +14,7 @@ import orjson
 from assay.engine.calls import KeyedCall, ToolLane
 from assay.engine.lanes import Budget, KeyedRequest, Lane, RemoteLane, lane
 from assay.engine.usage import RunUsage
-from assay.models.protocol import AnyModel, Remote, Samples
+from assay.models.protocol import AnyModel, PerParams, Remote, Samples
 from assay.records import (
     Call,
     Failed,
@@ -22,6 +22,7 @@ from assay.records import (
     Likelihood,
     Loglikelihood,
     Outcome,
+    Params,
     Plan,
     Prompt,
     Request,
@@ -38,8 +39,6 @@ CALLS = "(calls)"
 """Key of the call lane: no role can have this name."""
 GRACE_SECONDS = 60.0
 """Time that requests in flight get to finish when the budget is spent."""
-PARAMS = 1000
-"""Number of parameter mappings whose bytes are remembered."""
 MESSAGES = '[{"role"'
 """Start of a conversation's JSON, which its key hashes: a text with this start gets a distinct key."""
 
@@ -408,7 +407,7 @@ class Keys:
         self._rolling = _hash(b"rolling", identity.encode())
         self._generate = _hash(b"generate", identity.encode())
         self._context: tuple[Prompt | None, blake2b] = (None, self._likelihood)
-        self._params: dict[int, tuple[object, bytes, bool]] = {}
+        self._params = PerParams(self._written)
 
     def key(self, request: Request) -> bytes:
         """Return the key of a deterministic request."""
@@ -431,38 +430,27 @@ class Keys:
         """Return the key of a request that is sampled for this sample."""
         state = self._generated(request)
         earlier = None if request.is_sampled else state.digest()  # 0.1.0 had no other way to sample, and no nodes
-        _add(state, sample)
-        _add(state, request.repeat.to_bytes(4))
+        _add(state, sample, request.repeat.to_bytes(4))
         if request.node:
             earlier = earlier or state.digest()
-            _add(state, b"node")
-            _add(state, "\0".join(request.node).encode())
+            _add(state, b"node", "\0".join(request.node).encode())
         return SampledKey(state.digest(), earlier)
 
     def is_sampled(self, request: Generate) -> bool:
         """Whether the model may answer differently when the request is sent again."""
-        known = self._params.get(id(request.params))
-        return known[2] if known is not None and known[0] is request.params else self._parameters(request)[1]
+        return self._params.of(request.params)[1]
 
     def _generated(self, request: Generate) -> blake2b:
         state = self._generate.copy()
-        _add(state, self._parameters(request)[0])
+        _add(state, self._params.of(request.params)[0])
         _add_prompt(state, request.prompt)
         return state
 
-    def _parameters(self, request: Generate) -> tuple[bytes, bool]:
-        """Return the parameters as bytes, and whether they sample; each mapping object is serialized once."""
-        known = self._params.get(id(request.params))
-        if known is None or known[0] is not request.params:
-            text = orjson.dumps(
-                dict(request.params), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=repr
-            )
-            if len(self._params) >= PARAMS:
-                self._params.clear()
-            sampled = request.is_sampled or self._samples == "always"
-            sampled = sampled or (self._samples == "unless greedy" and not _is_greedy(request.params))
-            known = self._params[id(request.params)] = (request.params, text, sampled)
-        return known[1], known[2]
+    def _written(self, params: Params) -> tuple[bytes, bool]:
+        """Return the parameters as bytes, and whether they sample."""
+        text = orjson.dumps(dict(params), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=repr)
+        sampled = Generate("", params).is_sampled or self._samples == "always"
+        return text, sampled or (self._samples == "unless greedy" and not _is_greedy(params))
 
 
 def nth_key(key: bytes, nth: int) -> bytes:
@@ -478,14 +466,13 @@ def _is_greedy(params: Mapping[str, object]) -> bool:
 
 def _hash(*parts: bytes) -> blake2b:
     state = blake2b(digest_size=16)
-    for part in parts:
-        _add(state, part)
+    _add(state, *parts)
     return state
 
 
-def _add(state: blake2b, part: bytes) -> None:
-    state.update(len(part).to_bytes(8))
-    state.update(part)
+def _add(state: blake2b, *parts: bytes) -> None:
+    for part in parts:
+        state.update(len(part).to_bytes(8) + part)
 
 
 def _add_prompt(state: blake2b, prompt: Prompt) -> None:
@@ -514,7 +501,8 @@ def _drawn(request: Generate, plan: _Plan, keys: Keys) -> tuple[Generate, bytes,
     nth = plan.nth(key)
     is_first = earlier is not None and plan.nth(earlier) == 0
     draw = b"\0".join((plan.sample, "\0".join(request.node).encode(), b"%d" % nth))
-    return request._replace(draw=draw), nth_key(key, nth), earlier if is_first else None
+    sent = Generate(request.prompt, request.params, request.repeat, request.role, request.node, draw)
+    return sent, nth_key(key, nth), earlier if is_first else None
 
 
 def _fits(request: Request, response: Response) -> bool:

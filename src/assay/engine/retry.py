@@ -105,6 +105,7 @@ class Retrier:
             try:
                 responses = await self.send(requests)
             except RetryableError as error:
+                error.__traceback__ = error.__context__ = None  # their frames hold the answer, while this one waits
                 if error.unreachable:
                     before, is_first = self._outages, await self._wait_until_reachable()
                     had_outage = self._outages > before
@@ -178,7 +179,8 @@ def _duration(seconds: float) -> str:
 def _timed(response: Response, seconds: float, tries: int) -> Response:
     if isinstance(response, Failed):
         return response
-    return response._replace(usage=(response.usage or Usage())._replace(seconds=seconds, tries=tries))
+    used = response.usage or Usage()
+    return response._replace(usage=Usage(used.read, used.written, seconds, tries, used.cut, used.stored))
 
 
 async def retry_before_run(send: Callable[[], Awaitable[None]], role: str = "model") -> None:

@@ -96,23 +96,29 @@ class RunUsage:
     """By task and role the seconds of each request: the only thing here that grows with them."""
 
     def add(self, task: str, role: str, response: Response, cost: float | None) -> None:
-        if not isinstance(response, Failed) and response.usage is not None:
+        usage = None if isinstance(response, Failed) else response.usage
+        if usage is not None:
             seconds = self.seconds.get((task, role))
             if seconds is None:
                 seconds = self.seconds[task, role] = array("d")
-            seconds.append(response.usage.seconds)
-        for totals in (
-            self.tasks.setdefault(task, UsageTotals()),
-            self.roles.setdefault(role, UsageTotals()),
-            self.total,
-        ):
-            totals.is_local = role in self.local if not totals.requests else totals.is_local and role in self.local
-            if isinstance(response, Failed):
-                totals.failed += 1
-            elif response.usage is not None:
-                totals.add(response.usage, cost)
+            seconds.append(usage.seconds)
+        is_local = role in self.local
+        for totals in self._totals(task, role):
+            totals.is_local = is_local and (totals.is_local or not totals.requests)
+            if usage is not None:
+                totals.add(usage, cost)
                 if isinstance(response, Text | Likelihood) and response.model:
                     totals.add_name(response.model)
+            elif isinstance(response, Failed):
+                totals.failed += 1
+
+    def _totals(self, task: str, role: str) -> tuple[UsageTotals, UsageTotals, UsageTotals]:
+        """The totals that a response of a role to a task counts in."""
+        if task not in self.tasks:
+            self.tasks[task] = UsageTotals()
+        if role not in self.roles:
+            self.roles[role] = UsageTotals()
+        return self.tasks[task], self.roles[role], self.total
 
     def to_json(self) -> dict[str, JSON]:
         """Return the usage as stored in results.json; empty if nothing was counted."""

@@ -1,11 +1,12 @@
 """Graphs in a run: their settings, their files, and subgraphs by name."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from assay.catalog.selection import GRAPH_FILE, graph_file
 from assay.config.run import RunConfig
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.reading import GraphFile
 from assay.graphs.sygra import clone_around
 from assay.models.protocol import AnyModel, Remote
@@ -36,6 +37,14 @@ def graph_settings(
     return GraphSettings(write, takes_schema, named, whole, cost)
 
 
+def _siblings(name: str, starts: Sequence[Path]) -> list[str]:
+    """The names of graphs in the folder where a name looks for its own."""
+    *above, last = re.split(r"[./]", name)
+    folders = [Path(start, *more, *above) for start in starts for more in ((), ("tasks",))]
+    names = [file.parent.name for folder in folders for file in folder.glob(f"*/{GRAPH_FILE}")]
+    return [name.removesuffix(last) + each for each in dict.fromkeys(names)]
+
+
 def read_inner(manager: TaskManager) -> FindDefinition:
     """Return the function that finds a subgraph by task name, dotted name, folder or file."""
 
@@ -44,9 +53,11 @@ def read_inner(manager: TaskManager) -> FindDefinition:
         ways = (folder / name, folder / name / GRAPH_FILE)
         top = clone_around(folder)
         path = next((way for way in ways if way.is_file()), None)
-        path = path or graph_file(
-            name, [*(root.path for root in manager.catalog.roots), *([str(top)] if top is not None else [])]
-        )
+        starts = [*(root.path for root in manager.catalog.roots), *([str(top)] if top is not None else [])]
+        path = path or graph_file(name, starts)
+        alike = _siblings(name, [folder, Path.cwd(), *map(Path, starts)]) if path is None else []
+        if alike and name not in manager.catalog.index.named:
+            raise ConfigError([Problem(place, f"there is no graph {name!r}", did_you_mean(name, alike))])
         try:
             loaded = manager.load(str(path.resolve()) if path is not None else name)["tasks"]
         except ConfigError as error:

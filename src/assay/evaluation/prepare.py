@@ -93,6 +93,9 @@ def every_problem(config: RunConfig, manager: TaskManager) -> Iterator[None]:
 def find_problems(manager: TaskManager, config: RunConfig, specs: YAMLValue, *, load: bool = False) -> list[Problem]:
     """List what is wrong with tasks and groups; with `load`, helper modules are imported as by a run, else only read."""
     settings, code = _settings(config), _helper_code(config)
+    settings = dataclasses.replace(
+        settings, graphs=dataclasses.replace(settings.graphs, definition=read_inner(manager))
+    )
     if not load:
         return validate(
             manager,

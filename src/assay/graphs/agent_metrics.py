@@ -3,7 +3,7 @@
 The predicted value is `<key>_tool_calls` of an agent, or `<key>_usage` for turns and cost.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assay.errors import installing
@@ -11,10 +11,32 @@ from assay.graphs.spec import Record, Value
 from assay.graphs.unit_metrics import ComparingMetric, UnitMetricResult
 from assay.records import JSONDict
 
+TOOL_PARAMETERS = {"tool_called": "tool", "tool_order": "order", "no_forbidden_tool": "forbidden"}
+"""By metric the parameter that names tools."""
+
 
 def _lone(value: Value) -> Value:
     """The value that a UnitMetrics node has wrapped as a text."""
     return value["text"] if isinstance(value, Mapping) and list(value) == ["text"] else value
+
+
+def _names(written: str | Sequence[str]) -> list[str]:
+    """The names of tools in a parameter: one name, or a list.
+
+    >>> _names("refund"), _names(["refund", "cancel"])
+    (['refund'], ['refund', 'cancel'])
+    """
+    return [written] if isinstance(written, str) else list(written)
+
+
+def unknown_tools(entry: Record, tools: Collection[str]) -> Iterator[tuple[str, str]]:
+    """The parameters of a metric that name tools which no agent has, with the name."""
+    params = entry.get("params")
+    key = TOOL_PARAMETERS.get(str(entry.get("name")))
+    if key is not None and isinstance(params, Mapping):
+        yield from (
+            (key, name) for name in _names(params.get(key) or ()) if isinstance(name, str) and name not in tools
+        )
 
 
 def calls_of(value: Value) -> list[JSONDict]:
@@ -68,6 +90,8 @@ class ToolCalledMetric(ComparingMetric):
     validator = "tool_called"
 
     def __post_init__(self) -> None:
+        if self.tool is None and (self.arguments or self.times is not None):
+            raise ValueError("`arguments` and `times` need `tool`, the name of the tool")
         self._fits = schema_validator(self.schema)
 
     @property
@@ -112,12 +136,15 @@ class ToolOrderMetric(ComparingMetric):
 
     validator = "tool_order"
 
+    def __post_init__(self) -> None:
+        self.order = _names(self.order)
+
     @property
     def needs_golden(self) -> bool:
         return not self.order
 
     def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
-        order = list(self.order) or [name for name, _ in expected_calls(golden)]
+        order = self.order or [name for name, _ in expected_calls(golden)]
         names = [call["name"] for call in calls_of(predicted)]
         left = iter(names)
         correct = names == order if self.exact else all(name in left for name in order)
@@ -132,12 +159,15 @@ class NoForbiddenToolMetric(ComparingMetric):
 
     validator = "no_forbidden_tool"
 
+    def __post_init__(self) -> None:
+        self.forbidden = _names(self.forbidden)
+
     @property
     def needs_golden(self) -> bool:
         return not self.forbidden
 
     def compare(self, golden: Value, predicted: Value) -> UnitMetricResult:
-        forbidden = list(self.forbidden) or [name for name, _ in expected_calls(golden)]
+        forbidden = self.forbidden or [name for name, _ in expected_calls(golden)]
         called = [call["name"] for call in calls_of(predicted)]
         violations = [name for name in called if name in forbidden]
         return self.result(not violations, golden, {"called": called}, {"forbidden_calls": violations})

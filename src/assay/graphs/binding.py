@@ -6,7 +6,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import ModuleType
+from types import ModuleType, UnionType
 from typing import Any
 
 from assay.config.braces import Braces
@@ -40,7 +40,7 @@ from assay.graphs.spec import (
     Value,
 )
 from assay.graphs.tools import NodeTool
-from assay.graphs.unit_node import judge_metrics
+from assay.graphs.unit_node import NodeMetrics, UnitMetrics, judge_metrics
 from assay.graphs.walk import ConditionalEdge, Graph, GraphNode, OutgoingEdges
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.samples.rows import DataError
@@ -124,6 +124,9 @@ class GraphBinder:
             place = self.file.node_place(name, "lambda")
             function = self.function(node.function, place, ("node", "state"))
             settings = self.written(name) | ({"compat": "sygra"} if self.models.settings.like_sygra else {})
+            if function is UnitMetrics.apply:
+                with suppress(ConfigError):  # reported where the node's metrics are checked
+                    function = NodeMetrics.of(settings).apply
             if "unit_metrics_map" in settings and (judges := self._judges(settings)):
                 return JudgedNode(name, function, settings, asks=True, judges=judges)
             waits = inspect.iscoroutinefunction(function)
@@ -343,7 +346,7 @@ def _into(node: GenerationSpec) -> Callable[[nodes.ModelReply, JSONDict], Value]
 def _fields(text: str, names: Sequence[str]) -> JSONDict:
     """The fields of a JSON object; None for each that the model did not give, which is counted."""
     answer: Any = None
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         answer = json.loads(text)
     return {name: answer.get(name) if isinstance(answer, dict) else None for name in names}
 
@@ -384,7 +387,7 @@ def _arguments(function: UserFunction) -> tuple[int, int] | None:
     return sum(each.default is each.empty for each in places), 99 if many else len(places)
 
 
-TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
+TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
 
 
 class Tool(typing.NamedTuple):
@@ -458,9 +461,11 @@ def _tool(function_or_tool: Any) -> Tool:
     name = function_or_tool.__name__
     hints = typing.get_type_hints(function_or_tool)
     known = [
-        each for each in inspect.signature(function_or_tool).parameters.values() if each.kind is not each.VAR_KEYWORD
+        each
+        for each in inspect.signature(function_or_tool).parameters.values()
+        if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
     ]
-    properties = {each.name: {"type": _type(hints.get(each.name, str))} for each in known}
+    properties = {each.name: _schema(hints.get(each.name, str)) for each in known}
     required = [each.name for each in known if each.default is each.empty]
     schema = {"type": "object", "properties": properties, "required": required}
     return Tool(
@@ -485,5 +490,20 @@ def _invoking(tool: Any) -> UserFunction:
     return calls
 
 
-def _type(hint: Any) -> str:
-    return TYPES.get(typing.get_origin(hint) or hint, "string")
+def _schema(hint: Any) -> JSONDict:
+    """The JSON Schema of an annotation; of one that JSON does not know, that of texts.
+
+    >>> _schema(int | None), _schema(list[float]), _schema(typing.Literal["up", "down"])
+    ({'type': 'integer'}, {'type': 'array', 'items': {'type': 'number'}}, {'type': 'string', 'enum': ['up', 'down']})
+    """
+    origin, parts = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if origin is typing.Annotated:
+        return _schema(parts[0])
+    if origin is typing.Literal:
+        return {**_schema(type(parts[0])), "enum": list(parts)}
+    if origin in (typing.Union, UnionType):
+        schemas = [_schema(each) for each in parts if each is not type(None)]
+        return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+    if origin is list:
+        return {"type": "array", "items": _schema(parts[0]) if parts else {}}
+    return {"type": TYPES.get(origin, "string")}

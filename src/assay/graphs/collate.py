@@ -25,6 +25,8 @@ from assay.statistics.aggregations import Aggregation
 from assay.user_code import call_user_code
 
 ENTRY_KEYS = ("name", "params", "unit_metrics_results", "metadata", "as")
+LACKING = ("aggregator", "lacking")
+"""Cause of the problem of an aggregator that lacks a column; the run may add it, as --repeats does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,5 +408,5 @@ def _entry_problems(
     repeated = [REPEAT_OF] if produced is not None and REPEAT_OF in produced else []
     lacking = metric.lacks([*entry.metadata, *repeated])
     if lacking is not None and produced is not None:
-        problems.append(Problem(place, f"{named} {lacking[0]}", lacking[1]))
+        problems.append(Problem(place, f"{named} {lacking[0]}", lacking[1], cause=LACKING))
     return problems

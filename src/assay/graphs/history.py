@@ -10,7 +10,9 @@ from assay.records import JSONDict, Message, messages_to_plain, plain_to_message
 HISTORY = "__chat_history__"
 
 
-KINDS = {"assistant": "ai", "user": "human"}
+ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
+"""Roles of messages by the types that LangChain's have."""
+_TYPES = {role: kind for kind, role in ROLES.items()}
 
 
 class ChatMessage(dict[str, Value]):
@@ -18,7 +20,7 @@ class ChatMessage(dict[str, Value]):
 
     @property
     def type(self) -> str:
-        return KINDS.get(str(self["role"]), str(self["role"]))
+        return _TYPES.get(str(self["role"]), str(self["role"]))
 
     @property
     def content(self) -> Value:

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from assay.config.braces import Braces
-from assay.graphs.history import HISTORY, KINDS, History, WantedCall, as_turn
+from assay.graphs.history import HISTORY, ROLES, History, WantedCall, as_turn
 from assay.graphs.spec import Record, Value
 from assay.graphs.tools import NodeTool, as_mapping
 from assay.graphs.walk import Graph, NodeFailed, State, Steps, Updates, Walk
@@ -91,7 +91,7 @@ class Structure:
         """Whether a text is a JSON object with the fields, each of its type."""
         try:
             answer = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
         if not isinstance(answer, dict) or not self.required <= answer.keys():
             return False
@@ -409,8 +409,5 @@ def _as_message(each: Value) -> Message:
     if isinstance(each, Mapping):
         return Message(str(each.get("role", "user")), content_of(each.get("content", "")))
     inner = getattr(each, "message", each)
-    kind = getattr(inner, "type", "")
-    role = next(
-        (role for role, named in KINDS.items() if named == kind), kind if kind in ("system", "tool") else "user"
-    )
+    role = ROLES.get(getattr(inner, "type", ""), "user")
     return Message(role, content_of(getattr(inner, "content", str(inner))))

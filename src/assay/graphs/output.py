@@ -6,7 +6,7 @@ import math
 import re
 import time
 from array import array
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,8 +14,8 @@ from typing import Any
 
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.graphs.collate import CollatedValues, MetricCollatorPostProcessor, RecordCounts
-from assay.graphs.reading import GraphFile, trajectory_keys
-from assay.graphs.spec import AgentSpec, Record, SchemaField, SinkConfig, Value
+from assay.graphs.reading import GraphFile
+from assay.graphs.spec import AgentSpec, Record, SchemaField, SinkConfig, SubgraphSpec, Value
 from assay.graphs.sygra import clone_around
 from assay.graphs.walk import NodeFailed, State
 from assay.records import Failed, JSONDict, Outcome, ScoreKey
@@ -36,6 +36,8 @@ CLASSES: dict[str, tuple[type, ...]] = {
     "tuple": (tuple, list), "set": (set,), "any": (object,),
 }  # fmt: skip
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+_TIMED = ({"name", "arguments", "turn", "tokens"}, {"turns", "tokens"})
+"""Keys beside the seconds of a tool call, and beside those of an agent."""
 
 
 def make_finish(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
@@ -59,19 +61,12 @@ def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
                 place = graph.place("output_config", "output_map", name, "transform")
                 raise ConfigError([Problem(place, "a transform is a method of the generator", "add generator:")])
         sources = {name: field.source for name, field in graph.outputs.items()}
-        agents = [node for node in graph.nodes.values() if isinstance(node, AgentSpec)]
-        timed = {key for node in agents for key in trajectory_keys(node)[1:]}
+        has_agents = any(isinstance(node, AgentSpec | SubgraphSpec) for node in graph.nodes.values())
+        timeless: Callable[[JSONDict], Record] = _timeless if has_agents else dict
         if not sources:
-            return lambda state: _timeless(
-                {key: value for key, value in state.items() if not key.startswith("__")}, timed
-            )
-        timed = {name for name, source in sources.items() if source in timed}
-        return lambda state: _timeless(
-            {
-                name: constants[name] if name in constants else state.get(str(source))
-                for name, source in sources.items()
-            },
-            timed,
+            return lambda state: timeless({key: value for key, value in state.items() if not key.startswith("__")})
+        return lambda state: timeless(
+            {name: constants[name] if name in constants else state.get(str(source)) for name, source in sources.items()}
         )
     place = graph.place("output_config", "generator")
     kind = helpers.dotted(config.generator, folder, place)
@@ -102,19 +97,20 @@ def _output(graph: GraphFile, helpers: Helpers, folder: str | None) -> Finish:
     return generated
 
 
-def _timeless(record: JSONDict, timed: Collection[str]) -> JSONDict:
-    """A record without the seconds that tool calls and agents took: the same answers make the same file."""
-    for name in timed:
-        timed_value = record.get(name)
-        if isinstance(timed_value, list):
-            record[name] = [_without_seconds(call) for call in timed_value]
-        elif isinstance(timed_value, dict):
-            record[name] = _without_seconds(timed_value)
-    return record
+def _timeless(value: Value) -> Value:
+    """A value without the seconds that tool calls and agents took, wherever nodes and metrics put them.
 
+    The same answers make the same file.
 
-def _without_seconds(value: JSONDict) -> JSONDict:
-    return {key: inner for key, inner in value.items() if key != "seconds"}
+    >>> _timeless({"all": [{"name": "f", "arguments": {}, "turn": 1, "tokens": 3, "seconds": 0.1}], "seconds": 9})
+    {'all': [{'name': 'f', 'arguments': {}, 'turn': 1, 'tokens': 3}], 'seconds': 9}
+    """
+    if isinstance(value, list):
+        return [_timeless(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    is_timed = "seconds" in value and any(keys <= value.keys() for keys in _TIMED)
+    return {key: _timeless(inner) for key, inner in value.items() if not (is_timed and key == "seconds")}
 
 
 def _has_value(graph: GraphFile, name: str) -> bool:

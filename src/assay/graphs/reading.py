@@ -1,5 +1,6 @@
 """Fields to a graph: every node by its type, and all that can be seen to be wrong with nodes and edges by looking."""
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -186,6 +187,11 @@ def _attributes(name: str, node: AnyNode, fields: Fields, problems: list[Problem
         ):
             what = f"{key} needs values, and as many weights as values where there are any"
             problems.append(Problem(fields.place(*path, str(key)), what, "correct the lists"))
+        elif attribute.weights is not None and not (
+            min(attribute.weights) >= 0 and 0 < sum(attribute.weights) < math.inf
+        ):
+            what = f"the weights of {key} must be at least 0, and some above it"
+            problems.append(Problem(fields.place(*path, str(key), "weights"), what, "correct the weights"))
         attributes[str(key)] = attribute
     return attributes
 

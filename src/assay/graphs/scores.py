@@ -22,6 +22,7 @@ from assay.statistics.aggregations import AGGREGATIONS, Aggregation
 from assay.statistics.influence import Estimate
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
+from assay.user_code import call_user_code
 
 UNFILTERED = "none"
 """The filter of a graph's rows: its records are answers already."""
@@ -145,6 +146,15 @@ def is_unit_result(cell: Value) -> bool:
     return isinstance(cell, UnitMetricResult) or (isinstance(cell, Mapping) and "correct" in cell)
 
 
+def _of_number(row: ScoreKey) -> str:
+    """Return the name of a report's number, without the column, aggregator or report before it.
+
+    >>> _of_number(ScoreKey("MetricCollatorPostProcessor_2.exact_match-accuracy", "none"))
+    'accuracy'
+    """
+    return row.metric.rpartition(".")[2].rpartition("-")[2]
+
+
 def _without_secrets(value: Value, name: str) -> Value:
     """Return a value of the file without secrets; `golden_key` and its like are kept, and prompts stay as they are."""
     if name in SECRETS:
@@ -207,7 +217,7 @@ class GraphScores:
     def _scoring(self) -> ScoringLoop:
         """One step: the records are there, and their unit results are the scores."""
         step = ScoringStep(Unfiltered(UNFILTERED), (), lambda document, own, answers: own[0], self._unit_scores)  # noqa: ARG005
-        return ScoringLoop((), ResultBuilder(GENERATE), self.task.name, steps=(step,))
+        return ScoringLoop((), ResultBuilder(GENERATE), self.task.name, steps=(step,), call=call_user_code)
 
     def _unit_scores(self, record: Record) -> JSONDict:
         """The row of each column of unit results: its score, or why it has none."""
@@ -276,7 +286,7 @@ class GraphScores:
         """Rows of unit metrics, and those of a report of which more is known to be better."""
         nodes = [node for node in graph_of(self.task).nodes.values() if isinstance(node, LambdaSpec)]
         lower = {field for node in nodes for field in lower_is_better(node.settings)}
-        named = [row.metric for row in self.rows() or () if row.metric.rpartition(".")[2].startswith(BETTER)]
+        named = [row.metric for row in self.rows() or () if _of_number(row).startswith(BETTER)]
         units = {name: column not in lower for name, column in self.scored.items()}
         return {**dict.fromkeys(named, True), **units}
 
@@ -297,6 +307,6 @@ class GraphScores:
         if self._files is None:
             return {}
         rows = self._files.conclude(estimated)
-        named = [row.metric for row in rows if row.metric.rpartition(".")[2].startswith(BETTER)]
+        named = [row.metric for row in rows if _of_number(row).startswith(BETTER)]
         self._directions.update({**dict.fromkeys(named, True), **self._files.directions})
         return rows

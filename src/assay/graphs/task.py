@@ -7,9 +7,11 @@ from functools import cached_property
 from pathlib import Path
 
 from assay.catalog.functions import declared_metrics, static_signature
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
+from assay.graphs.agent_metrics import unknown_tools
 from assay.graphs.aggregator_metrics import REPEAT, REPEAT_OF
-from assay.graphs.binding import GraphBinder, tool_spec
+from assay.graphs.binding import GraphBinder, find_tools, tool_spec
+from assay.graphs.collate import LACKING
 from assay.graphs.models import UNDER_TEST, GraphModels
 from assay.graphs.output import Estimated, Finish, Processor, make_finish, make_processors
 from assay.graphs.reading import GraphFile, graph_of, has_hidden_keys, produced, trajectory_keys, undeclared
@@ -23,6 +25,7 @@ from assay.graphs.scores import (
 )
 from assay.graphs.sources import GraphSources
 from assay.graphs.spec import AgentSpec, LambdaSpec, SubgraphSpec
+from assay.graphs.unit_node import metric_entries
 from assay.graphs.walk import Graph
 from assay.records import Function, Plan, Sample, ScoreKey, UserValue
 from assay.samples.data import Split, columns_of
@@ -70,6 +73,10 @@ def prepare_graph(task: Task, settings: Settings, helpers: Helpers, read: ReadGr
     columns = (*columns_of(rows), *(REPEAT_COLUMNS if _repeats(settings) > 1 else ()))
     problems += [*undeclared(file, columns), *lacking_sides(file, columns)]
     problems += _taken_columns(file, columns)
+    tools = {
+        tool for node in (graph.nodes if graph is not None else {}).values() for tool in getattr(node, "tools", ())
+    }
+    problems += [each for each in unknown_tool_problems(file, tools) if each.serious]
     problems += aggregator_problems(file, processors or (), _columns_with_repeat(file, columns), settings)
     problems += [] if problems else row_problems(file, fields, processors or (), settings)
     if problems or graph is None or processors is None:
@@ -145,6 +152,24 @@ def lacking_sides(file: GraphFile, columns: Sequence[str]) -> Iterator[Problem]:
             if isinstance(column, str) and "unit_metrics_map" in node.settings and column not in known:
                 what = f"nothing produces {column!r}: no column of the records, no output_keys"
                 yield Problem(file.node_place(name, key), what, did_you_mean(column, known))
+
+
+def unknown_tool_problems(file: GraphFile, tools: Collection[str]) -> Iterator[Problem]:
+    """Yield the problems of unit metrics that name tools which no node of the graph has: they would never be called.
+
+    Names far from those of all tools are only notes: a model may call what is not there. `tools` are those of all nodes;
+    none where they are not known without running code.
+    """
+    if not tools or any(isinstance(node, SubgraphSpec) for node in file.nodes.values()):
+        return
+    for name, node in file.nodes.items():
+        if isinstance(node, LambdaSpec) and node.settings.get("predicted_key") in produced(file):
+            for at, entry in enumerate(metric_entries(node.settings)):
+                for key, tool in unknown_tools(entry, tools):
+                    place = file.node_place(name, "unit_metrics_map", at, "params", key)
+                    is_slip = bool(nearest(tool, tools, count=1))
+                    what = f"no node has a tool named {tool!r}"
+                    yield Problem(place, what, did_you_mean(tool, tools), serious=is_slip)
 
 
 @dataclass(kw_only=True)
@@ -313,14 +338,15 @@ def _unseen(name: str, folder: str | None, place: Place, tools: Collection[str])
 
 
 def _binding_problems(file: GraphFile, settings: Settings, helpers: Helpers, folder: str | None) -> Iterator[Problem]:
-    """The problems of nodes, edges and outputs. Subgraphs are of other files, and models of the run."""
-    if any(isinstance(node, SubgraphSpec) for node in file.nodes.values()):
+    """The problems of nodes, edges and outputs. Models are of the run."""
+    if helpers.definition is None and any(isinstance(node, SubgraphSpec) for node in file.nodes.values()):
         return
+    read = helpers.definition or _no_subgraph
     whole = replace(settings, graphs=replace(settings.graphs, whole=True))
     models = GraphModels(file, whole, helpers, folder)
     makers: list[Callable[[], UserValue]] = [
         lambda: make_finish(file, helpers, folder),
-        lambda: GraphBinder(file, models, helpers, folder, _no_subgraph, lambda *_: ()).bind(),
+        lambda: GraphBinder(file, models, helpers, folder, read, lambda *_: ()).bind(),
     ]
     for make in makers:
         try:
@@ -357,19 +383,37 @@ def check_graph(task: Task, helpers: Helpers, find_dotted: FindDotted) -> list[P
     if not problems and not hidden and not scored_columns(file, fields, processors) and not processors:
         what, _, fix = UNMEASURED.partition("; ")
         problems.append(Problem(file.place("graph_config"), what, fix, serious=False))
+    problems += unknown_tool_problems(file, _seen_tools(file, looked, folder, find_dotted))
     missing = list(sources.missing_files(file, folder))
     columns = () if missing else _columns(task, sources, folder, find_dotted, problems)
     problems += missing
     if columns:
         problems += [*undeclared(file, columns), *lacking_sides(file, columns)]
         problems += aggregator_problems(file, processors, columns_written(file, columns), Settings())
-    problems = [replace(each, serious=False) if "--repeats" in each.fix else each for each in problems]
+    problems = [replace(each, serious=False) if each.cause == LACKING else each for each in problems]
     declared = declared_metrics(_files(named, folder))
     if declared:
         problems = [each for each in problems if not _is_declared(each, declared)]
     is_known = not any(kind == "aggregator" for kind, _ in declared)
     problems += [] if problems or not is_known else row_problems(file, fields, processors, Settings())
     return problems
+
+
+def _seen_tools(file: GraphFile, helpers: Helpers, folder: str | None, find_dotted: FindDotted) -> Collection[str]:
+    """The tools of all nodes; none if some are those of a module or class that is not imported."""
+    tools: set[str] = set()
+    for name, node in file.nodes.items():
+        for each in map(tool_spec, getattr(node, "tools", ())):
+            module, _, last = each.name.rpartition(".")
+            place = file.node_place(name, "tools")
+            written = static_signature(Function(folder or "", module, last, place)) if module else None
+            try:
+                if find_dotted(each.name, folder, place) is None and (written is None or written.is_class):
+                    return ()
+                tools.update(find_tools([each.name], helpers, folder, place))
+            except ConfigError:
+                return ()  # reported where the node was bound
+    return tools
 
 
 def _files(names: Collection[str], folder: str | None) -> list[Path]:
@@ -385,7 +429,7 @@ def _files(names: Collection[str], folder: str | None) -> list[Path]:
 
 def _is_declared(problem: Problem, declared: Collection[tuple[str, str]]) -> bool:
     """Whether a metric is unknown only because the module that registers it was not imported."""
-    return any(problem.what == f"no {kind} metric named {name!r}" for kind, name in declared)
+    return any(problem.cause == (f"{kind} metric", name) for kind, name in declared)
 
 
 def _has_unseen_functions(

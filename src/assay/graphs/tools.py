@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from assay.graphs.spec import Record, Value
 from assay.records import Call, JSONDict, ToolCall, UserFunction
-from assay.user_code import UserCodeError, user_code, words
+from assay.user_code import UserCodeError, is_writable, user_code, words
 
 
 class NodeTool(NamedTuple):
@@ -55,6 +55,7 @@ def _for_model(error: UserCodeError) -> UserCodeError:
 def as_mapping(call: ToolCall) -> JSONDict:
     """A call of a tool as post-processors know it: name, args, id."""
     arguments: Any = call.arguments
-    with suppress(ValueError):
-        arguments = json.loads(call.arguments or "{}")
+    with suppress(ValueError, RecursionError):
+        read = json.loads(call.arguments or "{}")
+        arguments = read if is_writable(read) else arguments
     return {"name": call.name, "args": arguments, "id": call.id, "type": "tool_call"}

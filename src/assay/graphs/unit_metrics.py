@@ -89,6 +89,8 @@ def finite(value: Value) -> Value:
     if type(value) in _ALWAYS_FINITE:  # most of them: to ask what a text is not would take longer than all else
         return value
     if type(value) is dict:
+        if _ALWAYS_FINITE.issuperset(map(type, value.values())):
+            return dict(value)
         return {key: finite(inner) for key, inner in value.items()}
     if isinstance(value, float):
         return value if math.isfinite(value) else None

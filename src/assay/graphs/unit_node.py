@@ -1,7 +1,7 @@
 """The lambda node that scores a record with unit metrics, and what can be wrong with it before anything runs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 
 from assay.config.option import near_miss
 from assay.config.row_names import row_name_problem
@@ -38,21 +38,39 @@ class UnitMetrics(LambdaFunction):
     @staticmethod
     def apply(lambda_node_dict: JSONDict, state: Value) -> JSONDict:
         """The state with the results."""
-        node, like_sygra = lambda_node_dict, lambda_node_dict.get("compat") == "sygra"
-        answer = _side(node, state, "predicted_key", like_sygra=like_sygra)
-        right = _side(node, state, "golden_key", like_sygra=like_sygra) if "golden_key" in node else {"text": None}
+        return NodeMetrics.of(lambda_node_dict).apply(lambda_node_dict, state)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMetrics:
+    """The unit metrics of a node, read once for all records: each with its name and the field that it writes."""
+
+    metrics: Sequence[tuple[UnitMetric, str, str]]
+    like_sygra: bool
+
+    @classmethod
+    def of(cls, node: Record) -> "NodeMetrics":
+        like_sygra = node.get("compat") == "sygra"
+        metrics = [
+            (_metric(entry, like_sygra=like_sygra), entry["name"], result_field(entry, node))
+            for entry in metric_entries(node)
+        ]
+        return cls([each for each in metrics if not each[0].asks], like_sygra)
+
+    def apply(self, node: Record, state: Value) -> JSONDict:
+        """The state with the results; `node` has the keys of both sides."""
+        answer = _side(node, state, "predicted_key", like_sygra=self.like_sygra)
+        has_golden = "golden_key" in node
+        right = _side(node, state, "golden_key", like_sygra=self.like_sygra) if has_golden else {"text": None}
         results: JSONDict = {}
-        for entry in _entries(node):
-            metric, name = _metric(entry, like_sygra=like_sygra), entry["name"]
-            if metric.asks:
-                continue
-            scored = partial(_scored, metric, name, right, answer, str(node.get("golden_key")))
+        for metric, name, field in self.metrics:
+            arguments = (metric, name, right, answer, str(node.get("golden_key")))
             result = (
-                alarmed(TIME_LIMIT, "a metric", scored)
-                if like_sygra
-                else timed(TIME_LIMIT, f"unit metric {name!r}", scored)
+                alarmed(TIME_LIMIT, "a metric", _scored, *arguments)
+                if self.like_sygra
+                else timed(TIME_LIMIT, f"unit metric {name!r}", _scored, *arguments)
             )
-            results[result_field(entry, node)] = result if isinstance(result, Failed) else result.to_dict()
+            results[field] = result if isinstance(result, Failed) else result.to_dict()
         lost = {field: result.reason for field, result in results.items() if isinstance(result, Failed)}
         if lost and len(lost) == len(results):
             raise Unmeasured("; ".join(dict.fromkeys(lost.values())))
@@ -109,7 +127,7 @@ def _new(name: str, params: Record, *, like_sygra: bool) -> UnitMetric:
     return metric
 
 
-def _entries(node: Record) -> Sequence[Record]:
+def metric_entries(node: Record) -> Sequence[Record]:
     """Return the entries that are mappings; `check_unit_metrics` reports the others."""
     written = node.get("unit_metrics_map")
     return [each for each in written if isinstance(each, Mapping)] if isinstance(written, list | tuple) else ()
@@ -130,24 +148,24 @@ def _declared(node: Record) -> Sequence[str]:
 
 def judge_metrics(node: Record) -> dict[str, UnitMetric]:
     """By field the metrics of the node that ask models."""
-    metrics = {result_field(entry, node): _metric(entry, like_sygra=False) for entry in _entries(node)}
+    metrics = {result_field(entry, node): _metric(entry, like_sygra=False) for entry in metric_entries(node)}
     return {field: metric for field, metric in metrics.items() if metric.asks}
 
 
 def lower_is_better(node: Record) -> list[str]:
     """The fields of the node's metrics of which less is better."""
-    entries = [entry for entry in _entries(node) if str(entry.get("name")) in UNIT_METRICS]
+    entries = [entry for entry in metric_entries(node) if str(entry.get("name")) in UNIT_METRICS]
     return [result_field(each, node) for each in entries if not UNIT_METRICS[str(each["name"])].higher_is_better]
 
 
 def unit_metric_fields(node: Record) -> list[str]:
     """All fields that the node writes."""
-    return [result_field(entry, node) for entry in _entries(node)]
+    return [result_field(entry, node) for entry in metric_entries(node)]
 
 
 def runs_code(node: Record) -> bool:
     """Whether one of the node's metrics executes what the model wrote."""
-    names = [str(entry.get("name")) for entry in _entries(node)]
+    names = [str(entry.get("name")) for entry in metric_entries(node)]
     return any(UNIT_METRICS[name].runs_code for name in names if name in UNIT_METRICS)
 
 
@@ -183,7 +201,9 @@ def _needs_golden(node: Record) -> bool:
     if "golden_key" in node:
         return True
     try:
-        return any(_metric(entry, like_sygra=False).needs_golden for entry in _entries(node)) or not _entries(node)
+        return any(
+            _metric(entry, like_sygra=False).needs_golden for entry in metric_entries(node)
+        ) or not metric_entries(node)
     except ConfigError:
         return True
 

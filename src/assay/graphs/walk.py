@@ -6,16 +6,21 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
+import orjson
+
 from assay.errors import SelfExplanatory
+from assay.graphs.history import HISTORY
 from assay.graphs.spec import END, MAX_STEPS, Record, RecordLimits, Value
 from assay.records import Call, Failed, Generate, JSONDict, Outcome, Params, Plan, Prompt, Request, Response, plain
-from assay.user_code import user_code
+from assay.user_code import HALF, is_writable, user_code
 
 State = dict[str, Any]
 Updates = Mapping[str, Any]
 Steps = Generator[Sequence[Request | Call], Sequence[Response], Updates]
 """A node at work: it yields requests, is sent responses, and returns what it writes into the state."""
 ENDS = (END, "__end__")
+SHARED = (HISTORY, "tool_calls")
+"""Lists that nodes write without naming them in output_keys: those of the same step are joined."""
 
 
 class NodeFailed(SelfExplanatory):
@@ -61,7 +66,9 @@ class Walk:
         return Generate(prompt, params, visit, role, self.node)
 
     def outcome(self, record: Record, failed: str = "") -> Outcome:
-        """The end of the walk."""
+        """The end of the walk. A record with half a character has failed and is not kept: no reader could read the samples."""
+        if not _is_kept(record):
+            record, failed = {}, failed or f"the record has {HALF}"
         return Outcome(record, self.asked, self.noticed, trace=self.trace, calls=self.calls, failed=failed)
 
     def take(self, requests: Sequence[Request], responses: Sequence[Response]) -> None:
@@ -91,6 +98,14 @@ class Walk:
 
 Costs = Callable[[str, Response], float | None]
 """The cost of a response of a role; None where no price is known."""
+
+
+def _is_kept(record: Record) -> bool:
+    """Whether all text of a record can be written; most records are plain JSON, which is found out fastest by writing one."""
+    try:
+        return bool(orjson.dumps(record))
+    except TypeError:
+        return is_writable(record)
 
 
 class Meter:
@@ -221,10 +236,7 @@ class Graph:
 
     def _following(self, ways: Sequence[OutgoingEdges], state: State) -> Sequence[GraphNode]:
         """The nodes that come next, each once, in the order of the edges."""
-        if len(ways) == 1 and not ways[0].forks:
-            names: Sequence[str] = ways[0].always
-        else:
-            names = [name for way in ways for name in way.onward(state)]
+        names = ways[0].onward(state) if len(ways) == 1 else [name for way in ways for name in way.onward(state)]
         return [self.nodes[name] for name in dict.fromkeys(names) if name not in ENDS]
 
     def _together(self, active: Sequence[GraphNode], state: State, walk: Walk, within: str) -> Steps:
@@ -254,7 +266,9 @@ class Graph:
             }
             for key in own_updates:
                 if key != "messages" and writers.setdefault(key, node.name) != node.name:
-                    raise NodeFailed(f"the nodes {writers[key]!r} and {node.name!r} wrote {key!r} in the same step")
+                    if key not in SHARED:
+                        raise NodeFailed(f"the nodes {writers[key]!r} and {node.name!r} wrote {key!r} in the same step")
+                    own_updates[key] = [*state[key], *_added(own_updates[key], before.get(key) or ())]
             merge(state, own_updates, node.name)
         return state
 
@@ -286,7 +300,12 @@ def merge(state: State, updates: Value, name: str) -> None:
     known = state.get("messages")
     state.update({key: value if state.get(key) is value else plain(value) for key, value in updates.items()})
     if isinstance(messages, list) and isinstance(known, list) and messages is not known:
-        state["messages"] = known + [each for each in messages if not any(each is old for old in known)]
+        state["messages"] = known + _added(messages, known)
+
+
+def _added(values: Sequence[Value], known: Sequence[Value]) -> list[Value]:
+    """The values that a node put behind those that were there."""
+    return [each for each in values if not any(each is old for old in known)]
 
 
 @cache

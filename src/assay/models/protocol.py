@@ -1,11 +1,11 @@
 """The model protocol: what the engine knows of a model, and the errors a model raises."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Protocol, Self, runtime_checkable
+from typing import Generic, Literal, Protocol, Self, TypeVar, runtime_checkable
 
-from assay.records import Message, Prompt, Request, Response
+from assay.records import Message, Params, Prompt, Request, Response
 
 Answered = Sequence[tuple[int, Response]]
 """Some of the responses to a batch, each with the number of its request, in any order."""
@@ -121,3 +121,26 @@ class RetryableError(Exception):
 
 class PermanentError(Exception):
     """The server refuses this request however often it is sent."""
+
+
+MAX_PARAMS = 1000
+"""Number of parameter mappings that are remembered."""
+T = TypeVar("T")
+
+
+class PerParams(Generic[T]):
+    """Values computed from parameters, once for each mapping object: the requests of a task share a few."""
+
+    __slots__ = ("_compute", "_known")
+
+    def __init__(self, compute: Callable[[Params], T]) -> None:
+        self._compute = compute
+        self._known: dict[int, tuple[Params, T]] = {}
+
+    def of(self, params: Params) -> T:
+        known = self._known.get(id(params))
+        if known is None or known[0] is not params:
+            if len(self._known) >= MAX_PARAMS:
+                self._known.clear()
+            known = self._known[id(params)] = (params, self._compute(params))
+        return known[1]

@@ -4,6 +4,7 @@ import base64
 import csv
 import hashlib
 import io
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
@@ -163,7 +164,15 @@ def as_json(report: RunsReport) -> str:
 
 
 def as_csv(report: RunsReport) -> str:
-    """Every result of every run, one row each; of later runs with the difference to the first."""
+    """Every result of every run, one row each; of later runs with the difference to the first. Notes, for which it has no
+    place, are logged."""
+    lost = [
+        f"{part.reading.name}: the samples of {each!r} are missing"
+        for part in report.runs
+        for each in part.reading.run.lost_samples
+    ]
+    for note in (*report.notes, *lost):
+        logging.getLogger("assay").warning("%s", note)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -375,6 +375,8 @@ class ScoringLoop:
     """One for each filter; given by tasks that have no scorers."""
     adapt: "Callable[[ScoringLoop, ScoringStep, Scorer], ScoringStep] | None" = None
     """Changes a step: a class of the user's may create results and compute metrics itself."""
+    call: GuardedCall = _timed
+    """Calls the scoring of one document; without a clock where that runs no code of users."""
     is_batch: bool = field(init=False, default=False)
     asks: bool = field(init=False, default=False)
 
@@ -409,7 +411,7 @@ class ScoringLoop:
         """The scores of documents, filter by filter; or why one has none in any row. A failure is never a score."""
         if self.is_batch:
             return self._score_together(documents)
-        return [timed(TIME_LIMIT, "scoring", self._score_one, document) for document in documents]
+        return [self.call("scoring", self._score_one, document) for document in documents]
 
     def verdict_plan(self, document: AnsweredSample) -> VerdictPlan:
         """The plan of what scorers ask other models about a document's answers; returns the rows of those steps."""

@@ -60,7 +60,7 @@ def _kinds(kept: SampleRecord, directions: Directions) -> Iterator[str]:
     if "length" in finished or UNFINISHED in finished:
         yield TRUNCATED
     texts = [text for responses in kept.responses for text in responses if isinstance(text, str)]
-    if UNFINISHED not in finished and any(not text.strip() for text in texts) and _has_empty(kept):
+    if UNFINISHED not in finished and not all(map(str.strip, texts)) and _has_empty(kept):
         yield EMPTY
     if len(kept.scores) > 1 and _disagree(kept.scores):
         yield DISAGREEING

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from assay.engine import Ended, Started
 from assay.records import (
@@ -201,7 +200,7 @@ def _verdict(response: Response) -> JSONDict:
 def _reply(response: Response) -> JSONDict:
     if isinstance(response, Failed):
         return {"failed": response.reason, **({"trace": response.trace} if response.trace else {})}
-    metadata: dict[str, Any] = {"trace": response.trace} if isinstance(response, Outcome) and response.trace else {}
+    metadata = _end(response) if isinstance(response, Outcome) else {}
     if isinstance(response, Text):
         if response.finish:
             metadata["finish"] = response.finish
@@ -209,12 +208,19 @@ def _reply(response: Response) -> JSONDict:
             metadata["reasoning"] = response.reasoning
         if response.calls:
             metadata["calls"] = list(response.calls)
-    if isinstance(response, Outcome) and response.noticed:
-        metadata["noticed"] = dict(response.noticed)
-    if isinstance(response, Outcome) and response.failed:
-        metadata["state"] = response.record
-    if isinstance(response, Outcome) and response.calls:
-        metadata["tool_calls"] = list(response.calls)
     if response.usage is not None:
         metadata["usage"] = tuple(response.usage)
+    return metadata
+
+
+def _end(outcome: Outcome) -> JSONDict:
+    metadata: JSONDict = {}
+    if outcome.trace:
+        metadata["trace"] = outcome.trace
+    if outcome.noticed:
+        metadata["noticed"] = dict(outcome.noticed)
+    if outcome.failed:
+        metadata["state"] = outcome.record
+    if outcome.calls:
+        metadata["tool_calls"] = list(outcome.calls)
     return metadata

@@ -56,6 +56,8 @@ class Helpers:
     aggregations: Mapping[str, UserFunction] = field(default_factory=dict)
     dotted: Callable[[str, str | None, Place], Any] = no_dotted
     """The object of a dotted name, as graph files have them; with the folder of the file, and the place of the name."""
+    definition: Callable[[str, Place], Any] | None = None
+    """Finds the definition of another task by its name, as subgraphs are; None if they are not looked at."""
 
 
 Messages = tuple[Message, ...]
@@ -79,6 +81,8 @@ class GraphSettings:
     roles: frozenset[str] = frozenset()
     whole: bool = False
     cost: Callable[[str, Response], float | None] = lambda role, response: None  # noqa: ARG005
+    definition: Callable[[str, Place], Any] | None = None
+    """Finds a subgraph by its name, for checks; the place is where the name is written."""
 
 
 class Shard(NamedTuple):

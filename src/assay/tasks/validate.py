@@ -146,7 +146,7 @@ def _check(task: Task, checks: _Checks) -> list[Problem]:
     if kind is None:
         return list(_check_task(task, checks))
     helpers = Helpers(_unloaded, list, checks.find_metric, dict) if checks.code is None else checks.code.helpers
-    return kind.check(task, helpers, checks.find_dotted)
+    return kind.check(task, replace(helpers, definition=checks.settings.graphs.definition), checks.find_dotted)
 
 
 def _check_task(task: Task, checks: _Checks) -> Iterator[Problem]:

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import orjson
+
 from assay.records import Generate, JSONDict, JSONObject, Message, messages_to_plain, tool_call_of
 from assay.runs.samples.records import SampleRecord, call_text, made_calls
 
@@ -44,7 +46,7 @@ def _message(said: JSONObject, names: Mapping[str, str], model: str) -> JSONDict
 def _call(name: str, call: JSONObject) -> JSONDict:
     parsed: Any = {}
     with suppress(ValueError):
-        parsed = json.loads(tool_call_of(call).arguments or "{}")
+        parsed = orjson.loads(tool_call_of(call).arguments or "{}")
     return {"id": str(call.get("id") or ""), "function": name, "arguments": parsed if isinstance(parsed, dict) else {}}
 
 
@@ -56,7 +58,7 @@ def tool_events(record: SampleRecord, stamp: JSONObject) -> list[JSONDict]:
 def _event(number: int, call: JSONObject, stamp: JSONObject) -> JSONDict:
     arguments = call.get("arguments")
     with suppress(ValueError, TypeError):
-        arguments = json.loads(str(arguments)) if isinstance(arguments, str) else arguments
+        arguments = orjson.loads(arguments) if isinstance(arguments, str) else arguments
     error = {"error": {"type": "unknown", "message": call["error"]}} if call.get("error") else {}
     return {
         **stamp,

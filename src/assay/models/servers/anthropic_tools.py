@@ -71,7 +71,7 @@ def _use(sent: JSONObject) -> JSONDict:
     call: ToolCall = tool_call_of(sent)
     try:
         arguments = json.loads(call.arguments or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         arguments = {}
     return {
         "type": "tool_use",

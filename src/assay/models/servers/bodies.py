@@ -172,6 +172,16 @@ def pieces(answer: "aiohttp.ClientResponse") -> AsyncIterator[bytes]:
     return _decompressed(arriving)
 
 
+async def within(seconds: float, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield pieces, each of which must come within some seconds: bytes that are none of a body do not count."""
+    while True:
+        async with asyncio.timeout(seconds):
+            piece = await anext(pieces, None)
+        if piece is None:
+            return
+        yield piece
+
+
 async def _decompressed(arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     stream = None
     try:

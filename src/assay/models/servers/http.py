@@ -1,5 +1,6 @@
 """HTTP client: one connection pool, load balancing over servers, whole and streamed answers, classified errors."""
 
+import asyncio
 import json
 import time
 from base64 import b64encode
@@ -15,7 +16,7 @@ import orjson
 
 from assay.errors import ConfigError, Place, Problem
 from assay.models.protocol import PermanentError, RetryableError
-from assay.models.servers.bodies import ENCODINGS, MB, BodyReader, EventData, StreamLimits, pieces, start_of
+from assay.models.servers.bodies import ENCODINGS, MB, BodyReader, EventData, StreamLimits, pieces, start_of, within
 from assay.models.servers.reading import ServerJSON, error_message
 from assay.records import JSON
 
@@ -96,8 +97,10 @@ class Http:
 
     async def post(self, path: str, body: Mapping[str, JSON]) -> ServerJSON:
         """Return the answer to a request. Raises RetryableError for temporary failures and PermanentError for others."""
-        async with self._sent(path, body, None) as answer:
-            return await self._bodies.read(answer, self._read)
+        with InFlight(self) as server:
+            async with self._posted(server, path, body) as answer:
+                await self._check(answer)
+                return await self._bodies.read(answer, self._read)
 
     async def stream(
         self, path: str, body: Mapping[str, JSON], limits: StreamLimits | None = None
@@ -106,69 +109,64 @@ class Http:
         import aiohttp
 
         chunk_timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=self.timeout)
-        async with self._sent(path, body, chunk_timeout) as answer:
-            if "event-stream" not in answer.headers.get("Content-Type", ""):
-                yield await self._bodies.read(answer, self._read)
-                return
-            events = EventData(limits or StreamLimits(self.limit))
-            last, held = time.monotonic(), 0
-            try:
-                async for piece in pieces(answer):
-                    for data in events.add(piece):
-                        last = time.monotonic()
-                        if data == b"[DONE]":
-                            return
-                        yield self._read(data)
-                    if time.monotonic() - last > self.timeout:
-                        raise RetryableError(f"no data within {self.timeout:.0f} s", rate_limited=True)
-                    if events.waiting > self.limit:
-                        raise self._bodies.too_large(f"more than {self.limit / MB:.0f}")
-                    if not held and events.waiting > self._bodies.small:
-                        held = await self._bodies.reserve()
-            finally:
-                self._bodies.release(held)
+        with InFlight(self) as server:
+            posted = self._posted(server, path, body, timeout=chunk_timeout)
+            async with _begun_within(self.timeout, posted) as answer:
+                await self._check(answer)
+                if "event-stream" not in answer.headers.get("Content-Type", ""):
+                    async with asyncio.timeout(self.timeout):
+                        whole = await self._bodies.read(answer, self._read)
+                    yield whole
+                    return
+                events = EventData(limits or StreamLimits(self.limit))
+                last, held = time.monotonic(), 0
+                try:
+                    async for piece in within(self.timeout, pieces(answer)):
+                        for data in events.add(piece):
+                            last = time.monotonic()
+                            if data == b"[DONE]":
+                                return
+                            yield self._read(data)
+                        if time.monotonic() - last > self.timeout:
+                            raise RetryableError(f"no data within {self.timeout:.0f} s", rate_limited=True)
+                        if events.waiting > self.limit:
+                            raise self._bodies.too_large(f"more than {self.limit / MB:.0f}")
+                        if not held and events.waiting > self._bodies.small:
+                            held = await self._bodies.reserve()
+                finally:
+                    self._bodies.release(held)
 
-    @asynccontextmanager
-    async def _sent(
-        self, path: str, body: Mapping[str, JSON], timeout: "aiohttp.ClientTimeout | None"
-    ) -> AsyncIterator["aiohttp.ClientResponse"]:
-        """Yield an open answer with status 200; convert errors to RetryableError and PermanentError."""
+    def _posted(
+        self, server: ServerAddress, path: str, body: Mapping[str, JSON], **options: "aiohttp.ClientTimeout"
+    ) -> "aiohttp.client._RequestContextManager":
+        data = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
+        return self._session.post(with_path(server.url, path), data=data, allow_redirects=False, **options)
+
+    async def _check(self, answer: "aiohttp.ClientResponse") -> None:
+        """Raise the error of an answer whose status is not 200."""
+        if answer.status != 200:
+            async with asyncio.timeout(self.timeout):
+                start = await start_of(answer)
+            self._refuse(answer.status, answer.headers, start.decode("utf-8", "replace"))
+
+    def as_retryable(self, error: BaseException) -> RetryableError | None:
+        """Return the RetryableError that an exception means; None for one that no server caused, and for a refusal."""
         import aiohttp
 
-        server = self._least_loaded()
-        server.pending += 1
-        options = {"timeout": timeout} if timeout is not None else {}
-        try:
-            data = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
-            url = with_path(server.url, path)
-            async with self._session.post(url, data=data, allow_redirects=False, **options) as answer:
-                if answer.status != 200:
-                    self._refuse(answer.status, answer.headers, (await start_of(answer)).decode("utf-8", "replace"))
-                yield answer
-                server.faults = 0
-        except RetryableError:
-            server.fail()
-            raise
-        except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as error:
-            server.fail()
-            raise RetryableError(f"incomplete answer: {error or type(error).__name__}") from None
-        except aiohttp.SocketTimeoutError:
-            server.fail()
-            raise RetryableError(f"no answer within {self.timeout:.0f} s", rate_limited=True) from None
-        except aiohttp.ClientConnectionError as error:
-            server.fail()
-            unsent = isinstance(error, aiohttp.ClientConnectorError)
-            raise RetryableError(
-                self.clean(f"the server is unreachable: {error}"), unreachable=True, unsent=unsent
-            ) from None
-        except TimeoutError:
-            server.fail()
-            raise RetryableError(f"no answer within {self.timeout:.0f} s", rate_limited=True) from None
-        except aiohttp.ClientError as error:
-            server.fail()
-            raise RetryableError(self.clean(f"invalid HTTP answer: {type(error).__name__}: {error}")[:300]) from None
-        finally:
-            server.pending -= 1
+        match error:
+            case RetryableError():
+                return error
+            case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
+                return RetryableError(f"incomplete answer: {error or type(error).__name__}")
+            case aiohttp.ClientConnectionError() if not isinstance(error, aiohttp.SocketTimeoutError):
+                unsent = isinstance(error, aiohttp.ClientConnectorError)
+                what = self.clean(f"the server is unreachable: {error}")
+                return RetryableError(what, unreachable=True, unsent=unsent)
+            case TimeoutError():  # one while the answer is read is of both kinds
+                return RetryableError(f"no answer within {self.timeout:.0f} s", rate_limited=True)
+            case aiohttp.ClientError():
+                return RetryableError(self.clean(f"invalid HTTP answer: {type(error).__name__}: {error}")[:300])
+        return None
 
     async def get(self, path: str) -> ServerJSON:
         """Return the JSON at a path of the first server; None if it does not answer with status 200."""
@@ -181,7 +179,7 @@ class Http:
         except (aiohttp.ClientError, TimeoutError, RetryableError, PermanentError):
             return None
 
-    def _least_loaded(self) -> ServerAddress:
+    def least_loaded(self) -> ServerAddress:
         if len(self._servers) == 1:
             return self._servers[0]
         now = time.monotonic()
@@ -228,6 +226,44 @@ class Http:
             longest = max(map(len, self.secrets), default=0)
             start = self.clean(bytes(data[: 4 * (MAX_SHOWN + longest)]).decode("utf-8", "replace"))
             raise RetryableError(f"the answer is not JSON: {start[:MAX_SHOWN]!r}") from None
+
+
+class InFlight:
+    """Context manager of a request to the least loaded server. Errors become RetryableErrors and make the server be skipped.
+
+    A class, since an asynchronous generator takes four times as long, for every request.
+    """
+
+    __slots__ = ("_http", "_server")
+
+    def __init__(self, http: Http) -> None:
+        self._http, self._server = http, http.least_loaded()
+
+    def __enter__(self) -> ServerAddress:
+        self._server.pending += 1
+        return self._server
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.pending -= 1
+        if error is None:
+            self._server.faults = 0
+            return
+        retryable = self._http.as_retryable(error)
+        if retryable is not None:
+            self._server.fail()
+            if retryable is not error:
+                raise retryable from None
+
+
+@asynccontextmanager
+async def _begun_within(seconds: float, sent: Any) -> AsyncIterator["aiohttp.ClientResponse"]:
+    """An answer whose head comes within some seconds: aiohttp's limit for the next bytes begins anew with each of them."""
+    async with asyncio.timeout(seconds):
+        answer = await sent
+    async with answer:
+        yield answer
 
 
 def without_user(url: str) -> tuple[str, str | None]:

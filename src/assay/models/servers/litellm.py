@@ -1,8 +1,11 @@
 """A hundred providers through LiteLLM, an optional library."""
 
+import asyncio
+import gc
 import logging
 import os
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import cache, wraps
@@ -14,7 +17,7 @@ from assay.errors import ConfigError, Place, Problem, installing
 from assay.models.conversations import sent_messages
 from assay.models.protocol import PermanentError, RetryableError
 from assay.models.reasoning import Draft
-from assay.models.servers.bodies import ENCODINGS, MB, too_large
+from assay.models.servers.bodies import ENCODINGS, MB, BodyReader
 from assay.models.servers.http import redirect_message
 from assay.models.servers.openai import rules_for
 from assay.models.servers.reading import fill_openai
@@ -29,11 +32,28 @@ _answers: ContextVar["AnswerRules | None"] = ContextVar("_answers", default=None
 
 
 class AnswerRules:
-    """Rules for the answers to the current request: redirects are not followed, and bodies have a maximum size in bytes.
+    """Rules for the answers to the current request: redirects are not followed; bodies have a maximum size in bytes, share
+    their memory, and come within some seconds: httpx has a limit for the next bytes, which begins anew with each of them.
     `refused` are the reasons of what broke them."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit, self.refused = limit, list[str]()
+    def __init__(self, bodies: BodyReader, seconds: float) -> None:
+        self._bodies, self._seconds = bodies, seconds
+        self._held, self._is_late, self.refused = 0, False, list[str]()
+
+    def broken(self) -> Exception | None:
+        """The error of an answer that broke a rule."""
+        if self._is_late:
+            return RetryableError(f"no answer within {self._seconds:.0f} s", rate_limited=True)
+        return PermanentError(self.refused[0]) if self.refused else None
+
+    @asynccontextmanager
+    async def in_time(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self._seconds):
+                yield
+        except TimeoutError:
+            self._is_late = True
+            raise
 
     def apply(self, answer: Any) -> Any:
         if answer.is_redirect:
@@ -46,11 +66,20 @@ class AnswerRules:
         async with aclosing(answer):
             async for piece in answer.aiter_bytes():
                 body += piece
-                if len(body) > self.limit:
-                    error = too_large(f"more than {self.limit / MB:.0f}", self.limit)
+                if len(body) > self._bodies.limit:
+                    error = self._bodies.too_large(f"more than {self._bodies.limit / MB:.0f}")
                     self.refused.append(str(error))
                     raise error
+                if not self._held and len(body) > self._bodies.small:
+                    self._held = await self._bodies.reserve()
         answer._content = bytes(body)  # the attribute that its own `aread` sets
+
+    def release(self) -> None:
+        """Return the memory of the bodies."""
+        if self._held:
+            gc.collect()  # the library's errors hold bodies in cycles: 60 MB each, until the next collection
+            self._bodies.release(self._held)
+            self._held = 0
 
 
 class LiteLLM(ServerModel):
@@ -102,7 +131,7 @@ class LiteLLM(ServerModel):
         more = {key: value for key, value in params.items() if key not in RENAMED_PARAMETERS}
         if "tools" in more and _wants_mcp():
             more["_skip_mcp_handler"] = True
-        rules = AnswerRules(self.http.limit)
+        rules = AnswerRules(BodyReader(self.http.limit, self.http.connections), self.connection.timeout)
         started = _answers.set(rules)
         try:
             async with user_code("litellm"):
@@ -112,10 +141,10 @@ class LiteLLM(ServerModel):
                 )  # fmt: skip
                 said = answer.model_dump()
         except UserCodeError as error:  # its errors are those of a hundred libraries, distinguished by name
-            refused = rules.refused
-            raise (PermanentError(refused[0]) if refused else self._converted(error.__cause__ or error)) from None
+            raise (rules.broken() or self._converted(error.__cause__ or error)) from None
         finally:
             _answers.reset(started)
+            rules.release()
         draft = Draft(stops, self.tags, self.max_text(limit))
         fill_openai([draft], said)
         return draft.whole()
@@ -154,9 +183,10 @@ def _rule_answers() -> None:
         if rules is None:
             return await send(self, request, **options)
         request.headers["Accept-Encoding"] = ENCODINGS
-        answer = await send(self, request, **{**options, "follow_redirects": False, "stream": True})
-        if not options.get("stream"):
-            await rules.read(answer)
+        async with rules.in_time():
+            answer = await send(self, request, **{**options, "follow_redirects": False, "stream": True})
+            if not options.get("stream"):
+                await rules.read(answer)
         return rules.apply(answer)
 
     @wraps(send_now)

@@ -10,7 +10,7 @@ from typing import Literal
 from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem
 from assay.models.conversations import render_request, sent_messages
-from assay.models.protocol import Can, PermanentError, RetryableError
+from assay.models.protocol import Can, PermanentError, PerParams, RetryableError
 from assay.models.reasoning import Draft
 from assay.models.servers.bodies import StreamLimits
 from assay.models.servers.likelihoods import LoglikelihoodClient
@@ -107,6 +107,7 @@ class OpenAIServer(ServerModel):
         self.samples = "always" if "temperature" in self._rules.refuses else self.samples
         self.thinks = self.thinks or self._rules.thinks
         self.answers_repeats = n
+        self._sent_params = PerParams(self._parameters)
         self._likelihoods = likelihoods
         self.cuts = likelihoods.cut
         likelihoods.post, likelihoods.post_generate = self._post, partial(self._post_outside, "/generate")
@@ -137,16 +138,20 @@ class OpenAIServer(ServerModel):
         return await self._likelihoods.rolling(request.text)
 
     async def _generate(self, requests: Sequence[Generate]) -> list[Response]:
-        params, limit = requests[0].params, self.limit(requests[0].params)
-        stops = stops_of(params)
+        params = requests[0].params
+        limit, stops, sent = self._sent_params.of(params)
         prompt, cut = self._fitting(requests[0], limit)
         if isinstance(prompt, Failed):
             return [prompt] * len(requests)
         body = {
             "model": self.model,
             **self._prompt_fields(prompt),
-            **self._parameters(requests, limit, stops),
+            **sent,
         }
+        if self.connection.seed is not None:
+            body["seed"] = seed_of(requests[0], self.connection.seed)
+        if len(requests) > 1:
+            body["n"] = len(requests)
         drafts = [Draft(stops, self.tags, self.max_text(limit)) for _ in requests]
         if self.is_streamed(limit) and "tools" not in params:
             limits = self.max_stream(limit if limit is None else limit * len(requests))
@@ -175,9 +180,10 @@ class OpenAIServer(ServerModel):
         if not open_ones:  # closed at a stop string, before the server reported usage: count the chunks
             finished[0].usage = Usage(written=sum(draft.pieces for draft in drafts))
 
-    def _parameters(self, requests: Sequence[Generate], limit: int | None, stops: Sequence[str]) -> RequestBody:
-        """Return the parameters with the server's names. A model that reasons is sent no stop strings: they end the answer only."""
-        params = requests[0].params
+    def _parameters(self, params: GenerationParams) -> tuple[int | None, Sequence[str], RequestBody]:
+        """Return the token limit, the stop strings, and the parameters with the server's names. A model that reasons is sent
+        no stop strings: they end the answer only."""
+        limit, stops = self.limit(params), stops_of(params)
         sent = {
             "temperature": temperature_of(params),
             **{key: value for key, value in params.items() if key not in RENAMED_PARAMETERS},
@@ -186,11 +192,7 @@ class OpenAIServer(ServerModel):
             sent["max_tokens"] = limit
         if stops and self.tags is None:
             sent["stop"] = list(stops)
-        if self.connection.seed is not None:
-            sent["seed"] = seed_of(requests[0], self.connection.seed)
-        if len(requests) > 1:
-            sent["n"] = len(requests)
-        return self._rules.applied(sent)
+        return limit, stops, self._rules.applied(sent)
 
     def _prompt_fields(self, prompt: Prompt | list[int]) -> RequestBody:
         raise NotImplementedError

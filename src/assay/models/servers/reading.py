@@ -469,6 +469,8 @@ def _is_same(sent: str, text: str, *, is_exact: bool) -> bool:
     ours, theirs = ("".join(each.replace(LOST, "").split()) for each in (sent, text))
     if not theirs or ours in theirs:
         return True
+    if len(theirs) > 2 * len(ours) + 10 * LONGEST_TOKEN:  # a long text has all pieces of a short one, and takes long
+        return False
     return (not is_exact or LOST in text) and _shared(ours, theirs) >= 0.5
 
 

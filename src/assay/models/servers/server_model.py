@@ -1,9 +1,9 @@
 """The base of all models behind servers. A subclass implements one protocol: request to body, answer to response."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from hashlib import blake2b
 from ipaddress import ip_address
 from pathlib import Path
@@ -65,6 +65,8 @@ RECOGNITION_ATTEMPTS = 4
 RENAMED_PARAMETERS = ("until", "do_sample", "temperature", *LIMITS)
 SEEDS = 2**31
 """Upper bound of seeds that every server accepts."""
+MALFORMED = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
+"""Errors that reading an answer raises where it is not of the protocol."""
 MILLION = 1_000_000
 MAX_HOST = 253
 LABEL = re.compile(r"\w([\w-]{0,61}\w)?", re.ASCII)
@@ -279,21 +281,9 @@ class ServerModel:
     async def ask_repeats(self, requests: Sequence[Request]) -> Sequence[Response]:
         return [await self.ask(request) for request in requests]
 
-    @contextmanager
-    def _protocol_errors(self, request: Request | None = None) -> Iterator[None]:
+    def _protocol_errors(self, request: Request | None = None) -> "ProtocolErrors":
         """Convert errors of a malformed answer to RetryableErrors, without secrets."""
-        try:
-            yield
-        except RetryableError as error:
-            error.args = (self._clean(str(error), request),)
-            raise
-        except ConfigError:  # a ValueError, too
-            raise
-        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
-            what = f"the answer is not of the protocol: {type(error).__name__}: {error}"
-            raise RetryableError(self._clean(what, request)) from None
-        except MemoryError:
-            raise PermanentError("the answer needs more memory than there is") from None
+        return ProtocolErrors(partial(self._clean, request=request))
 
     def estimate(self, request: Request) -> float:
         """Maximum cost of a request: two bytes per token, and the whole limit generated."""
@@ -402,6 +392,32 @@ class ServerModel:
 
     def is_streamed(self, limit: int | None) -> bool:
         return self.connection.stream if self.connection.stream is not None else limit is None or limit > STREAMED_ABOVE
+
+
+class ProtocolErrors:
+    """Context manager around the reading of an answer: errors of a malformed one become RetryableErrors.
+
+    A class, since a generator takes four times as long, for every request.
+    """
+
+    __slots__ = ("_clean",)
+
+    def __init__(self, clean: Callable[[str], str]) -> None:
+        self._clean = clean
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, RetryableError):
+            error.args = (self._clean(str(error)),)
+        elif isinstance(error, MALFORMED) and not isinstance(error, ConfigError):  # a ValueError, too
+            what = f"the answer is not of the protocol: {type(error).__name__}: {error}"
+            raise RetryableError(self._clean(what)) from None
+        elif isinstance(error, MemoryError):
+            raise PermanentError("the answer needs more memory than there is") from None
 
 
 def seed_of(request: Generate, seed: int) -> int:

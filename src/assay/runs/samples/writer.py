@@ -357,6 +357,8 @@ def _is_message(value: AnyJSON) -> bool:
     """Whether a message has nothing but what its columns hold, in the order that it is written in."""
     if not isinstance(value, dict) or not NEEDED_KEYS <= value.keys() <= MESSAGE_KEYS:
         return False
+    if [*value] == ["role", "content"] and type(value["role"]) is str and type(value["content"]) is str:
+        return True  # as most are
     texts = [value[key] for key in value if key not in ("content", "tool_calls")]
     calls = value.get("tool_calls", [{}])
     are_calls = isinstance(calls, list) and calls and all(isinstance(call, dict) for call in calls)
