@@ -61,7 +61,8 @@ def spread_of(estimate: Estimate) -> Spread:
         below += (share**2 * own.variance) ** 2 / own.freedom
         shrunk += share * (own.shrunk - part.center)
     variance = max(plain + more, 0.0)
-    return Spread(variance, variance**2 / below if below else 1.0, shrunk)
+    known = sum(part.spread().freedom for part in estimate.parts)
+    return Spread(variance, variance**2 / below if below else known, shrunk)
 
 
 def _unbounded(estimate: Estimate, level: float) -> tuple[float, float] | None:

@@ -7,6 +7,7 @@ this is what the tests build on (sign flips of what each document contributes; w
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -26,10 +27,8 @@ MANY = 1000
 """Beyond so many, the sum of random signs is as good as normal."""
 FEW = 64
 """Up to so many different contributions, the signs of equal ones are drawn together."""
-OWN_TESTS = ("McNemar", "sign test", "permutation")
-"""Tests whose p does not come from the interval's distribution."""
-STRETCH = 1.25
-"""An interval is stretched, or shrunken, by at most so much to agree with its test."""
+BESIDE = 1e-9
+"""The end of an interval that must not hold 0 is at least so much of the difference beside it."""
 HALF = 0.5
 """Added to the wins and to the losses of a rate, so that its interval is never a point."""
 
@@ -41,6 +40,7 @@ class Contrast:
     `variance` is that of the difference over other documents. `unit` is, for rates, how far one draw can move it (the root of
     the mean square); 0 for other numbers. `tasks` is how many numbers were taken from the data to know the spread.
     Where nothing but the variance is known, there are no contributions. `spread` is that of the interval, if it is another one.
+    `wide` is how large the difference can be, `own_test` the p of a number that was computed anew.
     """
 
     difference: float
@@ -51,6 +51,12 @@ class Contrast:
     tasks: int = 1
     unit: float = 0.0
     spread: Spread | None = None
+    wide: float = math.inf
+    own_test: "Significance | None" = None
+
+    @cached_property
+    def tested(self) -> "Significance":
+        return self.own_test or _tested(self)
 
     @property
     def stderr(self) -> float:
@@ -70,7 +76,7 @@ def spread_of_draws(drawn: Sequence[Influence], plain: float) -> Spread:
     own = [each.spread() for each in drawn]
     variance = max(plain + sum(wide.variance - each.variance for wide, each in zip(own, drawn, strict=True)), 0.0)
     below = sum(wide.variance**2 / wide.freedom for wide in own)
-    return Spread(variance, variance**2 / below if below else 1.0, 0.0)
+    return Spread(variance, variance**2 / below if below else sum(wide.freedom for wide in own), 0.0)
 
 
 class Significance(NamedTuple):
@@ -85,28 +91,41 @@ def paired_contrast(
 ) -> Contrast:
     """The difference of the means of one score per document. `wide` is how far a score can change."""
     n, changes = len(a), b - a
-    bounds = (-wide, wide) if math.isfinite(wide) and not is_rate and np.any(changes) else None
-    draws = Influence.of_mean("", range(n), changes, clusters, bounds=bounds)
+    draws = drawn_changes(changes, "", range(n), clusters, math.inf if is_rate else wide)
     can, does = (
         Influence("", range(n), each, clusters=clusters).by_draw() for each in (np.full(n, 1 / n), changes / n)
     )
     unit = reach(can, does, n) if is_rate else 0.0
     spread = spread_of_draws([draws], draws.variance)
-    return Contrast(float(changes.mean()), does, draws.variance, n, draws.count, unit=unit, spread=spread)
+    return Contrast(float(changes.mean()), does, draws.variance, n, draws.count, unit=unit, spread=spread, wide=wide)
+
+
+def drawn_changes(
+    changes: Floats, source: str, documents: Sequence[int], clusters: Sequence[int] | None, wide: float
+) -> Influence:
+    """How far each document moves a difference, where no score changes by more than `wide`. If none changes, bounds say nothing."""
+    bounds = (-abs(wide), abs(wide)) if math.isfinite(wide) and np.any(changes) else None
+    return Influence.of_mean(source, documents, changes, clusters, bounds=bounds)
 
 
 def interval(contrast: Contrast, level: float) -> tuple[float, float] | None:
     """The confidence interval of the difference; None where no document says anything about it.
 
     Rates: half a draw is added to either side (Bonett and Price add a whole one, which covers too often), so that the interval
-    is not a point where both runs agree on all documents. Other numbers: Student's, by the number of draws. Where p comes from
-    a test of its own, the interval is stretched to agree with it.
+    is not a point where both runs agree on all documents. Other numbers: Student's, by the number of draws. It holds 0 where p
+    does not reject at this level, and else does not: where the two are made of different distributions, its end is moved to 0.
     """
     if not contrast.variance and not contrast.unit:
         return None
     centre, error = smoothed(contrast)
-    half = _quantile(contrast, level) * error * _agreement(contrast, centre, error)
-    return centre - half, centre + half
+    half = _quantile(contrast, level) * error
+    low, high = max(centre - half, -contrast.wide), min(centre + half, contrast.wide)
+    if not contrast.difference:
+        return low, high
+    rejects, beside = contrast.tested.p < 1 - level, contrast.difference * BESIDE
+    if contrast.difference > 0:
+        return (max(low, beside) if rejects else min(low, 0.0)), high
+    return low, (min(high, beside) if rejects else max(high, 0.0))
 
 
 def _quantile(contrast: Contrast, level: float) -> float:
@@ -119,15 +138,6 @@ def _tail(contrast: Contrast, t: float) -> float:
     if contrast.unit and not contrast.is_clustered:
         return 2 * NormalDist().cdf(-abs(t))
     return student_tail(t, contrast.freedom)
-
-
-def _agreement(contrast: Contrast, centre: float, error: float) -> float:
-    """How much wider the interval must be to hold 0 at just the level at which p does not reject."""
-    tested = significance(contrast)
-    if tested.test not in OWN_TESTS or not 1e-9 < tested.p < 0.5 or not error:
-        return 1.0
-    reached, wanted = abs(centre) / error, _quantile(contrast, 1 - tested.p)
-    return min(max(reached / wanted, 1 / STRETCH), STRETCH) if wanted else 1.0
 
 
 def smoothed(contrast: Contrast) -> tuple[float, float]:
@@ -162,6 +172,10 @@ def detectable(contrast: Contrast, power: float, level: float = 0.95) -> float |
 
 def significance(contrast: Contrast) -> Significance:
     """The probability of a difference at least as large if both were equally good, half of that of one just as large."""
+    return contrast.tested
+
+
+def _tested(contrast: Contrast) -> Significance:
     if contrast.contributions is None or contrast.is_clustered:
         return _student(contrast)
     sizes = np.abs(np.asarray(contrast.contributions, dtype=np.float64))
@@ -179,9 +193,9 @@ def significance(contrast: Contrast) -> Significance:
 
 def _student(contrast: Contrast) -> Significance:
     """By the interval's own distribution: it holds 0 exactly where this does not reject."""
-    if not contrast.difference or not contrast.variance:  # without a spread nothing speaks against chance
-        return Significance(1.0, "no spread" if contrast.difference else "no difference")
     centre, error = smoothed(contrast)
+    if not contrast.difference or not error:  # without a spread nothing speaks against chance
+        return Significance(1.0, "no spread" if contrast.difference else "no difference")
     return Significance(_tail(contrast, centre / error), "Student")
 
 
@@ -302,7 +316,8 @@ def recomputed(
     larger = sum(each > abs(observed) + close for each in swapped)
     equal = sum(abs(each - abs(observed)) <= close for each in swapped)
     p = 1.0 if not observed else (larger + (equal + 1) / 2) / (iterations + 1)
-    return Contrast(observed, None, spread, n, count), Significance(p, "permutation")
+    tested = Significance(p, "permutation")
+    return Contrast(observed, None, spread, n, count, own_test=tested), tested
 
 
 def _swapped(function: Callable[[Values], float], values: PairedValues, draws: int) -> Iterator[float]:
