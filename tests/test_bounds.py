@@ -34,17 +34,17 @@ def answers() -> list[list[str]]:
 
 def test_repeats_and_their_reductions_stay_within_0_and_1(tmp_path: Path) -> None:
     """pass@4 of 3 in 8 is 1 - C(5,4)/C(8,4) = 13/14, pass^2 C(3,2)/C(8,2) = 3/28, maj@5 C(5,2)·C(3,3)/C(8,5) = 10/56."""
-    found = rows(generate(tmp_path, answers(), ["yes"] * 20, SAMPLED + REPEATS))
+    numbers = rows(generate(tmp_path, answers(), ["yes"] * 20, SAMPLED + REPEATS))
     last = {"exact_match": 3 / 8, "pass@4": 13 / 14, "pass^2": 3 / 28, "maj@5": 10 / 56, "median": 0.0}
     for name, score in last.items():
-        about = found[name]
+        about = numbers[name]
         assert about["value"] == pytest.approx((19 + score) / 20), name
         expected = bounded([1.0] * 19 + [score])
         if name != "median":  # rights and wrongs: exact counts
             assert (about["interval"], about["method"]) == (pytest.approx(expected, rel=1e-9), "wilson"), name
         assert 0 <= about["interval"][0] < about["interval"][1] <= 1
         assert about["scale"] == [0, 1]
-    assert (found["median"]["method"], found["max"]["method"]) == ("mid-p", "mid-p")
+    assert (numbers["median"]["method"], numbers["max"]["method"]) == ("mid-p", "mid-p")
 
 
 def test_a_group_has_the_interval_of_its_task(tmp_path: Path) -> None:
@@ -63,8 +63,8 @@ def test_comparisons_have_the_interval_of_two_arrays(tmp_path: Path) -> None:
     worse = [["yes"] * max(right - number % 4, 0) + ["no"] * 8 for number, right in enumerate(RIGHT)]
     for name, said in (("a", answers()), ("b", worse)):
         generate(tmp_path, said, ["yes"] * 20, SAMPLED + REPEATS, output_path=str(tmp_path / name))
-    found = compare([tmp_path / "a", tmp_path / "b"])
-    [row] = [each for each in found.rows if each.metric == "exact_match"]
+    numbers = compare([tmp_path / "a", tmp_path / "b"])
+    [row] = [each for each in numbers.rows if each.metric == "exact_match"]
     shares = [[each.count("yes") / 8 for each in [one[:8] for one in said]] for said in (answers(), worse)]
     expected = compare_arrays(*shares, bounds=(0, 1))
     assert row.interval == pytest.approx((expected.low, expected.high), rel=1e-9)
@@ -91,11 +91,11 @@ def test_a_task_file_declares_the_bounds_of_a_metric(tmp_path: Path) -> None:
     plain = marked(tmp_path / "plain", MARKS, "metric_list: [{metric: !function helper.marks, aggregation: mean}]\n")[
         "marks"
     ]
-    assert (plain["method"], "scale" in plain, plain["interval"][1] > 10) == ("student", False, True)
+    assert (plain["method"], "scale" in plain, plain["interval"][1] > 10) == ("student-skew", False, True)
 
 
 @pytest.mark.parametrize("written", ["[1, 0]", "[0]", "[0, 1, 2]", "[a, b]", "5", "[0, .nan]", "[true, x]"])
-def test_bounds_that_are_none_are_refused_where_they_are_written(written: str, tmp_path: Path) -> None:
+def test_wrong_bounds_are_refused_where_they_are_written(written: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"t\.yaml:\d+:\d+: .*bounds"):
         marked(
             tmp_path,
@@ -116,11 +116,11 @@ def test_a_registered_metric_and_reduction_declare_theirs(tmp_path: Path) -> Non
     try:
         said = [[str(mark)] * 2 for mark in MARKS]
         yaml = SAMPLED + "repeats: 2\nmetric_list: [{metric: tenths, reduction: [middle_half, max]}]\n"
-        found = rows(generate(tmp_path, said, ["x"] * 20, yaml))
+        numbers = rows(generate(tmp_path, said, ["x"] * 20, yaml))
         halves = [2.5 + mark / 2 for mark in MARKS]
-        assert found["tenths"]["interval"] == pytest.approx(bounded(MARKS, 0, 10), rel=1e-9)
-        assert found["max"]["interval"] == pytest.approx(bounded(MARKS, 0, 10), rel=1e-9)
-        assert found["middle_half"]["interval"] == pytest.approx(bounded(halves, 2.5, 7.5), rel=1e-9)
+        assert numbers["tenths"]["interval"] == pytest.approx(bounded(MARKS, 0, 10), rel=1e-9)
+        assert numbers["max"]["interval"] == pytest.approx(bounded(MARKS, 0, 10), rel=1e-9)
+        assert numbers["middle_half"]["interval"] == pytest.approx(bounded(halves, 2.5, 7.5), rel=1e-9)
         with pytest.raises(ValueError, match="least and the greatest"):
             assay.metric("others", bounds=(1, 1))
     finally:
@@ -150,7 +150,7 @@ def test_a_scorer_declares_its_bounds_and_wrong_ones_are_refused(tmp_path: Path)
         generate(tmp_path, ["1"] * 3, ["x"] * 3, yaml)
 
 
-def test_scores_beyond_the_declared_bounds_are_told_and_not_cut(tmp_path: Path) -> None:
+def test_scores_beyond_the_declared_bounds_are_noted_and_not_cut(tmp_path: Path) -> None:
     """Student's, as scipy's: the declaration is wrong, so nothing follows from it."""
     from scipy import stats
 

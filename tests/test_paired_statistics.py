@@ -118,8 +118,8 @@ def test_equal_clusters_are_tested_as_their_means() -> None:
     """Three clusters that all win: scipy's test of three means; as nine documents the least p of 2^9 sign flips, 1/512."""
     a, b = np.zeros(9), [0.5, 0.6, 0.7, 0.2, 0.3, 0.4, 0.8, 0.9, 0.1]
     means = np.reshape(b, (3, 3)).mean(axis=1)
-    found = significance(compared(a, b, np.repeat([1, 2, 3], 3)))
-    assert (found.p, found.test) == (pytest.approx(stats.ttest_1samp(means, 0).pvalue), "Student")
+    tested = significance(compared(a, b, np.repeat([1, 2, 3], 3)))
+    assert (tested.p, tested.test) == (pytest.approx(stats.ttest_1samp(means, 0).pvalue), "Student")
     assert significance(compared(a, b)).p == pytest.approx(1 / 512)
 
 

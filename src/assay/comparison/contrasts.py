@@ -193,8 +193,8 @@ def _within(
     """The aggregation with the bounds that the run notes; where it is older, with those that the metric declares."""
     row = run.rows(task).get(key)
     noted = row.scale if row is not None and row.method else next((each.bounds for each in declared), None)
-    found = within(aggregation, noted)
-    return found if isinstance(found, Aggregation) else aggregation
+    bounded = within(aggregation, noted)
+    return bounded if isinstance(bounded, Aggregation) else aggregation
 
 
 def _metric_entries(config: JSONObject) -> list[Mapping[str, Any]]:

@@ -248,5 +248,5 @@ def _is_slicing_column(parts: Mapping[str, Sequence[float]]) -> bool:
 def _slice(name: str, own: Sequence[float], scale: Bounds | None) -> Interval:
     """A slice of the samples: their mean, with the interval of a task made of these samples alone."""
     within = scale if scale is not None and scale[0] <= min(own) and max(own) <= scale[1] else None
-    found = estimate(own, bounds=within)
-    return Interval(name, found.value, found.low, found.high, f"n {found.n:,}")
+    number = estimate(own, bounds=within)
+    return Interval(name, number.value, number.low, number.high, f"n {number.n:,}")

@@ -190,7 +190,7 @@ def read_reductions(written: UserValue) -> MetricReductions:
     )
 
 
-class _Named(NamedTuple):
+class _NamedReduction(NamedTuple):
     """A reduction with the row it makes, the name it is registered under, its own bounds, and how many repeats it needs."""
 
     row: str
@@ -200,18 +200,20 @@ class _Named(NamedTuple):
     least: int = 1
 
 
-def _read(written: UserValue) -> _Named:
+def _read(written: UserValue) -> _NamedReduction:
     if callable(written):
-        return _Named(str(getattr(written, "__name__", "function")), "", _from_user(written), _bounds_of(written))
+        return _NamedReduction(
+            str(getattr(written, "__name__", "function")), "", _from_user(written), _bounds_of(written)
+        )
     name, counted = str(written), _COUNTED.fullmatch(str(written))
     place = Place("reduction")
     if name not in REDUCTIONS and counted is not None and counted[1] in REDUCTIONS:
         k = int(counted[2])
         reduction, bounds = REDUCTIONS.bind(counted[1], {"k": k}, place), _bounds_of(REDUCTIONS[counted[1]])
-        return _Named(name, counted[1], reduction, bounds, k)
+        return _NamedReduction(name, counted[1], reduction, bounds, k)
     if name not in REDUCTIONS or "k" in REDUCTIONS.accepts(REDUCTIONS[name]).named:
         raise LookupError(name)
-    return _Named(name, name, REDUCTIONS[name], _bounds_of(REDUCTIONS[name]))
+    return _NamedReduction(name, name, REDUCTIONS[name], _bounds_of(REDUCTIONS[name]))
 
 
 def _bounds_of(reduction: UserFunction) -> Bounds | None:

@@ -153,7 +153,7 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
     gives: ClassVar[tuple[str, ...] | None] = None
     """Rows beside those of the metrics, where they are known before the run."""
     bounds: Bounds | Mapping[str, Bounds] | None = None
-    """The least and the greatest of its own scores, or those of each of its rows: intervals stay within them."""
+    """The least and the greatest score that it gives, or those of each row: intervals stay within them."""
     combines: ClassVar[bool] = False
     """Whether the loop scores with its members, and it computes one score from all of them."""
     overwrites: bool = False

@@ -11,7 +11,7 @@ import numpy as np
 
 from assay.records import Floats, MetricValue, Params, UserFunction, UserValue
 from assay.registry import Accepted, Table, accepted, must_be_callable, typed_by_default
-from assay.statistics.classes import CLASS_AGGREGATIONS
+from assay.statistics.classes import CLASS_AGGREGATIONS, binary_influence
 from assay.statistics.influence import COUNT, PERCENT, SHARE, Bounds
 
 Values = Sequence[MetricValue]
@@ -271,7 +271,7 @@ AGGREGATIONS = _Aggregations(
                 "bits_per_byte", bits_per_byte, lambda v: -_ratio_influence(v) / math.log(2), weights=_ratio_weights
             ),
             Aggregation("brier_score", brier_score, influence=_brier_influence),
-            Aggregation("f1", f1, needs="sklearn"),
+            Aggregation("f1", f1, binary_influence, needs="sklearn"),
             Aggregation("matthews_corrcoef", matthews_corrcoef, needs="sklearn"),
             Aggregation("bleu", bleu, bootstrap_limit=100, needs="sacrebleu"),
             Aggregation("chrf", chrf, bootstrap_limit=100, needs="sacrebleu"),

@@ -51,6 +51,7 @@ class Influence:
 
     __slots__ = (
         "_spread",
+        "_third",
         "bounds",
         "center",
         "clusters",
@@ -70,6 +71,7 @@ class Influence:
         self.center, self.bounds, self.weights = center, bounds, weights
         self.variance: float = float((self.by_draw() ** 2).sum()) if variance is None else variance
         self._spread: Spread | None = None
+        self._third: float | None = None
 
     @classmethod
     def of_mean(  # a mean, and all that its error depends on
@@ -100,8 +102,15 @@ class Influence:
 
         return np.bincount(np.unique(self.clusters, return_inverse=True)[1], weights=values)  # type: ignore[return-value]  # floats
 
+    def third_moment(self) -> float:
+        """The sum of the cubes of the draws' influence: 0 where values are even around their mean."""
+        if self._third is None:
+            drawn = self.by_draw() if self.contributions is not None else None
+            self._third = float((drawn * drawn * drawn).sum()) if drawn is not None else 0.0
+        return self._third
+
     def spread(self) -> Spread:
-        """Variance for intervals: from leave-one-draw-out residuals where draws weigh differently (CR3), with the degrees of
+        """Variance for intervals: from leave-one-draw-out residuals where draws count differently (CR3), with the degrees of
         freedom of Bell and McCaffrey, and of a bounded score with pseudo-documents at its bounds."""
         if self._spread is None:
             self._spread = self._with_pseudo_documents(*self._left_out())
@@ -156,12 +165,12 @@ class Estimate(float):
     is of those alone. `draws` is the number of independent draws: documents or clusters. An aggregation that returns named
     numbers has them in `named_values`, and NaN as value. `bounds` limit the value. `spread` is that of its interval, where it
     does not follow from the parts; `center` is the middle of the interval, where that is not the value; `note` what a reader
-    should know about it.
+    should know about it; a median's values are `ranked`.
     """
 
     __slots__ = (
         "bounds", "center", "chosen", "draws", "is_power", "is_rate", "level", "missing", "n", "named_values", "note", "parts",
-        "reason", "repeats", "side", "spread", "stderr", "tasks",
+        "ranked", "reason", "repeats", "side", "spread", "stderr", "tasks",
     )  # fmt: skip
 
     def __new__(cls, value: float, *_: Any, **__: Any) -> "Estimate":
@@ -173,13 +182,14 @@ class Estimate(float):
         is_rate: bool = False, is_power: bool = False, tasks: int = 1, missing: Sequence[str] = (),
         draws: int | None = None, named_values: Mapping[str, float] | None = None, bounds: Bounds | None = None,
         chosen: Sequence[str] = (), spread: Spread | None = None, center: float | None = None, level: float = 0.95,
-        side: str = "both", note: str = "",
+        side: str = "both", note: str = "", ranked: Sequence[float] | None = None,
     ) -> None:  # fmt: skip
         self.stderr, self.n, self.reason, self.note = stderr, n, reason, note
         self.parts: Mapping[Influence, float] = parts if parts is not None else {}
         self.is_power, self.named_values, self.bounds, self.chosen = is_power, named_values, bounds, chosen
         self.draws = n if draws is None else draws
         self.repeats, self.is_rate, self.tasks, self.missing = repeats, is_rate, tasks, missing
+        self.ranked = ranked
         self.spread, self.center, self.level, self.side = spread, value if center is None else center, level, side
 
     @property
@@ -213,7 +223,7 @@ class Estimate(float):
         from assay.statistics.intervals import spread_of
 
         counted = self.is_rate and self.draws == self.n
-        return spread_of(self).freedom if self.method and not counted else None
+        return spread_of(self).freedom if self.method not in ("", "order") and not counted else None
 
     def but(self, **changes: Any) -> "Estimate":
         """Return a copy with some attributes changed."""

@@ -1,4 +1,4 @@
-"""Two runs on the same documents: how likely a difference is by chance, how large it may be, how small a one would be found.
+"""Two runs on the same documents: how likely a difference is by chance, how large it may be, how small a one would be skewed.
 
 The documents are the draws. Were both runs equally good, each document might as well have been scored the other way round:
 this is what the tests build on (sign flips of what each document contributes; where all contribute the same, McNemar's).
@@ -17,7 +17,7 @@ from assay.records import Floats
 from assay.statistics.aggregations import Aggregation, Values
 from assay.statistics.estimates import estimate, resamples, whole_clusters
 from assay.statistics.influence import Influence, Spread
-from assay.statistics.intervals import LEVEL, student, student_tail
+from assay.statistics.intervals import LEVEL, SKEWED, evened, for_skewness, student, student_tail
 
 FLIPS = 10_000
 """Sign flips that are drawn where there are too many to take each: p is known to 0.002 near 0.05."""
@@ -57,6 +57,14 @@ class Contrast:
     @cached_property
     def tested(self) -> "Significance":
         return self.own_test or _tested(self)
+
+    @cached_property
+    def skewness(self) -> float:
+        """Skewness of the difference over other documents; 0 of rates, whose changes are few values, and of clusters."""
+        if self.unit or self.contributions is None or self.is_clustered or not self.variance:
+            return 0.0
+        skewed = float(((np.asarray(self.contributions) - np.mean(self.contributions)) ** 3).sum()) / self.variance**1.5
+        return skewed if abs(skewed) > SKEWED else 0.0
 
     @property
     def stderr(self) -> float:
@@ -118,8 +126,8 @@ def interval(contrast: Contrast, level: float) -> tuple[float, float] | None:
     if not contrast.variance and not contrast.unit:
         return None
     centre, error = smoothed(contrast)
-    half = _quantile(contrast, level) * error
-    low, high = max(centre - half, -contrast.wide), min(centre + half, contrast.wide)
+    below, above = for_skewness(_quantile(contrast, level), contrast.skewness)
+    low, high = max(centre - below * error, -contrast.wide), min(centre + above * error, contrast.wide)
     if not contrast.difference:
         return low, high
     rejects, beside = contrast.tested.p < 1 - level, contrast.difference * BESIDE
@@ -182,6 +190,8 @@ def _tested(contrast: Contrast) -> Significance:
     sizes = np.sort(sizes[sizes > 1e-12 * sizes.max(initial=0.0)])
     if not len(sizes) or not contrast.difference:
         return Significance(1.0, "no difference")
+    if contrast.skewness:
+        return _student(contrast)
     if sizes[-1] - sizes[0] <= 1e-9 * sizes[-1]:
         signed = np.asarray(contrast.contributions)[np.abs(contrast.contributions) > sizes[0] / 2]
         plus = int((signed > 0).sum())
@@ -196,7 +206,8 @@ def _student(contrast: Contrast) -> Significance:
     centre, error = smoothed(contrast)
     if not contrast.difference or not error:  # without a spread nothing speaks against chance
         return Significance(1.0, "no spread" if contrast.difference else "no difference")
-    return Significance(_tail(contrast, centre / error), "Student")
+    skewed = contrast.skewness
+    return Significance(_tail(contrast, evened(centre / error, skewed)), "Hall" if skewed else "Student")
 
 
 def mcnemar(wins: int, losses: int) -> float:

@@ -425,8 +425,8 @@ class PreparedTask:
         own = scorer.aggregation(row.metric)
         if own is not None:
             return AGGREGATIONS[own]
-        found = _aggregation_of(scorer.parents.get(row.metric, row.metric), scorer.run_metrics(row.filter))
-        return within(found, row_bounds(row.metric, row.filter, scorer))
+        aggregation = _aggregation_of(scorer.parents.get(row.metric, row.metric), scorer.run_metrics(row.filter))
+        return within(aggregation, row_bounds(row.metric, row.filter, scorer))
 
     def _check_scores(self) -> None:
         """Say to the loop of which rows scores must be numbers: of those that are averaged."""

@@ -60,12 +60,12 @@ def _slice(name: str, summary: Sequence[Any], scale: Bounds | None) -> Interval:
     is_rate = is_right_or_wrong and scale in (None, SHARE)
     bounds = SHARE if is_rate else scale if scale is not None and scale[0] <= least and most <= scale[1] else None
     error = deviation / math.sqrt(count) if deviation is not None and count > 1 else None
-    found = Estimate(mean, error, count, is_rate=is_rate, bounds=bounds)
+    number = Estimate(mean, error, count, is_rate=is_rate, bounds=bounds)
     if error is not None and bounds is not None:
         carriers = (count / (kurtosis + 3) if kurtosis is not None else float(count)) if error else 0.0
         spread = with_pseudo_documents(Spread(error**2, count - 1.0, mean), float(count), carriers, bounds)
-        found = found.but(spread=spread)
-    return Interval(name, mean, found.low, found.high, f"n {count:,}")
+        number = number.but(spread=spread)
+    return Interval(name, mean, number.low, number.high, f"n {count:,}")
 
 
 def value_count(samples: Samples, column: str) -> int:
