@@ -17,6 +17,7 @@ import numpy as np
 
 from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
+from bench import coverage
 from bench.measure import Said
 from bench.worlds import (
     CLUSTERINGS,
@@ -79,6 +80,7 @@ def rows() -> Iterator[Said]:
     for name in names:
         own = [(str(result.cell), result.cell.n, result.coverage) for result in every if result.aggregator == name]
         yield coverage_row(name, own)
+    yield from coverage.rows()
     yield coverage_row("all aggregators", [(f"{f.aggregator}, {f.cell}", f.cell.n, f.coverage) for f in every])
 
 

@@ -92,10 +92,10 @@ def resampling(case: str) -> Callable[[], object]:
 
 
 def _estimate(source: str, scores: Any) -> Any:
-    from assay.groups.aggregators import estimate_of_mean
     from assay.statistics.influence import Estimate, Influence
+    from assay.statistics.members import mean_of_scores
 
-    return estimate_of_mean(scores, Estimate(0.0, parts={Influence(source, range(len(scores)), None, 0.0): 1.0}))
+    return mean_of_scores(scores, Estimate(0.0, parts={Influence(source, range(len(scores)), None, 0.0): 1.0}))
 
 
 if __name__ == "__main__":

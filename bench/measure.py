@@ -27,14 +27,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A line without a ratio: what was found, in words."""
+    """A line without a ratio: what was found, in words; and what was found of something else."""
 
     what: str
     actual: str
     expected: str
+    other: str = "–"
 
     def __str__(self) -> str:
-        return f"| {self.what} | – | {self.actual} | – | {self.expected} |"
+        return f"| {self.what} | {self.other} | {self.actual} | – | {self.expected} |"
 
 
 def cpu_seconds(command: Sequence[str | Path], *, runs: int, cwd: Path | None = None) -> float:

@@ -18,6 +18,7 @@ import numpy as np
 from assay.comparison.contrasts import ComparedTask, Part, contrast
 from assay.records import ScoreKey
 from assay.statistics.paired import Contrast, interval, mcnemar, significance
+from bench import coverage
 from bench.measure import Said
 
 DATA_SETS = {"rate": 2000, "rate in clusters": 2000, "score": 1000, "score in clusters": 1000}
@@ -100,6 +101,7 @@ def rows() -> Iterator[Said]:
     for kind in KINDS:
         yield from lines(kind, [result for result in every if result.cell.kind == kind])
     yield from lines("all", every)
+    yield from coverage.cluster_rows(1000, paired=True)
     exact = [
         result.rejected_exactly for result in every if result.cell.kind == "rate" and _counts_for_size(result.cell)
     ]

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
 
 from assay import ConfigError
 from assay.config.group import GroupConfig
@@ -24,6 +26,7 @@ from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
 from assay.statistics.spread import MemberEstimate
 from group_world import UNSURE, attempts, group_row
+from interval_oracles import bell_and_mccaffrey
 from small_runs import ANYTHING, noting, run, write_task
 
 RIGHT = [1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 1, 0]
@@ -81,12 +84,14 @@ def test_the_error_is_that_of_statsmodels_clustered_by_passage(tmp_path: Path) -
     assert row_of(tmp_path)["stderr"] == pytest.approx(0.103586346459558, rel=1e-12)
 
 
-def test_the_interval_of_a_number_has_as_many_degrees_of_freedom_as_clusters_less_one(tmp_path: Path) -> None:
-    """As statsmodels' `conf_int` with `use_t`: four clusters, three degrees of freedom."""
+def test_the_interval_of_few_unequal_clusters_is_bell_and_mccaffreys(tmp_path: Path) -> None:
+    """Four clusters: the error is statsmodels' `conf_int` with `use_t`, the interval that of the jackknife over clusters."""
     passages(tmp_path, {"x": [0.5, 1.25, 3.0, 0.75, 2.0, 1.5, 0.25, 4.0], "passage": list("aabbbcdd")})
     row = row_of(tmp_path)
     assert row["stderr"] == pytest.approx(0.287049579232404, rel=1e-12)
-    assert row["interval"] == pytest.approx([0.742730127138594, 2.569769872861405], abs=2e-3)
+    *ends, freedom = bell_and_mccaffrey([0.5, 1.25, 3.0, 0.75, 2.0, 1.5, 0.25, 4.0], list("aabbbcdd"))
+    assert row["interval"] == pytest.approx(ends, rel=1e-9)
+    assert (row["method"], row["df"]) == ("student", pytest.approx(freedom, abs=1e-3))
 
 
 def test_a_ratio_is_clustered_as_statsmodels_clusters_a_weighted_mean(tmp_path: Path) -> None:
@@ -143,16 +148,20 @@ def test_a_class_task_may_be_clustered_and_is_refused_for_the_same_reasons(tmp_p
 
 
 def test_clusters_with_equal_scores_have_an_interval_with_a_width() -> None:
-    """One of three right in each of ten: as if 30·(t₂₉/t₉)² = 30·(2.0452/2.2622)² = 24.52 documents were drawn, Wilson by hand."""
+    """One of three right in each of ten: as if 30·(z/t₉)² documents were drawn, statsmodels' Wilson."""
     estimated = estimate([1.0, 0.0, 0.0] * 10, [number // 3 for number in range(30)])
     assert estimated.stderr == pytest.approx(0, abs=1e-12)
-    assert interval(estimated) == pytest.approx((0.18095, 0.53086), abs=1e-3)
+    count = 30 * (stats.norm.ppf(0.975) / stats.t.ppf(0.975, 9)) ** 2
+    assert interval(estimated) == pytest.approx(proportion_confint(count / 3, count, method="wilson"), rel=1e-9)
 
 
 def test_an_interval_of_clusters_that_are_all_right_counts_clusters() -> None:
-    """Ten clusters: 10·(2.0452/2.2622)² = 8.174 documents, all right: 8.174 / (8.174 + 1.96²)."""
+    """Ten clusters, and a quarter of one at either bound, whose mean is m and spread v: m(1 - m)/v·(z/t₉)² documents, all right."""
     estimated = estimate([1.0] * 30, [number // 3 for number in range(30)])
-    assert interval(estimated) == pytest.approx((8.174 / (8.174 + 3.8415), 1.0), abs=1e-3)
+    mean = (10 + 0.25) / 10.5
+    spread = (10 * (1 - mean) ** 2 + 0.25 * (mean**2 + (1 - mean) ** 2)) / 9.5 / 10
+    count = mean * (1 - mean) / spread * (1.959964 / 2.262157) ** 2
+    assert interval(estimated) == pytest.approx((count / (count + 1.959964**2), 1.0), abs=1e-5)
 
 
 # --- groups --------------------------------------------------------------------------------------------------------

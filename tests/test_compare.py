@@ -129,10 +129,10 @@ def test_an_aggregation_that_only_the_task_defines_is_reported_and_not_guessed(t
 
 
 def test_clusters_are_one_draw_where_asked(tmp_path: Path) -> None:
-    """Passages that win as a whole: three of three, p = ½ · 2/2³ = 1/8."""
+    """Passages that win as a whole, three of three: with half a passage on either side 3/4 ± 1/4, of two degrees of freedom."""
     runs = two_runs(tmp_path, [0] * 6, [1, 1, 1, 1, 1, 1], passage=list("aabbcc"))
     result_row = row(compare(runs, cluster_by="passage"))
-    assert (result_row.clusters, result_row.n, result_row.p) == (3, 6, pytest.approx(0.125))
+    assert (result_row.clusters, result_row.n, result_row.p) == (3, 6, pytest.approx(2 * stats.t.sf(3, 2)))
     assert row(compare(runs)).p == pytest.approx(1 / 64)
 
 

@@ -9,9 +9,11 @@ from bench.errors import Cell, ErrorMeasurement, measured, single_coverage
 from bench.worlds import TRUTHS, data_set, drawn, expected, group_estimates, true_numbers, world
 
 from assay.config.group import GroupConfig
-from assay.groups.aggregators import DifferenceAggregator, MeanAggregator, estimate_of_mean
+from assay.groups.aggregators import DifferenceAggregator, MeanAggregator
+from assay.statistics.arrays import estimate
 from assay.statistics.influence import Estimate, Influence
 from assay.statistics.intervals import interval
+from assay.statistics.members import mean_of_scores
 from assay.statistics.spread import MemberEstimate
 
 CELLS = [
@@ -59,7 +61,7 @@ def test_the_worlds_compute_the_same_numbers_as_assay() -> None:
 
 def rates(source: str, scores: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> MemberEstimate:
     like = Estimate(0.0, parts={Influence(source, range(len(scores)), None, 0.0): 1.0})
-    return MemberEstimate(source, estimate_of_mean(scores, like), len(scores))
+    return MemberEstimate(source, mean_of_scores(scores, like), len(scores))
 
 
 @pytest.mark.slow
@@ -104,9 +106,9 @@ def test_intervals_of_a_share_hold_the_truth_as_often_as_they_say() -> None:
 
 
 def test_an_interval_has_a_width_where_all_scores_are_equal() -> None:
-    """Wilson, for 30 of 30, by hand: 30 / (30 + 1.96²) = 0.8865."""
-    ends = interval(rates("all", np.ones(30)).estimate)
-    assert ends == pytest.approx((0.8865, 1.0), abs=1e-4)
+    """30 of 30: the share of which 30 right have a chance of 2 · 2.5 %, as the half of them that counts (mid-p): 0.05^(1/30)."""
+    ends = interval(estimate(np.ones(30)))
+    assert ends == pytest.approx((0.05 ** (1 / 30), 1.0), abs=1e-9)
 
 
 # --- numbers of which no document's move is known ----------------------------------------------------------------------

@@ -168,9 +168,9 @@ def test_rounding_does_not_count_as_spread(tmp_path: Path) -> None:
 
 
 def test_two_clusters_that_agree_pass_no_gate(tmp_path: Path) -> None:
-    """Half a cluster at either side of two moves the rate by ½: 0 ± 6.314 · ½ · 2/3, by Student with one degree."""
+    """Half a cluster at either side of two moves the rate by ½: 0 ± 6.314 · ½ · 2/3 by Student with one degree, all there is."""
     runs = two_runs(tmp_path, [1, 0] * 250, [1.0, 0.0] * 250, c=[n // 250 for n in range(500)])
     assert decided(compare(runs, gates=["x > -2pp"])) == {"t": "pass"}
     comparison = compare(runs, gates=["x > -2pp"], cluster_by="c")
     assert decided(comparison) == {"t": "inconclusive"}
-    assert comparison.verdicts[0].bound == pytest.approx(-6.313752 / 3, rel=1e-4)
+    assert comparison.verdicts[0].bound == -1

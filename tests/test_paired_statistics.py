@@ -27,6 +27,7 @@ from assay.statistics.paired import (
     sign_flips,
     significance,
 )
+from interval_oracles import bell_and_mccaffrey
 
 KEY = ScoreKey("x", "none")
 SCORES = st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=3, max_size=40)
@@ -106,17 +107,19 @@ def test_equal_sizes_that_are_drawn_together_are_drawn_as_if_apart() -> None:
     assert sign_flips(sizes, 10.0) == pytest.approx(expected, abs=0.012)
 
 
-def test_of_very_many_documents_the_sum_is_normal() -> None:
+def test_of_very_many_documents_p_is_students() -> None:
     random = np.random.default_rng(4)
     a, b = random.normal(0, 1, 3000), random.normal(0.04, 1, 3000)
     p_value = significance(compared(a, b))
-    assert (p_value.p, p_value.test) == (pytest.approx(stats.ttest_rel(b, a).pvalue, rel=5e-3), "normal")
+    assert (p_value.p, p_value.test) == (pytest.approx(stats.ttest_rel(b, a).pvalue, rel=1e-6), "Student")
 
 
-def test_clusters_are_flipped_as_a_whole() -> None:
-    """Three clusters that all win: the least p of 2^3 sign flips, ½ · 2/8; as nine documents it would be 1/512."""
+def test_equal_clusters_are_tested_as_their_means() -> None:
+    """Three clusters that all win: scipy's test of three means; as nine documents the least p of 2^9 sign flips, 1/512."""
     a, b = np.zeros(9), [0.5, 0.6, 0.7, 0.2, 0.3, 0.4, 0.8, 0.9, 0.1]
-    assert significance(compared(a, b, np.repeat([1, 2, 3], 3))).p == pytest.approx(0.125)
+    means = np.reshape(b, (3, 3)).mean(axis=1)
+    tested = significance(compared(a, b, np.repeat([1, 2, 3], 3)))
+    assert (tested.p, tested.test) == (pytest.approx(stats.ttest_1samp(means, 0).pvalue), "Student")
     assert significance(compared(a, b)).p == pytest.approx(1 / 512)
 
 
@@ -139,10 +142,9 @@ def test_clusters_give_the_error_of_statsmodels() -> None:
     theirs = sm.OLS(b - a, np.ones(30)).fit(cov_type="cluster", cov_kwds={"groups": clusters})
     comparison = compared(a, b, clusters)
     assert comparison.stderr == pytest.approx(float(theirs.bse[0]), rel=1e-9)
-    half = stats.t.ppf(0.975, 7) * float(theirs.bse[0])
-    assert interval(comparison, 0.95) == pytest.approx(
-        (comparison.difference - half, comparison.difference + half), rel=1e-3
-    )
+    *ends, freedom = bell_and_mccaffrey(b - a, clusters)
+    assert interval(comparison, 0.95) == pytest.approx(ends, rel=1e-9)
+    assert comparison.freedom == pytest.approx(freedom)
 
 
 def test_the_interval_of_rates_by_hand() -> None:

@@ -55,14 +55,23 @@ def metric(
     aggregation: str = "mean",
     higher_is_better: bool = True,
     output_type: OutputType | Sequence[OutputType] = "generate_until",
+    bounds: tuple[float, float] | None = None,
 ) -> Callable[[T], T]:
-    """Register a function `(references, prediction, *, …)` as a metric; of other output types it takes `(result, *, …)`."""
+    """Register a function `(references, prediction, *, …)` as a metric; of other output types it takes `(result, *, …)`.
+
+    `bounds` are the least and the greatest score of a sample: intervals stay within them.
+    """
     from assay.scoring.results import DeclaredMetric
+    from assay.statistics.influence import read_bounds
+
+    limits = read_bounds(bounds) if bounds is not None else None
 
     def register(function: T) -> T:
         types = [output_type] if isinstance(output_type, str) else output_type
         functions = dict.fromkeys(map(str, types), function)
-        table("metrics").add(name, DeclaredMetric(functions, aggregation, higher_is_better), source=function)
+        table("metrics").add(
+            name, DeclaredMetric(functions, aggregation, higher_is_better, bounds=limits), source=function
+        )
         return function
 
     return register
@@ -78,9 +87,19 @@ def aggregation(name: str) -> Callable[[T], T]:
     return table("aggregations").register(name)
 
 
-def reduction(name: str) -> Callable[[T], T]:
-    """Register a function `(scores)` or `(scores, answers)` of one document's repeats; with `*, k` it is `name4` in files."""
-    return table("reductions").register(name)
+def reduction(name: str, *, bounds: tuple[float, float] | None = None) -> Callable[[T], T]:
+    """Register a function `(scores)` or `(scores, answers)` of one document's repeats; with `*, k` it is `name4` in files.
+
+    `bounds` are the least and the greatest value that it can return.
+    """
+    from assay.statistics.influence import read_bounds
+
+    def register(function: T) -> T:
+        if bounds is not None:
+            function.bounds = read_bounds(bounds)  # type: ignore[attr-defined]  # a function takes attributes
+        return table("reductions").register(name)(function)
+
+    return register
 
 
 def aggregator(name: str) -> Callable[[T], T]:

@@ -92,7 +92,6 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         "transform",
     ),
     "assay.records": (
-        "Estimate",
         "Failed",
         "Generate",
         "Likelihood",
@@ -134,6 +133,7 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         "ProcessResultsScorer",
         "Scorer",
     ),
+    "assay.statistics.influence": ("Estimate",),
     "assay.tasks": (
         "Task",
         "TaskManager",

@@ -15,9 +15,18 @@ from assay.records import Floats, JSONObject, ScoreKey
 from assay.registry import Table
 from assay.runs.run import Run
 from assay.scoring.metrics.table import METRICS
-from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Values, over_repeats
+from assay.scoring.results import DeclaredMetric
+from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, MEANS, Aggregation, Values, over_repeats, within
 from assay.statistics.influence import Influence
-from assay.statistics.paired import Contrast, PairedValues, Significance, reach, recomputed, spread_of_draws
+from assay.statistics.paired import (
+    Contrast,
+    PairedValues,
+    Significance,
+    drawn_changes,
+    reach,
+    recomputed,
+    spread_of_draws,
+)
 from assay.statistics.spread import draw_numbers, variance
 
 M = TypeVar("M")
@@ -37,6 +46,7 @@ class ComparedTask:
     `influence_a` and `influence_b` say how far each document moves it; without them `computed` is its difference, or `reason`
     why there is none. `scores_a` and `scores_b` are one number a document, where it has one. `missed` documents are in one of
     the runs and not scored in both; of rates `missed_a` and `missed_b` are what those scored that `only_a` and `only_b` count.
+    `wide` is how far the numbers can be apart, and of a mean the scores, too.
     """
 
     task: str
@@ -56,6 +66,8 @@ class ComparedTask:
     scores_b: Any = None
     computed: tuple[Contrast, Significance] | None = None
     reason: str = ""
+    wide: float = math.inf
+    is_mean: bool = False
     missed: int = 0
     missed_a: float = 0.0
     missed_b: float = 0.0
@@ -101,6 +113,7 @@ def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: 
         clusters=clusters[chosen] if clusters is not None else None,
         missed=len(column_a.present) + len(column_b.present) - len(task.places_a) - len(a),
     )
+    member = replace(member, wide=_wide(aggregation, member, a, b), is_mean=aggregation.name in MEANS)
     if member.missed and member.is_rate:
         sums = [float(np.sum(each)) for each in (column_a.present_values, a, column_b.present_values, b)]
         member = replace(member, missed_a=sums[0] - sums[1], missed_b=sums[2] - sums[3])
@@ -121,6 +134,15 @@ def _shared_aggregation(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run]) 
             f"the other run does not make its number of the documents' scores by {aggregation.name}, as the first does"
         )
     return aggregation
+
+
+def _wide(aggregation: Aggregation, member: ComparedTask, a: Values, b: Values) -> float:
+    """How far two numbers can be apart: as far as their bounds are, if all scores are within these."""
+    if member.is_rate:
+        return 1.0
+    low, high = aggregation.bounds or BOUNDS.get(aggregation.name, (-math.inf, math.inf))
+    seen = [np.asarray(each, dtype=np.float64) for each in (a, b)] if aggregation.bounds is not None else []
+    return high - low if all(low <= each.min() and each.max() <= high for each in seen) else math.inf
 
 
 def _is_right_or_wrong(scores: Values) -> bool:
@@ -161,8 +183,18 @@ def aggregation_of(run: Run, task: str, key: ScoreKey, values: Values) -> Aggreg
         by_repeat = over_repeats(known, 1, list)  # of repeats, each value is a list
         for aggregation in (known, by_repeat) if not known.of_numbers else (known,):
             if isinstance(aggregation, Aggregation) and _gives(aggregation, values, stored):
-                return aggregation
+                return _within(aggregation, run, task, key, [each for each in declared if each is not None])
     return None
+
+
+def _within(
+    aggregation: Aggregation, run: Run, task: str, key: ScoreKey, declared: Sequence[DeclaredMetric]
+) -> Aggregation:
+    """The aggregation with the bounds that the run notes; where it is older, with those that the metric declares."""
+    row = run.rows(task).get(key)
+    noted = row.scale if row is not None and row.method else next((each.bounds for each in declared), None)
+    bounded = within(aggregation, noted)
+    return bounded if isinstance(bounded, Aggregation) else aggregation
 
 
 def _metric_entries(config: JSONObject) -> list[Mapping[str, Any]]:
@@ -208,11 +240,12 @@ def contrast(parts: Sequence[Part], a: float, b: float, scale: float = 1.0) -> C
     """Return b minus `scale` times a, with each document's contribution; None where a member's documents are unknown."""
     if any(part.member.influence_a is None for part in parts):
         return _without_documents(parts, a, b, scale)
-    drawn, owned = [], []
+    drawn, owned, all_rates = [], [], all(part.member.is_rate for part in parts)
     for part in parts:
         member, slope = part.member, (part.slope_a + part.slope_b) / 2
         moved = _moved(part, scale)
-        drawn.append(Influence.of_mean(member.source, member.documents, moved, member.clusters))
+        wide = _reach(part) if scale == 1.0 and member.is_mean and not all_rates else math.inf
+        drawn.append(drawn_changes(moved, member.source, member.documents, member.clusters, wide))
         owned.append((moved - moved.mean() + slope * (member.b - scale * member.a)) / member.n)
     influences = _by_draw(drawn, owned)
     difference, plain = b - scale * a, variance(dict.fromkeys(drawn, 1.0))
@@ -225,7 +258,14 @@ def contrast(parts: Sequence[Part], a: float, b: float, scale: float = 1.0) -> C
         tasks=len(parts),
         unit=_unit(parts, drawn),
         spread=spread_of_draws(drawn, plain),
+        wide=sum(map(_reach, parts)) if scale == 1.0 else math.inf,
     )
+
+
+def _reach(part: Part) -> float:
+    """How far a member can move a difference."""
+    slope = abs(part.slope_a + part.slope_b) / 2
+    return slope * part.member.wide if slope else 0.0
 
 
 def _moved(part: Part, scale: float = 1.0) -> Floats:
@@ -280,4 +320,14 @@ def _without_documents(parts: Sequence[Part], a: float, b: float, scale: float) 
     for each in drawn:
         by_source[each.source].append(each)
     draws = sum(len(np.unique(np.concatenate(draw_numbers(parts_of_source)))) for parts_of_source in by_source.values())
-    return Contrast(b - a, None, variance(drawn), sum(part.member.n for part in parts), draws, len(parts))
+    alone = parts[0].member.computed if len(parts) == 1 else None
+    return Contrast(
+        b - a,
+        None,
+        variance(drawn),
+        sum(part.member.n for part in parts),
+        draws,
+        len(parts),
+        wide=sum(map(_reach, parts)),
+        own_test=alone[1] if alone is not None else None,
+    )

@@ -39,7 +39,7 @@ class Aim:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class ScoreSpread:
     """The variance of one document's difference between two models: of its means, and of its answers with one repeat."""
 
     documents: float
@@ -60,14 +60,14 @@ class Planned:
     needed: int
     mde: float | None
     repeats_needed: int | None
-    spread: Spread
+    spread: ScoreSpread
 
     @property
     def is_enough(self) -> bool | None:
         return None if self.documents is None else self.needed <= self.documents
 
 
-def plan(name: str, metric: str, documents: int | None, spread: Spread, aim: Aim) -> Planned:
+def plan(name: str, metric: str, documents: int | None, spread: ScoreSpread, aim: Aim) -> Planned:
     """Plan one number."""
     needed = documents_needed(spread.of(aim.repeats), aim.mde, aim.power, aim.alpha)
     if documents is None or documents < 1:
@@ -76,7 +76,7 @@ def plan(name: str, metric: str, documents: int | None, spread: Spread, aim: Aim
     return Planned(name, metric, documents, needed, reached, _repeats(documents, spread, aim), spread)
 
 
-def _repeats(documents: int, spread: Spread, aim: Aim) -> int | None:
+def _repeats(documents: int, spread: ScoreSpread, aim: Aim) -> int | None:
     """How many repeats of all documents would do; None where no number of them does."""
     bearable = documents * (aim.mde / effect_found(1.0, 1, aim.power, aim.alpha)) ** 2
     if spread.documents + spread.answers <= bearable:
@@ -84,9 +84,9 @@ def _repeats(documents: int, spread: Spread, aim: Aim) -> int | None:
     return math.ceil(spread.answers / (bearable - spread.documents)) if bearable > spread.documents else None
 
 
-def assumed(aim: Aim) -> Spread:
+def assumed(aim: Aim) -> ScoreSpread:
     """Assume a rate of one half, and two models that agree as their correlation implies."""
-    return Spread(2 * WORST * (1 - aim.correlation))
+    return ScoreSpread(2 * WORST * (1 - aim.correlation))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def planned_from_tasks(tasks: Mapping[str, Unknown], groups: Iterable[Group[Task
     spreads = {
         name: (each.n, each.stderr**2) for name, each in first.items() if each is not None and each.stderr is not None
     }
-    plans = [plan(name, RATE, n, Spread(n * variance), aim) for name, (n, variance) in reversed(spreads.items())]
+    plans = [plan(name, RATE, n, ScoreSpread(n * variance), aim) for name, (n, variance) in reversed(spreads.items())]
     return plans + [plan(name, RATE, task.scored, assumed(aim), aim) for name, task in tasks.items()]
 
 
@@ -151,7 +151,7 @@ def _below(run: Run, names: Sequence[str]) -> set[str]:
     return {*names, *(task for part in parts for task, _ in part)}
 
 
-def _spread(row: PairedRow, tasks: Mapping[str, PairedTask], runs: int, aim: Aim) -> tuple[Spread, int] | None:
+def _spread(row: PairedRow, tasks: Mapping[str, PairedTask], runs: int, aim: Aim) -> tuple[ScoreSpread, int] | None:
     """The spread of a document's difference, and how many documents there are; None where it is not known."""
     contrast = row.contrast(1.0 if runs == 2 else 0.0)
     if contrast is None:
@@ -163,7 +163,7 @@ def _spread(row: PairedRow, tasks: Mapping[str, PairedTask], runs: int, aim: Aim
     answers = [_answers(part, tasks[part.member.task], runs) for part in row.parts]
     chance = sum(within / repeats for pairs in answers for within, repeats in pairs)
     between = max(0.0, smoothed(contrast)[1] ** 2 - chance) * (1.0 if runs == 2 else 2 * (1 - aim.correlation))
-    return Spread(n * between, n * whole * sum(within for pairs in answers for within, _ in pairs)), n
+    return ScoreSpread(n * between, n * whole * sum(within for pairs in answers for within, _ in pairs)), n
 
 
 def _answers(part: Part, task: PairedTask, runs: int) -> list[tuple[float, float]]:

@@ -16,7 +16,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import ScoreKey
 from assay.runs.results import names_with_depth
 from assay.runs.run import Run
-from assay.statistics.paired import Contrast, Significance, detectable, interval, significance
+from assay.statistics.paired import Contrast, detectable, interval, significance
 
 Runs = tuple[Run, Run]
 Known = Mapping[tuple[str, ScoreKey], ComparedTask | str]
@@ -246,9 +246,9 @@ def compared_row(row: PairedRow, run: int, level: float, power: float) -> Compar
     """Compute the row of the comparison from a paired row."""
     members = [part.member for part in row.parts]
     difference = row.contrast()
-    tested = _tested(row, difference)
+    tested = significance(difference) if difference is not None else None
     counts = _counts(row)
-    ends = _ends(row, difference, level)
+    ends = interval(difference, level) if difference is not None else None
     return ComparedRow(
         kind=row.kind,
         name=row.name,
@@ -275,22 +275,6 @@ def compared_row(row: PairedRow, run: int, level: float, power: float) -> Compar
         only_b=sum(member.only_b for member in members),
         reason=row.reason or ("all documents differ alike" if difference is not None and ends is None else ""),
     )
-
-
-def _ends(row: PairedRow, difference: Contrast | None, level: float) -> tuple[float, float] | None:
-    """Return the interval; that of a mean of rates is cut to between -1 and 1."""
-    ends = interval(difference, level) if difference is not None else None
-    weights = sum(abs(part.slope_a) + abs(part.slope_b) for part in row.parts) / 2
-    if ends is None or difference is None or not difference.unit or weights > 1 + 1e-9:
-        return ends
-    return max(-1.0, ends[0]), min(1.0, ends[1])
-
-
-def _tested(row: PairedRow, difference: Contrast | None) -> Significance | None:
-    if difference is None:
-        return None
-    own = row.parts[0].member.computed if len(row.parts) == 1 else None
-    return own[1] if own is not None else significance(difference)
 
 
 def _counts(row: PairedRow) -> tuple[int, int, int] | None:

@@ -124,6 +124,10 @@ class MetricConfig:
     reduction: str | Function | Mapping[str, object] | tuple[object, ...] | None = option(
         "Rows beside the metric's own: how the scores of a sample's repeats are reduced to one.", None
     )
+    bounds: tuple[float, ...] | None = option(
+        "The least and the greatest score of a sample: intervals stay within them (default: as the metric declares).",
+        None,
+    )
     kwargs: Mapping[str, object] = option("Parameters of the metric.", NOTHING, rest=True)
     # not a key of any file: a function of Python code; else what finds the metric by its name, when it is called
     fn: Callable[..., Any] | None = field(default=None, compare=False, repr=False)

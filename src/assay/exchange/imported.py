@@ -32,7 +32,8 @@ from assay.runs.results import GroupResult, TaskResult, assay_section, lm_eval_r
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.runs.validation import wrong_results
-from assay.statistics.aggregations import BOUNDS
+from assay.scoring.metrics.table import METRICS
+from assay.statistics.aggregations import BOUNDS, AggregationOrFunction, within
 from assay.statistics.board import Board
 from assay.statistics.influence import Estimate, Influence
 from assay.statistics.intervals import interval
@@ -251,7 +252,7 @@ def _write_task(task: ImportedTask, folder: Path) -> WrittenTask:
         writer.abandon()
     writer.place()
     source = task.source or data.hexdigest()[:32]
-    rows = board.estimates(lambda _: None, bootstrap_iters=1, like_lm_eval=False, source=source)
+    rows = board.estimates(_aggregation, bootstrap_iters=1, like_lm_eval=False, source=source)
     original = task.original if task.original is not None else board.documents
     result = TaskResult(
         name=task.name,
@@ -312,6 +313,11 @@ def _with_reported(
                 is_power=is_power, bounds=BOUNDS.get("perplexity" if is_power else row.metric)
             )
     return estimates
+
+
+def _aggregation(row: ScoreKey) -> AggregationOrFunction | None:
+    """The mean, with the bounds of the metric of this name."""
+    return within(None, METRICS[row.metric].bounds) if row.metric in METRICS else None
 
 
 def _reported_estimate(reported: ReportedValue, n: int, source: str) -> Estimate:

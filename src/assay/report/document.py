@@ -20,10 +20,8 @@ from assay.report.reading import UNREADABLE, ResultLine, RunSummary
 from assay.runs.folder import RunError, no_run
 from assay.runs.run import RUNNING, ResultRow, Run
 from assay.runs.samples.records import StoredSample, call_text, made_calls, shown_texts
-from assay.statistics.aggregations import mean
-from assay.statistics.estimates import sample_deviation
-from assay.statistics.influence import Estimate
-from assay.statistics.intervals import interval
+from assay.statistics.arrays import estimate
+from assay.statistics.influence import Bounds
 
 MAX_VALUES, MIN_SAMPLES = 12, 5
 """Default slicing columns have at most so many values, with at least so many samples each."""
@@ -135,7 +133,7 @@ def _run_part(reading: RunSummary, options: ReportOptions) -> RunPart:
             values.add(row)
             samples.add(row)
         worst += samples.samples()
-        by_column = slices_of(values, number.value, options.columns)
+        by_column = slices_of(values, number.value, options.columns, number.scale)
         slices += [Slices(line.name, column, number.name, parts) for column, parts in by_column.items()]
     order = {line.name: place for place, line in enumerate(lowest)}
     return RunPart(reading, slices, sorted(worst, key=lambda each: order[each.task]))
@@ -222,10 +220,14 @@ class ColumnScores:
 
 
 def slices_of(
-    values: ColumnScores, number: float | None, columns: Sequence[str] = ()
+    values: ColumnScores, number: float | None, columns: Sequence[str] = (), scale: Bounds | None = None
 ) -> Mapping[str, Sequence[Interval]]:
     """By column its slices, the lowest first. A result that is not the mean over documents has none."""
-    if number is None or not math.isclose(values.mean, number, rel_tol=1e-9, abs_tol=1e-12):
+    if (
+        number is None
+        or not math.isfinite(number)
+        or not math.isclose(values.mean, number, rel_tol=1e-9, abs_tol=1e-12)
+    ):
         return {}
     chosen = {
         column: parts
@@ -233,7 +235,7 @@ def slices_of(
         if column in columns or (not columns and _is_slicing_column(parts))
     }
     return {
-        column: sorted((_slice(name, own) for name, own in parts.items()), key=lambda each: each.value)
+        column: sorted((_slice(name, own, scale) for name, own in parts.items()), key=lambda each: each.value)
         for column, parts in chosen.items()
     }
 
@@ -243,14 +245,8 @@ def _is_slicing_column(parts: Mapping[str, Sequence[float]]) -> bool:
     return 2 <= len(parts) <= MAX_VALUES and all(len(own) >= MIN_SAMPLES for own in parts.values())
 
 
-def _slice(name: str, own: Sequence[float]) -> Interval:
-    deviation = sample_deviation(own) if len(own) > 1 else None
-    return slice_interval(name, mean(own), deviation, len(own), is_rate=set(own) <= {0, 1})
-
-
-def slice_interval(name: str, value: float, deviation: float | None, count: int, *, is_rate: bool) -> Interval:
+def _slice(name: str, own: Sequence[float], scale: Bounds | None) -> Interval:
     """A slice of the samples: their mean, with the interval of a task made of these samples alone."""
-    error = deviation / math.sqrt(count) if deviation is not None and count > 1 else None
-    ends = interval(Estimate(value, error, count, is_rate=is_rate))
-    low, high = ends if ends is not None else (None, None)
-    return Interval(name, value, low, high, f"n {count:,}")
+    within = scale if scale is not None and scale[0] <= min(own) and max(own) <= scale[1] else None
+    number = estimate(own, bounds=within)
+    return Interval(name, number.value, number.low, number.high, f"n {number.n:,}")

@@ -2,6 +2,7 @@
 for cells.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -161,9 +162,8 @@ def _task_rows(path: Sequence[str], row: ResultsJSON, results: ResultsJSON) -> I
             key.metric,
             arrow,
             format_value(row.get(written)),
-            "±",
-            format_value(stderr),
-            _interval_cell(about.get("interval")),
+            *_spread_cells(row.get(written), stderr, about.get("method")),
+            _interval_cell(about.get("interval"), about.get("method")),
             f"{count} in {covered}" if covered else str(count),
             _failed(own, about) if own else "",
         )
@@ -179,8 +179,42 @@ def _setting(value: AnyJSON) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _interval_cell(ends: Sequence[float | None] | None) -> str:
-    return " … ".join("–" if end is None else f"{end:.3f}" for end in ends) if ends is not None else ""
+def _interval_cell(ends: Sequence[float | None] | None, method: str | None) -> str:
+    if ends is None:
+        return ""
+    return " … ".join("–" if end is None else format_end(end, method or "") for end in ends)
+
+
+def _spread_cells(value: AnyJSON, stderr: AnyJSON, method: str | None) -> tuple[str, str]:
+    """The standard error; of a power of e, such as a perplexity, the factor that it is on that scale."""
+    factor = error_factor(value, stderr, method or "")
+    return ("±", format_value(stderr)) if factor is None else ("×/÷", format_end(factor, LOG))
+
+
+LOG = "student-log"
+"""How the methods of intervals begin that are even on the scale of logarithms."""
+
+
+def error_factor(value: float | None, stderr: float | None, method: str) -> float | None:
+    """By what factor a number of a logarithmic scale may well be more or less: e to its relative error; None of other numbers.
+
+    >>> round(error_factor(198.66, 379.8, "student-log") or 0, 2), error_factor(0.5, 0.1, "wilson")
+    (6.77, None)
+    """
+    known = method.startswith(LOG) and isinstance(value, float) and isinstance(stderr, float) and value > 0
+    return math.exp(min(stderr / value, 700.0)) if known and stderr is not None and value is not None else None
+
+
+def format_end(end: float, method: str = "") -> str:
+    """An end of an interval; on a logarithmic scale with three digits, of which more would say nothing.
+
+    >>> format_end(9300.748, LOG), format_end(4.2437, LOG), format_end(0.98765)
+    ('9300', '4.24', '0.988')
+    """
+    if not method.startswith(LOG) or not math.isfinite(end) or end <= 0:
+        return format_decimal(end, 3)
+    digits = 2 - math.floor(math.log10(end))
+    return f"{round(end, digits):.{max(digits, 0)}f}" if abs(digits) < 9 else f"{end:.3g}"
 
 
 def format_value(value: AnyJSON) -> str:
@@ -257,8 +291,8 @@ def format_decimal(value: float | None, digits: int = 4) -> str:
     return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.4g}"
 
 
-def format_interval(low: float | None, high: float | None) -> str:
-    return f"{format_decimal(low, 3)} … {format_decimal(high, 3)}" if low is not None and high is not None else ""
+def format_interval(low: float | None, high: float | None, method: str = "") -> str:
+    return f"{format_end(low, method)} … {format_end(high, method)}" if low is not None and high is not None else ""
 
 
 def checkpoints_table(checkpoints: Mapping[str, ResultsJSON | None]) -> str:
@@ -317,7 +351,9 @@ def _checkpoint_cell(results: ResultsJSON | None, name: str, key: ScoreKey) -> s
     if value is None:
         return NO_VALUE
     stderr = row.get(stderr_name(key))
-    spread = f" ± {format_value(stderr)}" if isinstance(stderr, int | float) and stderr == stderr else ""
     account = results.get("assay", {}) if results is not None else {}
     known = {**account.get("tasks", {}), **account.get("groups", {})}
+    method = known.get(name, {}).get("rows", {}).get(row_name(key), {}).get("method")
+    has_error = isinstance(stderr, int | float) and stderr == stderr
+    spread = f" {' '.join(_spread_cells(value, stderr, method))}" if has_error else ""
     return format_value(value) + spread + ("*" if known.get(name, {}).get("incomplete") else "")

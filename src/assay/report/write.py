@@ -306,7 +306,7 @@ def _rows(lines: Sequence[ResultLine]) -> Iterator[tuple[str, ...]]:
                 name,
                 metric + arrow,
                 format_decimal(number.value),
-                format_interval(number.low, number.high),
+                format_interval(number.low, number.high, number.method),
                 line.count(number),
                 line.failures_in(number),
             )

@@ -276,8 +276,9 @@ def _described(rows: Mapping[ScoreKey, Estimate], ends: Ends) -> JSONDict:
             "value": None if math.isnan(row) else float(row),
             **({"values": dict(row.named_values)} if row.named_values is not None else {}),
             "stderr": row.stderr,
-            "interval": ends(row),
-            "method": None,  # reserved: how the interval was computed
+            "interval": (both := ends(row)),
+            "method": row.method or None if both is not None else None,
+            **_details(row, both),
             "n": row.n,
             **({"clusters": row.draws} if 0 < row.draws < row.n else {}),
             **({"tasks": row.tasks} if row.tasks > 1 else {}),
@@ -286,6 +287,16 @@ def _described(rows: Mapping[ScoreKey, Estimate], ends: Ends) -> JSONDict:
             **({"reason": row.reason} if row.reason else {}),
         }
         for key, row in rows.items()
+    }
+
+
+def _details(row: Estimate, both: Sequence[float] | None) -> JSONDict:
+    """Degrees of freedom of the interval, the bounds of the number, and a note about it; where there are any."""
+    freedom, limits = row.df if both is not None else None, row.bounds
+    return {
+        **({"df": round(freedom, 3)} if freedom is not None and freedom < row.n - 1 else {}),
+        **({"scale": [each if math.isfinite(each) else None for each in limits]} if limits is not None else {}),
+        **({"note": row.note} if row.note else {}),
     }
 
 
@@ -325,6 +336,7 @@ def failure_lines(account: JSONObject) -> list[str]:
                 f"{task}: answers " + ", ".join(_share(w, n, own["documents"]) for w, n in own["noticed"].items())
             )
         lines += [f"{task}: {remark}" for remark in own.get("remarks", ())]
+        lines += [f"{task}: {row}: {about['note']}" for row, about in own.get("rows", {}).items() if about.get("note")]
         lines += [f"no value: {task}: {row}: {reason}" for row, reason in own.get("no_value", {}).items()]
         lines += [
             f"{task}: the metric {metric!r} is declared, and has no score" for metric in own.get("never_came", ())

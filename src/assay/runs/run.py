@@ -4,6 +4,7 @@ Opening reads the manifest alone; everything else is read at its first use, and 
 scorings of a run (`RUN/scored/001`) and runs that have not finished have the same interface.
 """
 
+import math
 import os
 import re
 import time
@@ -39,6 +40,7 @@ from assay.runs.journal import JournaledResponse
 from assay.runs.lease import is_held, progress
 from assay.runs.samples.reader import SampleFile, sample_file
 from assay.runs.samples.writer import file_name
+from assay.statistics.influence import Bounds
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,6 +72,11 @@ class ResultRow:
     """The value if every failed document were wrong, and if every one were right."""
     influences: Mapping[tuple[str, ScoreKey], float] | None = None
     """Of a group: how far it moves with each row of its tasks; None where that was not noted."""
+    method: str = ""
+    """The way its interval was made; nothing in older runs."""
+    scale: Bounds | None = None
+    """The least and the greatest value it can have, where they are known."""
+    note: str = ""
 
     @property
     def name(self) -> str:
@@ -260,6 +267,9 @@ class Run:
                     bool(counted.get("incomplete")),
                     tuple(bounds[written]) if written in bounds else None,
                     _influences(about.get("of")),
+                    str(about.get("method") or ""),
+                    _scale(about.get("scale")),
+                    str(about.get("note", "")),
                 ),
             )
 
@@ -396,6 +406,12 @@ def number(value: AnyJSON) -> float | None:
 def _pair(written: Sequence[AnyJSON] | None) -> tuple[float | None, float | None]:
     low, high = written or (None, None)
     return number(low), number(high)
+
+
+def _scale(written: Sequence[float | None] | None) -> Bounds | None:
+    """Bounds as they are stored: null for an end that is open."""
+    low, high = written or (None, None)
+    return (-math.inf if low is None else low, math.inf if high is None else high) if written else None
 
 
 def _influences(written: Sequence[Sequence[AnyJSON]] | None) -> Mapping[tuple[str, ScoreKey], float] | None:

@@ -163,6 +163,7 @@ def _is_tree(value: AnyJSON) -> str:
 ROW = fields({"alias": text, "sample_len": optional(number), "sample_count": each(number)})
 _DESCRIBED: Mapping[str, Check] = {
     "value": optional(number), "values": mapping, "stderr": optional(number), "interval": optional(pair), "method": optional(text),
+    "df": number, "scale": listed(optional(number)), "note": text,
     "n": count, "clusters": count, "tasks": count, "missing": listed(text), "reason": text, "of": listed(share),
     "chosen": listed(text),
     "failed": count, "reasons": each(count), "incomplete": truth,

@@ -1,6 +1,6 @@
 """Scorers over several scorers (`ensemble`: their weighted mean) or several filters (`cross_filter`: their agreement)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -26,6 +26,7 @@ from assay.scoring.results import (
 from assay.scoring.scorer import AnsweredSample, Scorer
 from assay.scoring.scorer_models import RUN, OnlyInRun, models_of
 from assay.scoring.scorer_models import Unscored as Unscored
+from assay.statistics.influence import SHARE, Bounds, read_bounds
 
 
 class EnsembleScorer(CombinedScorer):
@@ -49,6 +50,7 @@ class EnsembleScorer(CombinedScorer):
         self.needs_filters = tuple(name for member in self.scorers for name in member.needs_filters)
         self.needs_columns = tuple(name for member in self.scorers for name in member.needs_columns)
         self.least_filters = max(member.least_filters for member in self.scorers)
+        self.bounds = self._bounds()
 
     def default_filters(self) -> tuple[FilterConfig, ...] | None:
         """Those of the first member that has some."""
@@ -130,6 +132,17 @@ class EnsembleScorer(CombinedScorer):
         self._put(scores, {self.name: _weighted_mean(own_scores, self.weights)}, self.name)
         return scores
 
+    def _bounds(self) -> dict[str, Bounds]:
+        """Bounds of the members' rows, and of their mean where each of them declares some."""
+        declared = [own_bounds(member) for member in self.scorers]
+        rows = {self._row(number, row): each for number, own in enumerate(declared) for row, each in own.items()}
+        own = [each.get(member.name) for member, each in zip(self.scorers, declared, strict=True)]
+        known = [each for each in own if each is not None]
+        if len(known) < len(own):
+            return rows
+        low, high = (sum(w * each[end] for w, each in zip(self.weights, known, strict=True)) for end in (0, 1))
+        return {**rows, self.name: (low, high)}
+
     def _row(self, number: int, row: str) -> str:
         """The name of a member's row: as there, with a number behind it where the name of the member is taken."""
         names = [self.name, *(member.name for member in self.scorers)]
@@ -147,6 +160,16 @@ def _weights(weights_or_none: Sequence[float] | None, count: int) -> list[float]
     if not all(isinstance(each, int | float) and 0 <= each < float("inf") for each in weights) or not any(weights):
         raise ValueError(f"weights must be numbers of 0 or more, not all 0, got {weights}")
     return [each / sum(weights) for each in weights]
+
+
+def own_bounds(scorer: Scorer) -> dict[str, Bounds]:
+    """The bounds of a scorer's own rows; a ValueError says what is wrong with those that a user's class declares."""
+    declared = scorer.bounds
+    if declared is None:
+        return {}
+    if isinstance(declared, Mapping):
+        return {str(row): read_bounds(each) for row, each in declared.items()}
+    return dict.fromkeys(scorer.rows() or (scorer.name,), read_bounds(declared))
 
 
 def _scores_itself(member: Scorer) -> bool:
@@ -187,6 +210,7 @@ class CrossFilterScorer(Scorer[Scores]):
     name = "cross_filter"
     least_filters = 2
     gives = ("filter_agreement", "filter_diversity")
+    bounds = SHARE
 
     def __init__(self, task_config: TaskConfig | None = None, filters: Sequence[str] = ()) -> None:
         super().__init__(task_config)

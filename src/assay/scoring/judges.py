@@ -37,6 +37,7 @@ from assay.records import (
 from assay.scoring.results import ModelRoles, ModelSpec, Repeated, Result
 from assay.scoring.scorer import GenerationScorer
 from assay.scoring.scorer_models import PARAMS, Unscored
+from assay.statistics.influence import SHARE
 from assay.templates import COMPILE_ERRORS, RENDER_ERRORS, Sandbox, Undefined, reason
 
 ROLE = "judge"
@@ -72,6 +73,8 @@ class LLMJudgeScorer(GenerationScorer):
         self.rubric = rubric if rubric is not None else (PREFERENCE if pairwise else RUBRIC)
         self._prompt = JudgePrompt(prompt, shown=("first", "second") if pairwise else ("answer",))
         self.params = _params(gen_kwargs or {})
+        scores = SHARE if normalize or pairwise else (self.low, self.high)
+        self.bounds = {**dict.fromkeys(self.rows(), scores), f"{self.name}_consistent": SHARE}
 
     def models(self) -> ModelRoles:
         return self._models

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
 from math import comb
-from typing import Any
+from typing import Any, NamedTuple
 
 from assay.errors import Place
 from assay.records import Answers, MetricValue, UserFunction, UserValue, number
 from assay.registry import Table, accepted, must_be_callable
 from assay.statistics.aggregations import Repeated
+from assay.statistics.influence import SHARE, Bounds, read_bounds
 from assay.statistics.pass_at_k import pass_all_k, pass_at_k
 
 Reduction = Callable[[Sequence[MetricValue], Answers], MetricValue]
@@ -106,16 +107,21 @@ def _enough(n: int, k: int, name: str) -> None:
 
 def _of_scores(function: UserFunction) -> Reduction:
     """A function of scores alone as a reduction, with its parameters."""
-    named = accepted(function, 1).named
+    named, bounds = accepted(function, 1).named, getattr(function, "bounds", None)
     if not named:
-        return lambda scores, answers: function(scores)  # noqa: ARG005  # the shape of a reduction
+
+        def plain(scores: Sequence[MetricValue], answers: Answers) -> MetricValue:  # noqa: ARG001
+            return function(scores)
+
+        plain.bounds = bounds  # type: ignore[attr-defined]
+        return plain
 
     def reduced(scores: Sequence[MetricValue], answers: Answers, **params: UserValue) -> MetricValue:  # noqa: ARG001
         return function(scores, **params)
 
     own = [each.replace(kind=each.KEYWORD_ONLY) for each in named.values()]
     supplied = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in ("scores", "answers")]
-    reduced.__signature__ = inspect.Signature([*supplied, *own])  # type: ignore[attr-defined]
+    reduced.__signature__, reduced.bounds = inspect.Signature([*supplied, *own]), bounds  # type: ignore[attr-defined]
     return reduced
 
 
@@ -147,6 +153,8 @@ REDUCTIONS: Table[Callable[..., Any], Reduction] = Table(
 )
 """Each adds a row of its name; the metric's own row is the mean. One that has a parameter `k` is written with a number
 behind its name, `pass@4`."""
+WITHIN = ("mean", "take_first", "max", "min", "median", "maj@")
+"""Reductions that give a value between the least and the greatest score: they have the bounds of the metric."""
 _COUNTED = re.compile(r"(.*\D)([1-9]\d*)")
 
 
@@ -154,12 +162,14 @@ _COUNTED = re.compile(r"(.*\D)([1-9]\d*)")
 class MetricReductions:
     """How the scores of repeats become one: for the metric's own row their mean, and for rows that are added beside it.
 
-    `least` repeats are needed for all of them.
+    `least` repeats are needed for all of them. `bounds` are those of added rows that have other ones than the metric: None where
+    they are not known.
     """
 
     plain: Reduction = mean
     added: Mapping[str, Reduction] = field(default_factory=dict)
     least: int = 1
+    bounds: Mapping[str, Bounds | None] = field(default_factory=dict)
 
 
 def read_reductions(written: UserValue) -> MetricReductions:
@@ -170,25 +180,48 @@ def read_reductions(written: UserValue) -> MetricReductions:
         named = {str(row): _read(each) for row, each in written.items()}
     else:
         listed = [_read(each) for each in (written if isinstance(written, list | tuple) else [written])]
-        named = {row: (row, reduce, least) for row, reduce, least in listed}
+        named = {each.row: each for each in listed}
         if len(named) < len(listed):
             raise ValueError("names a reduction twice")
-    added = {row: reduce for row, (_, reduce, _) in named.items()}
-    return MetricReductions(added=added, least=max((least for _, _, least in named.values()), default=1))
+    return MetricReductions(
+        added={row: each.reduce for row, each in named.items()},
+        least=max((each.least for each in named.values()), default=1),
+        bounds={row: each.bounds for row, each in named.items() if each.name not in WITHIN},
+    )
 
 
-def _read(written: UserValue) -> tuple[str, Reduction, int]:
-    """A reduction with the row it makes, and how many repeats it needs."""
+class _NamedReduction(NamedTuple):
+    """A reduction with the row it makes, the name it is registered under, its own bounds, and how many repeats it needs."""
+
+    row: str
+    name: str
+    reduce: Reduction
+    bounds: Bounds | None = None
+    least: int = 1
+
+
+def _read(written: UserValue) -> _NamedReduction:
     if callable(written):
-        return str(getattr(written, "__name__", "function")), _from_user(written), 1
+        return _NamedReduction(
+            str(getattr(written, "__name__", "function")), "", _from_user(written), _bounds_of(written)
+        )
     name, counted = str(written), _COUNTED.fullmatch(str(written))
     place = Place("reduction")
     if name not in REDUCTIONS and counted is not None and counted[1] in REDUCTIONS:
         k = int(counted[2])
-        return name, REDUCTIONS.bind(counted[1], {"k": k}, place), k
+        reduction, bounds = REDUCTIONS.bind(counted[1], {"k": k}, place), _bounds_of(REDUCTIONS[counted[1]])
+        return _NamedReduction(name, counted[1], reduction, bounds, k)
     if name not in REDUCTIONS or "k" in REDUCTIONS.accepts(REDUCTIONS[name]).named:
         raise LookupError(name)
-    return name, REDUCTIONS[name], 1
+    return _NamedReduction(name, name, REDUCTIONS[name], _bounds_of(REDUCTIONS[name]))
+
+
+def _bounds_of(reduction: UserFunction) -> Bounds | None:
+    """The least and the greatest value it can give: those that a user declares, as decorator or attribute of the function."""
+    if reduction in (pass_at, pass_all):
+        return SHARE
+    declared = getattr(reduction, "bounds", None)
+    return read_bounds(declared) if declared is not None else None
 
 
 def _from_user(function: UserFunction) -> Reduction:

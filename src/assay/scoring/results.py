@@ -26,6 +26,7 @@ from assay.records import (
 )
 from assay.scoring.reductions import MetricReductions, Reduction
 from assay.statistics.aggregations import Repeated as Repeated
+from assay.statistics.influence import Bounds
 from assay.user_code import call_user_code
 
 Scores = Mapping[str, MetricValue]
@@ -547,6 +548,8 @@ class Metric:
     """Whether a user's function is given all references at once: their order must not matter."""
     place: Place | None = None
     """Its location in the task's file."""
+    bounds: Bounds | None = None
+    """The least and the greatest score of a document, where they are known."""
 
     def added_rows(self, names: Sequence[str] = ()) -> list[str]:
         """The rows that its reductions add; `names` are those of its values, where documents have shown them."""
@@ -575,7 +578,8 @@ class DeclaredMetric:
     """A metric as the table has it: a function per output type, whose keyword parameters are its YAML keys.
 
     `needs` is a library, `gives` takes the parameters and says the names of the values where there are several,
-    `obstacle` is what keeps it from working on this machine and what would help, `runs_code` that it executes what the model wrote.
+    `obstacle` is what keeps it from working on this machine and what would help, `runs_code` that it executes what the model wrote,
+    `bounds` are the least and the greatest score of a document.
     """
 
     functions: Mapping[str, Callable[..., MetricValue]]
@@ -585,3 +589,4 @@ class DeclaredMetric:
     gives: Callable[..., Sequence[str] | None] | None = None
     obstacle: Callable[[], tuple[str, str] | None] | None = None
     runs_code: bool = False
+    bounds: Bounds | None = None

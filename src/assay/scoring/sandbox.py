@@ -23,6 +23,7 @@ from pathlib import Path
 
 from assay.records import Answer
 from assay.scoring.results import GENERATE, DeclaredMetric, References
+from assay.statistics.influence import SHARE
 from assay.user_code import clock_stopped
 
 START_SECONDS = 30.0
@@ -211,5 +212,5 @@ def _heard(file: int, length: int, seconds: float) -> bytes:
 
 
 CODE_METRICS: dict[str, DeclaredMetric] = {
-    "code_exec": DeclaredMetric({GENERATE: code_exec}, obstacle=obstacle, runs_code=True),
+    "code_exec": DeclaredMetric({GENERATE: code_exec}, obstacle=obstacle, runs_code=True, bounds=SHARE),
 }

@@ -58,6 +58,7 @@ from assay.scoring.results import (
 from assay.scoring.scorer_models import RUN, OnlyInRun, ScorerModel, globals_used, models_of
 from assay.scoring.scorer_models import Unscored as Unscored
 from assay.scoring.workers import ScoreInput, ScorerMemo, Workers, identity_of
+from assay.statistics.influence import Bounds
 from assay.user_code import call_user_code
 
 ComputeMetric = Callable[[StepInput, Metric], MetricValue]
@@ -151,6 +152,8 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
     """Columns of the task's documents that it reads."""
     gives: ClassVar[tuple[str, ...] | None] = None
     """Rows beside those of the metrics, where they are known before the run."""
+    bounds: Bounds | Mapping[str, Bounds] | None = None
+    """The least and the greatest score that it gives, or those of each row: intervals stay within them."""
     combines: ClassVar[bool] = False
     """Whether the loop scores with its members, and it computes one score from all of them."""
     overwrites: bool = False

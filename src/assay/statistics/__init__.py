@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay.statistics.arrays import Difference as Difference
+    from assay.statistics.arrays import PairedDifference as PairedDifference
     from assay.statistics.arrays import combine as combine
     from assay.statistics.arrays import compare as compare
     from assay.statistics.arrays import estimate as estimate
     from assay.statistics.arrays import passes as passes
     from assay.statistics.influence import Estimate as Estimate
 
-__all__ = ["Difference", "Estimate", "combine", "compare", "estimate", "passes"]
+__all__ = ["Estimate", "PairedDifference", "combine", "compare", "estimate", "passes"]
 
 
 def __getattr__(name: str) -> Any:

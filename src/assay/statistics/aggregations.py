@@ -11,7 +11,8 @@ import numpy as np
 
 from assay.records import Floats, MetricValue, Params, UserFunction, UserValue
 from assay.registry import Accepted, Table, accepted, must_be_callable, typed_by_default
-from assay.statistics.classes import CLASS_AGGREGATIONS
+from assay.statistics.classes import CLASS_AGGREGATIONS, binary_influence
+from assay.statistics.influence import COUNT, PERCENT, SHARE, Bounds
 
 Values = Sequence[MetricValue]
 """The values of one metric, in the order of documents."""
@@ -175,7 +176,7 @@ class Aggregation:
     """Whether the values must be numbers; else they are what a metric made for it."""
     weights: Callable[[Values], Floats] | None = None
     """Weight of each document in the number, where they differ: long documents count for more in a perplexity by words."""
-    bounds: tuple[float, float] | None = None
+    bounds: Bounds | None = None
     """Bounds of the values, where a metric declares them, and so of their mean."""
     by_repeat: bool = False
     """Whether a value may have one for each repeat: see `over_repeats`."""
@@ -191,19 +192,20 @@ class Aggregation:
 
 AggregationOrFunction = Aggregation | UserFunction
 """An aggregation of the table, or a function of the values from user code."""
-BOUNDS: Mapping[str, tuple[float, float]] = {
+BOUNDS: Mapping[str, Bounds] = {
     "perplexity": (1.0, math.inf),
     "weighted_perplexity": (1.0, math.inf),
-    "bits_per_byte": (0.0, math.inf),
+    "bits_per_byte": COUNT,
     "brier_score": (0.0, 2.0),
-    "f1": (0.0, 1.0),
+    "f1": SHARE,
     "matthews_corrcoef": (-1.0, 1.0),
-    "bleu": (0.0, 100.0),
-    "chrf": (0.0, 100.0),
-    "chrf++": (0.0, 100.0),
-    "ter": (0.0, math.inf),
-    "acc_all": (0.0, 1.0),
-    **dict.fromkeys(CLASS_AGGREGATIONS, (0.0, 1.0)),
+    "bleu": PERCENT,
+    "chrf": PERCENT,
+    "chrf++": PERCENT,
+    "ter": COUNT,
+    "acc_all": SHARE,
+    "krippendorff_alpha": (-math.inf, 1.0),
+    **dict.fromkeys(CLASS_AGGREGATIONS, SHARE),
 }
 """Bounds of the numbers of an aggregation: likelihoods are at most 1, shares are between 0 and 1."""
 
@@ -269,7 +271,7 @@ AGGREGATIONS = _Aggregations(
                 "bits_per_byte", bits_per_byte, lambda v: -_ratio_influence(v) / math.log(2), weights=_ratio_weights
             ),
             Aggregation("brier_score", brier_score, influence=_brier_influence),
-            Aggregation("f1", f1, needs="sklearn"),
+            Aggregation("f1", f1, binary_influence, needs="sklearn"),
             Aggregation("matthews_corrcoef", matthews_corrcoef, needs="sklearn"),
             Aggregation("bleu", bleu, bootstrap_limit=100, needs="sacrebleu"),
             Aggregation("chrf", chrf, bootstrap_limit=100, needs="sacrebleu"),
@@ -286,6 +288,19 @@ AGGREGATIONS = _Aggregations(
     adopt=_adopted,
     build=lambda aggregation, **params: aggregation.bound(params) if params else aggregation,
 )
+
+
+MEANS = ("mean", "nanmean")
+BETWEEN = (*MEANS, "median")
+"""Aggregations whose number is between the least and the greatest value."""
+
+
+def within(aggregation: AggregationOrFunction | None, bounds: Bounds | None) -> AggregationOrFunction | None:
+    """The aggregation of values with these bounds."""
+    known = known_aggregation(aggregation)
+    if bounds is None or not isinstance(known, Aggregation) or known.name not in BETWEEN:
+        return aggregation
+    return replace(known, bounds=bounds)
 
 
 def known_aggregation(aggregation: AggregationOrFunction | None) -> AggregationOrFunction:

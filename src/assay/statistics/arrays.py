@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from assay.records import Floats
-from assay.statistics.influence import Bounds, Estimate, Influence
+from assay.statistics.influence import SHARE, Bounds, Estimate, Influence
 from assay.statistics.intervals import LEVEL
 from assay.statistics.members import difference, extreme, mean_by_weight, middle, power_mean, weighted_sum
 from assay.statistics.paired import interval as paired_interval
@@ -37,7 +37,7 @@ def estimate(  # scores, and all that their interval depends on
     """
     numbers = _array("scores", scores)
     _check(numbers, bounds, clusters, weights)
-    n, is_rate = len(numbers), weights is None and bool(np.isin(numbers, (0.0, 1.0)).all())
+    n, is_rate = len(numbers), weights is None and _right_or_wrong(numbers)
     limits: Bounds | None = (
         (float(bounds[0]), float(bounds[1])) if bounds is not None else (0.0, 1.0) if is_rate else None
     )
@@ -58,7 +58,7 @@ def combine(
     members: Sequence[Scores | Estimate], *, how: str = "mean", by_size: bool = True,
     weights: Sequence[float] | None = None, level: float = LEVEL,
 ) -> Estimate:  # fmt: skip
-    """Combine members, of which each has documents of its own: arrays of scores, or estimates.
+    """Combine members, of which none shares a document with another: arrays of scores, or estimates.
 
     `how`: "mean" (by size, or all alike), "harmonic", "geometric", "median", "difference", "weighted_sum", "min", "max", or
     "pass@k" with a number for k, of arrays with a row of scores per document. `weights` are those of the members.
@@ -111,7 +111,7 @@ HOW: Mapping[str, Callable[[Sequence[MemberEstimate], Sequence[float]], Estimate
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PairedDifference:
     """How much better the second of two is on the same documents: b − a, its interval, and how likely that is by chance."""
 
     value: float
@@ -128,7 +128,7 @@ class Difference:
 def compare(  # two arrays, and all that the interval depends on
     a: Scores, b: Scores, *, bounds: Bounds | None = None, clusters: Sequence[object] | None = None,
     level: float = LEVEL, side: Side = "both",
-) -> Difference:  # fmt: skip
+) -> PairedDifference:  # fmt: skip
     """Compare two arrays of scores of the same documents, in the same order. The interval and p come from one test.
 
     >>> compare([0, 0, 1, 1, 0, 0], [1, 1, 1, 1, 1, 0]).value
@@ -143,23 +143,24 @@ def compare(  # two arrays, and all that the interval depends on
     value, draws = float(second.mean() - first.mean()), n if labels is None else len(set(labels))
     if draws < 2:
         reason = "one document has no spread" if n < 2 else "all documents are of one cluster"
-        return Difference(value, None, None, None, n, None, "", reason=reason)
-    is_rate = bool(np.isin(first, (0.0, 1.0)).all() and np.isin(second, (0.0, 1.0)).all())
+        return PairedDifference(value, None, None, None, n, None, "", reason=reason)
+    limits = (float(bounds[0]), float(bounds[1])) if bounds is not None else SHARE
+    is_rate = limits == SHARE and _right_or_wrong(first) and _right_or_wrong(second)
     wide = 1.0 if is_rate else bounds[1] - bounds[0] if bounds is not None else math.inf
-    found = paired_contrast(first, second, labels, is_rate=is_rate, wide=wide)
-    tested = significance(found)
-    ends = paired_interval(found, level if side == "both" else 2 * level - 1)
+    contrast = paired_contrast(first, second, labels, is_rate=is_rate, wide=wide)
+    tested = significance(contrast)
+    ends = paired_interval(contrast, level if side == "both" else 2 * level - 1)
     low, high = (max(ends[0], -wide), min(ends[1], wide)) if ends is not None else (None, None)
     if low is not None and high is not None and side != "both":
         low, high = (low, wide) if side == "lower" else (-wide, high)
     reason = "" if ends is not None else "no document differs" if not value else "all documents differ alike"
-    return Difference(value, found.stderr, low, high, n, tested.p, tested.test, found.freedom, reason)
+    return PairedDifference(value, contrast.stderr, low, high, n, tested.p, tested.test, contrast.freedom, reason)
 
 
 Verdict = Literal["pass", "fail", "inconclusive"]
 
 
-def passes(number: Estimate | Difference, sign: str, threshold: float) -> Verdict:
+def passes(number: Estimate | PairedDifference, sign: str, threshold: float) -> Verdict:
     """Decide whether a number is above (">", ">=") or below ("<", "<=") a threshold, as far as its interval decides it.
 
     >>> passes(estimate([1] * 90 + [0] * 10), ">", 0.8), passes(estimate([1, 1, 0]), ">", 0.5)
@@ -190,6 +191,10 @@ def _array(name: str, scores: Scores) -> Floats:
     if not np.isfinite(numbers).all():
         raise ValueError(f"{name}: {int((~np.isfinite(numbers)).sum())} of {len(numbers)} are not finite numbers")
     return numbers
+
+
+def _right_or_wrong(numbers: Floats) -> bool:
+    return bool(((numbers == 0) | (numbers == 1)).all())
 
 
 def _check(numbers: Floats, bounds: Bounds | None, clusters: Sequence[object] | None, weights: Scores | None) -> None:

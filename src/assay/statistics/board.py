@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from assay.config.source import digest
 from assay.records import EVERY_ROW, FilterScores, ScoreKey, UserValue
-from assay.statistics.aggregations import AggregationOrFunction, Values, known_aggregation
+from assay.statistics.aggregations import Aggregation, AggregationOrFunction, Values, known_aggregation, within
 from assay.statistics.estimates import estimate, with_draws
-from assay.statistics.influence import Estimate
+from assay.statistics.influence import SHARE, Estimate
 
 
 class RowFailures(NamedTuple):
@@ -135,7 +135,7 @@ class Board:
         numbers = {}
         for row, column in self.columns.items():
             drawn = self.estimated(
-                aggregation(row),
+                _of_repeats(aggregation(row), column.repeats),
                 list(column.values),
                 column.documents,
                 bootstrap_iters=bootstrap_iters,
@@ -173,6 +173,17 @@ class Board:
     def _clusters(self, documents: Sequence[int]) -> "array[int]":
         """The cluster of each document; one in none is its own."""
         return array("q", (self.clusters.get(document, document) for document in documents))
+
+
+def _of_repeats(
+    aggregation: AggregationOrFunction | None, repeats: Sequence[Sequence[Any]] | None
+) -> AggregationOrFunction | None:
+    """The aggregation; of scores that are means of rights and wrongs, with the bounds of these."""
+    known = known_aggregation(aggregation)
+    declared = isinstance(known, Aggregation) and known.bounds is not None
+    if repeats is None or declared or not all(score in (0, 1) for each in repeats for score in each):
+        return aggregation
+    return within(aggregation, SHARE)
 
 
 def cluster_number(value: UserValue) -> int:

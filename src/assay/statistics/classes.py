@@ -113,6 +113,12 @@ def average_influence(average: str, score: str, values: LabelPairs, *, labels: S
     return moved
 
 
+def binary_influence(values: LabelPairs) -> Floats:
+    """How far each document moves the F1 of class 1; values are (actual, predicted)."""
+    actual, predicted = (np.array([each == 1 for each in side], dtype=np.float64) for side in zip(*values, strict=True))
+    return _influence(*_fraction("f1", actual * predicted, predicted, actual))
+
+
 # --- records by the numbers of their classes, where there may be very many classes ------------------------------------
 
 

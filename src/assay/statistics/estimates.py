@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from assay.records import Failed, Floats, exact, number
-from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, Aggregation, Values, mean, total
-from assay.statistics.influence import Estimate, Influence
+from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, MEANS, Aggregation, Values, mean, total
+from assay.statistics.influence import SHARE, Bounds, Estimate, Influence
+from assay.statistics.intervals import few_make_it
 from assay.user_code import call_user_code, place_of
 
 LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
@@ -79,23 +80,36 @@ def with_draws(
     clusters: Sequence[int] | None = None,
 ) -> Estimate:
     """The number with what is known of its draws: how far each document moves it, or only its variance."""
-    named = aggregation.name if isinstance(aggregation, Aggregation) else ""
-    is_rate = named == "mean" and set(values) <= {0, 1}
-    declared = aggregation.bounds if isinstance(aggregation, Aggregation) else None
-    within = (0.0, 1.0) if is_rate else declared or BOUNDS.get(named)
-    value = value.but(is_rate=is_rate, is_power=named.endswith("perplexity"), bounds=within)
-    if value.stderr is None or math.isnan(value):
+    if not isinstance(aggregation, Aggregation):
+        aggregation = Aggregation("", aggregation)
+    named, declared = aggregation.name, aggregation.bounds
+    is_rate = named == "mean" and declared in (None, SHARE) and set(values) <= {0, 1}
+    note = "" if is_rate or declared is None or math.isnan(value) else _beyond(values, declared)
+    bounds = SHARE if is_rate else declared if declared is not None and not note else BOUNDS.get(named)
+    value = value.but(is_rate=is_rate, is_power=named.endswith("perplexity"), bounds=bounds, note=note)
+    stderr = value.stderr
+    if stderr is None or math.isnan(value):
         return value
-    influence = (
-        aggregation.influence(values) if isinstance(aggregation, Aggregation) and aggregation.influence else None
-    )
+    if named == "median" and clusters is None:
+        value = value.but(ranked=sorted(values))
+    influence = aggregation.influence(values) if aggregation.influence is not None else None
     if influence is None or len(influence) != len(values):
-        known = Influence(source, documents, None, value.stderr**2, clusters)
+        known = Influence(source, documents, None, stderr**2, clusters)
         return value.but(parts={known: 1.0})
-    weights = aggregation.weights(values) if isinstance(aggregation, Aggregation) and aggregation.weights else None
-    bounded = within if named == "mean" else None
+    weights = aggregation.weights(values) if aggregation.weights is not None else None
+    bounded = bounds if named in MEANS else None
     known = Influence.of_mean(source, documents, influence, clusters, bounds=bounded, weights=weights)
-    return value.but(parts={known: 1.0})
+    value = value.but(parts={known: 1.0})
+    return value if value.note or "student" not in value.method else value.but(note=few_make_it(value))
+
+
+def _beyond(values: Values, bounds: Bounds) -> str:
+    """A note if values are not within the bounds that their metric declares; NaN is none of them."""
+    low, high = np.nanmin(values), np.nanmax(values)
+    if bounds[0] <= low and high <= bounds[1]:
+        return ""
+    said = f"scores from {low:g} to {high:g} are not within the declared bounds, {bounds[0]:g} to {bounds[1]:g}"
+    return f"{said}: its interval does not use them"
 
 
 def mean_stderr(values: Values) -> float:
@@ -214,9 +228,23 @@ def _correlations(prepared: tuple[Integers, int], indices: Integers) -> list[flo
     return results
 
 
+def _is_one(values: Values) -> tuple[Floats, Floats]:
+    """Whether the right and the given class is 1: of two classes, as F1 takes them."""
+    actual, predicted = (np.array([each == 1 for each in side], dtype=np.float64) for side in zip(*values, strict=True))
+    return actual, predicted
+
+
+def _f1_scores(prepared: tuple[Floats, Floats], indices: Integers) -> list[float]:
+    """F1 of each resample, as scikit-learn divides; 0 where nothing is of the class."""
+    actual, predicted = prepared
+    correct, below = (actual * predicted)[indices].sum(axis=1), (actual + predicted)[indices].sum(axis=1)
+    return np.divide(2 * correct, below, out=np.zeros_like(below), where=below > 0).tolist()  # type: ignore[no-any-return]
+
+
 _FAST: dict[str, tuple[Callable[[Values], Any], Callable[[Any, Any], Sequence[float]]]] = {
     "perplexity": (_as_array, _perplexities),
     "median": (_as_array, _medians),
     "matthews_corrcoef": (_cells, _correlations),
+    "f1": (_is_one, _f1_scores),
 }
 """Aggregations whose resamples are computed without building each of them as a list."""

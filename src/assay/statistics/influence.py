@@ -13,6 +13,24 @@ CARRIED = 3.0
 """Where more documents than this carry the spread it is known, and pseudo-documents fade by the square of the ratio."""
 
 Bounds = tuple[float, float]
+"""The least and the greatest value that a score, or a number made of scores, can have."""
+SHARE: Bounds = (0.0, 1.0)
+PERCENT: Bounds = (0.0, 100.0)
+COUNT: Bounds = (0.0, math.inf)
+LOGARITHM: Bounds = (-math.inf, 0.0)
+"""Bounds of the logarithm of a probability."""
+
+
+def read_bounds(written: object) -> Bounds:
+    """The bounds that a user declares; a ValueError says what is wrong with others.
+
+    >>> read_bounds([0, 1])
+    (0.0, 1.0)
+    """
+    numbers = [each for each in written if isinstance(each, int | float)] if isinstance(written, list | tuple) else []
+    if len(numbers) != 2 or [*written] != numbers or not numbers[0] < numbers[1]:  # type: ignore[misc]  # it is a list
+        raise ValueError(f"bounds must be the least and the greatest score, such as [0, 1], got {written!r:.60}")
+    return float(numbers[0]), float(numbers[1])
 
 
 class Spread(NamedTuple):
@@ -33,6 +51,7 @@ class Influence:
 
     __slots__ = (
         "_spread",
+        "_third",
         "bounds",
         "center",
         "clusters",
@@ -52,6 +71,7 @@ class Influence:
         self.center, self.bounds, self.weights = center, bounds, weights
         self.variance: float = float((self.by_draw() ** 2).sum()) if variance is None else variance
         self._spread: Spread | None = None
+        self._third: float | None = None
 
     @classmethod
     def of_mean(  # a mean, and all that its error depends on
@@ -82,8 +102,15 @@ class Influence:
 
         return np.bincount(np.unique(self.clusters, return_inverse=True)[1], weights=values)  # type: ignore[return-value]  # floats
 
+    def third_moment(self) -> float:
+        """The sum of the cubes of the draws' influence: 0 where values are even around their mean."""
+        if self._third is None:
+            drawn = self.by_draw() if self.contributions is not None else None
+            self._third = float((drawn * drawn * drawn).sum()) if drawn is not None else 0.0
+        return self._third
+
     def spread(self) -> Spread:
-        """Variance for intervals: from leave-one-draw-out residuals where draws weigh differently (CR3), with the degrees of
+        """Variance for intervals: from leave-one-draw-out residuals where draws count differently (CR3), with the degrees of
         freedom of Bell and McCaffrey, and of a bounded score with pseudo-documents at its bounds."""
         if self._spread is None:
             self._spread = self._with_pseudo_documents(*self._left_out())
@@ -111,14 +138,23 @@ class Influence:
             count = float(self.weights.sum()) ** 2 / float((self.weights**2).sum())
         if self.bounds is None or self.contributions is None or count < 2:
             return Spread(variance, freedom, self.center)
-        low, high = self.bounds
         squares = self.by_draw() ** 2
         carriers = float(squares.sum()) ** 2 / float((squares**2).sum()) if squares.any() else 0.0
-        pseudo = PSEUDO * (min(1.0, (CARRIED / carriers) ** 2) if carriers else 1.0)
-        shrunk = (count * self.center + pseudo * (low + high)) / (count + 2 * pseudo)
-        total = variance * count * (count - 1) + count * (self.center - shrunk) ** 2
-        total += pseudo * ((shrunk - low) ** 2 + (high - shrunk) ** 2)
-        return Spread(total / (count + 2 * pseudo - 1) / count, freedom, shrunk)
+        return with_pseudo_documents(Spread(variance, freedom, self.center), count, carriers, self.bounds)
+
+
+def with_pseudo_documents(plain: Spread, count: float, carriers: float, bounds: Bounds) -> Spread:
+    """The spread of a mean of so many scores, and of a part of a document at each bound. `carriers` is by how many documents the
+    spread is carried: all of them if each is as far from the mean, n over the kurtosis in general."""
+    low, high = bounds
+    if not math.isfinite(low + high):
+        return plain
+    variance, freedom, center = plain
+    pseudo = PSEUDO * (min(1.0, (CARRIED / carriers) ** 2) if carriers else 1.0)
+    shrunk = (count * center + pseudo * (low + high)) / (count + 2 * pseudo)
+    total = variance * count * (count - 1) + count * (center - shrunk) ** 2
+    total += pseudo * ((shrunk - low) ** 2 + (high - shrunk) ** 2)
+    return Spread(total / (count + 2 * pseudo - 1) / count, freedom, shrunk)
 
 
 class Estimate(float):
@@ -128,12 +164,13 @@ class Estimate(float):
     group's estimate also has its number of `tasks` and the members `missing` a value; `chosen` names the best members, if it
     is of those alone. `draws` is the number of independent draws: documents or clusters. An aggregation that returns named
     numbers has them in `named_values`, and NaN as value. `bounds` limit the value. `spread` is that of its interval, where it
-    does not follow from the parts; `center` is the middle of the interval, where that is not the value.
+    does not follow from the parts; `center` is the middle of the interval, where that is not the value; `note` what a reader
+    should know about it; a median's values are `ranked`.
     """
 
     __slots__ = (
-        "bounds", "center", "chosen", "draws", "is_power", "is_rate", "level", "missing", "n", "named_values", "parts", "reason",
-        "repeats", "side", "spread", "stderr", "tasks",
+        "bounds", "center", "chosen", "draws", "is_power", "is_rate", "level", "missing", "n", "named_values", "note", "parts",
+        "ranked", "reason", "repeats", "side", "spread", "stderr", "tasks",
     )  # fmt: skip
 
     def __new__(cls, value: float, *_: Any, **__: Any) -> "Estimate":
@@ -145,13 +182,14 @@ class Estimate(float):
         is_rate: bool = False, is_power: bool = False, tasks: int = 1, missing: Sequence[str] = (),
         draws: int | None = None, named_values: Mapping[str, float] | None = None, bounds: Bounds | None = None,
         chosen: Sequence[str] = (), spread: Spread | None = None, center: float | None = None, level: float = 0.95,
-        side: str = "both",
+        side: str = "both", note: str = "", ranked: Sequence[float] | None = None,
     ) -> None:  # fmt: skip
-        self.stderr, self.n, self.reason = stderr, n, reason
+        self.stderr, self.n, self.reason, self.note = stderr, n, reason, note
         self.parts: Mapping[Influence, float] = parts if parts is not None else {}
         self.is_power, self.named_values, self.bounds, self.chosen = is_power, named_values, bounds, chosen
         self.draws = n if draws is None else draws
         self.repeats, self.is_rate, self.tasks, self.missing = repeats, is_rate, tasks, missing
+        self.ranked = ranked
         self.spread, self.center, self.level, self.side = spread, value if center is None else center, level, side
 
     @property
@@ -184,7 +222,8 @@ class Estimate(float):
         """Degrees of freedom of the interval; None where it uses none."""
         from assay.statistics.intervals import spread_of
 
-        return spread_of(self).freedom if self.method not in ("", "mid-p") else None
+        counted = self.is_rate and self.draws == self.n
+        return spread_of(self).freedom if self.method not in ("", "order") and not counted else None
 
     def but(self, **changes: Any) -> "Estimate":
         """Return a copy with some attributes changed."""

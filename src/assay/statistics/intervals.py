@@ -1,7 +1,7 @@
 """Confidence intervals: what a number may well be, given what was seen."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -12,8 +12,12 @@ COUNTED = 100
 """Up to so many documents, the interval of a share is exact; of more, Wilson's covers as well."""
 LARGE = 1000
 """Beyond so many degrees of freedom two terms of an expansion are exact to nine digits."""
+FEW_MAKE_IT = 0.4
+"""From this skewness, a number has a note about it."""
 LEAST = 0.5
 """A bounded number counts for at least so many documents."""
+SKEWED = 0.2
+"""From this skewness of a number, that of the scores over √n, its interval is adjusted for it."""
 
 
 def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | None:
@@ -36,14 +40,16 @@ def one_sided(estimate: Estimate, level: float, side: str) -> tuple[float, float
 
 
 def method(estimate: Estimate) -> str:
-    """By which method a number's interval is made: it is stored with results, so that those of two versions can be told apart."""
+    """By which method a number's interval is made. It is stored with results, so that those of two versions are distinguished."""
     if estimate.is_rate and _is_counted(estimate):
         return "mid-p"
     if estimate.stderr is None or math.isnan(estimate) or estimate.n < 2:
         return ""
     if estimate.is_rate or _is_bounded(estimate):
         return "wilson"
-    return "student-log" if estimate.is_power and estimate > 0 else "student"
+    if estimate.ranked is not None:
+        return "order"
+    return f"student{'-log' if estimate.is_power and estimate > 0 else ''}{'-skew' if skewness(estimate) else ''}"
 
 
 def spread_of(estimate: Estimate) -> Spread:
@@ -61,7 +67,8 @@ def spread_of(estimate: Estimate) -> Spread:
         below += (share**2 * own.variance) ** 2 / own.freedom
         shrunk += share * (own.shrunk - part.center)
     variance = max(plain + more, 0.0)
-    return Spread(variance, variance**2 / below if below else 1.0, shrunk)
+    known = sum(part.spread().freedom for part in estimate.parts)
+    return Spread(variance, variance**2 / below if below else known, shrunk)
 
 
 def _unbounded(estimate: Estimate, level: float) -> tuple[float, float] | None:
@@ -77,15 +84,59 @@ def _unbounded(estimate: Estimate, level: float) -> tuple[float, float] | None:
         return None
     if estimate.is_rate:
         return _of_rate(estimate, level)
+    if estimate.ranked is not None:
+        return order_statistics(estimate.ranked, level)
     spread = spread_of(estimate)
     if not spread.variance:
         return None
     if _is_bounded(estimate):
         return _of_bounded(estimate, spread, level)
-    value, half = estimate.center, student(level, spread.freedom) * math.sqrt(spread.variance)
+    value, error = estimate.center, math.sqrt(spread.variance)
+    below, above = (error * each for each in for_skewness(student(level, spread.freedom), skewness(estimate)))
     if estimate.is_power and value > 0:  # of e: even on the scale of its power, and never below 0
-        return value * math.exp(-half / value), value * math.exp(min(half / value, 700.0))
-    return value - half, value + half
+        return value * math.exp(-below / value), value * math.exp(min(above / value, 700.0))
+    return value - below, value + above
+
+
+def skewness(estimate: Estimate) -> float:
+    """The skewness of a number over other documents; 0 where it is too small to matter, or not known."""
+    sources = {part.source for part in estimate.parts}
+    variance = sum(share**2 * part.variance for part, share in estimate.parts.items())
+    if not variance or len(sources) < len(estimate.parts):
+        return 0.0
+    skewed = sum(share**3 * part.third_moment() for part, share in estimate.parts.items()) / variance**1.5
+    return skewed if abs(skewed) > SKEWED else 0.0
+
+
+def few_make_it(estimate: Estimate) -> str:
+    """A note where a few documents make most of what a number is uncertain by, so that others may well move it further."""
+    [part] = estimate.parts
+    if abs(skewness(estimate)) < FEW_MAKE_IT or part.contributions is None:
+        return ""
+    squares = sorted(part.by_draw() ** 2, reverse=True)
+    half, count = sum(squares) / 2, 0
+    while half > 0:
+        half, count = half - squares[count], count + 1
+    drawn = "documents" if part.clusters is None else "clusters"
+    return f"{count} of {part.count} {drawn} make half of its uncertainty: others may move it further than its interval says"
+
+
+def for_skewness(quantile: float, skewness: float) -> tuple[float, float]:
+    """How many standard errors the interval of a skewed number goes below it, and above: as far as Hall's, and no less than an
+    even one, since the skewness that a few documents show may be theirs alone.
+
+    >>> for_skewness(2.0, 0.0), [round(each, 3) for each in for_skewness(2.0, 0.5)]
+    ((2.0, 2.0), [2.0, 3.479])
+    """
+    if not skewness or math.isinf(quantile):
+        return quantile, quantile
+    ends = [3 / skewness * (math.cbrt(1 + skewness * (each - skewness / 6)) - 1) for each in (quantile, -quantile)]
+    return max(quantile, ends[0]), max(quantile, -ends[1])
+
+
+def evened(t: float, skewness: float) -> float:
+    """A difference in standard errors on the scale on which a skewed one is even (Hall's transformation); the lesser in size."""
+    return min(t, t + skewness * t * t / 3 + skewness**2 * t**3 / 27 + skewness / 6, key=abs) if skewness else t
 
 
 def _is_counted(estimate: Estimate) -> bool:
@@ -138,12 +189,31 @@ def _at_most(right: int, n: int, p: float) -> float:
     return math.fsum(map(math.exp, logs)) - math.exp(logs[-1]) / 2
 
 
-def _share_at(increasing: Callable[[float], float], wanted: float) -> float:
+def _share_at(increasing: Callable[[float], float], share: float) -> float:
     low, high = 1e-15, 1 - 1e-15
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if increasing(middle) < wanted else (low, middle)
+        low, high = (middle, high) if increasing(middle) < share else (low, middle)
     return (low + high) / 2
+
+
+def order_statistics(ranked: Sequence[float], level: float = LEVEL) -> tuple[float, float] | None:
+    """The interval of a median: the outermost values beyond which there are too few documents; None of fewer than six at 95 %.
+
+    >>> order_statistics([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+    (1.0, 8.0)
+    """
+    n, chance, beyond = len(ranked), 0.0, -1
+    if n > LARGE:
+        beyond = math.floor((n - 1 - NormalDist().inv_cdf(0.5 + level / 2) * math.sqrt(n)) / 2)
+        return float(ranked[beyond]), float(ranked[n - 1 - beyond])
+    log = -n * math.log(2)
+    for k in range(n // 2 + 1):
+        chance += math.exp(log)
+        if chance > (1 - level) / 2:
+            break
+        beyond, log = k, log + math.log((n - k) / (k + 1))
+    return (float(ranked[beyond]), float(ranked[n - 1 - beyond])) if beyond >= 0 else None
 
 
 def wilson(p: float, n: float, level: float = LEVEL) -> tuple[float, float]:

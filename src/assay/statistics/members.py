@@ -35,7 +35,7 @@ def _shared_bounds(members: Sequence[MemberEstimate]) -> Bounds | None:
 
 
 def power_mean(members: Sequence[MemberEstimate], weights: Sequence[float], power: float, named: str) -> Estimate:
-    """A mean of powers, back in the scale of its members. Its interval is around the number less the bias that a bent function
+    """A mean of powers, back in the scale of its members. Its interval is around the number minus the bias that a bent function
     of uncertain members has."""
     if any(member.estimate <= 0 for member in members):
         return unknown(math.nan, members, f"a {named} mean needs numbers above 0")

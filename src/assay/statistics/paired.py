@@ -1,4 +1,4 @@
-"""Two runs on the same documents: how likely a difference is by chance, how large it may be, how small a one would be found.
+"""Two runs on the same documents: how likely a difference is by chance, how large it may be, how small a one would be skewed.
 
 The documents are the draws. Were both runs equally good, each document might as well have been scored the other way round:
 this is what the tests build on (sign flips of what each document contributes; where all contribute the same, McNemar's).
@@ -7,6 +7,7 @@ this is what the tests build on (sign flips of what each document contributes; w
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from assay.records import Floats
 from assay.statistics.aggregations import Aggregation, Values
 from assay.statistics.estimates import estimate, resamples, whole_clusters
 from assay.statistics.influence import Influence, Spread
-from assay.statistics.intervals import LEVEL, student, student_tail
+from assay.statistics.intervals import LEVEL, SKEWED, evened, for_skewness, student, student_tail
 
 FLIPS = 10_000
 """Sign flips that are drawn where there are too many to take each: p is known to 0.002 near 0.05."""
@@ -26,10 +27,8 @@ MANY = 1000
 """Beyond so many, the sum of random signs is as good as normal."""
 FEW = 64
 """Up to so many different contributions, the signs of equal ones are drawn together."""
-OWN_TESTS = ("McNemar", "sign test", "permutation")
-"""Tests whose p does not come from the interval's distribution."""
-STRETCH = 1.25
-"""An interval is stretched, or shrunken, by at most so much to agree with its test."""
+BESIDE = 1e-9
+"""The end of an interval that must not hold 0 is at least so much of the difference beside it."""
 HALF = 0.5
 """Added to the wins and to the losses of a rate, so that its interval is never a point."""
 
@@ -41,6 +40,7 @@ class Contrast:
     `variance` is that of the difference over other documents. `unit` is, for rates, how far one draw can move it (the root of
     the mean square); 0 for other numbers. `tasks` is how many numbers were taken from the data to know the spread.
     Where nothing but the variance is known, there are no contributions. `spread` is that of the interval, if it is another one.
+    `wide` is how large the difference can be, `own_test` the p of a number that was computed anew.
     """
 
     difference: float
@@ -51,6 +51,20 @@ class Contrast:
     tasks: int = 1
     unit: float = 0.0
     spread: Spread | None = None
+    wide: float = math.inf
+    own_test: "Significance | None" = None
+
+    @cached_property
+    def tested(self) -> "Significance":
+        return self.own_test or _tested(self)
+
+    @cached_property
+    def skewness(self) -> float:
+        """Skewness of the difference over other documents; 0 of rates, whose changes are few values, and of clusters."""
+        if self.unit or self.contributions is None or self.is_clustered or not self.variance:
+            return 0.0
+        skewed = float(((np.asarray(self.contributions) - np.mean(self.contributions)) ** 3).sum()) / self.variance**1.5
+        return skewed if abs(skewed) > SKEWED else 0.0
 
     @property
     def stderr(self) -> float:
@@ -70,7 +84,7 @@ def spread_of_draws(drawn: Sequence[Influence], plain: float) -> Spread:
     own = [each.spread() for each in drawn]
     variance = max(plain + sum(wide.variance - each.variance for wide, each in zip(own, drawn, strict=True)), 0.0)
     below = sum(wide.variance**2 / wide.freedom for wide in own)
-    return Spread(variance, variance**2 / below if below else 1.0, 0.0)
+    return Spread(variance, variance**2 / below if below else sum(wide.freedom for wide in own), 0.0)
 
 
 class Significance(NamedTuple):
@@ -85,28 +99,41 @@ def paired_contrast(
 ) -> Contrast:
     """The difference of the means of one score per document. `wide` is how far a score can change."""
     n, changes = len(a), b - a
-    bounds = (-wide, wide) if math.isfinite(wide) and not is_rate and np.any(changes) else None
-    draws = Influence.of_mean("", range(n), changes, clusters, bounds=bounds)
+    draws = drawn_changes(changes, "", range(n), clusters, math.inf if is_rate else wide)
     can, does = (
         Influence("", range(n), each, clusters=clusters).by_draw() for each in (np.full(n, 1 / n), changes / n)
     )
     unit = reach(can, does, n) if is_rate else 0.0
     spread = spread_of_draws([draws], draws.variance)
-    return Contrast(float(changes.mean()), does, draws.variance, n, draws.count, unit=unit, spread=spread)
+    return Contrast(float(changes.mean()), does, draws.variance, n, draws.count, unit=unit, spread=spread, wide=wide)
+
+
+def drawn_changes(
+    changes: Floats, source: str, documents: Sequence[int], clusters: Sequence[int] | None, wide: float
+) -> Influence:
+    """How far each document moves a difference, where no score changes by more than `wide`. If none changes, bounds say nothing."""
+    bounds = (-abs(wide), abs(wide)) if math.isfinite(wide) and np.any(changes) else None
+    return Influence.of_mean(source, documents, changes, clusters, bounds=bounds)
 
 
 def interval(contrast: Contrast, level: float) -> tuple[float, float] | None:
     """The confidence interval of the difference; None where no document says anything about it.
 
     Rates: half a draw is added to either side (Bonett and Price add a whole one, which covers too often), so that the interval
-    is not a point where both runs agree on all documents. Other numbers: Student's, by the number of draws. Where p comes from
-    a test of its own, the interval is stretched to agree with it.
+    is not a point where both runs agree on all documents. Other numbers: Student's, by the number of draws. It holds 0 where p
+    does not reject at this level, and else does not: where the two are made of different distributions, its end is moved to 0.
     """
     if not contrast.variance and not contrast.unit:
         return None
     centre, error = smoothed(contrast)
-    half = _quantile(contrast, level) * error * _agreement(contrast, centre, error)
-    return centre - half, centre + half
+    below, above = for_skewness(_quantile(contrast, level), contrast.skewness)
+    low, high = max(centre - below * error, -contrast.wide), min(centre + above * error, contrast.wide)
+    if not contrast.difference:
+        return low, high
+    rejects, beside = contrast.tested.p < 1 - level, contrast.difference * BESIDE
+    if contrast.difference > 0:
+        return (max(low, beside) if rejects else min(low, 0.0)), high
+    return low, (min(high, beside) if rejects else max(high, 0.0))
 
 
 def _quantile(contrast: Contrast, level: float) -> float:
@@ -119,15 +146,6 @@ def _tail(contrast: Contrast, t: float) -> float:
     if contrast.unit and not contrast.is_clustered:
         return 2 * NormalDist().cdf(-abs(t))
     return student_tail(t, contrast.freedom)
-
-
-def _agreement(contrast: Contrast, centre: float, error: float) -> float:
-    """How much wider the interval must be to hold 0 at just the level at which p does not reject."""
-    tested = significance(contrast)
-    if tested.test not in OWN_TESTS or not 1e-9 < tested.p < 0.5 or not error:
-        return 1.0
-    reached, wanted = abs(centre) / error, _quantile(contrast, 1 - tested.p)
-    return min(max(reached / wanted, 1 / STRETCH), STRETCH) if wanted else 1.0
 
 
 def smoothed(contrast: Contrast) -> tuple[float, float]:
@@ -162,12 +180,18 @@ def detectable(contrast: Contrast, power: float, level: float = 0.95) -> float |
 
 def significance(contrast: Contrast) -> Significance:
     """The probability of a difference at least as large if both were equally good, half of that of one just as large."""
+    return contrast.tested
+
+
+def _tested(contrast: Contrast) -> Significance:
     if contrast.contributions is None or contrast.is_clustered:
         return _student(contrast)
     sizes = np.abs(np.asarray(contrast.contributions, dtype=np.float64))
     sizes = np.sort(sizes[sizes > 1e-12 * sizes.max(initial=0.0)])
     if not len(sizes) or not contrast.difference:
         return Significance(1.0, "no difference")
+    if contrast.skewness:
+        return _student(contrast)
     if sizes[-1] - sizes[0] <= 1e-9 * sizes[-1]:
         signed = np.asarray(contrast.contributions)[np.abs(contrast.contributions) > sizes[0] / 2]
         plus = int((signed > 0).sum())
@@ -179,10 +203,11 @@ def significance(contrast: Contrast) -> Significance:
 
 def _student(contrast: Contrast) -> Significance:
     """By the interval's own distribution: it holds 0 exactly where this does not reject."""
-    if not contrast.difference or not contrast.variance:  # without a spread nothing speaks against chance
-        return Significance(1.0, "no spread" if contrast.difference else "no difference")
     centre, error = smoothed(contrast)
-    return Significance(_tail(contrast, centre / error), "Student")
+    if not contrast.difference or not error:  # without a spread nothing speaks against chance
+        return Significance(1.0, "no spread" if contrast.difference else "no difference")
+    skewed = contrast.skewness
+    return Significance(_tail(contrast, evened(centre / error, skewed)), "Hall" if skewed else "Student")
 
 
 def mcnemar(wins: int, losses: int) -> float:
@@ -302,7 +327,8 @@ def recomputed(
     larger = sum(each > abs(observed) + close for each in swapped)
     equal = sum(abs(each - abs(observed)) <= close for each in swapped)
     p = 1.0 if not observed else (larger + (equal + 1) / 2) / (iterations + 1)
-    return Contrast(observed, None, spread, n, count), Significance(p, "permutation")
+    tested = Significance(p, "permutation")
+    return Contrast(observed, None, spread, n, count, own_test=tested), tested
 
 
 def _swapped(function: Callable[[Values], float], values: PairedValues, draws: int) -> Iterator[float]:

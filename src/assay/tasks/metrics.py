@@ -11,6 +11,7 @@ from assay.config.task import MetricConfig, NamedMetric
 from assay.errors import ConfigError, Place, Problem, did_you_mean, library_problem
 from assay.records import Function, MetricValue, UserValue
 from assay.registry import Accepted, accepted, names_only
+from assay.scoring.combined import own_bounds
 from assay.scoring.metrics.convention import (
     ANSWER,
     Compute,
@@ -25,7 +26,9 @@ from assay.scoring.metrics.table import DEFAULTS, LM_EVAL_METRICS, METRICS, pair
 from assay.scoring.metrics.text import ALONE
 from assay.scoring.reductions import REDUCTIONS, MetricReductions, by_repeat, read_reductions
 from assay.scoring.results import CHOICE, GENERATE, DeclaredMetric, GenResult, Metric, Result
+from assay.scoring.scorer import Scorer
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Repeated, known_aggregation, over_repeats
+from assay.statistics.influence import Bounds, read_bounds
 from assay.tasks.runnable import AggregationOrFunction
 from assay.tasks.settings import Helpers, RegisteredMetric, UserFunction
 
@@ -87,7 +90,9 @@ class MetricBinder:
     def _default(self, name: str) -> Metric:
         declared = METRICS[name]
         compute = self._compute(name, declared, {}, 0)
-        return Metric(name, compute, declared.aggregation, declared.higher_is_better, MetricReductions())
+        return Metric(
+            name, compute, declared.aggregation, declared.higher_is_better, MetricReductions(), bounds=declared.bounds
+        )
 
     def _metric(self, config: MetricConfig, number: int, *, processed: bool) -> Metric:
         named = config.name if isinstance(config.name, str) else function_name(config.name)
@@ -121,7 +126,18 @@ class MetricBinder:
             sees_references=bound.sees_references,
             place=self.place(number, "name" if config.row is not None else "metric"),
             of=named,
+            bounds=self._bounds(config, declared, number),
         )
+
+    def _bounds(self, config: MetricConfig, declared: DeclaredMetric | None, number: int) -> Bounds | None:
+        """The least and the greatest score: as the file says, else as the metric was declared."""
+        if config.bounds is not None:
+            try:
+                return read_bounds(config.bounds)
+            except ValueError as error:
+                raise self._problem(number, "bounds", str(error), "write two numbers, the lesser first") from None
+        registered = declared or self._registered(config)
+        return registered.bounds if isinstance(registered, DeclaredMetric) else None
 
     def _refuse_reductions(
         self, named: str, aggregation: AggregationOrFunction, reductions: MetricReductions, number: int
@@ -347,6 +363,22 @@ def bound_reductions(written: UserValue, repeats: int, place: Place) -> MetricRe
         fix = f"write `repeats: {reductions.least}` or more, or give --repeats"
         raise ConfigError([Problem(place, what, fix)])
     return reductions
+
+
+def row_bounds(row: str, filter_name: str, scorer: Scorer) -> Bounds | None:
+    """The least and the greatest value of a document in a row: as its metric, its reduction or its scorer declares them."""
+    metrics = scorer.run_metrics(filter_name)
+    parent = scorer.parents.get(row, row)
+    own = next((each for each in metrics if each.name == parent), None)
+    if own is not None:
+        return own.bounds
+    declared = own_bounds(scorer)
+    reduced = [(each.bounds, each.reductions) for each in metrics]
+    for bounds, reductions in (*reduced, (declared.get(scorer.name), scorer.own_reductions)):
+        for name in reductions.added:
+            if row == name or row.startswith(f"{name}("):
+                return reductions.bounds.get(name, bounds)
+    return declared.get(row, declared.get(parent))
 
 
 def function_name(function: UserFunction | Function) -> str:

@@ -48,7 +48,7 @@ from assay.scoring.results import (
 )
 from assay.scoring.scorer import Scorer
 from assay.scoring.scorer_models import models_of
-from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation, known_aggregation, within
 from assay.statistics.influence import Estimate
 from assay.tasks.documents import (
     Splits,
@@ -61,7 +61,7 @@ from assay.tasks.documents import (
     placed_split,
     walked,
 )
-from assay.tasks.metrics import check_reference_order
+from assay.tasks.metrics import check_reference_order, row_bounds
 from assay.tasks.prompt_checks import (
     LOOKED_FURTHER,
     check_prompts,
@@ -425,7 +425,8 @@ class PreparedTask:
         own = scorer.aggregation(row.metric)
         if own is not None:
             return AGGREGATIONS[own]
-        return _aggregation_of(scorer.parents.get(row.metric, row.metric), scorer.run_metrics(row.filter))
+        aggregation = _aggregation_of(scorer.parents.get(row.metric, row.metric), scorer.run_metrics(row.filter))
+        return within(aggregation, row_bounds(row.metric, row.filter, scorer))
 
     def _check_scores(self) -> None:
         """Say to the loop of which rows scores must be numbers: of those that are averaged."""

@@ -12,6 +12,7 @@ from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConf
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Function, ScoreKey, UserValue
 from assay.samples.prompt import written_choices
+from assay.scoring.combined import own_bounds
 from assay.scoring.filters import DEFAULT, FILTERS, Pipeline, build_pipeline, leaves_text
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.metrics.table import METRICS
@@ -168,7 +169,12 @@ def _without_selection(steps: tuple[FilterStep, ...]) -> tuple[FilterStep, ...]:
 
 
 def with_reductions(scorer: Scorer, written: UserValue, config: TaskConfig, place: Callable[..., Place]) -> Scorer:
-    """The scorer with the reductions of the rows that it adds."""
+    """The scorer with the reductions of the rows that it adds; the bounds of these are checked."""
+    try:
+        own_bounds(scorer)
+    except ValueError as error:
+        what = f"scorer {scorer.name!r}: {error}"
+        raise ConfigError([Problem(place(), what, "write two numbers, or such a pair for each of its rows")]) from None
     if isinstance(written, ScorerConfig) and written.reduction is not None:
         scorer.own_reductions = bound_reductions(written.reduction, config.repeats, place("reduction"))
     return scorer

@@ -21,6 +21,7 @@ from starlette.routing import Route
 
 from assay.errors import AssayError
 from assay.report.plots import STYLE, Interval, interval_bar
+from assay.report.table import error_factor, format_end
 from assay.runs.run import ResultRow
 from assay.version import __version__
 from assay.viewer.compare_page import ComparisonCache, compare_page, flips_page
@@ -166,8 +167,8 @@ def template_environment() -> jinja2.Environment:
         lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     environment.filters |= {
-        "number": format_number, "count": format_count, "duration": format_duration, "when": format_time, "svg": Markup,
-        "breakable": breakable,
+        "number": format_number, "error": format_error, "end": format_end, "count": format_count,
+        "duration": format_duration, "when": format_time, "svg": Markup, "breakable": breakable,
     }  # fmt: skip
     environment.globals |= {"url_for": url_for, "task_url": task_url, "bar": bar, "version": __version__}
     return environment
@@ -194,6 +195,12 @@ def format_number(value: float | str | None) -> str:
     if value is None or isinstance(value, str):
         return "–"
     return f"{value:.4f}" if abs(value) < 1000 else f"{value:,.1f}"
+
+
+def format_error(number: ResultRow) -> str:
+    """Format a standard error; of a logarithmic scale as the factor it is there."""
+    factor = error_factor(number.value, number.stderr, number.method)
+    return format_number(number.stderr) if factor is None else f"×/÷ {format_end(factor, number.method)}"
 
 
 def format_count(value: int | None) -> str:

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from assay.records import AnyJSON
-from assay.report.document import slice_interval
 from assay.report.plots import Bin, CalibrationPoint, Interval
+from assay.statistics.influence import SHARE, Bounds, Estimate, Spread, with_pseudo_documents
 from assay.statistics.softmax import softmax
 from assay.viewer.sample_page import parse_json
 from assay.viewer.samples import SOURCE, Samples, quoted
@@ -39,21 +40,32 @@ def slice_intervals(samples: Samples, column: str) -> list[Interval]:
     term, own = samples.term(f"doc.{column}")
     name = quoted(samples.metric)
     parts = f"select {term} as part, {name} as score from {SOURCE} where isfinite({name})"
-    summed = "count(*), avg(score), stddev_samp(score), bool_and(score in (0, 1))"
+    summed = "count(*), avg(score), stddev_samp(score), kurtosis_pop(score), min(score), max(score), bool_and(score in (0, 1))"
     query = (
         f"select part, {summed}, count(*) over () from ({parts}) group by part order by 2 desc, 1 limit {MAX_SLICES}"
     )
     rows = samples.database.rows(query, [*own, samples.file])
-    if rows and rows[0][5] > MAX_SLICES:
+    if rows and rows[0][8] > MAX_SLICES:
         numbers = f"select try_cast(part as double) as part, score from ({parts})"
         fifths = f"select *, ntile(5) over (order by part) as fifth from ({numbers}) where part is not null"
         within = f"select min(part), max(part), {summed} from ({fifths}) group by fifth order by 1"
         binned = samples.database.rows(within, [*own, samples.file])
         rows = [(f"{low:g} … {high:g}", *rest) for low, high, *rest in binned] or rows
-    return [
-        slice_interval(str(name), mean, spread, count, is_rate=is_share)
-        for name, count, mean, spread, is_share, *_ in rows
-    ]
+    return [_slice(str(name), summary, samples.scale) for name, *summary in rows]
+
+
+def _slice(name: str, summary: Sequence[Any], scale: Bounds | None) -> Interval:
+    """A slice of the samples: their mean, with the interval of a task made of these samples alone."""
+    count, mean, deviation, kurtosis, least, most, is_right_or_wrong, *_ = summary
+    is_rate = is_right_or_wrong and scale in (None, SHARE)
+    bounds = SHARE if is_rate else scale if scale is not None and scale[0] <= least and most <= scale[1] else None
+    error = deviation / math.sqrt(count) if deviation is not None and count > 1 else None
+    number = Estimate(mean, error, count, is_rate=is_rate, bounds=bounds)
+    if error is not None and bounds is not None:
+        carriers = (count / (kurtosis + 3) if kurtosis is not None else float(count)) if error else 0.0
+        spread = with_pseudo_documents(Spread(error**2, count - 1.0, mean), float(count), carriers, bounds)
+        number = number.but(spread=spread)
+    return Interval(name, mean, number.low, number.high, f"n {count:,}")
 
 
 def value_count(samples: Samples, column: str) -> int:

@@ -282,7 +282,8 @@ def open_samples(run: RunSummary, task: str, database: Database, metric: str = "
     main = {line.main.name: line.main.higher_is_better} if line is not None and line.main is not None else {}
     chosen = {metric: better.get(metric)} if metric else {}
     column, more_is_better = score_columns(stored.names, {**chosen, **main, **better})
-    return Samples(database, stored, column, more_is_better)
+    scales = {number.name: number.scale for number in line.numbers} if line is not None else {}
+    return Samples(database, stored, column, more_is_better, scales.get(column))
 
 
 def _without_condition(sample_query: SampleQuery, number: int) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from assay.config.source import digest
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample
+from assay.statistics.influence import Bounds
 from assay.viewer.query import PAGE, Condition, SampleQuery
 from assay.viewer.sample_page import parse_json
 
@@ -109,6 +110,8 @@ class Samples:
     stored: SampleFile
     metric: str
     is_more_better: bool
+    scale: Bounds | None = None
+    """The least and the greatest score of that column, where they are known."""
 
     @property
     def path(self) -> Path:

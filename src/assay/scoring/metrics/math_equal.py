@@ -26,6 +26,7 @@ from assay.scoring.metrics.math_text import (
 )
 from assay.scoring.metrics.math_units import same_base, same_moment, same_ratio, units_apart
 from assay.scoring.results import GENERATE, DeclaredMetric, References
+from assay.statistics.influence import SHARE
 from assay.user_code import clock_stopped, in_main_thread
 
 Expression = Any
@@ -411,4 +412,6 @@ def _digits(value: Expression) -> float:
     return most
 
 
-MATH_METRICS: dict[str, DeclaredMetric] = {"math_equal": DeclaredMetric({GENERATE: math_equal}, needs="math_verify")}
+MATH_METRICS: dict[str, DeclaredMetric] = {
+    "math_equal": DeclaredMetric({GENERATE: math_equal}, needs="math_verify", bounds=SHARE)
+}

@@ -30,6 +30,7 @@ from assay.scoring.results import (
 )
 from assay.scoring.sandbox import CODE_METRICS
 from assay.statistics.classes import AVERAGES, SCORES
+from assay.statistics.influence import COUNT, LOGARITHM, SHARE
 from assay.statistics.softmax import softmax
 
 
@@ -222,12 +223,12 @@ def nothing(*_: UserValue) -> None:
 
 
 LM_EVAL_METRICS: dict[str, DeclaredMetric] = {
-    "acc": DeclaredMetric({CHOICE: acc, LIKELIHOOD: greedy}),
-    "acc_norm": DeclaredMetric({CHOICE: acc_norm}),
-    "acc_bytes": DeclaredMetric({CHOICE: acc_bytes}),
+    "acc": DeclaredMetric({CHOICE: acc, LIKELIHOOD: greedy}, bounds=SHARE),
+    "acc_norm": DeclaredMetric({CHOICE: acc_norm}, bounds=SHARE),
+    "acc_bytes": DeclaredMetric({CHOICE: acc_bytes}, bounds=SHARE),
     "acc_all": DeclaredMetric({LIKELIHOOD: greedy_and_doc, CHOICE: best_and_doc}, "acc_all"),
-    "acc_mutual_info": DeclaredMetric({CHOICE: acc_mutual_info}),
-    "exact_match": DeclaredMetric({GENERATE: exact_match, CHOICE: choice_exact_match}),
+    "acc_mutual_info": DeclaredMetric({CHOICE: acc_mutual_info}, bounds=SHARE),
+    "exact_match": DeclaredMetric({GENERATE: exact_match, CHOICE: choice_exact_match}, bounds=SHARE),
     "brier_score": DeclaredMetric({CHOICE: brier_score}, "brier_score", False),
     "likelihood": DeclaredMetric({CHOICE: gold_and_likelihoods}, aggregation=None),
     "f1": DeclaredMetric({CHOICE: gold_and_best}, "f1", needs="sklearn"),
@@ -242,12 +243,12 @@ LM_EVAL_METRICS: dict[str, DeclaredMetric] = {
     "ter": DeclaredMetric({GENERATE: pair}, "ter", False, needs="sacrebleu"),
     "bypass": DeclaredMetric({CHOICE: nothing, LIKELIHOOD: nothing, ROLLING: nothing, GENERATE: nothing}, "bypass"),
     # since lm-eval 0.5
-    "exact_match_mc": DeclaredMetric({CHOICE: choice_exact_match}),
-    "logprob": DeclaredMetric({CHOICE: logprob, LIKELIHOOD: value}),
-    "bpb": DeclaredMetric({CHOICE: bits_per_byte_of_gold}, higher_is_better=False),
-    "choice_logprob": DeclaredMetric({CHOICE: choice_logprob}),
-    "choice_prob_norm": DeclaredMetric({CHOICE: choice_prob_norm}),
-    "choice_logprob_norm": DeclaredMetric({CHOICE: choice_logprob_norm}),
+    "exact_match_mc": DeclaredMetric({CHOICE: choice_exact_match}, bounds=SHARE),
+    "logprob": DeclaredMetric({CHOICE: logprob, LIKELIHOOD: value}, bounds=LOGARITHM),
+    "bpb": DeclaredMetric({CHOICE: bits_per_byte_of_gold}, higher_is_better=False, bounds=COUNT),
+    "choice_logprob": DeclaredMetric({CHOICE: choice_logprob}, bounds=LOGARITHM),
+    "choice_prob_norm": DeclaredMetric({CHOICE: choice_prob_norm}, bounds=SHARE),
+    "choice_logprob_norm": DeclaredMetric({CHOICE: choice_logprob_norm}, bounds=LOGARITHM),
 }
 
 DEFAULTS = {

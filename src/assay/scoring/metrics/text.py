@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from assay.records import Answer
 from assay.scoring.results import GENERATE, DeclaredMetric, References
 from assay.statistics.classes import score_of_counts
+from assay.statistics.influence import COUNT, PERCENT, SHARE
 
 if TYPE_CHECKING:
     from rouge_score.rouge_scorer import RougeScorer
@@ -142,18 +143,18 @@ def _similarity(one: str, other: str) -> float:
 
 
 TEXT_METRICS: dict[str, DeclaredMetric] = {
-    "token_f1": DeclaredMetric({GENERATE: token_f1}),
-    "f1_score": DeclaredMetric({GENERATE: token_f1}),
-    "rouge": DeclaredMetric({GENERATE: rouge}, needs="rouge_score", gives=rouge_names),
-    **{kind: DeclaredMetric({GENERATE: _one_rouge(kind)}, needs="rouge_score") for kind in ROUGE_TYPES},
-    "edit_distance": DeclaredMetric({GENERATE: edit_distance}, higher_is_better=False),
-    "edit_similarity": DeclaredMetric({GENERATE: edit_similarity}),
+    "token_f1": DeclaredMetric({GENERATE: token_f1}, bounds=SHARE),
+    "f1_score": DeclaredMetric({GENERATE: token_f1}, bounds=SHARE),
+    "rouge": DeclaredMetric({GENERATE: rouge}, needs="rouge_score", gives=rouge_names, bounds=SHARE),
+    **{kind: DeclaredMetric({GENERATE: _one_rouge(kind)}, needs="rouge_score", bounds=SHARE) for kind in ROUGE_TYPES},
+    "edit_distance": DeclaredMetric({GENERATE: edit_distance}, higher_is_better=False, bounds=COUNT),
+    "edit_similarity": DeclaredMetric({GENERATE: edit_similarity}, bounds=SHARE),
 }
 
 ALONE: dict[str, DeclaredMetric] = {
-    "bleu": DeclaredMetric({GENERATE: sentence_bleu}, needs="sacrebleu"),
-    "chrf": DeclaredMetric({GENERATE: sentence_chrf}, needs="sacrebleu"),
-    "chrf++": DeclaredMetric({GENERATE: sentence_chrf_with_words}, needs="sacrebleu"),
-    "ter": DeclaredMetric({GENERATE: sentence_ter}, higher_is_better=False, needs="sacrebleu"),
+    "bleu": DeclaredMetric({GENERATE: sentence_bleu}, needs="sacrebleu", bounds=PERCENT),
+    "chrf": DeclaredMetric({GENERATE: sentence_chrf}, needs="sacrebleu", bounds=PERCENT),
+    "chrf++": DeclaredMetric({GENERATE: sentence_chrf_with_words}, needs="sacrebleu", bounds=PERCENT),
+    "ter": DeclaredMetric({GENERATE: sentence_ter}, higher_is_better=False, needs="sacrebleu", bounds=COUNT),
 }
 """Corpus metrics computed for one document, used where the aggregation takes numbers, such as mean."""

@@ -1,0 +1,222 @@
+"""`assay.statistics`: laws that hold for any scores, and intervals against other implementations."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from assay.statistics import combine, compare, estimate, passes
+from assay.statistics.aggregations import AGGREGATIONS
+from assay.statistics.estimates import bootstrap, with_draws
+from assay.statistics.estimates import estimate as estimate_by
+from assay.statistics.intervals import mid_p, order_statistics, student, student_tail
+from interval_oracles import bounded
+
+Numbers = st.lists(st.floats(-100, 100).map(lambda each: round(each, 3)), min_size=3, max_size=30)
+Shares = st.lists(st.sampled_from([0.0, 0.125, 0.25, 0.5, 0.75, 1.0]), min_size=2, max_size=40)
+Levels = st.sampled_from([0.5, 0.8, 0.9, 0.95, 0.99])
+
+
+def ends(number: Any) -> tuple[float, float]:
+    assert number.low is not None
+    assert number.high is not None
+    return number.low, number.high
+
+
+# --- laws ------------------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(Numbers, st.randoms(use_true_random=False))
+def test_the_order_of_documents_does_not_matter(scores: list[float], random: Any) -> None:
+    shuffled = random.sample(scores, len(scores))
+    one, other = estimate(scores), estimate(shuffled)
+    assert (one.value, one.stderr) == (pytest.approx(other.value, abs=1e-9), pytest.approx(other.stderr, abs=1e-9))
+    if one.low is not None:
+        assert ends(one) == pytest.approx(ends(other), abs=1e-6)
+
+
+@settings(deadline=None)
+@given(Numbers, st.sampled_from([0.01, 2.0, 1000.0]), st.sampled_from([-5.0, 0.0, 3.0]))
+def test_scaled_and_shifted_scores_have_a_scaled_and_shifted_interval(
+    scores: list[float], times: float, more: float
+) -> None:
+    assume(np.ptp(scores) > 0.01 and set(scores) != {0.0, 1.0})
+    moved = [times * score + more for score in scores]
+    assume(set(moved) != {0.0, 1.0})
+    low, high = ends(estimate(scores))
+    expected = (times * low + more, times * high + more)
+    assert ends(estimate(moved)) == pytest.approx(expected, rel=1e-6, abs=1e-6 * times)
+    limits = min(scores) - 1, max(scores) + 1
+    low, high = ends(estimate(scores, bounds=limits))
+    within = estimate(moved, bounds=(times * limits[0] + more, times * limits[1] + more))
+    assert ends(within) == pytest.approx((times * low + more, times * high + more), rel=1e-6, abs=1e-6 * times)
+
+
+@settings(deadline=None)
+@given(Shares, Levels, Levels)
+def test_a_higher_level_is_wider_and_one_side_is_the_end_of_a_lower_one(
+    scores: list[float], one: float, other: float
+) -> None:
+    low, high = sorted((one, other))
+    narrow, wide = ends(estimate(scores, bounds=(0, 1), level=low)), ends(estimate(scores, bounds=(0, 1), level=high))
+    assert wide[0] <= narrow[0] + 1e-12
+    assert narrow[1] <= wide[1] + 1e-12
+    if one >= 0.8:
+        both = ends(estimate(scores, bounds=(0, 1), level=2 * one - 1))
+        assert ends(estimate(scores, bounds=(0, 1), level=one, side="lower")) == (pytest.approx(both[0]), 1.0)
+        assert ends(estimate(scores, bounds=(0, 1), level=one, side="upper")) == (0.0, pytest.approx(both[1]))
+
+
+@settings(deadline=None)
+@given(Shares, st.integers(1, 5), st.booleans())
+def test_intervals_hold_their_number_and_stay_within_bounds(scores: list[float], size: int, clustered: bool) -> None:
+    clusters = [number // size for number in range(len(scores))] if clustered else None
+    number = estimate(scores, bounds=(0, 1), clusters=clusters)
+    if number.low is not None:
+        low, high = ends(number)
+        assert 0 <= low <= number.value + 1e-12
+        assert number.value - 1e-12 <= high <= 1
+        assert low < high
+
+
+@settings(deadline=None)
+@given(Shares, st.sampled_from(["mean", "harmonic", "geometric", "median", "weighted_sum"]))
+def test_a_group_of_one_is_its_member(scores: list[float], how: str) -> None:
+    own = estimate(scores, bounds=(0, 1))
+    assume(own.value > 0.2 and own.stderr)
+    group = combine([own], how=how, weights=[1.0] if how == "weighted_sum" else None)
+    assert group.value == pytest.approx(own.value)
+    if how in ("mean", "weighted_sum") and not own.is_rate:
+        assert ends(group) == pytest.approx(ends(own), rel=1e-9)
+
+
+Pairs = st.lists(st.tuples(st.floats(-3, 3), st.floats(-3, 3)), min_size=3, max_size=30)
+Verdicts = st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.sampled_from([0.0, 1.0])), min_size=3, max_size=40)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.one_of(Pairs, Verdicts), Levels, st.integers(1, 4))
+def test_p_and_interval_of_a_comparison_agree(pairs: list[tuple[float, float]], level: float, size: int) -> None:
+    a, b = zip(*pairs, strict=True)
+    clusters = [number // size for number in range(len(a))] if size > 1 else None
+    number = compare(a, b, level=level, clusters=clusters)
+    if number.low is None or number.high is None or number.p is None:
+        return
+    if abs(number.p - (1 - level)) > 1e-9:
+        assert (number.p < 1 - level) == (not number.low <= 0 <= number.high)
+    other = compare(b, a, level=level, clusters=clusters)
+    assert (other.low, other.high) == (pytest.approx(-number.high, abs=1e-9), pytest.approx(-number.low, abs=1e-9))
+
+
+def test_equal_weights_do_nothing() -> None:
+    scores = [0.2, 0.9, 0.4, 0.6, 0.1]
+    plain, weighted = estimate(scores, bounds=(0, 1)), estimate(scores, bounds=(0, 1), weights=[3] * 5)
+    assert (weighted.value, weighted.stderr) == (pytest.approx(plain.value), pytest.approx(plain.stderr))
+    assert ends(weighted) == pytest.approx(ends(plain))
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (lambda: estimate([]), "at least one"),
+        (lambda: estimate([1.0, math.nan]), "1 of 2 are not finite"),
+        (lambda: estimate([1.0, 2.0], bounds=(0, 1)), "not within"),
+        (lambda: estimate([1.0, 2.0], clusters=["a"]), "1 for 2 scores"),
+        (lambda: estimate([1.0, 2.0], weights=[-1, 1]), "0 or more"),
+        (lambda: combine([]), "at least one"),
+        (lambda: combine([[1, 0]], how="mode"), "'mode' is none of mean"),
+        (lambda: combine([[1, 0]], weights=[1, 2]), "2 for 1 members"),
+        (lambda: compare([1], [1, 2]), "2 scores for 1 documents"),
+        (lambda: passes(estimate([1, 0]), "=>", 0.5), "'=>' is none of"),
+    ],
+)
+def test_bad_input_is_refused_in_words(call: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        call()
+
+
+# --- other implementations -------------------------------------------------------------------------------------------
+
+
+def test_student_is_scipys() -> None:
+    for freedom in (1, 1.5, 2.45, 7, 30, 999, 1001, 1e5):
+        assert student(0.95, freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-7)
+        assert student_tail(2.1, freedom) == pytest.approx(2 * stats.t.sf(2.1, freedom), rel=1e-7)
+
+
+@pytest.mark.parametrize(("right", "n"), [(0, 5), (1, 5), (3, 20), (50, 100), (99, 100), (100, 100)])
+def test_mid_p_is_where_scipys_binomial_says(right: int, n: int) -> None:
+    low, high = mid_p(right, n)
+    for end, tail in ((low, 0.025), (high, 0.975)):
+        if 0 < end < 1:
+            above = stats.binom.sf(right, n, end) + stats.binom.pmf(right, n, end) / 2
+            assert above == pytest.approx(tail, abs=1e-9)
+    assert (low == 0) == (right == 0)
+    assert (high == 1) == (right == n)
+
+
+@settings(deadline=None)
+@given(Shares, Levels)
+def test_bounded_scores_have_statsmodels_wilson_of_an_effective_size(scores: list[float], level: float) -> None:
+    assume(not set(scores) <= {0.0, 1.0} or len(scores) > 100)
+    assert ends(estimate(scores, bounds=(0, 1), level=level)) == pytest.approx(bounded(scores, level=level), abs=1e-7)
+
+
+@pytest.mark.parametrize("n", [6, 10, 25, 200, 3000])
+def test_the_interval_of_a_median_is_scipys_quantile_test(n: int) -> None:
+    values = np.sort(np.random.default_rng(n).normal(size=n))
+    theirs = stats.quantile_test(values, p=0.5).confidence_interval(0.95)
+    assert order_statistics(values) == pytest.approx((theirs.low, theirs.high))
+
+
+def test_skewed_scores_have_halls_end_where_it_is_further() -> None:
+    """Hall's transformation, inverted by root finding."""
+    from scipy.optimize import brentq
+
+    scores = np.random.default_rng(1).lognormal(0, 1.2, 40)
+    skew = stats.skew(scores) / math.sqrt(40)
+    error, t = stats.sem(scores), stats.t.ppf(0.975, 39)
+    moment = ((scores - scores.mean()) ** 3).sum() / 40**3 / (39 / 40) ** 1.5 / error**3
+    assert moment == pytest.approx(skew, rel=0.05)
+    number = estimate(scores)
+    furthest = brentq(lambda x: x + moment * x * x / 3 + moment**2 * x**3 / 27 + moment / 6 + t, -60, 0)
+    assert ends(number) == pytest.approx((scores.mean() - t * error, scores.mean() - furthest * error), rel=1e-6)
+    assert number.method == "student-skew"
+
+
+PAIRS = [(1, 1)] * 30 + [(1, 0)] * 6 + [(0, 1)] * 9 + [(0, 0)] * 55
+
+
+def test_the_error_of_f1_is_that_of_its_resamples() -> None:
+    """From influence values: equal to the derivative by a document's weight, and to 5,000 resamples within 3 %."""
+    aggregation = AGGREGATIONS["f1"]
+    assert aggregation.influence is not None
+    influence = aggregation.influence(PAIRS)
+    many, more = PAIRS * 1000, 200
+    for document in ((1, 1), (1, 0), (0, 1), (0, 0)):
+        moved = (aggregation.function(many + [document] * more) - aggregation.function(many)) * len(many) / more
+        assert influence[PAIRS.index(document)] == pytest.approx(moved, abs=0.01)
+    number = estimate_by(aggregation, PAIRS, bootstrap_iters=1000, like_lm_eval=False)
+    assert number.stderr == pytest.approx(bootstrap(aggregation, PAIRS, 5000) * math.sqrt(100 / 99), rel=0.03)
+
+
+def test_resamples_of_f1_are_scikit_learns() -> None:
+    from sklearn.metrics import f1_score
+
+    from assay.statistics.estimates import _f1_scores, _is_one, resamples
+
+    [indices] = list(resamples(100, 20))
+    golds, answers = np.array(PAIRS).T
+    assert _f1_scores(_is_one(PAIRS), indices) == [f1_score(golds[row], answers[row]) for row in indices]
+
+
+def test_a_median_of_integers_has_an_interval_though_its_resamples_do_not_vary() -> None:
+    values = [3] * 150 + [2] * 25 + [4] * 25
+    number = estimate_by(AGGREGATIONS["median"], values, bootstrap_iters=100, like_lm_eval=False)
+    drawn = with_draws(number, AGGREGATIONS["median"], values, range(200), "s")
+    assert (drawn.stderr, ends(drawn), drawn.method) == (0, (3, 3), "order")
