@@ -29,6 +29,7 @@ from assay.models.load import backend, parameters
 from assay.redaction import redacted_command
 from assay.report.table import checkpoints_json, checkpoints_table, table_footing, table_heading
 from assay.runs.results import ResultsJSON
+from assay.tasks.order import StopRule
 
 CANNOT = 2
 
@@ -50,6 +51,7 @@ def run_run(options: argparse.Namespace) -> int:
             )
         work = _prepared(next(iter(checkpoints.values()), config))
         if config.dry_run:
+            _stop_rule(work)
             write_out(work)
             return EXIT["complete"]
         evaluation = _evaluated(work, command)
@@ -84,8 +86,21 @@ def _prepared(config: RunConfig) -> PreparedRun:
 def _evaluated(work: PreparedRun, command: Sequence[str]) -> Evaluation:
     if work.config.write_out:
         write_out(work)
+    rule = _stop_rule(work)
     with Progress() as progress:
-        return execute(work, progress, OutputOptions(notes={"command": command}))
+        evaluation = execute(work, progress, OutputOptions(notes={"command": command}), rule)
+    if rule is not None and not evaluation.tasks:
+        echo_err("decided before: nothing is asked; without --stop_when, the other documents are")
+    return evaluation
+
+
+def _stop_rule(work: PreparedRun) -> StopRule | None:
+    """The rule of --stop_when, checked; comparisons are imported only for it."""
+    if work.config.stop_when is None:
+        return None
+    from assay.comparison.stopping import stop_rule
+
+    return stop_rule(work)
 
 
 def _free_memory() -> None:

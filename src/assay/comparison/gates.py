@@ -20,6 +20,7 @@ _WRITTEN = re.compile(
     r"\s*(?:(?P<name>\S.*)/)?(?P<metric>[^/<>=,\s]+)(?:,(?P<filter>[^<>=\s]+))?\s*(?P<sign>>=|<=|>|<)\s*"
     r"(?P<number>[+\-−]?(?:\d+\.?\d*|\.\d+))\s*(?P<unit>pp|%\s*rel|rel|%|)\s*"
 )
+GATE = Place("--gate")
 FIX = "write it as 'acc > -0.5pp', 'mmlu/acc >= -1% rel' or 'word_perplexity < 0.05'"
 
 
@@ -50,7 +51,7 @@ class Gate:
                 "<=": value <= self.threshold}[self.sign]  # fmt: skip
 
 
-def parse_gate(written: str) -> Gate:
+def parse_gate(written: str, place: Place = GATE, fix: str = FIX) -> Gate:
     """A gate from `[NAME/]METRIC[,FILTER] > NUMBER[pp|% rel|rel]`.
 
     >>> gate = parse_gate("mmlu/acc > -0.5pp")
@@ -59,11 +60,11 @@ def parse_gate(written: str) -> Gate:
     """
     match = _WRITTEN.fullmatch(written)
     if match is None:
-        raise ConfigError([Problem(Place("--gate"), f"invalid gate {written!r}", FIX)])
+        raise ConfigError([Problem(place, f"invalid gate {written!r}", fix)])
     unit = match["unit"].replace(" ", "")
     if unit == "%":
         fix = "write 'pp' for percentage points, or '% rel' for a share of the first run's value"
-        raise ConfigError([Problem(Place("--gate"), f"{written!r} does not say of what it is a percentage", fix)])
+        raise ConfigError([Problem(place, f"{written!r} does not say of what it is a percentage", fix)])
     number = float(match["number"].replace("−", "-"))
     return Gate(
         written.strip(),
@@ -106,7 +107,7 @@ def _selected(gate: Gate, rows: Sequence[PairedRow], run: Run) -> list[PairedRow
         known = {row.key.metric for row in rows}
         wrong = gate.metric if gate.metric not in known else row_name(ScoreKey(gate.metric, str(gate.filter)))
         fix = did_you_mean(wrong, known if gate.metric not in known else {row_name(row.key) for row in rows})
-        raise ConfigError([Problem(Place("--gate"), f"no shared metric named {wrong!r}", fix)])
+        raise ConfigError([Problem(GATE, f"no shared metric named {wrong!r}", fix)])
     if gate.name is None:
         shared = _top_level([row for row in of_metric if not row.is_lone], run)
         return [*shared, *(row for row in _top_level(of_metric, run) if row.is_lone)]
@@ -114,7 +115,7 @@ def _selected(gate: Gate, rows: Sequence[PairedRow], run: Run) -> list[PairedRow
     if not matching:
         names = {row.name for row in of_metric}
         what = f"no shared task or group named {gate.name!r} has {gate.metric!r}"
-        raise ConfigError([Problem(Place("--gate"), what, did_you_mean(gate.name, names))])
+        raise ConfigError([Problem(GATE, what, did_you_mean(gate.name, names))])
     return matching
 
 

@@ -214,7 +214,9 @@ class Engine:
                 queue.retrier.window.on_tick()
                 queue.put(())
                 self._wake.set()  # the window may accept further plans
-                if over > GRACE_SECONDS or (over and queue.retrier.unreachable_since is not None):
+                if over > (0.0 if self.budget.at_once else GRACE_SECONDS) or (
+                    over and queue.retrier.unreachable_since is not None
+                ):
                     queue.cancel()
 
     def _start(self, started: Started) -> None:
