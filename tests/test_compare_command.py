@@ -81,7 +81,7 @@ def test_runs_that_agree_pass_a_gate_that_allows_a_little(tmp_path: Path) -> Non
     scores = [0.25, 0.5, 0.75, 1.5]
     comparison = compare(_twins(tmp_path, scores), gates=["x > -0.5pp"])
     assert comparison.decision == "pass"
-    assert comparison.verdicts[0].reason == "all answers are the same"
+    assert comparison.verdicts[0].reason == "same model, and no document differs"
 
 
 def _twins(tmp_path: Path, scores: list[float]) -> list[Path]:

@@ -109,3 +109,13 @@ def spent_at(look: int, alpha: float = 1 - LEVEL) -> float:
     if look < 1:
         raise ValueError(f"look: the first is 1, got {look}")
     return alpha / (look * (look + 1))
+
+
+def without_difference(alpha: float, share: float) -> float:
+    """The upper bound of the share that differs, if none of the documents does: of n alike, each a share of 1/n, 1 − α^(1/n).
+    Of documents with different shares, the largest gives a bound for all (the bound is concave in each).
+
+    >>> round(without_difference(0.05, 1 / 300), 5)
+    0.00994
+    """
+    return -math.expm1(math.log(alpha) * share)
