@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from assay.errors import AssayError
 from assay.models import Scripted
 from assay.runs.run import Run
 from assay.statistics.sequences import SequentialTest, spent_at
+from compared_world import write_tasks as scored_tasks
 from serving import Arrived, loopback
 
 N = 400
@@ -255,6 +257,8 @@ def test_limit_sample_and_repeats_work(tmp_path: Path) -> None:
         ("exact_match > -1pp vs {tmp}/short", {}, "has only the documents of --limit 10"),
         ("exact_match > -1pp vs {tmp}/other", {}, "task 't' has other documents or settings in"),
         ("perplexity > 1", {"tasks": ["p"]}, "is not a mean over documents but perplexity"),
+        ("x > 1", {"tasks": ["s"]}, "the scores of 'x,none' of task 's' have no bounds — declare them in metric_list"),
+        ("exact_match > 0.5 vs {tmp}/stopped", {}, "stopped is partial — resume it, or name one that is complete"),
     ],
 )
 def test_a_rule_that_cannot_be_decided_is_refused_before_any_request(
@@ -274,10 +278,23 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_tasks(tmp / "tasks", {"t": 30, "u": 30})
     (folder / "p.yaml").write_text(TASK.format(name="t", more="").replace("task: t", "task: p").replace(
         "metric: exact_match", "metric: perplexity").replace("output_type: generate_until", "output_type: loglikelihood"))  # fmt: skip
+    scored_tasks(folder, {"s": [{}] * 5})
     other = write_tasks(tmp / "other_tasks", {"t": 31})
+    run(Asked(lambda name, n: True), folder, output_path=str(tmp / "stopped"), stop_when="exact_match > 0.5")
     for name, where, options in (("main", folder, {}), ("short", folder, {"limit": 10}), ("other", other, {})):
         run(Asked(lambda name, n: True), where, output_path=str(tmp / name), **options)
     return tmp
+
+
+def test_the_example_of_the_documents_gives_what_they_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parent.parent / "docs/running.md").read_text(encoding="utf-8")
+    [words] = re.findall(r"^    assay (run .*--stop_when.*)$", page, re.MULTILINE)
+    [shown] = re.findall(r"^    (stop_when: .*)$", page, re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    assert main(shlex.split(words)) == 0
+    assert shown in capsys.readouterr().err
 
 
 # --- servers, kills, the command ------------------------------------------------------------------------------------

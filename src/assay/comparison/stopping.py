@@ -210,7 +210,7 @@ def _members(gate: Gate, prepared: PreparedRun) -> dict[str, Member]:
         raise _refused(f"the run has no task or group named {name!r}", did_you_mean(name, {*tasks, *groups}))
     others = [each for each in tasks if each not in members]
     if others:
-        fix = f"evaluate {name} alone, or name a group that has all"
+        fix = "leave those out of --tasks, or name a metric that all have"
         raise _refused(f"it would stop {some(others)} as well, which {gate.written!r} is not about", fix)
     return members
 
@@ -232,10 +232,8 @@ def _key(gate: Gate, task: Runnable) -> ScoreKey:
     name, rows = task.task.name, task.rows()
     if task.is_batch:
         raise _refused(f"task {name!r} is scored when all of its documents are there", "leave out --stop_when")
-    if rows is None:
-        raise _refused(
-            f"the metrics of task {name!r} are known only when it is scored", "declare them in its metric_list"
-        )
+    if rows is None:  # user code makes the scores: of the declared metrics
+        rows = frozenset(ScoreKey(metric, gate.filter or "none") for metric in task.higher_is_better())
     matching = [key for key in rows if key.metric == gate.metric and gate.filter in (None, key.filter)]
     if not matching:
         wrong = gate.metric if gate.filter is None else row_name(ScoreKey(gate.metric, gate.filter))
@@ -300,9 +298,9 @@ def _bounds(task: Runnable, key: ScoreKey) -> Bounds:
         raise _refused(
             f"{row_name(key)!r} of task {name!r} is not a mean over documents but {how}", "name another metric"
         )
-    known = aggregation.bounds
-    if known is None and key.metric in METRICS:
-        known = (0.0, 1.0)
+    known: Bounds | None = aggregation.bounds
+    if known is None and key.metric in METRICS:  # of a graph's unit metrics, say
+        known = getattr(METRICS[key.metric], "bounds", (0.0, 1.0))
     if known is None or not math.isfinite(known[1] - known[0]):
         fix = "declare them in metric_list, as `bounds: [0, 1]`, or name another metric"
         raise _refused(f"the scores of {row_name(key)!r} of task {name!r} have no bounds", fix)
