@@ -49,7 +49,7 @@ def write_tasks(folder: Path, sizes: Mapping[str, int], more: str = "", group: s
     return folder
 
 
-class Asked(Scripted):
+class CountingModel(Scripted):
     """A model that answers right where `right` says so, and counts what it is asked."""
 
     def __init__(self, right: Callable[[str, int], bool], identity: str = "m") -> None:
@@ -123,7 +123,7 @@ def test_a_document_without_a_score_speaks_for_neither_side() -> None:
 
 def test_alpha_is_spent_over_a_series_without_an_end() -> None:
     """Σ 1/(n(n + 1)) = 1 − 1/(n + 1)."""
-    assert sum(spent_at(look, 0.05) for look in range(1, 1001)) == pytest.approx(0.05 * (1 - 1 / 1001))
+    assert sum(spent_at(number, 0.05) for number in range(1, 1001)) == pytest.approx(0.05 * (1 - 1 / 1001))
     with pytest.raises(ValueError, match="the first is 1, got 0"):
         spent_at(0)
 
@@ -134,7 +134,7 @@ def test_alpha_is_spent_over_a_series_without_an_end() -> None:
 def test_a_run_stops_when_its_bar_is_passed_or_failed(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": 2000})
     for bar, expected in ((0.5, "pass"), (0.95, "fail")):
-        model = Asked(lambda name, n: n % 4 > 0)  # 0.75
+        model = CountingModel(lambda name, n: n % 4 > 0)  # 0.75
         results = run(model, folder, stop_when=f"exact_match > {bar}", output_path=str(tmp_path / expected))
         rule = rule_of(results)
         assert (rule["decision"], rule["of"], results["assay"]["status"]) == (expected, 2000, "partial")
@@ -153,7 +153,7 @@ def test_the_order_is_random_and_the_same_every_time(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": N})
     orders = []
     for _ in range(2):
-        model = Asked(lambda name, n: True)
+        model = CountingModel(lambda name, n: True)
         run(model, folder, stop_when="exact_match > 0.999")
         orders.append(model.prompts)
     assert orders[0] == orders[1]
@@ -162,7 +162,7 @@ def test_the_order_is_random_and_the_same_every_time(tmp_path: Path) -> None:
 
 def test_an_undecided_run_is_complete_and_inconclusive(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": 40})
-    results = run(Asked(lambda name, n: n % 2 > 0), folder, stop_when="exact_match > 0.5")
+    results = run(CountingModel(lambda name, n: n % 2 > 0), folder, stop_when="exact_match > 0.5")
     assert (rule_of(results)["decision"], results["assay"]["status"]) == ("inconclusive", "complete")
     assert results["results"]["t"]["exact_match,none"] == 0.5
 
@@ -170,17 +170,17 @@ def test_an_undecided_run_is_complete_and_inconclusive(tmp_path: Path) -> None:
 def test_a_difference_is_that_to_the_same_documents_of_the_other_run(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": 1000})
     main_run = tmp_path / "main"
-    run(Asked(lambda name, n: n % 2 > 0), folder, output_path=str(main_run))
+    run(CountingModel(lambda name, n: n % 2 > 0), folder, output_path=str(main_run))
     for rule, right, expected in (
         ("exact_match > -5pp", lambda name, n: n % 2 > 0 or n % 10 == 0, "pass"),  # +10pp
         ("exact_match > -5pp", lambda name, n: n % 2 > 0 and n % 10 != 1, "inconclusive"),  # -10pp
         ("exact_match > -2% rel", lambda name, n: n % 2 > 0 or n % 5 == 0, "pass"),
         ("exact_match < 1pp", lambda name, n: n % 2 > 0 and n % 4 > 1, "pass"),  # -25pp
     ):
-        results = run(Asked(right, identity=rule), folder, stop_when=f"{rule} vs {main_run}")
-        found = rule_of(results)
-        assert found["decision"] == ("fail" if expected == "inconclusive" else expected), rule
-        assert found["documents"] < 1000
+        results = run(CountingModel(right, identity=rule), folder, stop_when=f"{rule} vs {main_run}")
+        outcome = rule_of(results)
+        assert outcome["decision"] == ("fail" if expected == "inconclusive" else expected), rule
+        assert outcome["documents"] < 1000
 
 
 def test_failed_documents_count_at_their_worst(tmp_path: Path) -> None:
@@ -205,14 +205,14 @@ def test_clusters_and_groups_are_drawn_and_weighted_as_in_their_numbers(tmp_path
     for by_size, rule, expected in (("true", "exact_match < 0.35", "pass"), ("false", "exact_match < 0.35", "fail")):
         group = f"group: g\ntask: [t, u]\naggregate_metric_list: [{{metric: exact_match, weight_by_size: {by_size}}}]\n"
         folder = write_tasks(tmp_path / by_size, {"t": 200, "u": 800}, group=group)
-        results = run(Asked(lambda name, n: name == "t"), folder, ["g"], stop_when=rule)
+        results = run(CountingModel(lambda name, n: name == "t"), folder, ["g"], stop_when=rule)
         assert (rule_of(results)["decision"], rule_of(results)["of"]) == (expected, 1000)
         assert (
             results["n-samples"]["t"]["effective"] + results["n-samples"]["u"]["effective"]
             == rule_of(results)["documents"]
         )
     folder = write_tasks(tmp_path / "pages", {"t": 600}, more="cluster_by: page", of_cluster=6)
-    model = Asked(lambda name, n: n // 6 % 5 > 0)  # whole pages are right or wrong: 0.8
+    model = CountingModel(lambda name, n: n // 6 % 5 > 0)  # whole pages are right or wrong: 0.8
     rule = rule_of(run(model, folder, stop_when="t/exact_match > 0.5"))
     pages = [int(prompt.split()[-1]) // 6 for prompt in model.prompts[:60]]
     assert pages == [page for page in dict.fromkeys(pages) for _ in range(6)]
@@ -227,7 +227,7 @@ def test_limit_sample_and_repeats_work(tmp_path: Path) -> None:
         {"sample": 100},
         {"limit": 100, "repeats": 3, "gen_kwargs": "temperature=1,do_sample=true"},
     ):
-        model = Asked(lambda name, n: n % 10 > 0)
+        model = CountingModel(lambda name, n: n % 10 > 0)
         rule = rule_of(run(model, folder, stop_when="exact_match > 0.4", **options))
         assert (rule["decision"], rule["of"]) == ("pass", 100)
 
@@ -264,7 +264,7 @@ def test_limit_sample_and_repeats_work(tmp_path: Path) -> None:
 def test_a_rule_that_cannot_be_decided_is_refused_before_any_request(
     worlds: Path, rule: str, options: dict[str, Any], expected: str
 ) -> None:
-    model = Asked(lambda name, n: True)
+    model = CountingModel(lambda name, n: True)
     with pytest.raises(AssayError) as refused:
         run(model, worlds / "tasks", **{"tasks": ["t"], **options}, stop_when=rule.format(tmp=worlds))
     assert expected in str(refused.value)
@@ -280,9 +280,9 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "metric: exact_match", "metric: perplexity").replace("output_type: generate_until", "output_type: loglikelihood"))  # fmt: skip
     scored_tasks(folder, {"s": [{}] * 5})
     other = write_tasks(tmp / "other_tasks", {"t": 31})
-    run(Asked(lambda name, n: True), folder, output_path=str(tmp / "stopped"), stop_when="exact_match > 0.5")
+    run(CountingModel(lambda name, n: True), folder, output_path=str(tmp / "stopped"), stop_when="exact_match > 0.5")
     for name, where, options in (("main", folder, {}), ("short", folder, {"limit": 10}), ("other", other, {})):
-        run(Asked(lambda name, n: True), where, output_path=str(tmp / name), **options)
+        run(CountingModel(lambda name, n: True), where, output_path=str(tmp / name), **options)
     return tmp
 
 

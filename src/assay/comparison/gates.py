@@ -232,11 +232,11 @@ def _alike(measured: Measured, row: PairedRow, evidence: GateEvidence, lost: End
         return -bound + lost[0], bound + lost[1]
 
     def needed(alpha: float) -> str:
-        found = f"none of {n} documents differs"
+        summary = f"none of {n} documents differs"
         if not 0 < margin < 1 or lost != (0.0, 0.0):
-            return found
+            return summary
         enough = n * reach.draw / reach.whole * math.log(alpha) / math.log1p(-margin)
-        return f"{found}; {math.floor(enough) + 1} would decide it"
+        return f"{summary}; {math.floor(enough) + 1} would decide it"
 
     return replace(measured, ends=ends, needed=needed)
 

@@ -2,7 +2,7 @@
 
 A gambler bets on each document that the mean is above the threshold. Were it not, the capital would hardly ever grow twentyfold
 (Ville's inequality; Waudby-Smith and Ramdas 2023, Howard et al. 2021). The capital is divided evenly among bets of several
-sizes, since the right size depends on the true mean and the spread, which nobody knows before.
+sizes, since the right size depends on the true mean and the spread, which are not known before.
 """
 
 import math
@@ -30,7 +30,7 @@ Decision = Literal["pass", "fail", "inconclusive"]
 class SequentialTest:
     """A test whether a mean is above a threshold, which may be looked at after every observation.
 
-    The scores lie within `bounds`; `documents` is how many are expected, which sets the sizes of the bets and no more. Either
+    The scores are within `bounds`; `documents` is how many are expected, which sets the sizes of the bets and no more. Either
     decision is wrong with a probability of `alpha` at most. Observations may be arrays, of as many runs at a time.
 
     >>> test = SequentialTest(0.5, (0.0, 1.0), documents=100)
@@ -56,11 +56,11 @@ class SequentialTest:
         return "fail" if self.capital("fail") >= 1 / self.alpha else "inconclusive"
 
     def count(self, low: ArrayLike, high: ArrayLike | None = None, weight: float = 1.0) -> None:
-        """Count one document of each of many runs; `capital` tells what is decided."""
-        moves = [weight * (np.asarray(each) - self.threshold) for each in (low, low if high is None else high)]
+        """Count one document of each of many runs; `capital` has the state of each."""
+        changes = [weight * (np.asarray(each) - self.threshold) for each in (low, low if high is None else high)]
         above, below = (
-            (logs.T + np.log1p(np.multiply.outer(move, bets))).T
-            for logs, bets, move in zip(self._logs, self._bets, moves, strict=True)
+            (logs.T + np.log1p(np.multiply.outer(change, bets))).T
+            for logs, bets, change in zip(self._logs, self._bets, changes, strict=True)
         )
         self._logs = above, below
 
@@ -100,15 +100,15 @@ def _mean_of_logs(logs: Floats) -> Any:
         return np.exp(logs).mean(axis=0)
 
 
-def spent_at(look: int, alpha: float = 1 - LEVEL) -> float:
-    """The alpha of the n-th look at a series without an end: α/(n(n + 1)), which sums to alpha.
+def spent_at(number: int, alpha: float = 1 - LEVEL) -> float:
+    """The alpha of the n-th test of a series without an end: α/(n(n + 1)), which sums to alpha.
 
-    >>> [round(spent_at(look), 5) for look in (1, 2, 3)], round(sum(spent_at(look) for look in range(1, 1000)), 4)
+    >>> [round(spent_at(n), 5) for n in (1, 2, 3)], round(sum(spent_at(n) for n in range(1, 1000)), 4)
     ([0.025, 0.00833, 0.00417], 0.05)
     """
-    if look < 1:
-        raise ValueError(f"look: the first is 1, got {look}")
-    return alpha / (look * (look + 1))
+    if number < 1:
+        raise ValueError(f"number: the first is 1, got {number}")
+    return alpha / (number * (number + 1))
 
 
 def without_difference(alpha: float, share: float) -> float:

@@ -43,7 +43,7 @@ class SeededOrder:
         self._seed = seed
         self._next = 0
         self._waiting: dict[int, Ended] = {}
-        self._landed: list[tuple[str, SampleRecord]] = []
+        self._counted: list[tuple[str, SampleRecord]] = []
         self._last: set[int] = set()
         """The places of the last documents of draws."""
 
@@ -52,7 +52,7 @@ class SeededOrder:
         name = runnable.task.name
 
         def count(record: SampleRecord) -> None:
-            self._landed.append((name, record))
+            self._counted.append((name, record))
             if keep is not None:
                 keep(record)
 
@@ -80,7 +80,7 @@ class SeededOrder:
         while not self.ended and self._next in self._waiting:
             end_plan(self._waiting.pop(self._next))
             if self._next in self._last:
-                samples, self._landed = self._landed, []
+                samples, self._counted = self._counted, []
                 self.ended = self.rule(samples)
             self._next += 1
 
