@@ -257,7 +257,7 @@ class Reach(NamedTuple):
     @classmethod
     def of(cls, parts: Sequence[Part]) -> "Reach":
         """From the bounds of the members' scores; infinite where one has none."""
-        slopes = [abs(part.slope_a + part.slope_b) / 2 * _wide(part.member) for part in parts]
+        slopes = [abs(part.slope_a + part.slope_b) / 2 * _largest_change(part.member) for part in parts]
         if not math.isfinite(sum(slopes)):
             return cls(math.inf, math.inf)
         can = [np.full(part.member.n, slope / part.member.n) for part, slope in zip(parts, slopes, strict=True)]
@@ -266,7 +266,7 @@ class Reach(NamedTuple):
         return cls(sum(slopes), float(_by_draw(owners, can).max()))
 
 
-def _wide(member: ComparedTask) -> float:
+def _largest_change(member: ComparedTask) -> float:
     """How far the score of a document can change."""
     return 1.0 if member.is_rate else float(getattr(member, "wide", math.inf))
 
