@@ -147,9 +147,9 @@ def test_a_gate_is_printed_in_its_own_unit_whatever_the_metric_is_called(
 
 
 def test_the_summary_has_eight_lines_at_most(tmp_path: Path) -> None:
-    tasks = {name: [{}] * 6 for name in "tuvwyz"}
+    tasks = {name: [{}] * 12 for name in "tuvwyz"}
     folder = write_tasks(tmp_path / "tasks", tasks)
-    scores = [{name: [number] * 6 for name in tasks} for number in (1, 0)]
+    scores = [{name: [number] * 12 for name in tasks} for number in (1, 0)]
     runs = [make_run(folder, tmp_path / name, each) for name, each in zip("ab", scores, strict=True)]
     text = comparison_summary(compare(runs, gates=["*/x > -0.5pp", "x > -100pp"]))
     assert len(text.splitlines()) <= 8
