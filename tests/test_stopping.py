@@ -341,9 +341,13 @@ def test_answers_that_land_first_do_not_decide(tmp_path: Path, capsys: pytest.Ca
         assert main(command(folder, url, "--output_path", str(out), "--stop_when", "exact_match > 0.7")) == 1
         assert asked(log) == posted
         assert "decided before" in capsys.readouterr().err
+        # damaged results are worked out again, from the answers that are stored
+        (out / "results.json").write_text((out / "results.json").read_text()[:200])
+        assert main(command(folder, url, "--output_path", str(out), "--stop_when", "exact_match > 0.7")) == 1
+        assert (asked(log), Run.open(out).extras["stop_when"]) == (posted, rule)
         # without the rule: the rest is asked, and what was answered is not
         assert main(command(folder, url, "--output_path", str(out))) == 0
-        assert N <= asked(log) < N + 32
+        assert N <= asked(log) <= N + 32  # those in flight were dropped
     whole = Run.open(out)
     assert (whole.status, whole.summary("t")["documents"], "stop_when" in whole.extras) == ("complete", N, False)
     assert whole.rows("t")[next(iter(whole.rows("t")))].value == 0.5
@@ -369,3 +373,12 @@ def test_a_killed_run_resumes_to_the_same_decision(tmp_path: Path) -> None:
             decided.append({key: rule[key] for key in ("decision", "documents", "value", "interval")})
     assert decided[0] == decided[1]
     assert decided[0]["decision"] == "pass"
+
+
+def test_a_limit_that_ends_the_run_first_leaves_it_undecided(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_tasks(tmp_path / "tasks", {"t": N})
+    with loopback(server_answer(0.1)) as (url, _):
+        words = command(folder, url, "--stop_when", "exact_match > 0.5", "--max_time", "0.5", "--no_output")
+        assert main(words) == 3
+    shown = capsys.readouterr().err
+    assert "exact_match > 0.5: INCONCLUSIVE after" in shown and "ended early: max_time" in shown

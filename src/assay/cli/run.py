@@ -13,7 +13,7 @@ from typing import Any
 from assay.catalog.selection import no_spec
 from assay.cli import interrupted_code
 from assay.cli.flags import ALIASES, ELSEWHERE, NOT_NEEDED, TRACKERS, run_options
-from assay.cli.output import EXIT, echo, echo_err, echo_tables, exit_code, plain
+from assay.cli.output import DECISION_EXIT, EXIT, echo, echo_err, echo_tables, exit_code, plain
 from assay.cli.progress import Progress
 from assay.cli.runs import runs_dir
 from assay.cli.show import write_out
@@ -135,7 +135,7 @@ def run_checkpoints(
         file.write_text(json.dumps(plain(checkpoints_json(results)), indent=1, ensure_ascii=False), encoding="utf-8")
         echo(f"\nruns: {Path(output).resolve()}")
     codes = [CANNOT if result is None else exit_code(result) for result in results.values()]
-    order = (CANNOT, EXIT["incomplete"], EXIT["partial"])  # the worst first
+    order = (CANNOT, EXIT["incomplete"], DECISION_EXIT["inconclusive"], EXIT["partial"])  # the worst first
     return next((code for code in order if code in codes), EXIT["complete"])
 
 

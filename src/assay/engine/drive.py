@@ -190,6 +190,8 @@ class Engine:
             if self.budget.is_over:
                 for queue in self._lanes.values():
                     queue.drop()
+                for remote in self._remote() if self.budget.at_once else ():
+                    remote.cancel()
             await self._advance()
         await self._advance()  # raises an error of the last request, too
 
@@ -214,9 +216,7 @@ class Engine:
                 queue.retrier.window.on_tick()
                 queue.put(())
                 self._wake.set()  # the window may accept further plans
-                if over > (0.0 if self.budget.at_once else GRACE_SECONDS) or (
-                    over and queue.retrier.unreachable_since is not None
-                ):
+                if over > GRACE_SECONDS or (over and queue.retrier.unreachable_since is not None):
                     queue.cancel()
 
     def _start(self, started: Started) -> None:

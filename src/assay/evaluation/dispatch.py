@@ -66,7 +66,7 @@ async def _drive(
 ) -> UsageSummary:
     budget = Budget(config.max_cost, config.max_time, config.max_failures)
     most = config.records_at_once
-    if order is not None and most is None and not any(isinstance(model, Remote) for model in models.values()):
+    if order is not None and most is None and not all(isinstance(model, Remote) for model in models.values()):
         most = max(AHEAD, sum(run.runnable.size for run in runs) // PARTS)
     engine = Engine(models, memory, lambda: watch(RunProgress(runs, engine)), budget, most)
     if order is None:

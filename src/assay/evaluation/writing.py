@@ -25,7 +25,7 @@ from assay.models.protocol import AnyModel
 from assay.records import JSONDict
 from assay.redaction import is_same
 from assay.registry import USED
-from assay.runs.folder import RunFolder, as_written, open_run
+from assay.runs.folder import RunError, RunFolder, as_written, open_run
 from assay.runs.journal import Journal
 from assay.runs.results import ManifestJSON, ResultsJSON
 from assay.runs.run import Run, holds_run, output_folder
@@ -128,8 +128,11 @@ def decided_before(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> Eva
     path = _place(config, run_spec, models[UNDER_TEST])
     if not holds_run(path):
         return None
-    run = Run.open(path)
-    decided = run.extras.get("stop_when", {}) if run.has_finished else {}
+    try:
+        run = Run.open(path)
+        decided = run.extras.get("stop_when", {}) if run.has_finished else {}
+    except RunError:  # damaged: what it had decided is worked out again
+        return None
     is_this = decided.get("rule") == config.stop_when and decided.get("decision") in DECIDED
     is_this = is_this and is_same(run.manifest.get("spec"), as_written(run_spec))
     return Evaluation(dict(run.results), path, ()) if is_this else None
