@@ -18,6 +18,7 @@ PARTS = (
     "rescore",
     "graphs",
     "paired",
+    "stopping",
     "viewer",
     "local",
 )

@@ -81,7 +81,7 @@ def test_runs_that_agree_pass_a_gate_that_allows_a_little(tmp_path: Path) -> Non
     scores = [0.25, 0.5, 0.75, 1.5]
     comparison = compare(_twins(tmp_path, scores), gates=["x > -0.5pp"])
     assert comparison.decision == "pass"
-    assert comparison.verdicts[0].reason == "all answers are the same"
+    assert comparison.verdicts[0].reason == "same model, and no document differs"
 
 
 def _twins(tmp_path: Path, scores: list[float]) -> list[Path]:
@@ -147,9 +147,9 @@ def test_a_gate_is_printed_in_its_own_unit_whatever_the_metric_is_called(
 
 
 def test_the_summary_has_eight_lines_at_most(tmp_path: Path) -> None:
-    tasks = {name: [{}] * 6 for name in "tuvwyz"}
+    tasks = {name: [{}] * 12 for name in "tuvwyz"}
     folder = write_tasks(tmp_path / "tasks", tasks)
-    scores = [{name: [number] * 6 for name in tasks} for number in (1, 0)]
+    scores = [{name: [number] * 12 for name in tasks} for number in (1, 0)]
     runs = [make_run(folder, tmp_path / name, each) for name, each in zip("ab", scores, strict=True)]
     text = comparison_summary(compare(runs, gates=["*/x > -0.5pp", "x > -100pp"]))
     assert len(text.splitlines()) <= 8

@@ -86,3 +86,20 @@ def test_without_a_run_tasks_over_the_same_documents_are_not_independent(
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
     assert rows["g"]["mde"] == pytest.approx(QUANTILES * math.sqrt(0.25 / 40), rel=1e-6)
     assert rows["g"]["mde"] == pytest.approx(rows["t"]["mde"])
+
+
+def test_without_a_run_a_perplexity_is_not_planned_as_a_rate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_tasks(tmp_path / "tasks", {"t": [{}] * 40, "u": [{}] * 40})
+    likelihood = (folder / "u.yaml").read_text().split("output_type")[0] + (
+        "output_type: loglikelihood\ndoc_to_text: n\ndoc_to_target: n\nmetric_list: [{metric: perplexity}]\n"
+    )
+    (folder / "u.yaml").write_text(likelihood)
+    words = ["--mde", "10pp", "--include_path", str(folder), "--no_defaults"]
+    assert main(["plan", "t", "u", *words]) == 0
+    shown = capsys.readouterr()
+    assert "|t" in shown.out and "|u" not in shown.out
+    assert "no rate, so the variance is not known without a run of it (--baseline RUN): u" in shown.err
+    assert main(["plan", "u", *words]) == 2
+    assert "nothing is known of u — add --baseline RUN" in capsys.readouterr().err

@@ -259,8 +259,9 @@ def simple_evaluate(  # noqa: PLR0913  # the options of a run
     gen_kwargs: str | Mapping[str, object] | None = None, system_instruction: str | None = None,
     apply_chat_template: bool | str = False, fewshot_as_multiturn: bool = True,
     over_length: Literal["error", "drop_shots", "truncate"] = "error", max_cost: float | None = None,
-    max_time: float | None = None, max_failures: int | None = None, limit: float | None = None, start_index: int = 0,
-    sample: int | None = None, samples: Mapping[str, object] | None = None, shard: str | None = None,
+    max_time: float | None = None, max_failures: int | None = None, stop_when: str | None = None,
+    limit: float | None = None, start_index: int = 0, sample: int | None = None,
+    samples: Mapping[str, object] | None = None, shard: str | None = None,
     include_path: str | Sequence[str] | None = None, plugins: str | Sequence[str] = (), include_defaults: bool = True,
     data_dir: str | None = None, output_path: str | None = None, runs_dir: str | None = None,
     run_name: str | None = None, force: bool = False, log_samples: bool = True, use_cache: str | None = None,
@@ -283,7 +284,7 @@ def simple_evaluate(  # noqa: PLR0913  # the options of a run
     options = _options(locals())
     from assay.evaluation import simple_evaluate as start
 
-    return start(**options)
+    return start(**options, **_stop_rule(options))
 
 
 # <generated evaluate>
@@ -293,8 +294,9 @@ def evaluate(  # noqa: PLR0913  # the options of a run
     repeats: int | None = None, gen_kwargs: str | Mapping[str, object] | None = None,
     system_instruction: str | None = None, apply_chat_template: bool | str = False, fewshot_as_multiturn: bool = False,
     over_length: Literal["error", "drop_shots", "truncate"] = "error", max_cost: float | None = None,
-    max_time: float | None = None, max_failures: int | None = None, limit: float | None = None, start_index: int = 0,
-    sample: int | None = None, samples: Mapping[str, object] | None = None, shard: str | None = None,
+    max_time: float | None = None, max_failures: int | None = None, stop_when: str | None = None,
+    limit: float | None = None, start_index: int = 0, sample: int | None = None,
+    samples: Mapping[str, object] | None = None, shard: str | None = None,
     include_path: str | Sequence[str] | None = None, plugins: str | Sequence[str] = (), include_defaults: bool = True,
     data_dir: str | None = None, output_path: str | None = None, runs_dir: str | None = None,
     run_name: str | None = None, force: bool = False, log_samples: bool = True, use_cache: str | None = None,
@@ -313,12 +315,21 @@ def evaluate(  # noqa: PLR0913  # the options of a run
     options = _options(locals())
     from assay.evaluation import evaluate as start
 
-    return start(**options)
+    return start(**options, **_stop_rule(options))
 
 
 def _options(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Join the parameters of a function with its unknown ones, which are refused with a suggestion like those of a file."""
     return {**{name: value for name, value in parameters.items() if name != "unknown"}, **parameters["unknown"]}
+
+
+def _stop_rule(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The function that makes the rule of `stop_when`, where that is given: it compares runs, which the evaluation does not."""
+    if options.get("stop_when") is None:
+        return {}
+    from assay.comparison.stopping import stop_rule
+
+    return {"stop_rule": stop_rule}
 
 
 HERE = ("evaluate", "simple_evaluate")

@@ -2,8 +2,7 @@
 
 usage: python -m fuzz.damaged_parts [--commands N]      (in tests/; `make damage` calls it)
 
-Whatever is damaged, no command ends with an exception or prints another number without a word; and a tool that has run does
-not run again, unless the journal's line of its result is what was damaged.
+Whatever is damaged, no command ends with an exception or prints another number without a word.
 """
 
 import argparse

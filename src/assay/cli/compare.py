@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay.cli.flags import add_option, run_options
-from assay.cli.output import echo, echo_err, echo_json
+from assay.cli.output import DECISION_EXIT, echo, echo_err, echo_json
 from assay.cli.progress import Progress
 from assay.cli.report import of_readable_runs
 from assay.comparison.compare import compare
@@ -27,7 +27,6 @@ from assay.report.comparison_text import (
 )
 from assay.report.plots import difference_intervals, forest_text
 
-EXIT = {None: 0, "pass": 0, "fail": 1, "inconclusive": 4}
 RUN_OPTIONS = {
     **dict.fromkeys(("limit", "sample", "num_fewshot", "gen_kwargs", "system_instruction", "include_path")),
     **dict.fromkeys(("include_defaults", "data_dir", "confirm_run_unsafe_code")),
@@ -116,7 +115,7 @@ def run_compare(options: argparse.Namespace) -> int:
         echo(comparison_csv(comparison).rstrip("\n"))
     else:
         _show(comparison, plain=options.format == "md", plot=options.plot)
-    return EXIT[comparison.decision] if is_whole else 2
+    return DECISION_EXIT[comparison.decision] if is_whole else 2
 
 
 def _show(comparison: Comparison, *, plain: bool, plot: bool) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 EXIT = {"complete": 0, "incomplete": 1, "partial": 3}
 """Exit codes by the status of a run."""
+DECISION_EXIT = {"pass": 0, "fail": 1, "inconclusive": 4, None: 0}
+"""Exit codes by the decision of gates, or of a rule to stop."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -113,6 +115,9 @@ def echo_results(results: "ResultsJSON", folder: Path) -> int:
 
 
 def exit_code(results: "ResultsJSON") -> int:
-    """Look up the exit code of a run; of a shard, that of the documents in it."""
+    """Look up the exit code of a run; of a shard, that of the documents in it; with a rule to stop, that of its decision."""
     account = results["assay"]
+    decided = account.get("stop_when", {}).get("decision")
+    if decided is not None and (decided != "inconclusive" or account["status"] != "partial"):
+        return DECISION_EXIT[decided]
     return EXIT[account.get("shard", account)["status"]]

@@ -7,9 +7,9 @@ from dataclasses import asdict
 
 from assay.cli.flags import add_catalog_options, task_manager
 from assay.cli.output import echo, echo_err, echo_json
-from assay.comparison.planning import Aim, Planned, Unknown, planned_from_runs, planned_from_tasks
+from assay.comparison.planning import Aim, Planned, Unknown, may_be_rate, planned_from_runs, planned_from_tasks
 from assay.config.row_names import row_key
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, some
 from assay.records import ScoreKey
 from assay.report.table import markdown_table
 
@@ -114,10 +114,18 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     prepared = prepare_run(RunConfig(tasks=options.tasks), task_manager(options))
     for name, why in prepared.broken.items():
         echo_err(f"{name}: {why}")
-    tasks = {}
+    tasks, unknown = {}, []
     for each in (task for task in prepared.tasks if task.size):
         keys = each.rows() or [ScoreKey(metric, "none") for metric in each.higher_is_better()]
-        tasks[each.task.name] = Unknown.of(keys, each.size, each.source or each.task.name, aim)
+        rates = [key for key in keys if may_be_rate(each.aggregation(key))]
+        if rates:
+            tasks[each.task.name] = Unknown.of(rates, each.size, each.source or each.task.name, aim)
+        else:
+            unknown.append(each.task.name)
+    if unknown:
+        echo_err(f"no rate, so the variance is not known without a run of it (--baseline RUN): {', '.join(unknown)}")
+    if unknown and not tasks:
+        raise ConfigError([Problem(Place("assay plan"), f"nothing is known of {some(unknown)}", "add --baseline RUN")])
     rows = planned_from_tasks(tasks, prepared.groups, aim)
     missing = {group.name for group in prepared.groups} - {each.name for each in rows}
     if missing:

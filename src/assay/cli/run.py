@@ -13,7 +13,7 @@ from typing import Any
 from assay.catalog.selection import no_spec
 from assay.cli import interrupted_code
 from assay.cli.flags import ALIASES, ELSEWHERE, NOT_NEEDED, TRACKERS, run_options
-from assay.cli.output import EXIT, echo, echo_err, echo_tables, exit_code, plain
+from assay.cli.output import DECISION_EXIT, EXIT, echo, echo_err, echo_tables, exit_code, plain
 from assay.cli.progress import Progress
 from assay.cli.runs import runs_dir
 from assay.cli.show import write_out
@@ -29,6 +29,7 @@ from assay.models.load import backend, parameters
 from assay.redaction import redacted_command
 from assay.report.table import checkpoints_json, checkpoints_table, table_footing, table_heading
 from assay.runs.results import ResultsJSON
+from assay.tasks.order import StopRule
 
 CANNOT = 2
 
@@ -50,6 +51,7 @@ def run_run(options: argparse.Namespace) -> int:
             )
         work = _prepared(next(iter(checkpoints.values()), config))
         if config.dry_run:
+            _stop_rule(work)
             write_out(work)
             return EXIT["complete"]
         evaluation = _evaluated(work, command)
@@ -84,8 +86,21 @@ def _prepared(config: RunConfig) -> PreparedRun:
 def _evaluated(work: PreparedRun, command: Sequence[str]) -> Evaluation:
     if work.config.write_out:
         write_out(work)
+    rule = _stop_rule(work)
     with Progress() as progress:
-        return execute(work, progress, OutputOptions(notes={"command": command}))
+        evaluation = execute(work, progress, OutputOptions(notes={"command": command}), rule)
+    if rule is not None and not evaluation.tasks:
+        echo_err("decided before: nothing is asked; without --stop_when, the other documents are")
+    return evaluation
+
+
+def _stop_rule(work: PreparedRun) -> StopRule | None:
+    """The rule of --stop_when, checked; comparisons are imported only for it."""
+    if work.config.stop_when is None:
+        return None
+    from assay.comparison.stopping import stop_rule
+
+    return stop_rule(work)
 
 
 def _free_memory() -> None:
@@ -120,7 +135,7 @@ def run_checkpoints(
         file.write_text(json.dumps(plain(checkpoints_json(results)), indent=1, ensure_ascii=False), encoding="utf-8")
         echo(f"\nruns: {Path(output).resolve()}")
     codes = [CANNOT if result is None else exit_code(result) for result in results.values()]
-    order = (CANNOT, EXIT["incomplete"], EXIT["partial"])  # the worst first
+    order = (CANNOT, EXIT["incomplete"], DECISION_EXIT["inconclusive"], EXIT["partial"])  # the worst first
     return next((code for code in order if code in codes), EXIT["complete"])
 
 

@@ -12,7 +12,7 @@ import orjson
 
 from assay.comparison.comparison import STAGES, Attribution, ComparedRow, ComparedRun, Comparison, Difference, Flip
 from assay.comparison.contrasts import ComparedTask
-from assay.comparison.gates import Gate, GateEvidence, decide, parse_gate
+from assay.comparison.gates import Gate, GateEvidence, Measured, decide, measure, parse_gate
 from assay.comparison.pairing import (
     PROMPT_OPTIONS,
     PairedTask,
@@ -74,14 +74,17 @@ def compare(  # noqa: PLR0913  # each is an option of the command
         tasks, metrics, parsed_gates, cluster_by, allow_different_prompts, allow_incomplete, flips, level, power
     )
     read = _read([Path(run) for run in runs])
-    parts = [_compare_pair(read[0], other, number, options) for number, other in enumerate(read[1:], 1)]
+    pairs = [_compare_pair(read[0], other, number, options) for number, other in enumerate(read[1:], 1)]
+    parts, measured = [part for part, _ in pairs], [each for _, gated in pairs for each in gated]
     return Comparison(
         runs=_labelled(read),
         rows=_corrected([row for part in parts for row in part.rows], 1 - level),
         attributions=[each for part in parts for each in part.attributions],
         flips=[flip for part in parts for flip in part.flips],
-        verdicts=[verdict for part in parts for verdict in part.verdicts],
-        notes=list(dict.fromkeys([*_endings(read), *(note for part in parts for note in part.notes)])),
+        verdicts=decide(measured, level),
+        notes=list(
+            dict.fromkeys([*_endings(read), *(note for part in parts for note in part.notes), *_together(measured)])
+        ),
         level=level,
         power=power,
     )
@@ -105,8 +108,8 @@ def _read(folders: Sequence[Path]) -> list[Run]:
     return [Run.open(folder).finished() for folder in folders]
 
 
-def _compare_pair(a: Run, b: Run, number: int, options: CompareOptions) -> Comparison:
-    """One run against the first."""
+def _compare_pair(a: Run, b: Run, number: int, options: CompareOptions) -> tuple[Comparison, list[Measured]]:
+    """One run against the first, and its gates, which are decided together with those of the other runs."""
     notes: list[str] = []
     shared = set(shared_tasks(a, b))
     named = (
@@ -120,15 +123,21 @@ def _compare_pair(a: Run, b: Run, number: int, options: CompareOptions) -> Compa
     every = paired_rows((a, b), compared_members(tasks, (a, b), options.cluster_by, notes), notes)
     paired = selected_rows(every, a, options.tasks, options.metrics)
     gated = selected_rows([*every, *lone_rows(a, every)], a, options.tasks, options.metrics)
-    evidence = GateEvidence(gated, tasks, (a, b), number, options.level, options.incomplete)
-    return Comparison(
+    evidence = GateEvidence(gated, (a, b), number, options.incomplete)
+    compared = Comparison(
         runs=(),
-        rows=[compared_row(row, number, options.level, options.power) for row in paired],
+        rows=[compared_row(row, number, options.level, options.power, _same_answers(row, tasks)) for row in paired],
         attributions=[attribute(a, b, tasks, number)],
         flips=flips_of(tasks, paired, number, options.flips) if options.flips else (),
-        verdicts=[each for gate in options.gates for each in decide(gate, evidence)],
         notes=notes,
     )
+    return compared, [each for gate in options.gates for each in measure(gate, evidence)]
+
+
+def _same_answers(row: PairedRow, tasks: Sequence[PairedTask]) -> bool:
+    """Whether all documents that a number comes from were answered in the same words; looked at where no score differs."""
+    names = {part.member.task for part in row.parts} if row.is_alike else set()
+    return bool(names) and all(task.has_same_answers for task in tasks if task.name in names)
 
 
 def _corrected(rows: Sequence[ComparedRow], alpha: float) -> list[ComparedRow]:
@@ -151,6 +160,11 @@ def _labelled(runs: Sequence[Run]) -> list[ComparedRun]:
         )
         for run, each in zip(runs, parts, strict=True)
     ]  # fmt: skip
+
+
+def _together(measured: Sequence[Measured]) -> list[str]:
+    tested = sum(each.ends is not None for each in measured)
+    return [f"{tested} gates are decided together: the level of each is raised for that (Holm)"] if tested > 1 else []
 
 
 def _endings(runs: Sequence[Run]) -> list[str]:

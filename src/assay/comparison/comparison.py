@@ -10,7 +10,7 @@ STAGES = ("data", "prompt", "sampling", "model", "filter", "scorer")
 
 Decision = Literal["pass", "fail", "inconclusive"]
 Unit = Literal["pp", "% rel", ""]
-Says = Literal["better", "worse", "differs", "unclear", "unknown"]
+Says = Literal["better", "worse", "differs", "unclear", "same", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class ComparedRow:
 
     `run` is the number of the other one among the runs. `difference` is b minus a; `reason` explains a missing
     interval or p. A win is a document that b does better, in the metric's direction. `mde` is the least true difference
-    that is detected with the requested power. `only_a` and `only_b` documents were scored in one run alone.
+    that is detected with the requested power. `only_a` and `only_b` documents were scored in one run alone. `same` is what all
+    documents have the same of, if any: `answers`, or only `scores`.
     """
 
     kind: Literal["task", "group"]
@@ -59,10 +60,13 @@ class ComparedRow:
     only_b: int = 0
     reason: str = ""
     verdict: Says = "unknown"
+    same: Literal["answers", "scores", ""] = ""
 
     def outcome(self, alpha: float) -> Says:
         """The outcome for b: for a task by its corrected p, for a group by its interval; `unclear` is not `equal`. Where
         no direction is declared, a significant difference is reported without one."""
+        if self.same:
+            return "same"
         sure = self.p_holm <= alpha if self.p_holm is not None else self._leaves_zero_out
         if sure is None or self.difference is None:
             return "unknown"
@@ -126,7 +130,7 @@ class Attribution:
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """The outcome of a gate for one row: `bound` is the end of the one-sided interval that decides. `unit` is
+    """The outcome of a gate for one row: `bound` is the end of the one-sided interval that decides, at `level`. `unit` is
     the gate's: `pp`, `% rel`, or nothing for the metric's own."""
 
     gate: str
@@ -140,6 +144,7 @@ class GateVerdict:
     threshold: float
     reason: str = ""
     unit: Unit = ""
+    level: float = 0.95
 
 
 @dataclass(frozen=True, slots=True)

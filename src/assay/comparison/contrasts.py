@@ -288,6 +288,29 @@ def _unit(parts: Sequence[Part], drawn: Sequence[Influence]) -> float:
     return reach(_by_draw(drawn, can), _by_draw(drawn, does), sum(part.member.n for part in parts))
 
 
+class Reach(NamedTuple):
+    """How far documents can move a difference: all of them together, and the draw that moves it furthest."""
+
+    whole: float
+    draw: float
+
+    @classmethod
+    def of(cls, parts: Sequence[Part]) -> "Reach":
+        """From the bounds of the members' scores; infinite where one has none."""
+        slopes = [abs(part.slope_a + part.slope_b) / 2 * _largest_change(part.member) for part in parts]
+        if not math.isfinite(sum(slopes)):
+            return cls(math.inf, math.inf)
+        can = [np.full(part.member.n, slope / part.member.n) for part, slope in zip(parts, slopes, strict=True)]
+        owners = [Influence(part.member.source, part.member.documents, own, clusters=part.member.clusters)
+                  for part, own in zip(parts, can, strict=True)]  # fmt: skip
+        return cls(sum(slopes), float(_by_draw(owners, can).max()))
+
+
+def _largest_change(member: ComparedTask) -> float:
+    """How far the score of a document can change."""
+    return 1.0 if member.is_rate else float(getattr(member, "wide", math.inf))
+
+
 def _by_draw(drawn: Sequence[Influence], owned: Sequence[Floats]) -> Floats:
     """Sum the contributions of each document, or each cluster, of one source over all tasks that contain it."""
     by_source: dict[str, list[tuple[Influence, Any]]] = defaultdict(list)

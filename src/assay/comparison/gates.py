@@ -1,25 +1,27 @@
 """Gates: thresholds for a difference, and what missing documents mean for them."""
 
+import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 from assay.comparison.comparison import Decision, GateVerdict, Unit
-from assay.comparison.contrasts import Part
-from assay.comparison.pairing import PairedTask
+from assay.comparison.contrasts import Part, Reach
 from assay.comparison.rows import PairedRow, below
 from assay.config.row_names import row_name
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import ScoreKey
 from assay.runs.run import Run
 from assay.statistics.paired import Contrast, interval
+from assay.statistics.sequences import without_difference
 
 _WRITTEN = re.compile(
     r"\s*(?:(?P<name>\S.*)/)?(?P<metric>[^/<>=,\s]+)(?:,(?P<filter>[^<>=\s]+))?\s*(?P<sign>>=|<=|>|<)\s*"
     r"(?P<number>[+\-−]?(?:\d+\.?\d*|\.\d+))\s*(?P<unit>pp|%\s*rel|rel|%|)\s*"
 )
+GATE = Place("--gate")
 FIX = "write it as 'acc > -0.5pp', 'mmlu/acc >= -1% rel' or 'word_perplexity < 0.05'"
 
 
@@ -50,7 +52,7 @@ class Gate:
                 "<=": value <= self.threshold}[self.sign]  # fmt: skip
 
 
-def parse_gate(written: str) -> Gate:
+def parse_gate(written: str, place: Place = GATE, fix: str = FIX) -> Gate:
     """A gate from `[NAME/]METRIC[,FILTER] > NUMBER[pp|% rel|rel]`.
 
     >>> gate = parse_gate("mmlu/acc > -0.5pp")
@@ -59,11 +61,11 @@ def parse_gate(written: str) -> Gate:
     """
     match = _WRITTEN.fullmatch(written)
     if match is None:
-        raise ConfigError([Problem(Place("--gate"), f"invalid gate {written!r}", FIX)])
+        raise ConfigError([Problem(place, f"invalid gate {written!r}", fix)])
     unit = match["unit"].replace(" ", "")
     if unit == "%":
         fix = "write 'pp' for percentage points, or '% rel' for a share of the first run's value"
-        raise ConfigError([Problem(Place("--gate"), f"{written!r} does not say of what it is a percentage", fix)])
+        raise ConfigError([Problem(place, f"{written!r} does not say of what it is a percentage", fix)])
     number = float(match["number"].replace("−", "-"))
     return Gate(
         written.strip(),
@@ -76,27 +78,68 @@ def parse_gate(written: str) -> Gate:
     )
 
 
+Ends = tuple[float, float]
+
+
 @dataclass(frozen=True)
 class GateEvidence:
-    """The input of a gate: the numbers of two runs, the second being the `number`-th of all, and the level."""
+    """The input of a gate: the numbers of two runs, the second being the `number`-th of all."""
 
     rows: Sequence[PairedRow]
-    tasks: Sequence[PairedTask]
     runs: tuple[Run, Run]
     number: int
-    level: float
     allow_incomplete: bool = False
 
-    def has_same_answers(self, row: PairedRow) -> bool:
-        """Whether all documents that a number comes from were answered in the same words."""
-        tasks = {part.member.task for part in row.parts}
-        return all(task.has_same_answers for task in self.tasks if task.name in tasks)
+    @property
+    def has_one_model(self) -> bool:
+        """Whether the models of both runs have the same fingerprint, those of scorers too."""
+        mine, others = (run.answers_manifest.get("spec", {}) for run in self.runs)
+        return bool(mine.get("model")) and all(mine.get(key) == others.get(key) for key in ("model", "roles"))
 
 
-def decide(gate: Gate, evidence: GateEvidence) -> list[GateVerdict]:
-    """Decide a gate for each row that it selects. A row that only the first run has is undecided: a run that lacks
+@dataclass(frozen=True)
+class Measured:
+    """A gate for one row, before it is decided: the difference in its units, and its one-sided bounds by alpha.
+    Without bounds it is `known`, or `reason` says why it cannot be. `needed`: how many documents would decide it, by alpha."""
+
+    gate: Gate
+    row: PairedRow
+    number: int
+    difference: float | None = None
+    ends: Callable[[float], Ends] | None = None
+    reason: str = ""
+    known: Decision = "inconclusive"
+    needed: Callable[[float], str] | None = None
+
+    def verdict(self, alpha: float) -> GateVerdict:
+        """Decide at this alpha."""
+        decision, bound = (self.known, None) if self.ends is None else _decided(self.gate, self.ends(alpha))
+        gate, reason = self.gate, self.reason
+        if decision == "inconclusive" and self.needed is not None:
+            reason = "; ".join(filter(None, [self.needed(alpha), reason]))
+        return GateVerdict(
+            gate.written, self.row.name, *self.row.key, self.number, decision, self.difference, bound, gate.threshold, reason,
+            gate.unit, 1 - alpha,
+        )  # fmt: skip
+
+
+def measure(gate: Gate, evidence: GateEvidence) -> list[Measured]:
+    """Measure each row that a gate selects. A row that only the first run has is undecided: a run that lacks
     a task or a group passes no gate."""
-    return [_verdict(gate, row, evidence) for row in _selected(gate, evidence.rows, evidence.runs[0])]
+    return [_measured(gate, row, evidence) for row in _selected(gate, evidence.rows, evidence.runs[0])]
+
+
+def decide(measured: Sequence[Measured], level: float) -> list[GateVerdict]:
+    """Decide all gates of a comparison together, so that the chance of one wrong decision among them is what the level says
+    (Holm): each at alpha over the number of those that are not decided yet."""
+    open_ones = [place for place, each in enumerate(measured) if each.ends is not None]
+    verdicts = {place: each.verdict(1 - level) for place, each in enumerate(measured) if each.ends is None}
+    while open_ones:
+        tried = {place: measured[place].verdict((1 - level) / len(open_ones)) for place in open_ones}
+        decided = {place: each for place, each in tried.items() if each.decision != "inconclusive"}
+        verdicts |= decided or tried
+        open_ones = [place for place in open_ones if place not in decided] if decided else []
+    return [verdicts[place] for place in range(len(measured))]
 
 
 def _selected(gate: Gate, rows: Sequence[PairedRow], run: Run) -> list[PairedRow]:
@@ -106,7 +149,7 @@ def _selected(gate: Gate, rows: Sequence[PairedRow], run: Run) -> list[PairedRow
         known = {row.key.metric for row in rows}
         wrong = gate.metric if gate.metric not in known else row_name(ScoreKey(gate.metric, str(gate.filter)))
         fix = did_you_mean(wrong, known if gate.metric not in known else {row_name(row.key) for row in rows})
-        raise ConfigError([Problem(Place("--gate"), f"no shared metric named {wrong!r}", fix)])
+        raise ConfigError([Problem(GATE, f"no shared metric named {wrong!r}", fix)])
     if gate.name is None:
         shared = _top_level([row for row in of_metric if not row.is_lone], run)
         return [*shared, *(row for row in _top_level(of_metric, run) if row.is_lone)]
@@ -114,7 +157,7 @@ def _selected(gate: Gate, rows: Sequence[PairedRow], run: Run) -> list[PairedRow
     if not matching:
         names = {row.name for row in of_metric}
         what = f"no shared task or group named {gate.name!r} has {gate.metric!r}"
-        raise ConfigError([Problem(Place("--gate"), what, did_you_mean(gate.name, names))])
+        raise ConfigError([Problem(GATE, what, did_you_mean(gate.name, names))])
     return matching
 
 
@@ -132,32 +175,7 @@ def _top_level(rows: Sequence[PairedRow], run: Run) -> list[PairedRow]:
     return [row for row in rows if row.name not in under]
 
 
-def _verdict(gate: Gate, row: PairedRow, evidence: GateEvidence) -> GateVerdict:
-    measured = _measured(gate, row, evidence)
-    decided: tuple[Decision, float | None]
-    if isinstance(measured, str):
-        difference, decided, reason = None, ("inconclusive", None), measured
-    else:
-        difference, ends, reason = measured
-        decided = _decided(gate, ends) if ends is not None else ("inconclusive", None)
-        if ends is None and evidence.has_same_answers(row):
-            decided, reason = ("pass" if gate.lets(difference) else "fail", None), "all answers are the same"
-    decision, bound = decided
-    return GateVerdict(
-        gate.written,
-        row.name,
-        *row.key,
-        evidence.number,
-        decision,
-        difference,
-        bound,
-        gate.threshold,
-        reason,
-        gate.unit,
-    )
-
-
-def _decided(gate: Gate, ends: tuple[float, float]) -> tuple[Decision, float]:
+def _decided(gate: Gate, ends: Ends) -> tuple[Decision, float]:
     """Return the decision and the bound that decides it."""
     safe, open_end = ends if gate.wants_more else (ends[1], ends[0])
     if gate.lets(safe):
@@ -165,34 +183,62 @@ def _decided(gate: Gate, ends: tuple[float, float]) -> tuple[Decision, float]:
     return ("inconclusive", safe) if gate.lets(open_end) else ("fail", open_end)
 
 
-def _measured(
-    gate: Gate, row: PairedRow, evidence: GateEvidence
-) -> tuple[float, tuple[float, float] | None, str] | str:
+def _measured(gate: Gate, row: PairedRow, evidence: GateEvidence) -> Measured:
     """The difference in the gate's units with its one-sided bounds; or why it cannot be decided."""
+    measured = Measured(gate, row, evidence.number)
     if row.a is None or row.b is None:
-        return row.reason or "there is no number"
+        return replace(measured, reason=row.reason or "there is no number")
     scale = 1 + gate.threshold if gate.relative else 1.0
     if gate.relative and row.a <= 0:
-        return "a difference relative to 0 or less means nothing"
+        return replace(measured, reason="a difference relative to 0 or less means nothing")
     contrast: Contrast | None = row.contrast(scale)
     if contrast is None:
-        return row.reason or "its spread is known for absolute differences only"
+        return replace(measured, reason=row.reason or "its spread is known for absolute differences only")
     open_because = "" if evidence.allow_incomplete else why_undecided(row, evidence.runs)
     if open_because:
-        return open_because
-    ends, reason = interval(contrast, 2 * evidence.level - 1), ""
+        return replace(measured, reason=open_because)
+    unit, shift = (row.a, gate.threshold) if gate.relative else (1.0, 0.0)
+    measured = replace(measured, difference=contrast.difference / unit + shift)
     missed = 0 if evidence.allow_incomplete else sum(part.member.missed for part in row.parts)
-    if ends is None:
-        reason = "all documents differ alike"
-    elif missed:
-        lower, upper = moved(row.parts, scale)
-        ends = ends[0] + lower, ends[1] + upper
-        reason = f"assuming the worst for the {missed} documents not scored in both runs"
-    if not gate.relative:
-        return contrast.difference, ends, reason
-    shift = gate.threshold
-    bounds = (ends[0] / row.a + shift, ends[1] / row.a + shift) if ends is not None else None
-    return contrast.difference / row.a + shift, bounds, reason
+    lower, upper = moved(row.parts, scale) if missed else (0.0, 0.0)
+    reason = f"assuming the worst for the {missed} documents not scored in both runs" if missed else ""
+    if row.is_alike:
+        return _alike(replace(measured, reason=reason), row, evidence, (lower / unit, upper / unit))
+    if interval(contrast, 0.9) is None:
+        return replace(measured, reason="all documents differ alike")
+
+    def ends(alpha: float) -> Ends:
+        low, high = interval(contrast, 1 - 2 * alpha) or (math.nan, math.nan)
+        return (low + lower) / unit + shift, (high + upper) / unit + shift
+
+    return replace(measured, ends=ends, reason=reason)
+
+
+def _alike(measured: Measured, row: PairedRow, evidence: GateEvidence, lost: Ends) -> Measured:
+    """A gate for runs that score alike: it holds for the same model. Of another one, so many documents without a difference
+    bound the share of those that differ, and the gate holds if the margin is wider."""
+    gate, n = measured.gate, sum(part.member.n for part in row.parts)
+    if evidence.has_one_model and lost == (0.0, 0.0):
+        decision: Decision = "pass" if gate.lets(0.0) else "fail"
+        return replace(measured, known=decision, reason="same model, and no document differs")
+    reach = Reach.of(row.parts)
+    if not math.isfinite(reach.whole):
+        return replace(measured, reason="no document differs, and nothing bounds how far others could")
+    unit = row.a if gate.relative and row.a is not None else 1.0
+    margin = (-gate.threshold if gate.wants_more else gate.threshold) * unit / reach.whole
+
+    def ends(alpha: float) -> Ends:
+        bound = reach.whole * without_difference(alpha, reach.draw / reach.whole) / unit
+        return -bound + lost[0], bound + lost[1]
+
+    def needed(alpha: float) -> str:
+        summary = f"none of {n} documents differs"
+        if not 0 < margin < 1 or lost != (0.0, 0.0):
+            return summary
+        enough = n * reach.draw / reach.whole * math.log(alpha) / math.log1p(-margin)
+        return f"{summary}; {math.floor(enough) + 1} would decide it"
+
+    return replace(measured, ends=ends, needed=needed)
 
 
 ENDED = ("complete", "incomplete", "unknown")

@@ -19,6 +19,7 @@ from assay.groups.group import Group, TaskT
 from assay.groups.results import bottom_up, group_numbers
 from assay.records import ScoreKey
 from assay.runs.run import Run
+from assay.statistics.aggregations import Aggregation, AggregationOrFunction, known_aggregation
 from assay.statistics.influence import Estimate, Influence
 from assay.statistics.paired import documents_needed, effect_found, smoothed
 
@@ -87,6 +88,12 @@ def _repeats(documents: int, spread: ScoreSpread, aim: Aim) -> int | None:
 def assumed(aim: Aim) -> ScoreSpread:
     """Assume a rate of one half, and two models that agree as their correlation implies."""
     return ScoreSpread(2 * WORST * (1 - aim.correlation))
+
+
+def may_be_rate(aggregation: AggregationOrFunction | None) -> bool:
+    """Whether a number is the mean of scores that may be right or wrong: a perplexity is not, nor are scores with other bounds."""
+    known = known_aggregation(aggregation)
+    return isinstance(known, Aggregation) and known.name == "mean" and known.bounds in (None, (0.0, 1.0))
 
 
 @dataclass(frozen=True, slots=True)

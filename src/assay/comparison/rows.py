@@ -23,6 +23,7 @@ Known = Mapping[tuple[str, ScoreKey], ComparedTask | str]
 """The tasks' numbers in both runs, or why they cannot be compared; tasks by their names in the first run."""
 SCORE_AGAIN = "how it follows from its tasks is not noted; `assay score RUN` notes it"
 
+NO_SPREAD = {True: "no document differs", False: "all documents differ alike"}
 LONE = "the other run has no such number, or no samples of it"
 
 
@@ -43,10 +44,22 @@ class PairedRow:
     reason: str = ""
     is_lone: bool = False
 
+    @property
+    def is_alike(self) -> bool:
+        """Whether every document scores the same in both runs."""
+        return bool(self.parts) and all(_is_alike(part.member) for part in self.parts)
+
     def contrast(self, scale: float = 1.0) -> Contrast | None:
         if not self.parts or self.a is None or self.b is None:
             return None
         return contrast(self.parts, self.a, self.b, scale)
+
+
+def _is_alike(member: ComparedTask) -> bool:
+    for a, b in ((member.scores_a, member.scores_b), (member.influence_a, member.influence_b)):
+        if a is not None and b is not None:
+            return bool(np.array_equal(a, b))
+    return False
 
 
 def compared_members(tasks: Sequence[PairedTask], runs: Runs, cluster_by: str | None, notes: list[str]) -> Known:
@@ -242,7 +255,7 @@ def below(run: Run, pattern: str, names: set[str]) -> set[str]:
     return every
 
 
-def compared_row(row: PairedRow, run: int, level: float, power: float) -> ComparedRow:
+def compared_row(row: PairedRow, run: int, level: float, power: float, has_same_answers: bool = False) -> ComparedRow:
     """Compute the row of the comparison from a paired row."""
     members = [part.member for part in row.parts]
     difference = row.contrast()
@@ -273,7 +286,8 @@ def compared_row(row: PairedRow, run: int, level: float, power: float) -> Compar
         clusters=difference.draws if difference is not None and difference.draws < difference.documents else None,
         only_a=sum(member.only_a for member in members),
         only_b=sum(member.only_b for member in members),
-        reason=row.reason or ("all documents differ alike" if difference is not None and ends is None else ""),
+        reason=row.reason or ("" if difference is None or ends is not None else NO_SPREAD[row.is_alike]),
+        same=("answers" if has_same_answers else "scores") if row.is_alike else "",
     )
 
 

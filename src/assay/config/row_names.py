@@ -52,6 +52,15 @@ def row_name(key: ScoreKey) -> str:
     return f"{key.metric},{key.filter}"
 
 
+def shown_filter(name: str, *, is_group: bool) -> str:
+    """A filter as tables show it: a group's number may be of several.
+
+    >>> shown_filter("strict+flexible", is_group=True), shown_filter("strict", is_group=True)
+    ('per task', 'strict')
+    """
+    return "per task" if is_group and "+" in name else name
+
+
 def stderr_name(key: ScoreKey) -> str:
     """The name under which a row's standard error is written beside it."""
     return f"{key.metric}{STDERR},{key.filter}"

@@ -138,6 +138,12 @@ class RunConfig:
         check=_positive,
         run=_limit("N", identity=False),
     )
+    stop_when: str | None = option(
+        "Stop when this is decided, for one task or group: 'acc > -1pp vs runs/main', or 'acc > 0.7'; documents are asked in"
+        " random order. Exit 0: pass, 1: fail, 4: inconclusive.",
+        None,
+        run=_limit("RULE", identity=False, imported="dropped"),
+    )
     # which documents
     limit: float | None = option(
         "The first N documents of each task; below 1, a share of them.",

@@ -189,6 +189,8 @@ class Engine:
             if self.budget.is_over:
                 for queue in self._lanes.values():
                     queue.drop()
+                for remote in self._remote() if self.budget.at_once else ():
+                    remote.cancel()
             await self._advance()
         await self._advance()  # raises an error of the last request, too
 

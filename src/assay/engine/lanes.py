@@ -4,7 +4,8 @@ import asyncio
 import inspect
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Protocol, Self
@@ -24,12 +25,14 @@ Receive = Callable[[str, Sequence[KeyedResponse]], None]
 
 @dataclass(slots=True)
 class Budget:
-    """Limits and how much of each is used. `ended` names the limit that was reached; cost is reserved before it is spent."""
+    """Limits and how much of each is used. `ended` names the limit that was reached; cost is reserved before it is spent.
+    `at_once`: the run needs no more answers, not even those of requests in flight."""
 
     cost: float | None = None
     seconds: float | None = None
     failures: int | None = None
     ended: str = ""
+    at_once: bool = False
     _spent: float = 0.0
     _reserved: float = 0.0
     _open: int = 0
@@ -66,6 +69,11 @@ class Budget:
         """Count cost from an earlier part of the run."""
         self._spent += cost
 
+    def stop(self, reason: str) -> None:
+        """End the run now."""
+        if not self.ended:
+            self.ended, self.at_once = reason, True
+
     def fail(self) -> None:
         self._failed += 1
         if self.failures is not None and self._failed >= self.failures and not self.ended:
@@ -99,15 +107,15 @@ def lane(role: str, model: AnyModel, receive: Receive, budget: Budget, wake: asy
     return (
         RemoteLane(role, model, receive, budget, wake)
         if isinstance(model, Remote)
-        else WindowLane(role, model, receive)
+        else WindowLane(role, model, receive, budget)
     )
 
 
 class WindowLane:
     """Queue of a local model, which is sent a window of requests at a time."""
 
-    def __init__(self, role: str, model: Model, receive: Receive) -> None:
-        self._role, self._model, self._receive = role, model, receive
+    def __init__(self, role: str, model: Model, receive: Receive, budget: Budget) -> None:
+        self._role, self._model, self._receive, self._budget = role, model, receive, budget
         self._queue: list[KeyedRequest] = []
 
     @property
@@ -130,15 +138,18 @@ class WindowLane:
         if not window:
             return False
         unanswered = dict(window)
-        async for answered in self._answers(window, unanswered):
-            new = [(*window[n], response) for n, response in answered if unanswered.pop(window[n][0], None) is not None]
-            self._receive(self._role, new)
-            await asyncio.sleep(0)  # lets Ctrl-C and the other lanes in
+        async with aclosing(self._answers(window, unanswered)) as answers:
+            async for answered in answers:
+                new = [(*window[n], each) for n, each in answered if unanswered.pop(window[n][0], None) is not None]
+                self._receive(self._role, new)
+                await asyncio.sleep(0)  # lets Ctrl-C and the other lanes in
+                if self._budget.at_once:
+                    break
         return True
 
     async def _answers(
         self, window: Sequence[KeyedRequest], unanswered: Mapping[bytes, Request]
-    ) -> AsyncIterator[Answered]:
+    ) -> AsyncGenerator[Answered]:
         """Yield the responses as they come, and last a failure for every unanswered request."""
         reason = "the model gave no response"
         try:

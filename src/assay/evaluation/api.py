@@ -1,7 +1,7 @@
 """`simple_evaluate` and `evaluate`: the flow from Python, with model objects and loaded tasks."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any
 
@@ -12,6 +12,7 @@ from assay.evaluation.flow import execute, prepare_run
 from assay.evaluation.model_facts import ModelFacts
 from assay.evaluation.options import run_config
 from assay.evaluation.options import task_manager as manager_of
+from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.writing import OutputOptions
 from assay.groups import Group
 from assay.models.protocol import AnyModel
@@ -19,6 +20,9 @@ from assay.records import JSONDict
 from assay.runs.results import failure_lines
 from assay.tasks import Task, TaskManager
 from assay.tasks.manager import LoadedTasks
+from assay.tasks.order import StopRule
+
+MakeStopRule = Callable[[PreparedRun], StopRule | None]
 
 
 def simple_evaluate(
@@ -28,14 +32,16 @@ def simple_evaluate(
     *,
     task_manager: TaskManager | None = None,
     model_role: Mapping[str, AnyModel | YAMLValue] | None = None,
+    stop_rule: MakeStopRule | None = None,
     **options: YAMLValue,
 ) -> JSONDict:
     """Evaluate a model on tasks; returns the content of results.json, with `samples` where they are logged.
 
     `model` is a model object or a name of `assay ls models`; `model_role` has others by role. `options` are those of a run:
-    see RunConfig.
+    see RunConfig. `stop_rule` makes the rule that `stop_when` describes.
     """
-    return _evaluate(model, {**options, "tasks": _listed(tasks), "model_args": model_args}, task_manager, model_role)
+    own = {**options, "tasks": _listed(tasks), "model_args": model_args}
+    return _evaluate(model, own, task_manager, model_role, stop_rule)
 
 
 def evaluate(
@@ -44,11 +50,13 @@ def evaluate(
     *,
     task_manager: TaskManager | None = None,
     model_role: Mapping[str, AnyModel | YAMLValue] | None = None,
+    stop_rule: MakeStopRule | None = None,
     **options: YAMLValue,
 ) -> JSONDict:
     """Evaluate a model on tasks that `TaskManager.load` returned, or on tasks and groups by name."""
     items = _tasks_in(task_dict)
-    return _evaluate(lm, {"fewshot_as_multiturn": False, **options, "tasks": items}, task_manager, model_role)
+    own = {"fewshot_as_multiturn": False, **options, "tasks": items}
+    return _evaluate(lm, own, task_manager, model_role, stop_rule)
 
 
 def _evaluate(
@@ -56,6 +64,7 @@ def _evaluate(
     options: YAMLMapping,
     manager: TaskManager | None,
     roles: Mapping[str, AnyModel | YAMLValue] | None,
+    stop_rule: MakeStopRule | None,
 ) -> JSONDict:
     if not isinstance(model, str) and not hasattr(model, "identity"):
         what, fix = f"{model!r:.60} is neither a model nor the name of one", "give a name of `assay ls models`"
@@ -76,7 +85,8 @@ def _evaluate(
     prepared = prepare_run(
         config, manager or manager_of(config, **about), None if isinstance(model, str) else model, objects
     )
-    results = execute(prepared, options=OutputOptions(keep_samples=config.log_samples)).results
+    rule = stop_rule(prepared) if stop_rule is not None else None
+    results = execute(prepared, options=OutputOptions(keep_samples=config.log_samples), rule=rule).results
     for line in failure_lines(results["assay"]):
         logging.getLogger("assay").warning(line)
     return results

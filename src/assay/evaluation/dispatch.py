@@ -6,17 +6,19 @@ import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple, TypeVar
 
 from assay.config.run import RunConfig
-from assay.engine import Budget, Engine
+from assay.engine import Budget, Ended, Engine
 from assay.engine.drive import ResponseStore
 from assay.evaluation.scoring import AnswerSource, UsageSummary
-from assay.models.protocol import AnyModel
+from assay.models.protocol import AnyModel, Remote
 from assay.runs.cache import Cache, CachedJournal
 from assay.runs.journal import Journal
+from assay.tasks.order import SeededOrder
 from assay.tasks.run import TaskRun, end_plan, plans_of
 
 
@@ -27,31 +29,60 @@ class RunProgress(NamedTuple):
     engine: Engine
 
 
+AHEAD, PARTS = 128, 20
+"""With a rule that may end the run, a local model gets this many documents at a time, or this part of all: it sorts those it
+has by length, so that of all at once the first in the order might come last."""
 Watch = Callable[[RunProgress], None]
 """Called several times a second while a run asks."""
 
 
-def ask(config: RunConfig, models: Mapping[str, AnyModel], journal: Journal, watch: Watch) -> AnswerSource:
-    """The answers of models that are asked now; those in the journal or the cache are not asked for again."""
+def ask(
+    config: RunConfig,
+    models: Mapping[str, AnyModel],
+    journal: Journal,
+    watch: Watch,
+    order: SeededOrder | None = None,
+) -> AnswerSource:
+    """The answers of models that are asked now; those in the journal or the cache are not asked for again. With an order,
+    documents are asked in it until its rule has decided."""
 
     def answers(runs: Sequence[TaskRun]) -> UsageSummary:
         if config.use_cache is None:
-            return run_async(_drive(config, models, journal, runs, watch))
+            return run_async(_drive(config, models, journal, runs, watch, order))
         with closing(Cache(Path(config.use_cache))) as cache:
-            return run_async(_drive(config, models, CachedJournal(journal, cache, model_labels(models)), runs, watch))
+            cached = CachedJournal(journal, cache, model_labels(models))
+            return run_async(_drive(config, models, cached, runs, watch, order))
 
     return answers
 
 
 async def _drive(
-    config: RunConfig, models: Mapping[str, AnyModel], memory: ResponseStore, runs: Sequence[TaskRun], watch: Watch
+    config: RunConfig,
+    models: Mapping[str, AnyModel],
+    memory: ResponseStore,
+    runs: Sequence[TaskRun],
+    watch: Watch,
+    order: SeededOrder | None,
 ) -> UsageSummary:
     budget = Budget(config.max_cost, config.max_time, config.max_failures)
-    engine = Engine(models, memory, lambda: watch(RunProgress(runs, engine)), budget, config.records_at_once)
-    await engine.run(plans_of(runs), end_plan)
+    most = config.records_at_once
+    if order is not None and most is None and not all(isinstance(model, Remote) for model in models.values()):
+        most = max(AHEAD, sum(run.runnable.size for run in runs) // PARTS)
+    engine = Engine(models, memory, lambda: watch(RunProgress(runs, engine)), budget, most)
+    if order is None:
+        await engine.run(plans_of(runs), end_plan)
+    else:
+        await engine.run(order.plans(runs), partial(_end_in_order, order, budget))
     for run in runs:
         run.finish()
-    return UsageSummary(engine.usage.to_json(), dataclasses.asdict(engine.counts), budget.ended)
+    outcome = order.rule.outcome() if order is not None else {}
+    return UsageSummary(engine.usage.to_json(), dataclasses.asdict(engine.counts), budget.ended, outcome)
+
+
+def _end_in_order(order: SeededOrder, budget: Budget, ended: Ended) -> None:
+    order.end(ended)
+    if order.ended:
+        budget.stop(order.ended)
 
 
 def model_labels(models: Mapping[str, AnyModel]) -> dict[str, str]:

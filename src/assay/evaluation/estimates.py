@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from assay.evaluation.prepare import Prepared
 from assay.groups.group import Group
-from assay.groups.results import bottom_up, counted_metric, counted_tasks, group_numbers
+from assay.groups.results import MemberResult, bottom_up, counted_metric, counted_tasks, group_numbers
 from assay.groups.rows import FailedRow
 from assay.records import MetricValue, ScoreKey
 from assay.runs.results import GroupResult, ResultsJSON, Share, TaskResult, assay_section, lm_eval_results
@@ -87,7 +87,7 @@ def group_result(
     )
 
 
-def shares(tasks: Mapping[str, TaskResult], numbers: Mapping[ScoreKey, Estimate]) -> dict[ScoreKey, list[Share]]:
+def shares(tasks: Mapping[str, MemberResult], numbers: Mapping[ScoreKey, Estimate]) -> dict[ScoreKey, list[Share]]:
     """The task rows that each group row is made of, where that is known: runs can be compared later without the
     definitions of their groups."""
     known = {

@@ -15,9 +15,10 @@ from assay.evaluation.estimates import estimate
 from assay.evaluation.models import ModelPool, check_model_options, open_models
 from assay.evaluation.prepare import Prepared, PreparedRun, load, prepare
 from assay.evaluation.scoring import AnswerSource, Output, score_tasks, scorer_processes
-from assay.evaluation.writing import Evaluation, OutputOptions, open_output
+from assay.evaluation.writing import Evaluation, OutputOptions, decided_before, open_output
 from assay.models.protocol import AnyModel
 from assay.tasks import TaskManager
+from assay.tasks.order import SeededOrder, StopRule
 
 T = TypeVar("T")
 
@@ -36,10 +37,21 @@ def prepare_run(
     return prepare(definitions, manager, models, started)  # data, prompts, filters, metrics; every problem at once
 
 
-def execute(prepared: PreparedRun, watch: Watch | None = None, options: OutputOptions = OutputOptions()) -> Evaluation:  # noqa: B008  # a frozen record
-    """Ask the models, score their answers, and write the run."""
+def execute(
+    prepared: PreparedRun,
+    watch: Watch | None = None,
+    options: OutputOptions = OutputOptions(),  # noqa: B008  # a frozen record
+    rule: StopRule | None = None,
+) -> Evaluation:
+    """Ask the models, score their answers, and write the run; with a rule, until that has decided."""
+    order = SeededOrder(rule, prepared.config.random_seed) if rule is not None else None
     with scorer_processes(prepared.scorers):
         models = open_models(prepared)  # the model under test and roles; capabilities checked
+        if order is not None:
+            known = decided_before(prepared, models)  # nothing is asked again
+            if known is not None:
+                return known
+            options = options._replace(task_run=order.task_run)
         with open_output(prepared, models, options) as output:  # manifest, journal, lease; resumes the same run
 
             def notify(progress: RunProgress) -> None:
@@ -47,7 +59,7 @@ def execute(prepared: PreparedRun, watch: Watch | None = None, options: OutputOp
                 if watch is not None:
                     watch(progress)
 
-            answers = ask(prepared.config, models, output.journal, notify)  # the engine drives every plan
+            answers = ask(prepared.config, models, output.journal, notify, order)  # the engine drives every plan
             return finish(prepared, answers, output)
 
 

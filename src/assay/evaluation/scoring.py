@@ -20,11 +20,13 @@ T = TypeVar("T")
 
 
 class UsageSummary(NamedTuple):
-    """The cost of answers, the number of requests by outcome, and the limit that ended the run early, if one did."""
+    """The cost of answers, the number of requests by outcome, the limit or rule that ended the run early, if one did, and what
+    the rule decided."""
 
     account: Mapping[str, Any] = {}
     requests: Mapping[str, int] = {}
     ended: str = ""
+    decided: Mapping[str, Any] = {}
 
 
 AnswerSource = Callable[[Sequence[TaskRun]], UsageSummary]

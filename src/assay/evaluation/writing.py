@@ -23,11 +23,12 @@ from assay.evaluation.prepare import Prepared, PreparedRun
 from assay.evaluation.scoring import ScoredTasks, UsageSummary, scorer_memories
 from assay.models.protocol import AnyModel
 from assay.records import JSONDict
+from assay.redaction import is_same
 from assay.registry import USED
-from assay.runs.folder import RunFolder, open_run
+from assay.runs.folder import RunError, RunFolder, as_written, open_run
 from assay.runs.journal import Journal
 from assay.runs.results import ManifestJSON, ResultsJSON
-from assay.runs.run import output_folder
+from assay.runs.run import Run, holds_run, output_folder
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import file_name
 from assay.tasks.documents import parse_shard
@@ -35,6 +36,8 @@ from assay.tasks.run import Keep, TaskRun
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Shard
 
+DECIDED = ("pass", "fail")
+"""Decisions of a rule that more documents cannot change."""
 MakeTaskRun = Callable[[Runnable, Keep | None, Callable[[], None] | None], TaskRun]
 
 
@@ -116,6 +119,25 @@ def open_output(prepared: PreparedRun, models: Mapping[str, AnyModel], options: 
         yield RunOutput(prepared, model, folder.journal, folder, options)
 
 
+def decided_before(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> Evaluation | None:
+    """The same run, where its folder has the decision of its rule already."""
+    config = prepared.config
+    if config.output_path is None and config.runs_dir is None:
+        return None
+    run_spec = spec(config, models, prepared.tasks, prepared.helper_files)
+    path = _place(config, run_spec, models[UNDER_TEST])
+    if not holds_run(path):
+        return None
+    try:
+        run = Run.open(path)
+        decided = run.extras.get("stop_when", {}) if run.has_finished else {}
+    except RunError:  # damaged: what it had decided is worked out again
+        return None
+    is_this = decided.get("rule") == config.stop_when and decided.get("decision") in DECIDED
+    is_this = is_this and is_same(run.manifest.get("spec"), as_written(run_spec))
+    return Evaluation(dict(run.results), path, ()) if is_this else None
+
+
 def _noted(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> ManifestJSON:
     """The facts of a run that its manifest records beside its spec."""
     code = helper_digests(prepared.helper_files)
@@ -142,7 +164,8 @@ def _ending(account: ResultsJSON, config: RunConfig, usage: UsageSummary) -> Res
     stopped = usage.ended and any("not_asked" in task for task in account["tasks"].values())
     ended = {"status": "partial", "ended": usage.ended} if stopped else {"status": account["status"]}
     part = {"status": "partial", "shard": {"part": config.shard, **ended}} if config.shard is not None else {}
-    return {**ended, **part, **({"account": usage.account} if usage.account else {})}
+    decided = {"stop_when": usage.decided} if usage.decided else {}
+    return {**ended, **part, **decided, **({"account": usage.account} if usage.account else {})}
 
 
 def folder_sinks(folder: RunFolder, prepared: Prepared, task: Runnable) -> tuple[list[Keep], Callable[[], None]]:

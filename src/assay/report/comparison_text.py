@@ -23,6 +23,7 @@ from assay.comparison.verification import (
     histogram,
     spread,
 )
+from assay.config.row_names import shown_filter
 from assay.errors import some
 from assay.records import AnyJSON, JSONDict
 from assay.report.table import markdown_table, spreadsheet_text
@@ -65,7 +66,7 @@ def _comparison_cells(rows: Sequence[ComparedRow]) -> Iterator[tuple[str, ...]]:
         counts = f"{row.wins}/{row.losses}/{row.ties}" if row.wins is not None else ""
         yield (
             "" if row.name == before else alias,
-            row.filter,
+            shown_filter(row.filter, is_group=row.kind == "group"),
             row.metric,
             {True: "↑", False: "↓"}.get(row.higher_is_better, "") if row.higher_is_better is not None else "",
             format_score(row.a),
@@ -80,7 +81,7 @@ def _comparison_cells(rows: Sequence[ComparedRow]) -> Iterator[tuple[str, ...]]:
             counts,
             f"{row.n}" + (f" in {row.clusters}" if row.clusters else ""),
             format_score(row.mde),
-            row.verdict if row.verdict != "unknown" else "",
+            f"same {row.same}" if row.same else row.verdict if row.verdict != "unknown" else "",
         )
         before = row.name
 
@@ -188,8 +189,9 @@ def _task_counts(comparison: Comparison) -> str:
     counts = Counter(row.verdict for row in rows)
     worse = sorted((r for r in rows if r.verdict == "worse"), key=lambda row: (row.p_holm, -abs(row.difference or 0)))
     names = list(dict.fromkeys(f"{row.name} {row.metric} {format_signed(row.difference)}" for row in worse))
-    differ = f", {counts['differs']} different" if counts["differs"] else ""
-    summary = f"{counts['better']} better, {counts['worse']} worse{differ}, {counts['unclear']} unclear"
+    more = f", {counts['differs']} different" if counts["differs"] else ""
+    more += f", {counts['same']} the same" if counts["same"] else ""
+    summary = f"{counts['better']} better, {counts['worse']} worse{more}, {counts['unclear']} unclear"
     return f"task metrics (Holm): {summary}" + (f"; worst: {some(names)}" if names else "")
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from assay.config.row_names import row_key, row_name, rows_of, stderr_name
+from assay.config.row_names import row_key, row_name, rows_of, shown_filter, stderr_name
 from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
 from assay.runs.results import ResultsJSON, coverage, failure_lines, result_paths
 
@@ -157,7 +157,7 @@ def _task_rows(path: Sequence[str], row: ResultsJSON, results: ResultsJSON) -> I
         yield (
             alias,
             version,
-            key.filter,
+            shown_filter(key.filter, is_group=name in results.get("groups", {})),
             shots,
             key.metric,
             arrow,
@@ -336,9 +336,10 @@ def _checkpoint_rows(checkpoints: Mapping[str, ResultsJSON | None]) -> list[Chec
 
 def _checkpoint_row(row: CheckpointRow, checkpoints: Mapping[str, ResultsJSON | None]) -> tuple[str, ...]:
     name, alias, key, arrow = row
+    is_group = any(name in (each or {}).get("groups", {}) for each in checkpoints.values())
     return (
         alias,
-        key.filter,
+        shown_filter(key.filter, is_group=is_group),
         key.metric,
         arrow,
         *(_checkpoint_cell(results, name, key) for results in checkpoints.values()),

@@ -315,10 +315,32 @@ def _share(what: str, count: int, documents: int) -> str:
     return f"{what}: {count}" + (f" of {documents} documents ({count / documents:.1%})" if documents >= count else "")
 
 
+def _rule_line(rule: JSONObject) -> str:
+    """The decision of a rule to stop, with the interval that holds whenever one stops.
+
+    >>> _rule_line({"rule": "acc > -1pp vs main", "decision": "pass", "documents": 300, "of": 900, "value": 0.02,
+    ...             "interval": [-0.008, 0.05], "unit": "pp"})
+    'stop_when: acc > -1pp vs main: PASS after 300 of 900 documents: +2.00pp, at any time between -0.80pp and +5.00pp'
+    """
+    unit = rule.get("unit", "")
+
+    def written(value: float) -> str:
+        return f"{value * 100:+.2f}pp" if unit else f"{value:+.4f}" if rule.get("baseline") else f"{value:.4f}"
+
+    value, ends, failed = rule.get("value"), rule.get("interval"), rule.get("failed")
+    numbers = [written(value)] if value is not None else []
+    numbers += [f"at any time between {written(ends[0])} and {written(ends[1])}"] if ends else []
+    numbers += [f"{failed} failed, counted at their worst"] if failed else []
+    said = f"{str(rule['decision']).upper()} after {rule['documents']} of {rule['of']} documents"
+    return f"stop_when: {rule['rule']}: {said}" + (f": {', '.join(numbers)}" if numbers else "")
+
+
 def failure_lines(account: JSONObject) -> list[str]:
     """List the problems of a run, a line each: failed documents, missing numbers, skipped members and tasks."""
-    further = "" if account.get("imported") else "; the same command resumes it"
-    lines = [f"ended early: {account['ended']}{further}"] if account.get("ended") else []
+    lines = [_rule_line(account["stop_when"])] if account.get("stop_when") else []
+    if account.get("ended") and not str(account["ended"]).startswith("stop_when:"):
+        further = "" if account.get("imported") else "; the same command resumes it"
+        lines.append(f"ended early: {account['ended']}{further}")
     if account.get("shard"):
         lines.append(f"shard {account['shard']['part']}: the results of a part; `assay merge` joins all parts")
     for task, own in account.get("tasks", {}).items():

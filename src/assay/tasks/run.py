@@ -163,11 +163,20 @@ class TaskRun:
 def plans_of(runs: Sequence[TaskRun]) -> Iterator[Started]:
     """Yield the plans of all samples of all tasks, for the engine."""
     for run in runs:
-        plan, name = run.runnable.plan, run.runnable.task.name
-        encoded = name.encode()
+        start = starter(run)
         for number, sample in enumerate(run.samples()):
-            key = b"%s\0%d" % (encoded, sample.doc_id)
-            yield Started((run, number, sample), key, plan(sample), name, run.runnable.keeps_records)
+            yield start(number, sample)
+
+
+def starter(run: TaskRun) -> Callable[[int, Sample], Started]:
+    """A function that starts the plan of a task's n-th sample."""
+    plan, name, is_kept = run.runnable.plan, run.runnable.task.name, run.runnable.keeps_records
+    encoded = name.encode()
+
+    def start(number: int, sample: Sample) -> Started:
+        return Started((run, number, sample), b"%s\0%d" % (encoded, sample.doc_id), plan(sample), name, is_kept)
+
+    return start
 
 
 def end_plan(ended: Ended) -> None:

@@ -1,0 +1,341 @@
+"""`--stop_when`: a bar for a number, or for its difference to another run, decided while the documents are asked."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from assay.comparison.comparison import Decision
+from assay.comparison.gates import ENDED, Gate, parse_gate
+from assay.comparison.pairing import PROMPT_OPTIONS, task_scores
+from assay.comparison.planning import Aim, Unknown
+from assay.config.row_names import row_name
+from assay.config.run import identity_of
+from assay.errors import ConfigError, Place, Problem, did_you_mean, some
+from assay.evaluation.estimates import shares
+from assay.evaluation.manifest import task_digest
+from assay.evaluation.prepare import PreparedRun
+from assay.groups.group import Group
+from assay.groups.results import bottom_up, group_numbers
+from assay.records import JSONDict, ScoreKey, number
+from assay.runs.folder import as_written
+from assay.runs.run import Run
+from assay.runs.samples.records import SampleRecord
+from assay.scoring.metrics.table import METRICS
+from assay.statistics.aggregations import Aggregation, known_aggregation
+from assay.statistics.influence import Bounds
+from assay.statistics.intervals import LEVEL
+from assay.statistics.sequences import SequentialTest
+from assay.tasks import Task
+from assay.tasks.runnable import Runnable
+
+PLACE = Place("--stop_when")
+FIX = "write it as 'acc > -1pp vs runs/main', 'mmlu/acc > -1% rel vs runs/main' or 'acc > 0.7'"
+_WRITTEN = re.compile(r"(?P<gate>.*?)(?:\s+vs\s+(?P<run>\S.*?))?\s*")
+SELECTION = ("limit", "sample", "samples", "start_index")
+"""Options that choose documents."""
+
+
+class Member(NamedTuple):
+    """A row of a task that the number is made of: its weight in it, and its scores in the other run by document."""
+
+    key: ScoreKey
+    slope: float
+    baseline: Mapping[int, float] = {}
+
+
+def stop_rule(prepared: PreparedRun) -> "StopWhen | None":
+    """The rule of a run, checked against its tasks and the other run; None where it has none."""
+    written = prepared.config.stop_when
+    if written is None:
+        return None
+    match = _WRITTEN.fullmatch(written)
+    gate, other = parse_gate(match["gate"] if match else written, PLACE, FIX), match["run"] if match else None
+    _refuse_options(prepared, gate, is_bar=other is None)
+    members = _members(gate, prepared)
+    bounds = _shared_bounds(members, prepared)
+    if other is not None:
+        run = _opened(other)
+        members = {name: _with_baseline(name, each, prepared, run) for name, each in members.items()}
+    return StopWhen(written, gate, members, bounds, other)
+
+
+@dataclass
+class StopWhen:
+    """A bar, the rows it is about, and the test of those that landed. Scores are counted with the sign that makes more better."""
+
+    written: str
+    gate: Gate
+    members: Mapping[str, Member]
+    bounds: Bounds
+    other: str | None
+    decision: Decision = "inconclusive"
+    documents: int = 0
+    failed: int = 0
+    _of: int = 0
+    _largest: float = 1.0
+    _weights: dict[str, float] = field(default_factory=dict)
+    _test: SequentialTest | None = None
+    _sums: list[float] = field(default_factory=lambda: [0.0, 0.0])
+
+    def __post_init__(self) -> None:
+        self._test = self._new_test(1)  # refuses a bar that nothing can reach, before the run
+
+    @property
+    def _scale(self) -> float:
+        """How often the other run's score is taken away: a share more or less of it for a relative bar."""
+        return 0.0 if self.other is None else 1 + self.gate.threshold if self.gate.relative else 1.0
+
+    def _new_test(self, draws: int) -> SequentialTest:
+        low, high = self.bounds
+        least, most = low - self._scale * high, high - self._scale * low
+        bar = 0.0 if self.gate.relative else self.gate.threshold
+        if not least < bar < most:
+            what = f"{self.written!r} is decided before any document: it is between {least:g} and {most:g}"
+            raise ConfigError([Problem(PLACE, what, FIX)])
+        return (
+            SequentialTest(bar, (least, most), draws)
+            if self.gate.wants_more
+            else SequentialTest(-bar, (-most, -least), draws)
+        )
+
+    def begin(self, draws: Sequence[Sequence[str]]) -> None:
+        counts = Counter(task for draw in draws for task in draw)
+        self._weights = {task: self.members[task].slope / count for task, count in counts.items()}
+        self._largest = max((sum(self._weights[task] for task in draw) for draw in draws), default=1.0)
+        self._of, self._test = counts.total(), self._new_test(len(draws))
+
+    def __call__(self, samples: Sequence[tuple[str, SampleRecord]]) -> str:
+        assert self._test is not None, "set when it was made"
+        weight = sum(self._weights[task] for task, _ in samples)
+        ends = [(self._weights[task], self._ends(task, record)) for task, record in samples]
+        low, high = (sum(own * pair[side] for own, pair in ends) / weight for side in (0, 1))
+        self.documents += len(samples)
+        if not self.gate.wants_more:
+            low, high = -high, -low
+        self.decision = self._test.add(low, high, weight / self._largest)
+        return self.reason() if self.decision != "inconclusive" else ""
+
+    def _ends(self, task: str, record: SampleRecord) -> Bounds:
+        """The least and the greatest that a document may contribute: one number, unless a score is missing."""
+        member = self.members[task]
+        own = _score(record, member.key)
+        low, high = (own, own) if own is not None else self.bounds
+        if not self.bounds[0] <= low <= high <= self.bounds[1]:
+            what = (
+                f"task {task!r} has a score of {low:g}, which is not between {self.bounds[0]:g} and {self.bounds[1]:g}"
+            )
+            raise ConfigError([Problem(PLACE, what, "correct the bounds that its metric declares")])
+        self.failed += own is None
+        if self.other is None:
+            self._note(task, own, 0.0)
+            return low, high
+        before = member.baseline.get(record.sample.doc_id)
+        self._note(task, own, before)
+        least, most = (before, before) if before is not None else self.bounds
+        return low - self._scale * most, high - self._scale * least
+
+    def _note(self, task: str, own: float | None, before: float | None) -> None:
+        """Add a document to the number that is shown: one that both runs scored."""
+        if own is not None and before is not None:
+            self._sums[0] += self._weights[task]
+            self._sums[1] += self._weights[task] * (own - before)
+
+    def _interval(self) -> Bounds:
+        """The anytime-valid interval of the number, or of the difference; of a relative bar, that of the difference to it."""
+        assert self._test is not None, "set when it was made"
+        low, high = self._test.interval()
+        return (low, high) if self.gate.wants_more else (-high, -low)
+
+    def reason(self) -> str:
+        return f"stop_when: {self.written}: {self.decision} after {self.documents} of {self._of} documents"
+
+    def outcome(self) -> JSONDict:
+        low, high = self._interval()
+        value = self._sums[1] / self._sums[0] if self._sums[0] else None
+        return {
+            "rule": self.written,
+            "decision": self.decision,
+            "documents": self.documents,
+            "of": self._of,
+            "failed": self.failed,
+            "value": value,
+            "interval": None if self.gate.relative else [low, high],
+            "threshold": self.gate.threshold,
+            "unit": self.gate.unit,
+            "level": LEVEL,
+            "baseline": self.other,
+        }
+
+
+def _score(record: SampleRecord, key: ScoreKey) -> float | None:
+    """The document's score in a row; None where it failed."""
+    for scores in record.scores:
+        if scores.filter == key.filter and key.metric not in scores.failed:
+            value = number(scores.values.get(key.metric))
+            return value if value is not None and math.isfinite(value) else None
+    return None
+
+
+def _refuse_options(prepared: PreparedRun, gate: Gate, *, is_bar: bool) -> None:
+    config = prepared.config
+    if is_bar and gate.unit:
+        what = f"{gate.written!r} has the unit {gate.unit!r} of a difference, and names no run"
+        raise _refused(what, "add 'vs RUN', or write the bar as the number itself: 'acc > 0.7'")
+    if config.shard is not None:
+        raise _refused("a shard cannot decide for all documents", "leave out --shard, or --stop_when")
+    if config.predict_only:
+        raise _refused("without scores there is nothing to decide", "leave out --predict_only, or --stop_when")
+    if prepared.broken:
+        raise _refused(f"not all tasks can be run: {some(list(prepared.broken))}", "correct them, or leave them out")
+
+
+def _refused(what: str, fix: str) -> ConfigError:
+    return ConfigError([Problem(PLACE, what, fix)])
+
+
+def _members(gate: Gate, prepared: PreparedRun) -> dict[str, Member]:
+    """The rows of tasks that the number is made of, by task."""
+    tasks = {each.task.name: each for each in prepared.tasks}
+    groups = {each.name: each for each in bottom_up(prepared.groups)}
+    name = gate.name if gate.name is not None else _only(tasks, groups, prepared)
+    if name in groups:
+        members = _of_group(gate, groups[name], tasks, list(groups.values()))
+    elif name in tasks:
+        members = {name: Member(_key(gate, tasks[name]), 1.0)}
+    else:
+        raise _refused(f"the run has no task or group named {name!r}", did_you_mean(name, {*tasks, *groups}))
+    others = [each for each in tasks if each not in members]
+    if others:
+        fix = "leave those out of --tasks, or name a metric that all have"
+        raise _refused(f"it would stop {some(others)} as well, which {gate.written!r} is not about", fix)
+    return members
+
+
+def _only(tasks: Mapping[str, Runnable], groups: Mapping[str, Group[Task]], prepared: PreparedRun) -> str:
+    """The task, or the group above all others, that the run is about."""
+    below = {child.name for group in groups.values() for child in group.children}
+    top = [name for name in (*groups, *tasks) if name not in below]
+    if len(top) != 1:
+        shown = some([each.name for each in prepared.groups] or list(tasks))
+        raise _refused(
+            f"the run has several tasks and no group above all: {shown}", "name a task or group: 'mmlu/acc > 0.7'"
+        )
+    return top[0]
+
+
+def _key(gate: Gate, task: Runnable) -> ScoreKey:
+    """The row that a rule names."""
+    name, rows = task.task.name, task.rows()
+    if task.is_batch:
+        raise _refused(f"task {name!r} is scored when all of its documents are there", "leave out --stop_when")
+    if rows is None:  # user code makes the scores: of the declared metrics
+        rows = frozenset(ScoreKey(metric, gate.filter or "none") for metric in task.higher_is_better())
+    matching = [key for key in rows if key.metric == gate.metric and gate.filter in (None, key.filter)]
+    if not matching:
+        wrong = gate.metric if gate.filter is None else row_name(ScoreKey(gate.metric, gate.filter))
+        known = {key.metric if gate.filter is None else row_name(key) for key in rows}
+        raise _refused(f"task {name!r} has no metric named {wrong!r}", did_you_mean(wrong, known))
+    if len(matching) > 1:
+        shown = sorted(row_name(key) for key in matching)
+        raise _refused(
+            f"task {name!r} has {gate.metric!r} for several filters: {some(shown)}", f"write {shown[0]!r}, say"
+        )
+    return matching[0]
+
+
+def _of_group(
+    gate: Gate, group: Group[Task], tasks: Mapping[str, Runnable], groups: Sequence[Group[Task]]
+) -> dict[str, Member]:
+    """The weights of tasks in a group's mean, from a trial in which every task scores one half."""
+    trial = {
+        name: Unknown.of(task.rows() or (), max(task.size, 1), task.source or name, Aim(mde=1.0))
+        for name, task in tasks.items()
+    }
+    numbers = group_numbers(groups, trial, like_lm_eval=False)[group.name]
+    rows = [key for key in numbers if key.metric == gate.metric and gate.filter in (None, key.filter)]
+    if len(rows) != 1:
+        known = {row_name(key) for key in numbers}
+        raise _refused(
+            f"the group {group.name!r} has {'several' if rows else 'no'} rows of {gate.metric!r}: {some(sorted(known))}",
+            "name one of them with its filter" if rows else "name another metric, or a task",
+        )
+    parts = shares(trial, {rows[0]: numbers[rows[0]]}).get(rows[0], [])
+    below = [each for each in groups if each is group or each.name in _names_below(group)]
+    is_mean = all(e.aggregation == "mean" for each in below for e in each.config.aggregate_metric_list or ())
+    if not is_mean or not parts or len({each.task for each in parts}) < len(parts):
+        raise _refused(
+            f"{gate.metric!r} of the group {group.name!r} is not a mean of its tasks", "name one of its tasks"
+        )
+    for each in parts:
+        _key(replace(gate, filter=each.row.filter, metric=each.row.metric), tasks[each.task])
+    return {each.task: Member(each.row, each.slope) for each in parts}
+
+
+def _names_below(group: Group[Task]) -> set[str]:
+    return {child.name for child in group.children} | {
+        name for child in group.children if isinstance(child, Group) for name in _names_below(child)
+    }
+
+
+def _shared_bounds(members: Mapping[str, Member], prepared: PreparedRun) -> Bounds:
+    """The least and the greatest score: a decision at any time needs them."""
+    tasks = {each.task.name: each for each in prepared.tasks}
+    bounds = {_bounds(tasks[name], member.key) for name, member in members.items()}
+    if len(bounds) > 1:
+        raise _refused(f"the tasks have scores within different bounds: {sorted(bounds)}", "name one of the tasks")
+    return bounds.pop()
+
+
+def _bounds(task: Runnable, key: ScoreKey) -> Bounds:
+    name = task.task.name
+    aggregation = known_aggregation(task.aggregation(key))
+    if not isinstance(aggregation, Aggregation) or aggregation.name != "mean":
+        how = aggregation.name if isinstance(aggregation, Aggregation) else "a function of the task"
+        raise _refused(
+            f"{row_name(key)!r} of task {name!r} is not a mean over documents but {how}", "name another metric"
+        )
+    known: Bounds | None = aggregation.bounds
+    if known is None and key.metric in METRICS:  # of a graph's unit metrics, say
+        known = getattr(METRICS[key.metric], "bounds", (0.0, 1.0))
+    if known is None or not math.isfinite(known[1] - known[0]):
+        fix = "declare them in metric_list, as `bounds: [0, 1]`, or name another metric"
+        raise _refused(f"the scores of {row_name(key)!r} of task {name!r} have no bounds", fix)
+    return known
+
+
+def _opened(folder: str) -> Run:
+    run = Run.open(Path(folder)).finished()
+    if run.status not in ENDED:
+        raise _refused(f"the run {folder} is {run.status}", "resume it, or name one that is complete")
+    return run
+
+
+def _with_baseline(name: str, member: Member, prepared: PreparedRun, run: Run) -> Member:
+    """The member with its scores in the other run, whose documents and prompts are the same."""
+    task = next(each for each in prepared.tasks if each.task.name == name)
+    where = f"the run {run.path}"
+    if name not in run.scored_tasks:
+        raise _refused(f"{where} has no task {name!r}", did_you_mean(name, run.scored_tasks) or "name another run")
+    if member.key not in run.rows(name):
+        raise _refused(f"task {name!r} has no {row_name(member.key)!r} in {where}", "name another run, or metric")
+    spec, mine = run.answers_manifest.get("spec", {}), as_written(identity_of(prepared.config))
+    for option in SELECTION:
+        if spec.get(option) not in (None, 0) and spec.get(option) != mine.get(option):
+            raise _refused(
+                f"{where} has only the documents of --{option} {spec[option]}", "use the same, or a whole run"
+            )
+    changed = [option for option in PROMPT_OPTIONS if spec.get(option) != mine.get(option)]
+    if changed:
+        raise _refused(f"{where} has other prompts: --{changed[0]} is not the same", "use the same, or another run")
+    if run.source(name) != task.source or spec.get("tasks", {}).get(name) not in (None, task_digest(task)):
+        raise _refused(f"task {name!r} has other documents or settings in {where}", "evaluate that model again")
+    scores = task_scores(run, name)
+    if scores is None:
+        raise _refused(f"the samples of task {name!r} are not in {where}", "name another run")
+    column = scores.values[member.key]
+    known = zip(scores.documents[column.present].tolist(), column.present_values, strict=True)
+    return member._replace(baseline={doc: float(score) for doc, score in known})
