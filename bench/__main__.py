@@ -20,6 +20,7 @@ PARTS = (
     "paired",
     "viewer",
     "local",
+    "labels",
 )
 
 

@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from assay.config.row_names import row_key, row_name, rows_of, stderr_name
@@ -36,6 +35,7 @@ from assay.runs.folder import (
 )
 from assay.runs.folder import SCORED as SCORINGS
 from assay.runs.journal import JournaledResponse
+from assay.runs.labels import TaskLabels, read_labels, with_corrected_rows
 from assay.runs.lease import is_held, progress
 from assay.runs.samples.reader import SampleFile, sample_file
 from assay.runs.samples.writer import file_name
@@ -125,8 +125,9 @@ class Run:
 
     @cached_property
     def results(self) -> JSONObject:
-        """The content of results.json, in lm-eval's layout; empty where the run has none yet."""
-        return read_file(self.path / RESULTS, self._checksum(RESULTS))
+        """The content of results.json, in lm-eval's layout, with rows that labels correct; empty where the run has none yet."""
+        written = read_file(self.path / RESULTS, self._checksum(RESULTS))
+        return with_corrected_rows(written, *self._labels) if written and self.labels else written
 
     def _checksum(self, file: str) -> str:
         """The checksum that the manifest has for a file; empty while the run is at work, and of version 0.1."""
@@ -289,9 +290,13 @@ class Run:
         return mapping(self.extras.get("account"))
 
     @property
-    def labels(self) -> Mapping[str, Mapping[int, JSONObject]]:
-        """By task and document the labels that people gave. No version writes them yet."""
-        return MappingProxyType({})
+    def labels(self) -> Mapping[str, TaskLabels]:
+        """The labels that people gave, by task."""
+        return self._labels[0]
+
+    @cached_property
+    def _labels(self) -> tuple[Mapping[str, TaskLabels], JSONObject]:
+        return read_labels(self.path)
 
     # ---- samples and responses
 
