@@ -172,6 +172,20 @@ def test_a_comparison_and_its_gates_use_corrected_values(folder: Path, tmp_path:
     assert bounds["llm_judge_corrected"] == pytest.approx(people.interval[0], abs=0.05)
 
 
+def test_the_commands_of_the_page_about_judges_run_as_written(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parent.parent / "docs/judges.md").read_text(encoding="utf-8")
+    commands = [line.split("#")[0].split()[1:] for line in re.findall(r"^    (assay label .*)$", page, re.MULTILINE)]
+    assert [command[-1] for command in commands] == ["labels.csv", "labels.csv", "--card"]
+    shutil.copytree(finished, tmp_path / "runs/judged")
+    monkeypatch.chdir(tmp_path)
+    assert main(commands[0]) == 0
+    filled(tmp_path / "labels.csv", is_right)
+    assert [main(command) for command in commands[1:]] == [0, 0]
+    assert "specificity" in capsys.readouterr().out
+
+
 def test_every_problem_of_a_table_is_reported_with_its_line_and_nothing_is_stored(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
