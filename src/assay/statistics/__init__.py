@@ -1,4 +1,4 @@
-"""Numbers with honest error bars, from plain arrays: `estimate`, `combine`, `compare`, `passes`, `corrected`. See docs/statistics.md."""
+"""Numbers with error bars, from plain arrays: `estimate`, `combine`, `compare`, `passes`, `corrected`. See docs/statistics.md."""
 
 from typing import TYPE_CHECKING, Any
 
