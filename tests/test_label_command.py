@@ -186,6 +186,22 @@ def test_the_commands_of_the_page_about_judges_run_as_written(
     assert "specificity" in capsys.readouterr().out
 
 
+def test_labels_travel_with_a_packed_run_and_not_with_a_scoring_or_an_imported_run(
+    finished: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labelled(folder)
+    [key] = [key for key in Run.open(folder).rows("t") if key.metric == "llm_judge_corrected"]
+    assert main(["pack", str(folder), "-o", str(tmp_path / "p.zip")]) == 0
+    assert main(["import", str(tmp_path / "p.zip"), "-o", str(tmp_path / "unpacked")]) == 0
+    assert Run.open(tmp_path / "unpacked").rows("t")[key] == Run.open(folder).rows("t")[key]
+    assert main(["import", str(folder), "-o", str(tmp_path / "imported")]) == 0
+    assert key not in Run.open(tmp_path / "imported").rows("t")
+    capsys.readouterr()
+    assert main(["score", str(folder), "--include_path", str(finished.parent / "tasks")]) == 0
+    assert "corrected" not in capsys.readouterr().out
+    assert key not in Run.open(folder / "scored/001").rows("t")
+
+
 def test_every_problem_of_a_table_is_reported_with_its_line_and_nothing_is_stored(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

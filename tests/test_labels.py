@@ -63,6 +63,20 @@ def test_the_standard_error_is_that_of_the_residuals_and_of_the_verdicts() -> No
     )
 
 
+def test_noise_of_the_judge_is_in_the_standard_error() -> None:
+    random = np.random.default_rng(6)
+    people = random.beta(2, 2, 1000)
+    labels = np.where(np.arange(1000) < 100, people, NONE)
+    judges = [np.clip(people + random.normal(0, noise, 1000), 0, 1) for noise in (0.05, 0.2, 0.8)]
+    errors = [corrected(judge, labels).stderr or 0.0 for judge in judges]
+    assert errors == sorted(errors)
+    alone = estimate(people[:100], bounds=(0.0, 1.0)).stderr or 0.0
+    expected = [alone * math.sqrt(1 - share * 0.9) for share in (0.05 / (0.05 + 0.05**2), 0.05 / (0.05 + 0.2**2))]
+    assert errors[:2] == pytest.approx(
+        expected, rel=0.15
+    )  # variance .05 of people; the judge explains this share of it
+
+
 def test_a_judge_that_says_the_same_of_all_adds_nothing_to_the_labels() -> None:
     labels = [1.0] * 30 + [0.0] * 20
     number, alone = corrected([1.0] * 500, [*labels, *[NONE] * 450]), estimate(labels)

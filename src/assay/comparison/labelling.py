@@ -306,6 +306,7 @@ def _described(number: Corrected) -> JSONDict:
         "n": number.n,
         "labels": number.labels,
         "tuning": number.tuning,
+        **({"scale": [*number.bounds]} if number.bounds is not None else {}),
         **({"reason": number.reason} if number.reason else {}),
     }
 
@@ -351,6 +352,7 @@ def _group_row(
         "judge": judge, "value": float(total), "stderr": total.stderr,
         "interval": None if total.low is None else [total.low, total.high],
         "method": f"ppi++, {total.method}".rstrip(", "), "n": total.n, "labels": labels, "of": of,
+        **({"scale": [*total.bounds]} if total.bounds is not None else {}),
     }  # fmt: skip
 
 

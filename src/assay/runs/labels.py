@@ -50,7 +50,7 @@ def corrected_key(key: ScoreKey) -> ScoreKey:
 
 ROW = fields({
     "judge": number, "value": number, "stderr": optional(number), "interval": optional(pair), "method": text, "n": count,
-    "labels": count, "tuning": number, "reason": text,
+    "labels": count, "tuning": number, "scale": pair, "reason": text,
 }, "judge", "value", "n", "labels")  # fmt: skip
 TASK = fields({
     "rows": listed(text), "scale": pair, "bounds": pair, "labels": each(number), "corrected": each(ROW),
@@ -125,7 +125,7 @@ def _add(whole: JSONDict, section: str, name: str, corrected: Mapping[str, JSONO
         corrected_row = corrected_key(key)
         row |= {row_name(corrected_row): about["value"], stderr_name(corrected_row): about.get("stderr") or "N/A"}
         better[corrected_row.metric] = better.get(key.metric)
-        known = ("value", "stderr", "interval", "method", "n", "labels", "tuning", "reason", "of")
+        known = ("value", "stderr", "interval", "method", "n", "labels", "tuning", "scale", "reason", "of")
         rows[row_name(corrected_row)] = {each: about[each] for each in known if each in about}
         remarks.append(
             f"{row_name(corrected_row)}: by {about['labels']} labels of {about['n']} documents, {about['method']}"

@@ -126,8 +126,12 @@ class Run:
     @cached_property
     def results(self) -> JSONObject:
         """The content of results.json, in lm-eval's layout, with rows that labels correct; empty where the run has none yet."""
-        written = read_file(self.path / RESULTS, self._checksum(RESULTS))
-        return with_corrected_rows(written, *self._labels) if written and self.labels else written
+        return with_corrected_rows(self.written, *self._labels) if self.written and self.labels else self.written
+
+    @cached_property
+    def written(self) -> JSONObject:
+        """The content of results.json as the run wrote it."""
+        return read_file(self.path / RESULTS, self._checksum(RESULTS))
 
     def _checksum(self, file: str) -> str:
         """The checksum that the manifest has for a file; empty while the run is at work, and of version 0.1."""
@@ -167,6 +171,10 @@ class Run:
             what = f"the run has not finished (status: {self.manifest.get('status', 'unknown')})"
             raise RunError([Problem(Place(str(self.path)), what, "resume it with the same command")])
         return self
+
+    def without_labels(self) -> "Run":
+        """Return the run with the rows that it wrote, and no others."""
+        return Run(self.path, self.manifest, self.written)
 
     def redacted(self) -> "Run":
         """Return the run without keys and passwords, to export it; a scoring with the facts of the run it scores."""
