@@ -79,7 +79,7 @@ docs: install-test  ## write the generated pages
 	@$(BIN)/python tools/make_screenshots.py docs/screenshots
 
 bench: install-test  ## measure assay and lm-eval side by side; needs a few minutes and writes .bench/
-	@$(BIN)/python -m bench
+	@$(BIN)/python -m bench $(PARTS)
 
 clean:
 	@rm -rf $(VENV) .bench build dist

@@ -21,6 +21,7 @@ PARTS = (
     "stopping",
     "viewer",
     "local",
+    "labels",
 )
 
 

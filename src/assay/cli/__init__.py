@@ -26,6 +26,7 @@ COMMANDS = {
     "verify-backend": "compare the answers of two backends to identical requests",
     "view": "browse runs in a browser: groups, tasks, samples, comparisons",
     "samples": "print samples of a run: prompt, answer, target, scores",
+    "label": "choose documents of a judged run for people to label, and correct the judge's numbers by their labels",
     "report": "write one file with the results of runs and their comparison: HTML, markdown, JSON or CSV",
     "export": "convert a run: lm-eval's files, Inspect's logs, Parquet, MLflow, Weights & Biases",
     "import": "make a run from lm-eval's files, from Inspect's logs, or from other runs, with groups over them",

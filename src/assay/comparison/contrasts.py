@@ -117,7 +117,8 @@ def member_of(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run], clusters: 
     if member.missed and member.is_rate:
         sums = [float(np.sum(each)) for each in (column_a.present_values, a, column_b.present_values, b)]
         member = replace(member, missed_a=sums[0] - sums[1], missed_b=sums[2] - sums[3])
-    return _with_spread(member, aggregation, a, b)
+    with_spread = _with_spread(member, aggregation, a, b)
+    return with_spread if column_a.is_score else replace(with_spread, scores_a=None, scores_b=None)
 
 
 def _shared_aggregation(task: PairedTask, key: ScoreKey, runs: tuple[Run, Run]) -> Aggregation | str:

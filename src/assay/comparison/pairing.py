@@ -11,14 +11,16 @@ import numpy as np
 import orjson
 from numpy.typing import DTypeLike, NDArray
 
-from assay.config.row_names import row_name
+from assay.config.row_names import row_key, row_name
 from assay.errors import ConfigError, Place, Problem, some
 from assay.records import AnyJSON, JSONDict, ScoreKey
 from assay.redaction import redacted
+from assay.runs.labels import TaskLabels, corrected_key
 from assay.runs.run import Run, mapping
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredRequest
 from assay.statistics.board import cluster_number
+from assay.statistics.labels import Corrected, corrected
 
 Array = NDArray[Any]
 """Numbers, one for each sample or document."""
@@ -32,16 +34,18 @@ def task_scores(run: Run, task: str) -> "TaskScores | None":
     file = run.sample_file(task)
     graph = run.config(task).get("graph_config")
     graph_text = orjson.dumps(_graph_definition(graph), option=orjson.OPT_SORT_KEYS).decode() if graph else ""
-    return TaskScores(file, list(values(run, task)), graph_text) if file is not None else None
+    return TaskScores(file, list(values(run, task)), graph_text, run.labels.get(task)) if file is not None else None
 
 
 @dataclass(frozen=True)
 class TaskScores:
-    """The samples of one task: columns that are read at their first use. `graph` is the definition of a graph task."""
+    """The samples of one task: columns that are read at their first use. `graph` is the definition of a graph task, `labels`
+    those that people gave."""
 
     file: SampleFile
     keys: Sequence[ScoreKey]
     graph: str = ""
+    labels: TaskLabels | None = None
 
     @cached_property
     def documents(self) -> Array:
@@ -50,8 +54,9 @@ class TaskScores:
 
     @cached_property
     def values(self) -> "dict[ScoreKey, PairedColumn]":
-        """By row the value of each sample."""
-        own = {key: row_name(key) for key in self.keys}
+        """By row the value of each sample; of a row that labels correct, how far each sample moves it."""
+        judged = {corrected_key(row_key(name)): row_key(name) for name in self.labels.rows} if self.labels else {}
+        own = {key: row_name(key) for key in dict.fromkeys((*self.keys, *judged.values())) if key not in judged}
         there = set(self.file.names)
         simple = {key: name for key, name in own.items() if name in there}
         columns: dict[ScoreKey, list[PairedColumn]] = {key: [] for key in own}
@@ -61,7 +66,10 @@ class TaskScores:
             scores = part.get("scores", ())
             for key in own.keys() - simple.keys():
                 columns[key].append(PairedColumn.of([each.get(own[key]) for each in scores]))
-        return {key: PairedColumn.joined(parts_of_row) for key, parts_of_row in columns.items()}
+        rows = {key: PairedColumn.joined(parts_of_row) for key, parts_of_row in columns.items()}
+        if self.labels is not None:
+            rows |= {new: _moved_by_labels(self.labels, self.documents, rows[key]) for new, key in judged.items()}
+        return rows
 
     @cached_property
     def prompts(self) -> Array:
@@ -120,11 +128,39 @@ class TaskScores:
             before += size
 
 
+def correction(
+    labels: TaskLabels, scores: "TaskScores", key: ScoreKey, source: str, clusters: Array | None = None
+) -> Corrected:
+    """A judge's number, corrected by labels."""
+    column = scores.values[key]
+    return _corrected(labels, scores.documents, column, source, None if clusters is None else clusters[column.present])
+
+
+def _corrected(
+    labels: TaskLabels, documents: Array, column: "PairedColumn", source: str = "", clusters: Array | None = None
+) -> Corrected:
+    own = documents[column.present].tolist()
+    by_document = [labels.as_score(labels.labels[each]) if each in labels.labels else math.nan for each in own]
+    verdicts = np.asarray(column.present_values, np.float64)
+    ties = None if clusters is None else clusters.tolist()
+    return corrected(verdicts, by_document, bounds=labels.bounds, clusters=ties, source=source, documents=own)
+
+
+def _moved_by_labels(labels: TaskLabels, documents: Array, column: "PairedColumn") -> "PairedColumn":
+    values = np.full(len(documents), math.nan)
+    if not np.isin(documents[column.present], [*labels.labels]).any():
+        return PairedColumn(values, np.zeros(len(documents), bool), is_score=False)
+    values[column.present] = _corrected(labels, documents, column).for_contrasts
+    return PairedColumn(values, column.present, is_score=False)
+
+
 class PairedColumn(NamedTuple):
     """The values of a row, sample by sample: numbers as an array of them, anything else as objects; and which are there."""
 
     values: Array
     present: Array
+    is_score: bool = True
+    """Not of a corrected row: there a document has no score, but moves the number."""
 
     @classmethod
     def of_numbers(cls, scores: Sequence[float | None]) -> "PairedColumn":

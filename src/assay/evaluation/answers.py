@@ -175,7 +175,7 @@ class StoredRun:
 
     @property
     def results(self) -> ResultsJSON:
-        return self.run.results
+        return self.run.written
 
     @property
     def is_imported(self) -> bool:

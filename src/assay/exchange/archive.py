@@ -31,6 +31,7 @@ from assay.runs.folder import (
     write_results,
 )
 from assay.runs.folder import SCORED as SCORED
+from assay.runs.labels import LABELS
 from assay.runs.run import Run, finished_run
 from assay.runs.samples.decode import texts_of
 from assay.runs.samples.reader import SampleFile
@@ -92,13 +93,15 @@ def _members(run: Run, golds: GoldRemoval | None) -> Iterator[Member]:
 def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member]:
     """Yield the members of one folder; nothing that is a link to elsewhere."""
     as_written = Run.open(run.path)
-    contents = {RESULTS: as_written.results, MANIFEST: as_written.manifest}
+    contents = {RESULTS: as_written.written, MANIFEST: as_written.manifest}
     for file in contents:
         if is_outside(run.path, run.path / file):
             raise RunError([Problem(Place(str(run.path / file)), LINK_OUTSIDE, "put the file itself there")])
         known = _clean({key: each for key, each in contents[file].items() if key not in (SIGNATURE, CHECKSUMS)})
         content = known if golds is None else golds.without(known, is_manifest=file == MANIFEST)
         yield before + file, _json(content), run.path / file
+    if golds is None and as_written.labels and not is_outside(run.path, run.path / LABELS):
+        yield before + LABELS, (run.path / LABELS).read_bytes(), run.path / LABELS
     for task, samples in run.sample_files().items():
         path = samples.path
         if path.is_file() and not is_outside(run.path, path):
@@ -193,7 +196,7 @@ def write_archive(path: Path, members: Iterable[tuple[str, bytes | IO[bytes]]]) 
 SMALL, GROWS = 64 << 20, 200
 """An archive may unpack to so many bytes, and to so many times its own size beyond them: results never shrink so far."""
 MEMBER = re.compile(
-    rf"(scored/\d+/)?({RESULTS}|{MANIFEST}|samples/[^/\\]+\.parquet)|{NOTE}".replace(".json", r"\.json")
+    rf"(scored/\d+/)?({RESULTS}|{MANIFEST}|{LABELS}|samples/[^/\\]+\.parquet)|{NOTE}".replace(".json", r"\.json")
 )
 """The allowed names of members, below the one folder of the archive: no name leads out of it."""
 
@@ -274,7 +277,7 @@ def _note_paths(part: Path) -> None:
     """Record the paths that the run names as foreign, so that they are never used."""
     for path in (part / MANIFEST, *part.glob(f"scored/*/{MANIFEST}")):
         run = Run.open(path.parent)
-        write_results(path.parent, run.results, imported(run.manifest, [*run.members, *run.manifest.get("tasks", ())]))
+        write_results(path.parent, run.written, imported(run.manifest, [*run.members, *run.manifest.get("tasks", ())]))
 
 
 def read_json(path: Path) -> JSONObject:

@@ -18,7 +18,7 @@ from assay.exchange.inspect.importer import from_inspect
 from assay.exchange.lm_eval import from_lm_eval
 from assay.records import JSONDict, JSONObject, ScoreKey
 from assay.runs.folder import RunError
-from assay.runs.run import ResultRow, Run, finished_run, holds_run
+from assay.runs.run import ResultRow, Run, holds_run
 from assay.runs.samples.reader import SampleFile
 
 
@@ -100,7 +100,7 @@ def _below(folder: Path) -> list[Path]:
 
 def from_run(folder: Path) -> ImportedRun:
     """Read the tasks and groups of an assay run."""
-    run = finished_run(folder)
+    run = Run.open(folder).finished().without_labels().redacted()
     files = run.sample_files()
     return ImportedRun(
         format="assay",

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from assay.config.row_names import row_key, row_name, rows_of, stderr_name
@@ -37,6 +36,7 @@ from assay.runs.folder import (
 )
 from assay.runs.folder import SCORED as SCORINGS
 from assay.runs.journal import JournaledResponse
+from assay.runs.labels import TaskLabels, read_labels, with_corrected_rows
 from assay.runs.lease import is_held, progress
 from assay.runs.samples.reader import SampleFile, sample_file
 from assay.runs.samples.writer import file_name
@@ -132,7 +132,12 @@ class Run:
 
     @cached_property
     def results(self) -> JSONObject:
-        """The content of results.json, in lm-eval's layout; empty where the run has none yet."""
+        """The content of results.json, in lm-eval's layout, with rows that labels correct; empty where the run has none yet."""
+        return with_corrected_rows(self.written, *self._labels) if self.written and self.labels else self.written
+
+    @cached_property
+    def written(self) -> JSONObject:
+        """The content of results.json as the run wrote it."""
         return read_file(self.path / RESULTS, self._checksum(RESULTS))
 
     def _checksum(self, file: str) -> str:
@@ -173,6 +178,10 @@ class Run:
             what = f"the run has not finished (status: {self.manifest.get('status', 'unknown')})"
             raise RunError([Problem(Place(str(self.path)), what, "resume it with the same command")])
         return self
+
+    def without_labels(self) -> "Run":
+        """Return the run with the rows that it wrote, and no others."""
+        return Run(self.path, self.manifest, self.written)
 
     def redacted(self) -> "Run":
         """Return the run without keys and passwords, to export it; a scoring with the facts of the run it scores."""
@@ -299,9 +308,13 @@ class Run:
         return mapping(self.extras.get("account"))
 
     @property
-    def labels(self) -> Mapping[str, Mapping[int, JSONObject]]:
-        """By task and document the labels that people gave. No version writes them yet."""
-        return MappingProxyType({})
+    def labels(self) -> Mapping[str, TaskLabels]:
+        """The labels that people gave, by task."""
+        return self._labels[0]
+
+    @cached_property
+    def _labels(self) -> tuple[Mapping[str, TaskLabels], JSONObject]:
+        return read_labels(self.path)
 
     # ---- samples and responses
 

@@ -3,6 +3,7 @@
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Literal
 
@@ -87,8 +88,9 @@ def _member(name: str, member: Scores | Estimate) -> MemberEstimate:
 
 def _of_source(part: Influence, name: str) -> Influence:
     """The same draws, as the member's own: arrays do not say which documents they share."""
-    return Influence(part.source or name, part.documents, part.contributions, part.variance, part.clusters,
-                     center=part.center, bounds=part.bounds, weights=part.weights)  # fmt: skip
+    renamed = copy(part)
+    renamed.source = part.source or name
+    return renamed
 
 
 def _passes_at(k: int, member: object) -> Estimate:

@@ -1,0 +1,118 @@
+"""`assay label`: a table of documents for people to label, and a judge's numbers corrected by the labels."""
+
+import argparse
+from pathlib import Path
+
+from assay.cli.flags import parse_count
+from assay.cli.output import counted, echo, echo_err
+from assay.comparison.judge_card import CardEntry, judge_card
+from assay.comparison.labelling import (
+    AGREEMENT,
+    JudgeRows,
+    Plan,
+    judge_rows,
+    plan_labels,
+    read_table,
+    store_labels,
+    write_table,
+)
+from assay.report.table import format_value, markdown_table
+from assay.runs.run import Run
+
+
+def define_label(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("folder", metavar="RUN", help="the folder of a run, or of a scoring of it: RUN/scored/001")
+    add("-n", type=parse_count, default=100, metavar="N", help="number of documents of each task to label, with those that have"
+        " labels (100); they are chosen at random")  # fmt: skip
+    add("--output_path", "-o", metavar="FILE", help="the table to fill in (default: labels.csv here)")
+    add(
+        "--import",
+        dest="filled",
+        metavar="FILE",
+        help="read the filled table, and correct the judge's numbers by its labels",
+    )
+    add("--card", action="store_true", help="print how well the judge agrees with the labels, and with itself")
+    add("--task", "-t", action="append", default=[], metavar="NAME", help="only this task; repeatable")
+    add("--metric", metavar="NAME", help="the row that people check (default: that of the judge)")
+    add(
+        "--show_scores",
+        action="store_true",
+        help="write the judge's scores into the table (default: people label blindly)",
+    )
+    add("--seed", type=int, default=0, metavar="N", help="another random choice (0)")
+    parser.set_defaults(run=run_label)
+
+
+def run_label(options: argparse.Namespace) -> int:
+    run = Run.open(options.folder).finished()
+    rows = judge_rows(run, options.task, options.metric)
+    if options.filled:
+        _import(run, rows, Path(options.filled))
+        run = Run.open(options.folder)
+    elif not options.card:
+        _write(run, rows, options)
+    if options.card:
+        header = ("task", "what", "value", "95 %", "n", "")
+        echo(markdown_table(header, [_card_line(entry) for entry in judge_card(run, rows)]))
+    return 0
+
+
+def _card_line(entry: CardEntry) -> tuple[str, ...]:
+    number = entry.number
+    ends = f"{number.low:.3f} … {number.high:.3f}" if number.low is not None and number.high is not None else "–"
+    return entry.task, entry.name, format_value(number.value), ends, str(number.n), entry.meaning
+
+
+def _write(run: Run, rows: list[JudgeRows], options: argparse.Namespace) -> None:
+    path = Path(options.output_path or "labels.csv")
+    plans = [plan_labels(run, each, options.n, options.seed) for each in rows]
+    written = write_table(run, plans, path, seen=options.show_scores)
+    echo("width of the 95 % interval to expect, by how labels and verdicts correlate:")
+    header = ("task", "labels", "labels alone", *(f"r = {each}" for each in AGREEMENT))
+    echo(markdown_table(header, [line for plan in plans for line in _widths(plan)]))
+    for plan in plans:
+        echo(_scale(plan))
+    echo(f"{path}: {counted(written, 'document')} to label; then: assay label {run.path} --import {path}")
+
+
+def _widths(plan: Plan) -> list[tuple[str, ...]]:
+    shown = [(str(labels), *(f"{width:.3f}" for width in widths)) for labels, widths in plan.widths.items()]
+    return [(plan.rows.task if not place else "", *cells) for place, cells in enumerate(shown)]
+
+
+def _scale(plan: Plan) -> str:
+    low, high = plan.rows.scale
+    means = (
+        "1: the answer is better than the other, 0: it is worse, 0.5: neither"
+        if plan.rows.other
+        else f"{low:g} to {high:g}"
+    )
+    chosen = f"{len(plan.documents)} of {plan.n:,} documents, chosen at random"
+    return f"{plan.rows.task}: labels from {means}; {chosen}" + (f"; {plan.labelled} have one" if plan.labelled else "")
+
+
+def _import(run: Run, rows: list[JudgeRows], path: Path) -> None:
+    read = read_table(path, run, rows)
+    tasks = store_labels(run, rows, read)
+    lines = []
+    for task in read.labels:
+        for row, about in tasks[task].corrected.items():
+            low, high = about["interval"] or (None, None)
+            ends = f"{low:.3f} … {high:.3f}" if low is not None and high is not None else "–"
+            lines.append(
+                (
+                    task,
+                    row,
+                    f"{about['judge']:.4f}",
+                    f"{about['value']:.4f}",
+                    ends,
+                    str(about["labels"]),
+                    about["method"],
+                )
+            )
+    echo(markdown_table(("task", "row", "judge", "corrected", "95 %", "labels", "method"), lines))
+    if read.empty:
+        echo_err(
+            f"{counted(read.empty, 'line')} without a label: if people skip what is hard to judge, the corrected value is biased"
+        )

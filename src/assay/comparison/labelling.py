@@ -1,0 +1,366 @@
+"""Labels for the documents of a judged run: which to label, a table to fill in, and the judge's numbers corrected by them."""
+
+import csv
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from assay.comparison.pairing import PairedColumn, TaskScores, correction, task_scores
+from assay.config.row_names import row_key, row_name, spellings
+from assay.errors import ConfigError, Place, Problem, did_you_mean, some
+from assay.records import JSONDict, JSONObject, ScoreKey
+from assay.runs.files import write_sink
+from assay.runs.folder import RunError
+from assay.runs.labels import SUFFIX, TaskLabels, corrected_key, write_labels
+from assay.runs.run import Run, mapping
+from assay.runs.samples.records import StoredSample, shown_texts
+from assay.statistics.arrays import estimate
+from assay.statistics.intervals import student
+from assay.statistics.labels import Corrected
+from assay.statistics.members import weighted_sum
+from assay.statistics.spread import MemberEstimate
+
+JUDGE, SHARE = "llm_judge", (0.0, 1.0)
+PLANNED = (50, 100, 300)
+AGREEMENT = (0.5, 0.7, 0.9)
+"""Correlations of labels with verdicts for which a plan has the width of intervals: those of poor, fair and good judges."""
+COLUMNS = ("task", "id", "prompt", "target", "answer", "label")
+CSV_FIELD = 10_000_000
+"""Characters that a cell may have: those of an answer, where the usual limit is 131,072."""
+
+
+class JudgeRows(NamedTuple):
+    """The rows of a task that one judge gave, and the scale of its scores: as people use it, and as they are stored."""
+
+    task: str
+    keys: Sequence[ScoreKey]
+    scale: tuple[float, float]
+    bounds: tuple[float, float]
+    other: str | None = None
+    """Of a judge of pairs: the column with the answer to compare with."""
+
+
+def judge_rows(run: Run, tasks: Sequence[str] = (), metric: str | None = None) -> list[JudgeRows]:
+    """The rows of each task that a judge gave; or those of another `metric`, which is then corrected as if it were a judge."""
+    for name in tasks:
+        if name not in run.scored_tasks:
+            what = f"no task named {name!r} has results in this run"
+            raise ConfigError([Problem(Place("--task"), what, did_you_mean(name, run.scored_tasks))])
+    by_task = [_of_task(run, task, metric) for task in tasks or run.scored_tasks]
+    rows = [each for each in by_task if each is not None]
+    if not rows:
+        what = f"no task has the metric {metric!r}" if metric else "no task of this run has a row of a judge"
+        fix = "name the row that people are to check: --metric NAME"
+        raise ConfigError([Problem(Place(str(run.path)), what, fix)])
+    return rows
+
+
+def _of_task(run: Run, task: str, metric: str | None) -> JudgeRows | None:
+    keys = [key for key, row in run.rows(task).items() if row.value is not None and not key.metric.endswith(SUFFIX)]
+    selected = [key for key in keys if metric is None or metric in spellings(key)]
+    for kwargs, only in _judges_of(run.config(task)):
+        own = [key for key in selected if _is_judge(key) and only in (None, key.filter)]
+        if own:
+            low, high = (0, 1) if kwargs.get("pairwise") else kwargs.get("scale") or (1, 10)
+            scale, is_share = (float(low), float(high)), kwargs.get("pairwise") or kwargs.get("normalize", True)
+            same_filter = [key for key in own if key.filter == own[0].filter]
+            return JudgeRows(task, same_filter, scale, SHARE if is_share else scale, kwargs.get("baseline"))
+    return JudgeRows(task, selected[:1], SHARE, SHARE) if metric is not None and selected else None
+
+
+def _is_judge(key: ScoreKey) -> bool:
+    return key.metric == JUDGE or (key.metric.startswith(f"{JUDGE}[") and key.metric.endswith("]"))
+
+
+def _judges_of(config: JSONObject) -> Iterator[tuple[JSONObject, str | None]]:
+    """The parameters of the judges of a task, and the filter whose answers each sees, where it is one."""
+    filters = [each for each in config.get("filter_list") or () if isinstance(each, Mapping)]
+    for written, only in [(config.get("scorer"), None), *((each.get("scorer"), each.get("name")) for each in filters)]:
+        yield from ((kwargs, only) for kwargs in _judges(written))
+
+
+def _judges(written: Any) -> Iterator[JSONObject]:
+    """The parameters of a scorer that is a judge, and of those in an ensemble."""
+    about = written if isinstance(written, Mapping) else {"type": written}
+    kwargs = mapping(about.get("kwargs"))
+    if about.get("type") == JUDGE:
+        yield kwargs
+    for member in kwargs.get("scorers") or ():
+        yield from _judges(member)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Documents of a task to label, by chance, and the widths of the interval to expect: of labels alone, and with the judge."""
+
+    rows: JudgeRows
+    documents: Sequence[int]
+    labelled: int
+    n: int
+    widths: Mapping[int, Sequence[float]]
+
+
+def plan_labels(run: Run, rows: JudgeRows, count: int, seed: int) -> Plan:
+    """Choose documents in a random order that only the seed and the run decide: asked for more, it continues where it was."""
+    scores = _scores(run, rows.task)
+    column = scores.values[rows.keys[0]]
+    _check_scores(rows, column)
+    documents = scores.documents[column.present].tolist()
+    shuffled = sorted(documents)
+    random.Random(f"{seed} {run.source(rows.task)} {rows.task}").shuffle(shuffled)
+    known = run.labels.get(rows.task)
+    done = known.labels if known is not None else {}
+    left = [document for document in shuffled if document not in done][: max(count - len(done), 0)]
+    spread = float(np.std(np.asarray(column.present_values, float)))
+    spread = max(spread, 0.1 * (rows.bounds[1] - rows.bounds[0]))
+    n = len(documents)
+    widths = {
+        each: [_width(spread, each, n, agreement) for agreement in (0.0, *AGREEMENT)] for each in PLANNED if each <= n
+    }
+    return Plan(rows, left, len(done), n, widths)
+
+
+def _check_scores(rows: JudgeRows, column: PairedColumn) -> None:
+    """Refuse a row that has no number for each document, or has some that are off the scale of the labels."""
+    numbers = column.present_values
+    low, high = rows.bounds
+    if all(isinstance(each, int | float) and low <= each <= high for each in np.asarray(numbers, object).tolist()):
+        return
+    what = f"{rows.task}: not every score of {rows.keys[0].metric!r} is a number from {low:g} to {high:g}"
+    raise ConfigError([Problem(Place("--metric"), what, "labels correct scores with bounds: name another row")])
+
+
+def _width(spread: float, labels: int, n: int, agreement: float) -> float:
+    variance = spread**2 * ((1 - agreement**2) / labels + agreement**2 / n)
+    return 2 * student(0.95, labels - 2) * math.sqrt(variance)
+
+
+def _scores(run: Run, task: str) -> TaskScores:
+    scores = task_scores(run, task)
+    if scores is None:
+        raise RunError([Problem(Place(str(run.path)), f"the samples of {task!r} are missing", "restore them")])
+    return scores
+
+
+def write_table(run: Run, plans: Sequence[Plan], path: Path, *, seen: bool) -> int:
+    """Write the documents of the plans as a table with an empty column `label`; `seen` adds what the judge gave."""
+    if path.exists():
+        fix = "move it, or write elsewhere: -o FILE"
+        raise ConfigError([Problem(Place(str(path)), "the file exists, and may hold labels", fix)])
+    records = [record for plan in plans for record in _records(run, plan, seen)]
+    write_sink(path, "csv", records, "utf-8")
+    return len(records)
+
+
+def _records(run: Run, plan: Plan, seen: bool) -> Iterator[JSONDict]:
+    file, rows = _scores(run, plan.rows.task).file, plan.rows
+    order = {document: place for place, document in enumerate(plan.documents)}
+    samples = sorted((row for row in file.rows() if row.doc_id in order), key=lambda row: order[row.doc_id])
+    for sample in samples:
+        doc = orjson.loads(sample.doc)
+        record = {"task": rows.task, "id": sample.doc_id, "prompt": sample.prompt, "target": _text(orjson.loads(sample.target)),
+                  "answer": _answer(sample, rows.keys[0].filter)}  # fmt: skip
+        record |= {"other": _text(doc.get(rows.other))} if rows.other else {}
+        record |= {"judge": sample.scores.get(row_name(rows.keys[0]))} if seen else {}
+        yield record | {"label": ""}
+
+
+def _answer(sample: StoredSample, filter_name: str) -> str:
+    """The first answer that the judge saw; of repeats the first stands for all."""
+    filtered = [each for each in sample.answers.get(filter_name, ()) if isinstance(each, str)]
+    return (filtered or shown_texts(sample.responses, sample.replies) or [""])[0]
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+class ReadLabels(NamedTuple):
+    """Labels by task and document, and how many lines have none."""
+
+    labels: Mapping[str, Mapping[int, float]]
+    empty: int
+
+
+def read_table(path: Path, run: Run, rows: Sequence[JudgeRows]) -> ReadLabels:
+    """Read a filled table; every problem of every line is reported at once, and then nothing is stored."""
+    by_task = {each.task: each for each in rows}
+    known = {task: set(_scores(run, task).documents.tolist()) for task in by_task}
+    labels: dict[str, dict[int, float]] = {}
+    problems, empty = [], 0
+    lines: dict[tuple[str, int], int] = {}
+    for line, record in _lines(path):
+        task = (record.get("task") or "").strip() or (next(iter(by_task)) if len(by_task) == 1 else "")
+        written = (record.get("label") or "").strip()
+        if not written:
+            empty += 1
+            continue
+        wrong = _wrong(record, task, by_task, known)
+        if not wrong:
+            document = int(record["id"])
+            before = lines.setdefault((task, document), line)
+            wrong = f"document {document} of {task!r} has a label in line {before} already" if before != line else ""
+            labels.setdefault(task, {})[document] = float(written) if not wrong else math.nan
+        if wrong:
+            problems.append(Problem(Place(str(path), line), wrong, "correct the line, or empty its label"))
+    if problems:
+        raise ConfigError(problems)
+    if not labels:
+        raise ConfigError([Problem(Place(str(path)), "no line has a label", "fill in the column `label`")])
+    return ReadLabels(labels, empty)
+
+
+def _wrong(
+    record: Mapping[str, str], task: str, by_task: Mapping[str, JudgeRows], known: Mapping[str, set[int]]
+) -> str:
+    if task not in by_task:
+        return f"no task named {task!r} with a row of a judge in this run ({some(list(by_task))})"
+    try:
+        document = int(record["id"])
+    except (ValueError, TypeError):
+        return f"the id must be a whole number, got {str(record.get('id'))[:40]!r}"
+    if document not in known[task]:
+        return f"{task!r} has no document {document}"
+    low, high = by_task[task].scale
+    try:
+        label = float(record["label"])
+    except ValueError:
+        return f"the label must be a number from {low:g} to {high:g}, got {record['label'][:40]!r}"
+    return "" if low <= label <= high else f"the label must be a number from {low:g} to {high:g}, got {label:g}"
+
+
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """The records of a table, each with the line that it begins in; a spreadsheet may have written it with semicolons or tabs."""
+    before = csv.field_size_limit(CSV_FIELD)
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            first = file.readline()
+            file.seek(0)
+            delimiter = max(",;\t", key=first.count)
+            reader = csv.reader(file, delimiter=delimiter)
+            names = [name.strip().lower() for name in next(reader, [])]
+            for name in ("id", "label"):
+                if name not in names:
+                    fix = "write the table with `assay label RUN`, and fill in its last column"
+                    raise ConfigError([Problem(Place(str(path), 1), f"there is no column {name!r}", fix)])
+            line = reader.line_num + 1
+            for cells in reader:
+                if any(cell.strip() for cell in cells):
+                    yield line, dict(zip(names, cells, strict=False))
+                line = reader.line_num + 1
+    except (UnicodeDecodeError, csv.Error) as error:
+        what = "it is not written in UTF-8" if isinstance(error, UnicodeDecodeError) else f"it is not a table ({error})"
+        raise ConfigError([Problem(Place(str(path)), what, "save it as CSV in UTF-8")]) from None
+    finally:
+        csv.field_size_limit(before)
+
+
+def store_labels(run: Run, rows: Sequence[JudgeRows], read: ReadLabels) -> dict[str, TaskLabels]:
+    """Add labels to those of the run, correct its numbers, and write both beside it. A later label replaces an earlier one."""
+    tasks = dict(run.labels)
+    for each in rows:
+        before = tasks.get(each.task)
+        if each.task not in read.labels:
+            continue
+        _check_scores(each, _scores(run, each.task).values[each.keys[0]])
+        names = [row_name(key) for key in each.keys]
+        kept = before.labels if before is not None and [*before.rows] == names else {}
+        tasks[each.task] = TaskLabels(names, each.scale, each.bounds, {**kept, **read.labels[each.task]})
+    numbers: dict[tuple[str, ScoreKey], Corrected] = {}
+    for task, about in tasks.items():
+        own = corrections(run, task, about)
+        numbers |= {(task, key): number for key, number in own.items()}
+        written = {row_name(key): _described(number) for key, number in own.items()}
+        tasks[task] = replace(about, corrected=written)
+    write_labels(run.path, tasks, _groups(run, numbers))
+    return tasks
+
+
+def corrections(run: Run, task: str, labels: TaskLabels) -> dict[ScoreKey, Corrected]:
+    """The corrected number of each row of a judge."""
+    scores, stored = _scores(run, task), run.rows(task)
+    column = run.config(task).get("cluster_by")
+    clusters = scores.clusters(str(column)) if column else None
+    rows = [row_key(name) for name in labels.rows]
+    return {key: correction(labels, scores, key, run.source(task) or task, clusters) for key in rows
+            if key in stored and _have_labels(labels, scores, key)}  # fmt: skip
+
+
+def _have_labels(labels: TaskLabels, scores: TaskScores, key: ScoreKey) -> bool:
+    return bool(np.isin(scores.documents[scores.values[key].present], [*labels.labels]).any())
+
+
+def _described(number: Corrected) -> JSONDict:
+    return {
+        "judge": number.judge,
+        "value": float(number),
+        "stderr": number.stderr,
+        "interval": None if number.low is None else [number.low, number.high],
+        "method": number.method,
+        "n": number.n,
+        "labels": number.labels,
+        "tuning": number.tuning,
+        **({"scale": [*number.bounds]} if number.bounds is not None else {}),
+        **({"reason": number.reason} if number.reason else {}),
+    }
+
+
+def _groups(run: Run, numbers: Mapping[tuple[str, ScoreKey], Corrected]) -> JSONDict:
+    """The corrected rows of groups whose number is a sum of those of their tasks; all members with such a row need labels."""
+    groups: JSONDict = {}
+    metrics = {key.metric for _, key in numbers}
+    for group in run.groups:
+        for key, row in run.rows(group).items():
+            parts = row.influences or {}
+            if row.value is None or not any(part in numbers for part in parts):
+                continue
+            lacking = [task for task, own in parts if own.metric in metrics and (task, own) not in numbers]
+            raw = [run.rows(task)[own].value or 0.0 for task, own in parts]
+            is_sum = math.isclose(
+                math.fsum(s * v for s, v in zip(parts.values(), raw, strict=True)), row.value, rel_tol=1e-9
+            )
+            if lacking or not is_sum:
+                continue
+            groups.setdefault(group, {})[row_name(key)] = _group_row(run, parts, numbers, row.value)
+    return groups
+
+
+def _group_row(
+    run: Run,
+    parts: Mapping[tuple[str, ScoreKey], float],
+    numbers: Mapping[tuple[str, ScoreKey], Corrected],
+    judge: float,
+) -> JSONDict:
+    members = []
+    for task, key in parts:
+        own = numbers.get((task, key))
+        number = own if own is not None else _plain(run, task, key)
+        members.append(MemberEstimate(task, number, number.n))
+    total = weighted_sum(members, list(parts.values()))
+    of = [
+        [task, row_name(corrected_key(key) if (task, key) in numbers else key), slope]
+        for (task, key), slope in parts.items()
+    ]
+    labels = sum(numbers[part].labels for part in parts if part in numbers)
+    return {
+        "judge": judge, "value": float(total), "stderr": total.stderr,
+        "interval": None if total.low is None else [total.low, total.high],
+        "method": f"ppi++, {total.method}".rstrip(", "), "n": total.n, "labels": labels, "of": of,
+        **({"scale": [*total.bounds]} if total.bounds is not None else {}),
+    }  # fmt: skip
+
+
+def _plain(run: Run, task: str, key: ScoreKey) -> Any:
+    """The number of a row without labels, with the documents that it varies with."""
+    scores = _scores(run, task)
+    column = scores.values[key]
+    number = estimate(np.asarray(column.present_values, float))
+    for part in number.parts:
+        part.source, part.documents = run.source(task) or task, scores.documents[column.present].tolist()
+    return number

@@ -1,0 +1,243 @@
+"""A judge's mean corrected by the labels that people gave to some of the documents: prediction-powered inference.
+
+The value is that of PPI++ (Angelopoulos, Duchi and Zrnic 2023): the mean label, plus λ times how far the judge's mean over all
+documents is from its mean over the labelled ones, with the λ of least variance, which is the slope of labels over verdicts. The
+textbook interval holds the truth in 83–94 % of cases with 50 labels. Here the line is fitted again with pseudo-documents at the
+four corners of labels and verdicts, as Price and Bonett (2004) add to shares, and Student's interval is around that fit.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from assay.records import Floats
+from assay.statistics.arrays import Scores, Side
+from assay.statistics.arrays import estimate as estimate_of
+from assay.statistics.influence import Bounds, Estimate, Influence, Spread
+from assay.statistics.intervals import LEVEL, student
+
+PSEUDO = 0.85
+"""Pseudo-documents at each corner, of labels at the ends of the scale alone; a whole one is too much for shares near 1."""
+LEAST, CARRIED = 0.25, 3.0
+"""At least so many where all labels are alike; fewer by the square where more than so many documents carry their spread."""
+WIDER = 1.06
+"""An interval that is wider than that of the labels alone by this factor gives way to it: a strict rule would select by chance."""
+FEWEST = 4
+"""Fewer labels say nothing about the judge: the judge is not used."""
+
+Places = npt.NDArray[np.intp]
+
+
+class Fit(NamedTuple):
+    """A line of labels over verdicts, read at the judge's mean: the value, its slope, and how far each document moves it."""
+
+    value: float
+    slope: float
+    contributions: Floats
+    added: float
+    """The variance that pseudo-documents add."""
+
+
+class Corrected(Estimate):
+    """A corrected mean: `labels` documents have a label, `tuning` is λ, `judge` the mean of the verdicts.
+
+    Where the judge adds nothing it is that of the labels `alone`. `n` counts all documents with a verdict.
+    """
+
+    labels: int
+    tuning: float
+    judge: float
+    alone: Estimate | None
+    by_document: Floats
+
+    def _ends(self) -> tuple[float, float] | tuple[None, None]:
+        if self.alone is not None:
+            return self.alone.but(level=self.level, side=self.side)._ends()
+        if self.spread is None:
+            return None, None
+        least, most = self.bounds or (-math.inf, math.inf)
+        level = self.level if self.side == "both" else 2 * self.level - 1
+        half = student(level, self.spread.freedom) * math.sqrt(self.spread.variance)
+        low, high = max(self.center - half, least), min(self.center + half, most)
+        return {"both": (low, high), "lower": (low, most), "upper": (least, high)}[self.side]
+
+    @property
+    def method(self) -> str:
+        """The way its interval is made."""
+        return "ppi++" if self.alone is None else f"labels alone, {self.alone.method}".rstrip(", ")
+
+    @property
+    def df(self) -> float | None:
+        return self.alone.df if self.alone is not None else self.spread.freedom if self.spread is not None else None
+
+    @cached_property
+    def for_contrasts(self) -> Floats:
+        """A value per document with the same mean, as far apart as the interval is wide: for comparisons by document."""
+        low, high = self._ends()
+        around = self.by_document - self.by_document.mean()
+        plain = math.sqrt(float((around**2).sum())) / len(around)
+        if low is None or high is None or not plain:
+            return self.by_document
+        if self.alone is None and self.spread is not None:
+            width = student(LEVEL, self.spread.freedom) * math.sqrt(self.spread.variance)
+        else:
+            width = (high - low) / 2
+        wide: Floats = float(self) + around * max(width / (student(LEVEL, len(around) - 1) * plain), 1.0)
+        return wide
+
+
+def corrected(  # noqa: PLR0913  # verdicts and labels, and all that the interval depends on
+    scores: Scores, labels: Scores, *, bounds: Bounds | None = (0.0, 1.0), clusters: Sequence[object] | None = None,
+    level: float = LEVEL, side: Side = "both", source: str = "", documents: Sequence[int] | None = None,
+) -> Corrected:  # fmt: skip
+    """Estimate the mean label of all documents from a judge's score of each, and from labels of some: NaN where there is none.
+
+    The labelled documents must be a random choice. `bounds` are those of the scale that both are on; `clusters` as of `estimate`.
+    Noise of the judge, such as differing repeats of a verdict, is part of the spread of its scores.
+
+    >>> verdicts = [1, 1, 0, 1, 0, 1, 1, 0, 1, 0, 1, 1] * 10
+    >>> number = corrected(verdicts, [1, 1, 0, 0, 0, 1, 1, 0, 1, 0, 1, 1] * 2 + [float("nan")] * 96)
+    >>> round(number.judge, 4), round(number.value, 4), round(number.tuning, 2), number.labels, number.method
+    (0.6667, 0.5833, 0.7, 24, 'ppi++')
+    """
+    verdicts, people = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64)
+    chosen = np.flatnonzero(~np.isnan(people))
+    _check(verdicts, people, chosen, bounds, clusters)
+    numbers = range(len(verdicts)) if documents is None else documents
+    kept = [clusters[place] for place in chosen.tolist()] if clusters is not None else None
+    alone = estimate_of(people[chosen], bounds=bounds, clusters=kept, level=level, side=side)
+    ties = (
+        np.unique(np.array([str(each) for each in clusters]), return_inverse=True)[1] if clusters is not None else None
+    )
+    number = None
+    is_useful = len(chosen) < len(verdicts) and np.ptp(verdicts[chosen]) > 0
+    if alone.draws >= FEWEST and alone.stderr is not None and is_useful:
+        number = _predicted(verdicts, people, chosen, bounds, ties)
+        if _width(number) > WIDER * _width(alone.but(level=LEVEL, side="both")):
+            number = None
+    if number is None:
+        number = _of_labels(alone, people, chosen)
+    number.level, number.side, number.judge = level, side, float(verdicts.mean())
+    if number.stderr is not None:
+        contributions = (number.by_document - float(number)) / len(verdicts)
+        part = Influence(
+            source, numbers, contributions, number.stderr**2, _as_numbers(clusters, ties), center=float(number)
+        )
+        part._spread = number.spread
+        number.parts = {part: 1.0}
+    return number
+
+
+def _as_numbers(clusters: Sequence[object] | None, ties: Places | None) -> list[int] | None:
+    """The numbers of clusters as they are, so that those of other tasks are the same; other labels by their order."""
+    if clusters is None or ties is None:
+        return None
+    own = [each for each in clusters if isinstance(each, int)]
+    return own if len(own) == len(clusters) else ties.tolist()
+
+
+def _predicted(
+    verdicts: Floats, people: Floats, chosen: Places, bounds: Bounds | None, ties: Places | None
+) -> Corrected:
+    plain = _line(verdicts, people, chosen, bounds, 0.0)
+    wide = _line(verdicts, people, chosen, bounds, _pseudo(people[chosen], bounds))
+    draws = len(chosen) if ties is None else len(np.unique(ties[chosen]))
+
+    def by_draw(values: Floats) -> Floats:
+        return values if ties is None else np.bincount(ties, weights=values)  # type: ignore[return-value]  # floats
+
+    variance = float((by_draw(wide.contributions) ** 2).sum()) + wide.added
+    if ties is not None:
+        variance *= draws / (draws - 1)
+    least, most = bounds or (-math.inf, math.inf)
+    value, center = (min(max(each.value, least), most) for each in (plain, wide))
+    count = len(verdicts)
+    around = plain.contributions * math.sqrt(draws / (draws - 2))
+    stderr = math.sqrt(float((by_draw(around) ** 2).sum()))
+    number = Corrected(
+        value,
+        stderr,
+        count,
+        bounds=bounds,
+        draws=draws,
+        spread=Spread(variance, float(draws - 2), center),
+        center=center,
+    )
+    number.labels, number.alone = len(chosen), None
+    number.tuning = plain.slope * (count - len(chosen)) / count
+    number.by_document = value + count * (around - around.mean())
+    return number
+
+
+def _of_labels(alone: Estimate, people: Floats, chosen: Places) -> Corrected:
+    count, value = len(people), float(alone)
+    number = Corrected(
+        value, alone.stderr, count, alone.reason, bounds=alone.bounds, draws=alone.draws, center=alone.center
+    )
+    if alone.stderr is not None:
+        from assay.statistics.intervals import spread_of
+
+        number.spread = spread_of(alone)
+    number.labels, number.tuning, number.alone = len(chosen), 0.0, alone
+    number.by_document = np.full(count, value)
+    n = max(len(chosen), 2)
+    number.by_document[chosen] += count / n * (people[chosen] - value) * math.sqrt(n / (n - 1))
+    return number
+
+
+def _line(verdicts: Floats, people: Floats, chosen: Places, bounds: Bounds | None, pseudo: float) -> Fit:
+    """Fit labels over verdicts, with so many pseudo-documents at each corner of the bounds, and read it at the judge's mean."""
+    ends = bounds if bounds is not None and math.isfinite(bounds[0] + bounds[1]) else (0.0, 0.0)
+    x = np.concatenate([verdicts[chosen], [ends[0], ends[0], ends[1], ends[1]]])
+    y = np.concatenate([people[chosen], [ends[0], ends[1], ends[0], ends[1]]])
+    weights = np.concatenate([np.ones(len(chosen)), np.full(4, pseudo)])
+    whole, mean = weights.sum(), verdicts.mean()
+    x_mean, y_mean = (weights * x).sum() / whole, (weights * y).sum() / whole
+    across = (weights * (x - x_mean) ** 2).sum()
+    is_flat = across <= 1e-12 * max(1.0, x_mean * x_mean) * whole
+    slope = 0.0 if is_flat else float((weights * (x - x_mean) * (y - y_mean)).sum() / across)
+    pulls = 1 / whole + (0.0 if is_flat else (mean - x_mean) / across) * (x - x_mean)
+    moved = pulls * (y - y_mean - slope * (x - x_mean))
+    contributions = slope * (verdicts - mean) / len(verdicts)
+    contributions[chosen] += moved[: len(chosen)]
+    return Fit(float(y_mean + slope * (mean - x_mean)), slope, contributions, float(pseudo * (moved[-4:] ** 2).sum()))
+
+
+def _pseudo(labels: Floats, bounds: Bounds | None) -> float:
+    """How many pseudo-documents are at each corner: fewer, the further the labels are from being at the ends of the scale alone."""
+    if bounds is None or not math.isfinite(bounds[0] + bounds[1]):
+        return 0.0
+    around = (labels - labels.mean()) ** 2
+    room = (labels.mean() - bounds[0]) * (bounds[1] - labels.mean())
+    if not around.any() or room <= 0:
+        return PSEUDO if np.isin(labels, bounds).all() else PSEUDO * LEAST
+    carriers = float(around.sum() ** 2 / (around**2).sum())
+    at_ends = min(float(around.mean() / room), 1.0)
+    return PSEUDO * max(at_ends**2, LEAST * min(1.0, (CARRIED / carriers) ** 2))
+
+
+def _width(number: Estimate) -> float:
+    low, high = number.low, number.high
+    return math.inf if low is None or high is None else high - low
+
+
+def _check(
+    verdicts: Floats, people: Floats, chosen: Places, bounds: Bounds | None, clusters: Sequence[object] | None
+) -> None:
+    if verdicts.ndim != 1 or verdicts.shape != people.shape:
+        raise ValueError(
+            f"labels: one per document is needed, NaN where there is none; got {people.shape} for {verdicts.shape}"
+        )
+    if not len(chosen):
+        raise ValueError("labels: no document has one")
+    if not np.isfinite(verdicts).all() or not np.isfinite(people[chosen]).all():
+        raise ValueError("scores and labels must be finite numbers; a document without a score is left out")
+    if clusters is not None and len(clusters) != len(verdicts):
+        raise ValueError(f"clusters: {len(clusters)} for {len(verdicts)} scores")
+    for name, numbers in (("scores", verdicts), ("labels", people[chosen])):
+        if bounds is not None and not (bounds[0] <= numbers.min() and numbers.max() <= bounds[1]):
+            raise ValueError(f"bounds: {name} from {numbers.min():g} to {numbers.max():g} are not within {bounds}")
