@@ -478,7 +478,8 @@ TOLERANCE = 1e-9
 
 def gives_a_number(declared: DeclaredMetric) -> bool:
     """Whether a metric gives one number for one answer."""
-    return GENERATE in declared.functions and declared.aggregation == "mean" and declared.gives is None
+    is_mean = GENERATE in declared.functions and declared.aggregation == "mean"
+    return is_mean and (declared.gives is None or declared.gives() == ())
 
 
 def adapted(name: str, declared: DeclaredMetric) -> type[UnitMetric]:

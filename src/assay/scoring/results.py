@@ -26,6 +26,7 @@ from assay.records import (
 )
 from assay.scoring.reductions import MetricReductions, Reduction
 from assay.statistics.aggregations import Repeated as Repeated
+from assay.statistics.influence import Bounds
 from assay.user_code import call_user_code
 
 Scores = Mapping[str, MetricValue]
@@ -575,7 +576,8 @@ class DeclaredMetric:
     """A metric as the table has it: a function per output type, whose keyword parameters are its YAML keys.
 
     `needs` is a library, `gives` takes the parameters and says the names of the values where there are several,
-    `obstacle` is what keeps it from working on this machine and what would help, `runs_code` that it executes what the model wrote.
+    `obstacle` is what keeps it from working on this machine and what would help, `runs_code` that it executes what the model wrote,
+    `bounds` are the least and the greatest score of a document.
     """
 
     functions: Mapping[str, Callable[..., MetricValue]]
@@ -585,3 +587,4 @@ class DeclaredMetric:
     gives: Callable[..., Sequence[str] | None] | None = None
     obstacle: Callable[[], tuple[str, str] | None] | None = None
     runs_code: bool = False
+    bounds: Bounds | None = None

@@ -230,7 +230,11 @@ class MetricBinder:
         if self.lenient and self.output_type != GENERATE:
             # lm-eval hands parameters to generation metrics only, so elsewhere it takes any
             used = {key: value for key, value in kwargs.items() if key in takes.named}
-        self._refuse(self._wrong(name, takes, used, number))
+        if self._wrong(name, takes, used, number):
+            aggregation = AGGREGATIONS.get(declared.aggregation or "")  # whose parameters are written beside its own
+            of_both = {**AGGREGATIONS.accepts(aggregation).named, **takes.named} if aggregation else takes.named
+            self._refuse(self._wrong(name, replace(takes, named=of_both), used, number))
+            self._refuse(self._wrong(name, takes, used, number))
         if self.output_type == GENERATE:
             prepared = getattr(function, "prepared", None)
             try:
