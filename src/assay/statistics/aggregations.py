@@ -12,7 +12,7 @@ import numpy as np
 from assay.records import Floats, MetricValue, Params, UserFunction, UserValue
 from assay.registry import Accepted, Table, accepted, must_be_callable, typed_by_default
 from assay.statistics.agreement import AGREEMENT_AGGREGATIONS
-from assay.statistics.calibration import CALIBRATION_AGGREGATIONS, CurvePoint, reliability_curve
+from assay.statistics.calibration import BIASES, CALIBRATION_AGGREGATIONS, CurvePoint, reliability_curve
 from assay.statistics.classes import CLASS_AGGREGATIONS
 
 Values = Sequence[MetricValue]
@@ -190,6 +190,8 @@ class Aggregation:
     """Whether a value may have one for each repeat: see `over_repeats`."""
     curve: Callable[[Values], Sequence[CurvePoint]] | None = None
     """The reliability curve that the number sums up, where it does."""
+    bias: Callable[[Values], float] | None = None
+    """How much too large the number is to be expected of so few documents, where that matters."""
 
     def __call__(self, values: Values) -> float:
         return self.function(values)
@@ -198,13 +200,16 @@ class Aggregation:
         """The same with parameters."""
         influence = partial(self.influence, **kwargs) if self.influence is not None else None
         curve = partial(self.curve, **kwargs) if self.curve is not None else None
-        return replace(self, function=partial(self.function, **kwargs), influence=influence, curve=curve)
+        bias = partial(self.bias, **kwargs) if self.bias is not None else None
+        return replace(self, function=partial(self.function, **kwargs), influence=influence, curve=curve, bias=bias)
 
 
 AggregationOrFunction = Aggregation | UserFunction
 """An aggregation of the table, or a function of the values from user code."""
 BOUNDS: Mapping[str, tuple[float, float]] = {
     "perplexity": (1.0, math.inf),
+    **{name: bounds for name, (_, _, bounds) in (CALIBRATION_AGGREGATIONS | AGREEMENT_AGGREGATIONS).items()},
+    "error_rate": (0.0, math.inf),
     "weighted_perplexity": (1.0, math.inf),
     "bits_per_byte": (0.0, math.inf),
     "brier_score": (0.0, 2.0),
@@ -216,8 +221,6 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "ter": (0.0, math.inf),
     "acc_all": (0.0, 1.0),
     **dict.fromkeys(CLASS_AGGREGATIONS, (0.0, 1.0)),
-    **{name: bounds for name, (_, _, bounds) in (CALIBRATION_AGGREGATIONS | AGREEMENT_AGGREGATIONS).items()},
-    "error_rate": (0.0, math.inf),
 }
 """Bounds of the numbers of an aggregation: likelihoods are at most 1, shares are between 0 and 1."""
 
@@ -292,7 +295,9 @@ AGGREGATIONS = _Aggregations(
             Aggregation("acc_all", acc_all, influence=lambda values: np.asarray(_all_right(values), dtype=np.float64)),
             *(Aggregation(name, function, influence) for name, (function, influence) in CLASS_AGGREGATIONS.items()),
             *(
-                Aggregation(name, function, influence, curve=reliability_curve if name == "ece" else None)
+                Aggregation(
+                    name, function, influence, curve=reliability_curve if name == "ece" else None, bias=BIASES.get(name)
+                )
                 for name, (function, influence, _) in (CALIBRATION_AGGREGATIONS | AGREEMENT_AGGREGATIONS).items()
             ),
             Aggregation("error_rate", error_rate, _ratio_influence, weights=_ratio_weights),
@@ -334,6 +339,7 @@ def over_repeats(
         bootstrap_limit=max(50, limit // repeats) if limit is not None else None,
         by_repeat=True,
         curve=None,
+        bias=None,
     )
 
 

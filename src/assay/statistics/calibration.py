@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from assay.records import Floats
+from assay.statistics.influence import Estimate, Spread
+from assay.statistics.intervals import interval, spread_of
 
 Confidences = Sequence[tuple[float, float]]
 """Of each document the confidence in its answer, and whether that is right."""
@@ -21,6 +23,8 @@ Forecasts = Sequence[tuple[int, Sequence[float]]]
 Places = npt.NDArray[np.intp]
 BINS = 10
 UNIT = (0.0, 1.0)
+CONTAINED = 1.9
+"""Standard errors within which a bias must be: fewer than any interval of 95 % has, so that this contains the number."""
 
 
 class CurvePoint(NamedTuple):
@@ -77,6 +81,50 @@ def ece_influence(values: Confidences, *, bins: int = BINS, equal_mass: bool = F
     return influence
 
 
+def ece_bias(values: Confidences, *, bins: int = BINS, equal_mass: bool = False) -> float:
+    """How much too large the number is to be expected: the distance of a bin that varies is never negative, and so adds up."""
+    confidence, right = _columns(values)
+    place = bin_of(confidence, bins, equal_mass=equal_mass)
+    sizes, gaps, spread = _within_bins(place, confidence - right)
+    errors = np.sqrt(spread / sizes)
+    likely = np.sqrt(np.maximum(gaps**2 - errors**2, 0.0))  # what of a gap is not chance
+    farther = [_folded(gap, error) - gap for gap, error in zip(likely, errors, strict=True)]
+    return float(np.dot(farther, sizes)) / len(right)
+
+
+def _within_bins(place: Places, off: Floats) -> tuple[Floats, Floats, Floats]:
+    """By bin with documents their number, their mean and their variance; of one alone, that of all bins together."""
+    place = np.unique(place, return_inverse=True)[1]
+    sizes = np.bincount(place).astype(np.float64)
+    means = np.bincount(place, weights=off) / sizes
+    squares = np.bincount(place, weights=(off - means[place]) ** 2)
+    pooled = squares.sum() / max(float((sizes - 1).sum()), 1.0)
+    return sizes, means, np.where(sizes > 1, squares / np.maximum(sizes - 1, 1), pooled)
+
+
+def _folded(mean: float, error: float) -> float:
+    """The mean distance from 0 of a normal variable."""
+    if not error:
+        return abs(mean)
+    return math.sqrt(2 / math.pi) * error * math.exp(-((mean / error) ** 2) / 2) + mean * math.erf(
+        mean / error / math.sqrt(2)
+    )
+
+
+def less_bias(number: Estimate, bias: float) -> Estimate:
+    """The number with an interval around what is left of it without its bias. The interval has the number in it: the bias is an
+    estimate itself, and counts as a source of variance. It is Student's, which reaches 0, wherever that is within the bounds."""
+    if number.stderr is None or math.isnan(number) or not bias:
+        return number
+    own = spread_of(number)
+    more = (bias / CONTAINED) ** 2 if bias > 0 else 2 * bias**2  # of a rate's p(1 − p): the variance of its square
+    spread = Spread(own.variance + more, own.freedom, float(number))
+    centered = number.but(center=float(number) - bias, spread=spread)
+    open_ended = centered.but(bounds=(number.bounds[0], math.inf)) if number.bounds is not None else centered
+    ends = interval(open_ended)
+    return open_ended if number.bounds is None or ends is None or ends[1] <= number.bounds[1] else centered
+
+
 # --- parts of the Brier score -----------------------------------------------------------------------------------------
 
 
@@ -119,6 +167,23 @@ def _part(part: str, forecast: Floats, actual: Floats, bins: int) -> tuple[float
     value = float((means**2).mean())
     # the rate within `off` of the resolution moves, too; deviations of all bins add up to 0, so that it does not count
     return value, 2 * means * off - means**2
+
+
+def brier_part_bias(part: str, values: Forecasts, *, bins: int = BINS) -> float:
+    """How much too large a part is to be expected: squared means of bins have the variance of these means in them, as Ferro and
+    Fricker (2012) correct it."""
+    forecast, actual = _forecasts(values)
+    n, bias = len(values), 0.0
+    for k in range(forecast.shape[1]):
+        rate = actual[:, k].mean()
+        overall = float(rate * (1 - rate)) / max(n - 1, 1)
+        if part == "uncertainty":
+            bias -= overall
+            continue
+        off = forecast[:, k] - actual[:, k] if part == "reliability" else actual[:, k]
+        _, _, spread = _within_bins(bin_of(forecast[:, k], bins), off)
+        bias += float(spread.sum()) / n - (overall if part == "resolution" else 0.0)
+    return bias
 
 
 # --- accuracy by coverage -----------------------------------------------------------------------------------------------
@@ -201,3 +266,8 @@ CALIBRATION_AGGREGATIONS: dict[str, tuple[Callable[..., float], Callable[..., Fl
     "risk_coverage_area": (risk_coverage_area, risk_coverage_influence, UNIT),
 }
 """By name the function, its influence values and its bounds."""
+BIASES: dict[str, Callable[..., float]] = {
+    "ece": ece_bias,
+    **{f"brier_{part}": partial(brier_part_bias, part) for part in ("reliability", "resolution", "uncertainty")},
+}
+"""By name how much too large a number is to be expected, where that matters."""

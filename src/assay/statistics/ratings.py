@@ -152,7 +152,9 @@ class _Table(NamedTuple):
 
 
 def _tabulated(games: Sequence[Game], place: Mapping[str, int]) -> _Table:
-    first, second = (np.array([place[game[side]] for game in games]) for side in (0, 1))
+    first, second = (
+        np.array([place[name] for name in side]) for side in zip(*(game[:2] for game in games), strict=True)
+    )
     numbers: dict[Hashable, int] = {}
     clusters = np.array([numbers.setdefault(game.cluster, len(numbers)) for game in games])
     kinds = np.stack([np.minimum(first, second), np.maximum(first, second), clusters])
@@ -277,7 +279,7 @@ def _p_by_likelihood(won: Floats, one: int, other: int) -> float:
     joined[one] += joined[other]
     joined[:, one] += joined[:, other]
     joined[one, one] = 0.0
-    alike = np.zeros(len(won))
+    alike: Floats = np.zeros(len(won))
     alike[left] = _strengths(joined[np.ix_(left, left)])
     alike[other] = alike[one]
     return math.erfc(math.sqrt(max(likelihood(_strengths(won)) - likelihood(alike), 0.0)))
