@@ -233,8 +233,7 @@ def _inverse(won: Floats, chances: Floats) -> Floats:
     off = (won + won.T) * chances * (1 - chances)
     information = np.diag(off.sum(axis=1)) - off
     count, size = len(information), float(np.trace(information)) / len(information) or 1.0
-    inverse: Floats = np.linalg.inv(information + size / count) - 1 / (size * count)
-    return inverse
+    return np.asarray(np.linalg.inv(information + size / count) - 1 / (size * count), dtype=np.float64)
 
 
 def surely_better(
