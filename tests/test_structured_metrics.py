@@ -60,6 +60,13 @@ def test_words_are_compared_as_asked(tmp_path: Path) -> None:
     assert values(generate(tmp_path, ["Hello, World!"], ["hello world"], entry)) == {"wer": 0.0}
 
 
+def test_with_mean_it_is_the_rate_of_each_document(tmp_path: Path) -> None:
+    """As in lm-eval's wmt16-ro-en-t5, which takes it from `evaluate`."""
+    entry = "metric_list: [{metric: wer, aggregation: mean, higher_is_better: false}]\n"
+    results = generate(tmp_path, HEARD, SAID, entry)
+    assert values(results) == {"wer": pytest.approx(sum(EACH) / 5)}
+
+
 def test_the_nearest_reference_counts() -> None:
     assert called("wer", ["a b c", "x y z"], "x y") == (1, 3)
 

@@ -78,7 +78,9 @@ def _details(run: TaskRun, estimates: Mapping[ScoreKey, Estimate]) -> dict[Score
 
 
 def _are_numbers(repeats: Sequence[Sequence[MetricValue]]) -> bool:
-    return all(isinstance(score, int | float) for each in repeats for score in each)
+    return isinstance(repeats[0][0], int | float) and all(
+        isinstance(score, int | float) for each in repeats for score in each
+    )
 
 
 def _points(curve: Sequence[CurvePoint]) -> list[JSONDict]:

@@ -14,8 +14,8 @@ from assay.errors import ConfigError, Place, Problem, library_problem
 from assay.graphs.spec import Record, Value
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.registry import MetricRegistry, Table, dress, read_signature, subclass_of
+from assay.scoring.metrics.structured import ALONE
 from assay.scoring.metrics.table import METRICS
-from assay.scoring.metrics.text import ALONE
 from assay.scoring.results import GENERATE, DeclaredMetric
 
 NOT_GIVEN = float("nan")

@@ -1,6 +1,7 @@
 """Where the noise of a score comes from: from answer to answer within a document, and from document to document."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -26,11 +27,13 @@ def noise_of(repeats: Sequence[Sequence[float]]) -> Noise | None:
     >>> noise_of([[0, 1], [1, 1], [0, 0]])
     Noise(within=0.16666666666666666, between=0.16666666666666669, repeats=2.0)
     """
-    repeated = [np.asarray(each, dtype=np.float64) for each in repeats if len(each) > 1]
-    if len(repeated) < 2 or not all(np.isfinite(each).all() for each in repeated):
+    chosen = [each for each in repeats if len(each) > 1]
+    counts = np.fromiter(map(len, chosen), np.float64, len(chosen))
+    scores = np.fromiter(chain.from_iterable(chosen), np.float64)
+    if len(chosen) < 2 or not np.isfinite(scores).all():
         return None
-    freedom = sum(len(each) - 1 for each in repeated)
-    within = sum(float(((each - each.mean()) ** 2).sum()) for each in repeated) / freedom
-    count = len(repeated) / sum(1 / len(each) for each in repeated)
-    between = float(np.var([each.mean() for each in repeated], ddof=1)) - within / count
-    return Noise(within, max(between, 0.0), count)
+    document = np.repeat(np.arange(len(chosen)), counts.astype(np.intp))
+    means = np.bincount(document, weights=scores) / counts
+    within = float(((scores - means[document]) ** 2).sum() / (counts - 1).sum())
+    count = len(chosen) / float((1 / counts).sum())
+    return Noise(within, max(float(np.var(means, ddof=1)) - within / count, 0.0), count)

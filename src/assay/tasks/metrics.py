@@ -21,8 +21,8 @@ from assay.scoring.metrics.convention import (
     of_choice,
     read_call,
 )
+from assay.scoring.metrics.structured import ALONE
 from assay.scoring.metrics.table import DEFAULTS, LM_EVAL_METRICS, METRICS, pair
-from assay.scoring.metrics.text import ALONE
 from assay.scoring.reductions import REDUCTIONS, MetricReductions, by_repeat, read_reductions
 from assay.scoring.results import CHOICE, GENERATE, DeclaredMetric, GenResult, Metric, Result
 from assay.statistics.aggregations import AGGREGATIONS, Aggregation, Repeated, known_aggregation, over_repeats

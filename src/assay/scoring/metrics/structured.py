@@ -10,6 +10,7 @@ from typing import Any, Never
 
 from assay.errors import installing
 from assay.records import Answer, AnyJSON, UserValue
+from assay.scoring.metrics.text import ALONE as SENTENCES
 from assay.scoring.metrics.text import edits
 from assay.scoring.results import CHOICE, GENERATE, DeclaredMetric, MCResult, References
 
@@ -33,6 +34,21 @@ def _errors(by_word: bool) -> Callable[..., tuple[int, int]]:
         return min(counted, key=lambda each: (each[0] / max(each[1], 1), each))
 
     return errors
+
+
+def _rate(by_word: bool) -> Callable[..., float]:
+    errors = _errors(by_word)
+
+    def rate(
+        references: References, prediction: Answer, *, ignore_case: bool = False, ignore_punctuation: bool = False
+    ) -> float:
+        """The same as a share of the reference."""
+        wrong, length = errors(references, prediction, ignore_case=ignore_case, ignore_punctuation=ignore_punctuation)
+        if not length:
+            raise ValueError("the reference is empty, so that errors have no rate")
+        return wrong / length
+
+    return rate
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------------
@@ -204,3 +220,9 @@ STRUCTURED_METRICS: dict[str, DeclaredMetric] = {
     "recall_at_k": _ranking(recall_at_k, 10),
     "precision_at_k": _ranking(precision_at_k, 10),
 }
+ALONE: dict[str, DeclaredMetric] = {
+    **SENTENCES,
+    "wer": DeclaredMetric({GENERATE: _rate(True)}, higher_is_better=False, bounds=(0.0, math.inf)),
+    "cer": DeclaredMetric({GENERATE: _rate(False)}, higher_is_better=False, bounds=(0.0, math.inf)),
+}
+"""Corpus metrics computed for one document, used where the aggregation takes numbers, such as mean."""
