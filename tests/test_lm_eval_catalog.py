@@ -108,7 +108,6 @@ def test_validate_finds_only_what_is_wrong_with_the_folder(manager: TaskManager)
     serious = {Path(problem.place.file).name for problem in problems if problem.serious}
     assert serious == {
         "t0_eval.yaml",  # members without a name
-        "ro_en-t5_prompt.yaml",  # a metric of Hugging Face's hub
         "summarization_common_yaml",  # a metric without an aggregation: lm-eval fails on it, too
     }
     twice = [problem for problem in problems if "is written twice" in problem.what]

@@ -11,7 +11,6 @@ from assay.report.plots import (
     START,
     STYLE,
     Bin,
-    CalibrationPoint,
     DrawnEdge,
     DrawnNode,
     Interval,
@@ -27,6 +26,7 @@ from assay.report.plots import (
     layers_of,
     slices,
 )
+from assay.statistics.calibration import CurvePoint
 
 HOSTILE = '"><script>alert(1)</script>&amp;'
 
@@ -55,7 +55,7 @@ def test_a_difference_whose_interval_excludes_zero_is_highlighted() -> None:
 
 
 def test_calibration_draws_a_dot_for_every_bin() -> None:
-    root = ElementTree.fromstring(calibration([CalibrationPoint(0.5, 1.0, 4), CalibrationPoint(1.0, 0.0, 1)], size=220))
+    root = ElementTree.fromstring(calibration([CurvePoint(0.5, 1.0, 4), CurvePoint(1.0, 0.0, 1)], size=220))
     dots = [(each.get("cx"), each.get("cy")) for each in root.iter("circle")]
     assert dots == [("124.0", "6.0"), ("214.0", "196.0")]  # 34 + 180 × 0.5, top; right end, floor
 

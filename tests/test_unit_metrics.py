@@ -232,7 +232,8 @@ def test_several_references_are_a_list() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "best"), [("bleu", 100), ("chrf", 100), ("ter", 0), ("rougeL", 1), ("edit_similarity", 1)]
+    ("name", "best"),
+    [("bleu", 100), ("chrf", 100), ("ter", 0), ("wer", 0), ("ndcg", 1), ("rougeL", 1), ("edit_similarity", 1)],
 )
 def test_an_answer_that_is_the_reference_is_correct_by_every_metric(name: str, best: float) -> None:
     result = scored(name, {"text": "the cat sat on the mat"}, {"text": "the cat sat on the mat"})
@@ -241,13 +242,13 @@ def test_an_answer_that_is_the_reference_is_correct_by_every_metric(name: str, b
 
 
 def test_every_metric_that_gives_a_number_for_an_answer_is_there() -> None:
-    numbers = {"token_f1", "f1_score", "rouge1", "rouge2", "rougeL", "rougeLsum", "edit_distance", "edit_similarity", "math_equal", "code_exec", "bleu", "chrf", "chrf++", "ter", "exact_match"}  # fmt: skip
+    numbers = {"token_f1", "f1_score", "rouge1", "rouge2", "rougeL", "rougeLsum", "edit_distance", "edit_similarity", "math_equal", "code_exec", "bleu", "chrf", "chrf++", "ter", "exact_match", "json_schema", "wer", "cer", "ndcg", "mrr", "recall_at_k", "precision_at_k"}  # fmt: skip
     assert numbers <= set(UnitMetricRegistry.list_metrics())
     for_answers = {name for name, declared in METRICS.items() if "generate_until" in declared.functions}
     of_all_documents = {
         name
         for name in for_answers
-        if name.startswith(("macro_", "micro_", "weighted_", "precision", "recall", "f1_by"))
+        if name.startswith(("macro_", "micro_", "weighted_", "precision", "recall", "f1_by", "kappa", "spearman"))
     }
     assert for_answers - numbers - of_all_documents == {"bypass", "rouge"}
 

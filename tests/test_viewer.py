@@ -253,7 +253,7 @@ def test_scores_are_counted_and_parted_by_a_column(sums: Samples) -> None:
 def test_calibration_is_by_confidence_how_often_the_likeliest_is_right(runs: Path) -> None:
     [point] = calibration_points(the_samples(runs, "colours", "acc,none"))
     assert point.confidence == pytest.approx(0.7310586)  # 1 / (1 + e⁻¹)
-    assert (point.accuracy, point.size) == (0.75, COLOURS)
+    assert (point.accuracy, point.n) == (0.75, COLOURS)
     assert confidence([-math.inf, -1.0], 2, 0) is None
     assert confidence([None], 1, 0) is None
 

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, Never
 HOMES: Mapping[str, tuple[str, ...]] = {
     "assay.comparison.compare": ("compare",),
     "assay.comparison.comparison": ("Comparison",),
+    "assay.comparison.leaderboard": (
+        "Leaderboard",
+        "leaderboard",
+    ),
     "assay.config.group": (
         "AggMetricConfig",
         "GroupConfig",
@@ -150,6 +154,8 @@ if TYPE_CHECKING:
     # <generated imports>
     from assay.comparison.compare import compare as compare
     from assay.comparison.comparison import Comparison as Comparison
+    from assay.comparison.leaderboard import Leaderboard as Leaderboard
+    from assay.comparison.leaderboard import leaderboard as leaderboard
     from assay.config.group import AggMetricConfig as AggMetricConfig
     from assay.config.group import GroupConfig as GroupConfig
     from assay.config.run import RunConfig as RunConfig

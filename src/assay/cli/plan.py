@@ -4,6 +4,7 @@ import argparse
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from assay.cli.flags import add_catalog_options, task_manager
 from assay.cli.output import echo, echo_err, echo_json
@@ -13,13 +14,17 @@ from assay.errors import ConfigError, Place, Problem, some
 from assay.records import ScoreKey
 from assay.report.table import markdown_table
 
+if TYPE_CHECKING:
+    from assay.comparison.noise import NoiseRow
+
 HEADER = ("Tasks", "Metric", "n", "needed", "enough", "detectable", "repeats needed")
 NONE = "no number suffices"
 
 
+SIZE = re.compile(r"(\d+\.?\d*|\.\d+)(pp)?")
 MOST = 0.5
 """A larger difference without a unit is refused as a likely mistake: shares are between 0 and 1."""
-OWN_UNITS = ("bits_per_byte", "bleu", "chrf", "chrf++", "ter")
+OWN_UNITS = ("bits_per_byte", "bleu", "chrf", "chrf++", "ter", "wer", "cer", "kappa", "spearman", "edit_distance")
 
 
 def define_plan(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +53,11 @@ def define_plan(parser: argparse.ArgumentParser) -> None:
     add("--repeats", type=int, default=1, metavar="N", help="how many times each request is sent (1)")
     add("--correlation", type=float, default=0.5, metavar="R", help="between two models' scores on the same documents, if there"
         " is no second run (0.5)")  # fmt: skip
+    add(
+        "--half_width",
+        metavar="SIZE",
+        help="with --baseline: the wanted half-width of an interval (default: that of --mde)",
+    )
     add("--format", choices=["table", "json"], default="table")
     add_catalog_options(parser)
     parser.set_defaults(run=run_plan)
@@ -56,17 +66,21 @@ def define_plan(parser: argparse.ArgumentParser) -> None:
 def run_plan(options: argparse.Namespace) -> int:
     aim = _aim(options)
     rows = _from_runs(options, aim) if options.baseline else _from_tasks(options, aim)
+    noise = _noise(options, aim, rows)
     if options.format == "json":
-        echo_json({"aim": asdict(aim), "rows": [{**asdict(each), "enough": each.is_enough} for each in rows]})
+        planned = [{**asdict(each), "enough": each.is_enough} for each in rows]
+        echo_json({"aim": asdict(aim), "rows": planned, "noise": [asdict(each) for each in noise]})
     else:
         echo(markdown_table(HEADER, [_cells(each) for each in rows]))
         for line in _assumptions(options, aim, rows):
             echo(line)
+        if noise:
+            echo("\n" + _noise_table(options, aim, noise))
     return 0
 
 
 def _aim(options: argparse.Namespace) -> Aim:
-    size = re.fullmatch(r"(\d+\.?\d*|\.\d+)(pp)?", options.mde.replace(" ", ""))
+    size = SIZE.fullmatch(options.mde.replace(" ", ""))
     shares = ("power", "alpha")
     wrong = [name for name in shares if not 0 < getattr(options, name) < 1]
     problems = [Problem(Place(f"--{name}"), f"must be between 0 and 1, got {getattr(options, name)}") for name in wrong]
@@ -84,6 +98,47 @@ def _aim(options: argparse.Namespace) -> Aim:
         raise ConfigError(problems)
     share = float(size[1]) / (100 if size[2] else 1)
     return Aim(share, options.power, options.alpha, options.repeats, options.correlation)
+
+
+def _noise(options: argparse.Namespace, aim: Aim, planned: Sequence[Planned]) -> "list[NoiseRow]":
+    """The noise of the tasks that are planned from a run, and the documents for the wanted half-width."""
+    if not options.baseline:
+        return []
+    from assay.comparison.noise import noise_rows
+    from assay.runs.run import Run
+
+    run = Run.open(options.baseline[0]).finished()
+    return noise_rows(run, [each.name for each in planned], options.metric, _half_width(options, aim))
+
+
+def _half_width(options: argparse.Namespace, aim: Aim) -> float:
+    if options.half_width is None:
+        return aim.mde
+    size = SIZE.fullmatch(options.half_width.replace(" ", ""))
+    if size is None or not float(size[1]):
+        raise ConfigError(
+            [Problem(Place("--half_width"), f"invalid width {options.half_width!r}", "write 1pp, or 0.05")]
+        )
+    return float(size[1]) / (100 if size[2] else 1)
+
+
+def _noise_table(options: argparse.Namespace, aim: Aim, noise: "Sequence[NoiseRow]") -> str:
+    wanted = _half_width(options, aim)
+    repeats = sorted({count for each in noise for count in each.needed})
+    by_repeats = [f"n for ± with {count} repeat{'s' if count > 1 else ''}" for count in repeats]
+    header = ("Tasks", "Metric", "n", "± now", "± wanted", "between documents", "within", *by_repeats)
+    rows = [
+        (
+            each.name, each.metric, str(each.n), _size(each.half_width, each.metric), _size(wanted, each.metric),
+            f"{each.between:.4g}", "" if each.within is None else f"{each.within:.4g}",
+            *(f"{each.needed[count]}" if count in each.needed else "" for count in repeats),
+        )
+        for each in noise
+    ]  # fmt: skip
+    return (
+        markdown_table(header, rows)
+        + "\n± is half of a 95 % interval; between and within are variances of a document's score."
+    )
 
 
 def _from_runs(options: argparse.Namespace, aim: Aim) -> list[Planned]:

@@ -181,6 +181,9 @@ def aggregation_of(run: Run, task: str, key: ScoreKey, values: Values) -> Aggreg
         known = _member(AGGREGATIONS, name)
         if known is None or stored is None:
             continue
+        takes = AGGREGATIONS.accepts(known).named
+        for each in entries:  # parameters of metric and aggregation are written side by side
+            known = known.bound({key: value for key, value in each.items() if key in takes}) if takes else known
         by_repeat = over_repeats(known, 1, list)  # of repeats, each value is a list
         for aggregation in (known, by_repeat) if not known.of_numbers else (known,):
             if isinstance(aggregation, Aggregation) and _gives(aggregation, values, stored):

@@ -1,16 +1,19 @@
 """Estimate the metrics of every task and group from the scores of all samples."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from assay.evaluation.prepare import Prepared
 from assay.groups.group import Group
 from assay.groups.results import MemberResult, bottom_up, counted_metric, counted_tasks, group_numbers
 from assay.groups.rows import FailedRow
-from assay.records import MetricValue, ScoreKey
+from assay.records import JSONDict, MetricValue, ScoreKey
 from assay.runs.results import GroupResult, ResultsJSON, Share, TaskResult, assay_section, lm_eval_results
-from assay.statistics.aggregations import Aggregation
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation
+from assay.statistics.calibration import CurvePoint
 from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
+from assay.statistics.noise import noise_of
 from assay.tasks import Task
 from assay.tasks.run import TaskRun
 
@@ -55,7 +58,36 @@ def task_result(run: TaskRun, bootstrap_iters: int, like_lm_eval: bool) -> TaskR
         config=runnable.described(),
         audit=run.audit.as_json(),
         remarks=runnable.remarks(differ=run.differ),
+        details=_details(run, estimates),
     )
+
+
+def _details(run: TaskRun, estimates: Mapping[ScoreKey, Estimate]) -> dict[ScoreKey, JSONDict]:
+    """Of rows with repeats the sources of their noise, and the curves that numbers sum up."""
+    details: dict[ScoreKey, JSONDict] = {}
+    for key, number in estimates.items():
+        aggregation = run.runnable.aggregation(key)
+        known = AGGREGATIONS.get(aggregation) if isinstance(aggregation, str) else aggregation
+        noise = noise_of(number.repeats) if number.repeats and _are_numbers(number.repeats) else None
+        curve = known.curve if isinstance(known, Aggregation) and not math.isnan(number) else None
+        details[key] = {
+            **({"noise": noise._asdict()} if noise is not None else {}),
+            **({"reliability": _points(curve(run.board.columns[key].values))} if curve is not None else {}),
+        }
+    return {key: each for key, each in details.items() if each}
+
+
+def _are_numbers(repeats: Sequence[Sequence[MetricValue]]) -> bool:
+    return isinstance(repeats[0][0], int | float) and all(
+        isinstance(score, int | float) for each in repeats for score in each
+    )
+
+
+def _points(curve: Sequence[CurvePoint]) -> list[JSONDict]:
+    """The points of a reliability curve, each with the interval of its accuracy."""
+    errors = [math.sqrt(each.accuracy * (1 - each.accuracy) / each.n) for each in curve]
+    shares = [Estimate(each.accuracy, error, each.n, is_rate=True) for each, error in zip(curve, errors, strict=True)]
+    return [{**each._asdict(), "interval": interval(share)} for each, share in zip(curve, shares, strict=True)]
 
 
 def group_result(

@@ -3,13 +3,13 @@
 The predicted value is `<key>_tool_calls` of an agent, or `<key>_usage` for turns and cost.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assay.errors import installing
 from assay.graphs.spec import Record, Value
 from assay.graphs.unit_metrics import ComparingMetric, UnitMetricResult
 from assay.records import JSONDict
+from assay.scoring.metrics.structured import schema_validator
 
 TOOL_PARAMETERS = {"tool_called": "tool", "tool_order": "order", "no_forbidden_tool": "forbidden"}
 """By metric the parameter that names tools."""
@@ -58,22 +58,6 @@ def is_part_of(expected: Value, value: Value) -> bool:
             key in value and is_part_of(inner, value[key]) for key, inner in expected.items()
         )
     return bool(expected == value) and isinstance(expected, bool) == isinstance(value, bool)
-
-
-def schema_validator(schema: Value) -> Callable[[Value], bool]:
-    """Return the check of a JSON Schema; raise a ValueError for an invalid one, or if the library for it is not installed."""
-    if not schema:
-        return lambda value: True  # noqa: ARG005  # no schema
-    try:
-        from jsonschema import Draft202012Validator
-        from jsonschema.exceptions import SchemaError
-    except ModuleNotFoundError:
-        raise ValueError(f"`schema` needs jsonschema, which is not installed: {installing('metrics')}") from None
-    try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        raise ValueError(f"the JSON Schema is invalid: {error.message:.200}") from None
-    return lambda value: bool(Draft202012Validator(schema).is_valid(value))
 
 
 @dataclass(kw_only=True)

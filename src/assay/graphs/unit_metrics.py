@@ -14,8 +14,8 @@ from assay.errors import ConfigError, Place, Problem, library_problem
 from assay.graphs.spec import Record, Value
 from assay.records import JSONDict, UserFunction, UserValue
 from assay.registry import MetricRegistry, Table, dress, read_signature, subclass_of
+from assay.scoring.metrics.structured import ALONE
 from assay.scoring.metrics.table import METRICS
-from assay.scoring.metrics.text import ALONE
 from assay.scoring.results import GENERATE, DeclaredMetric
 
 NOT_GIVEN = float("nan")
@@ -480,7 +480,8 @@ TOLERANCE = 1e-9
 
 def gives_a_number(declared: DeclaredMetric) -> bool:
     """Whether a metric gives one number for one answer."""
-    return GENERATE in declared.functions and declared.aggregation == "mean" and declared.gives is None
+    is_mean = GENERATE in declared.functions and declared.aggregation == "mean"
+    return is_mean and (declared.gives is None or declared.gives() == ())
 
 
 def adapted(name: str, declared: DeclaredMetric) -> type[UnitMetric]:

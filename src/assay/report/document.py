@@ -18,9 +18,10 @@ from assay.records import ScoreKey
 from assay.report.plots import Interval
 from assay.report.reading import UNREADABLE, ResultLine, RunSummary
 from assay.runs.folder import RunError, no_run
-from assay.runs.run import RUNNING, ResultRow, Run
+from assay.runs.run import RUNNING, ResultRow, Run, mapping
 from assay.runs.samples.records import StoredSample, call_text, made_calls, shown_texts
 from assay.statistics.arrays import estimate
+from assay.statistics.calibration import CurvePoint
 from assay.statistics.influence import Bounds
 
 MAX_VALUES, MIN_SAMPLES = 12, 5
@@ -65,6 +66,16 @@ class WorstSample:
     failed: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The reliability curve of a task: confidence and accuracy of each bin, with the interval of the accuracy."""
+
+    task: str
+    metric: str
+    points: Sequence[CurvePoint]
+    intervals: Sequence[tuple[float, float] | None]
+
+
 @dataclass(frozen=True)
 class RunPart:
     """One run of a report."""
@@ -72,6 +83,7 @@ class RunPart:
     reading: RunSummary
     slices: Sequence[Slices]
     worst: Sequence[WorstSample]
+    curves: Sequence[Curve] = ()
 
 
 @dataclass(frozen=True)
@@ -136,7 +148,26 @@ def _run_part(reading: RunSummary, options: ReportOptions) -> RunPart:
         by_column = slices_of(values, number.value, options.columns, number.scale)
         slices += [Slices(line.name, column, number.name, parts) for column, parts in by_column.items()]
     order = {line.name: place for place, line in enumerate(lowest)}
-    return RunPart(reading, slices, sorted(worst, key=lambda each: order[each.task]))
+    return RunPart(reading, slices, sorted(worst, key=lambda each: order[each.task]), curves_of(reading))
+
+
+def curves_of(reading: RunSummary) -> list[Curve]:
+    """The reliability curves that the results of a run have."""
+    stored = [
+        (task, row, mapping(about)["reliability"])
+        for task, account in mapping(reading.account.get("tasks")).items()
+        for row, about in mapping(mapping(account).get("rows")).items()
+        if mapping(about).get("reliability")
+    ]
+    return [
+        Curve(
+            task,
+            row,
+            [CurvePoint(each["confidence"], each["accuracy"], each["n"]) for each in points],
+            [tuple(each["interval"]) if each.get("interval") else None for each in points],
+        )
+        for task, row, points in stored
+    ]
 
 
 def lowest_tasks(lines: Iterable[ResultLine], count: int) -> list[ResultLine]:

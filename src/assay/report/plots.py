@@ -5,10 +5,13 @@ Nothing in them is styled inline: colors come from STYLE, so that a page may for
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from assay.comparison.comparison import ComparedRow, Comparison
 from assay.records import AnyJSON, JSONObject
+
+if TYPE_CHECKING:
+    from assay.statistics.calibration import CurvePoint
 
 STYLE = """\
 svg.plot { display: block; max-width: 100%; height: auto; font: 12px system-ui, sans-serif; }
@@ -50,14 +53,6 @@ class Bin(NamedTuple):
     size: int
 
 
-class CalibrationPoint(NamedTuple):
-    """The accuracy of `size` answers of about this confidence."""
-
-    confidence: float
-    accuracy: float
-    size: int
-
-
 def interval_bar(interval: Interval, *, start: float = 0.0, end: float = 1.0, width: int = 140) -> str:
     """A bar for one number: its place between two bounds, with its interval."""
     at = _scale(start, end, 3, width - 3)
@@ -91,18 +86,18 @@ def histogram(bins: Sequence[Bin], *, width: int = 360, height: int = 120, label
     return _svg(width, height, f"{label}: {histogram_text(bins)}", parts)
 
 
-def calibration(points: Sequence[CalibrationPoint], *, size: int = 220) -> str:
+def calibration(points: Sequence["CurvePoint"], *, size: int = 220) -> str:
     """Confidence against accuracy; a calibrated model is on the diagonal."""
     left, floor = 34, size - 24
     across, up = _scale(0, 1, left, size - 6), _scale(0, 1, floor, 6)
-    most = max((each.size for each in points), default=1)
+    most = max((each.n for each in points), default=1)
     parts = [
         f'<path class="rule" d="M{left} 6V{floor}H{size - 6}"/>',
         f'<path class="rule" stroke-dasharray="3 3" d="M{left} {floor}L{size - 6} 6"/>',
     ]
     for each in points:
-        radius = 2 + 5 * (each.size / most) ** 0.5
-        label_text = f"confidence {each.confidence:.2f}: {each.accuracy:.2f} right of {each.size:,}"
+        radius = 2 + 5 * (each.n / most) ** 0.5
+        label_text = f"confidence {each.confidence:.2f}: {each.accuracy:.2f} right of {each.n:,}"
         dot = f'<circle class="mark" cx="{across(each.confidence):.1f}" cy="{up(each.accuracy):.1f}" r="{radius:.1f}"/>'
         parts.append(f"<g><title>{label_text}</title>{dot}</g>")
     parts += [_text(left, size - 8, "0"), _text(size - 6, size - 8, "1 confidence", "end")]
@@ -178,9 +173,9 @@ def histogram_text(bins: Sequence[Bin]) -> str:
     return "".join(" ▁▂▃▄▅▆▇█"[-(-each.size * 8 // most) if most else 0] for each in bins)
 
 
-def calibration_text(points: Iterable[CalibrationPoint]) -> str:
+def calibration_text(points: Iterable["CurvePoint"]) -> str:
     """Confidence and accuracy of every bin."""
-    return ", ".join(f"{each.confidence:.2f}→{each.accuracy:.2f} ({each.size})" for each in points)
+    return ", ".join(f"{each.confidence:.2f}→{each.accuracy:.2f} ({each.n})" for each in points)
 
 
 def forest_text(rows: Sequence[Interval], *, width: int = 41) -> str:

@@ -18,8 +18,8 @@ from markupsafe import Markup
 from assay.comparison.comparison import ComparedRow, Comparison
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import JSONDict, JSONObject
-from assay.report.document import ReportOptions, RunPart, RunsReport, Slices, WorstSample, build_report
-from assay.report.plots import STYLE, Interval, forest, interval_bar, slices
+from assay.report.document import Curve, ReportOptions, RunPart, RunsReport, Slices, WorstSample, build_report
+from assay.report.plots import STYLE, Interval, calibration, forest, interval_bar, slices
 from assay.report.reading import ResultLine
 from assay.report.table import (
     fenced,
@@ -91,6 +91,8 @@ def _template() -> Template:
         "ends": format_interval,
         "depth": depth,
         "parts": slices_plot,
+        "curve": lambda curve: Markup(calibration(curve.points)),
+        "curve_rows": curve_rows,
         "forest": differences_plot,
         "arrow": arrow,
     }
@@ -106,6 +108,19 @@ def share_bar(number: ResultRow) -> Markup:
 
 def slices_plot(task_slices: Slices) -> Markup:
     return Markup(slices([interval._replace(name=visible(interval.name)) for interval in task_slices.parts]))
+
+
+def curve_rows(curve: Curve) -> list[tuple[str, ...]]:
+    """The table of a reliability curve: confidence, accuracy, its interval and the number of documents of every bin."""
+    return [
+        (
+            format_decimal(each.confidence),
+            format_decimal(each.accuracy),
+            format_interval(*(ends or (None, None))),
+            f"{each.n:,}",
+        )
+        for each, ends in zip(curve.points, curve.intervals, strict=True)
+    ]
 
 
 def differences_plot(comparison: Comparison, run: int) -> Markup:
@@ -284,6 +299,11 @@ def _run(part: RunPart) -> Iterator[str]:
         yield f"{markdown_text(task_slices.task)} by {markdown_text(task_slices.column)}:\n\n" + _table(
             (markdown_text(task_slices.column), "Value", "95 %", "n"), rows
         )
+    for curve in part.curves:
+        header = ("Confidence", "Accuracy", "95 %", "n")
+        yield f"{markdown_text(curve.task)}, calibration ({markdown_text(curve.metric)}):\n\n" + _table(
+            header, curve_rows(curve)
+        )
     if part.worst:
         yield "<details><summary>Worst samples</summary>"
         yield from map(_sample, part.worst)
@@ -352,6 +372,17 @@ def _run_json(part: RunPart) -> JSONObject:
             for each in part.slices
         ],
         "worst": [asdict(each) for each in part.worst],
+        "curves": [
+            {
+                "task": each.task,
+                "metric": each.metric,
+                "points": [
+                    {**point._asdict(), "interval": ends}
+                    for point, ends in zip(each.points, each.intervals, strict=True)
+                ],
+            }
+            for each in part.curves
+        ],
         "provenance": reading.provenance,
     }
 

@@ -42,6 +42,8 @@ class TaskResult:
     audit: Mapping[str, Any]
     failures: Mapping[ScoreKey, "RowFailures"] = field(default_factory=dict)
     remarks: Sequence[str] = ()
+    details: Mapping[ScoreKey, JSONObject] = field(default_factory=dict)
+    """Of some rows more than a number: the reliability curve, the sources of noise."""
 
     def has_lost(self, metric: str | None) -> bool:
         """Whether it lacks an expected score of this metric because documents failed or were not asked, or because
@@ -235,6 +237,8 @@ def _with_failures(described: JSONDict, task: TaskResult, max_failed: float) -> 
 
     A row in which all documents failed has no number, and is listed here only.
     """
+    for key, details in task.details.items():
+        described[row_name(key)].update(details)
     for key, failures in task.failures.items():
         unknown = {
             "value": None,

@@ -165,7 +165,8 @@ _DESCRIBED: Mapping[str, Check] = {
     "value": optional(number), "values": mapping, "stderr": optional(number), "interval": optional(pair), "method": optional(text),
     "df": number, "scale": listed(optional(number)), "note": text,
     "n": count, "clusters": count, "tasks": count, "missing": listed(text), "reason": text, "of": listed(share),
-    "chosen": listed(text),
+    "chosen": listed(text), "noise": each(number),
+    "reliability": listed(fields({"confidence": number, "accuracy": number, "n": count, "interval": optional(pair)})),
     "failed": count, "reasons": each(count), "incomplete": truth,
 }  # fmt: skip
 DESCRIBED = fields(_DESCRIBED)

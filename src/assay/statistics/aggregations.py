@@ -11,6 +11,8 @@ import numpy as np
 
 from assay.records import Floats, MetricValue, Params, UserFunction, UserValue
 from assay.registry import Accepted, Table, accepted, must_be_callable, typed_by_default
+from assay.statistics.agreement import AGREEMENT_AGGREGATIONS
+from assay.statistics.calibration import BIASES, CALIBRATION_AGGREGATIONS, CurvePoint, reliability_curve
 from assay.statistics.classes import CLASS_AGGREGATIONS, binary_influence
 from assay.statistics.influence import COUNT, PERCENT, SHARE, Bounds
 
@@ -50,6 +52,13 @@ def weighted_mean(values: Values) -> float:
 
 def weighted_perplexity(values: Values) -> float:
     return _exp(-weighted_mean(values))
+
+
+def error_rate(values: Values) -> float:
+    """All edits over all units of the references."""
+    if not any(below for _, below in values):
+        raise ValueError("all references are empty, so that errors have no rate")
+    return weighted_mean(values)
 
 
 def bits_per_byte(values: Values) -> float:
@@ -180,6 +189,10 @@ class Aggregation:
     """Bounds of the values, where a metric declares them, and so of their mean."""
     by_repeat: bool = False
     """Whether a value may have one for each repeat: see `over_repeats`."""
+    curve: Callable[[Values], Sequence[CurvePoint]] | None = None
+    """The reliability curve that the number sums up, where it does."""
+    bias: Callable[[Values], float] | None = None
+    """How much too large the number is to be expected of so few documents, where that matters."""
 
     def __call__(self, values: Values) -> float:
         return self.function(values)
@@ -187,13 +200,17 @@ class Aggregation:
     def bound(self, kwargs: Params) -> "Aggregation":
         """The same with parameters."""
         influence = partial(self.influence, **kwargs) if self.influence is not None else None
-        return replace(self, function=partial(self.function, **kwargs), influence=influence)
+        curve = partial(self.curve, **kwargs) if self.curve is not None else None
+        bias = partial(self.bias, **kwargs) if self.bias is not None else None
+        return replace(self, function=partial(self.function, **kwargs), influence=influence, curve=curve, bias=bias)
 
 
 AggregationOrFunction = Aggregation | UserFunction
 """An aggregation of the table, or a function of the values from user code."""
 BOUNDS: Mapping[str, Bounds] = {
     "perplexity": (1.0, math.inf),
+    **{name: bounds for name, (_, _, bounds) in (CALIBRATION_AGGREGATIONS | AGREEMENT_AGGREGATIONS).items()},
+    "error_rate": (0.0, math.inf),
     "weighted_perplexity": (1.0, math.inf),
     "bits_per_byte": COUNT,
     "brier_score": (0.0, 2.0),
@@ -279,6 +296,13 @@ AGGREGATIONS = _Aggregations(
             Aggregation("ter", ter, bootstrap_limit=100, needs="sacrebleu"),
             Aggregation("acc_all", acc_all, influence=lambda values: np.asarray(_all_right(values), dtype=np.float64)),
             *(Aggregation(name, function, influence) for name, (function, influence) in CLASS_AGGREGATIONS.items()),
+            *(
+                Aggregation(
+                    name, function, influence, curve=reliability_curve if name == "ece" else None, bias=BIASES.get(name)
+                )
+                for name, (function, influence, _) in (CALIBRATION_AGGREGATIONS | AGREEMENT_AGGREGATIONS).items()
+            ),
+            Aggregation("error_rate", error_rate, _ratio_influence, weights=_ratio_weights),
             Aggregation("krippendorff_alpha", krippendorff_alpha),
             Aggregation("bypass", bypass),
         )
@@ -329,6 +353,8 @@ def over_repeats(
         influence=partial(_influence_over_repeats, influence, kind) if influence is not None else None,
         bootstrap_limit=max(50, limit // repeats) if limit is not None else None,
         by_repeat=True,
+        curve=None,
+        bias=None,
     )
 
 

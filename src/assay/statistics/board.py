@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from assay.config.source import digest
 from assay.records import EVERY_ROW, FilterScores, ScoreKey, UserValue
 from assay.statistics.aggregations import Aggregation, AggregationOrFunction, Values, known_aggregation, within
+from assay.statistics.calibration import less_bias
 from assay.statistics.estimates import estimate, with_draws
 from assay.statistics.influence import SHARE, Estimate
 
@@ -168,7 +169,9 @@ class Board:
             metric=metric,
             clusters=clusters,
         )
-        return with_draws(number, known, values, documents, source, clusters)
+        drawn = with_draws(number, known, values, documents, source, clusters)
+        bias = known.bias if isinstance(known, Aggregation) and not like_lm_eval else None
+        return less_bias(drawn, bias(values)) if bias is not None and drawn.stderr is not None else drawn
 
     def _clusters(self, documents: Sequence[int]) -> "array[int]":
         """The cluster of each document; one in none is its own."""

@@ -22,8 +22,8 @@ from assay.scoring.metrics.convention import (
     of_choice,
     read_call,
 )
+from assay.scoring.metrics.structured import ALONE
 from assay.scoring.metrics.table import DEFAULTS, LM_EVAL_METRICS, METRICS, pair
-from assay.scoring.metrics.text import ALONE
 from assay.scoring.reductions import REDUCTIONS, MetricReductions, by_repeat, read_reductions
 from assay.scoring.results import CHOICE, GENERATE, DeclaredMetric, GenResult, Metric, Result
 from assay.scoring.scorer import Scorer
@@ -246,7 +246,11 @@ class MetricBinder:
         if self.lenient and self.output_type != GENERATE:
             # lm-eval hands parameters to generation metrics only, so elsewhere it takes any
             used = {key: value for key, value in kwargs.items() if key in takes.named}
-        self._refuse(self._wrong(name, takes, used, number))
+        if self._wrong(name, takes, used, number):
+            aggregation = AGGREGATIONS.get(declared.aggregation or "")  # whose parameters are written beside its own
+            of_both = {**AGGREGATIONS.accepts(aggregation).named, **takes.named} if aggregation else takes.named
+            self._refuse(self._wrong(name, replace(takes, named=of_both), used, number))
+            self._refuse(self._wrong(name, takes, used, number))
         if self.output_type == GENERATE:
             prepared = getattr(function, "prepared", None)
             try:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from assay.records import AnyJSON
-from assay.report.plots import Bin, CalibrationPoint, Interval
+from assay.report.plots import Bin, Interval
+from assay.statistics.calibration import CurvePoint, reliability_curve
 from assay.statistics.influence import SHARE, Bounds, Estimate, Spread, with_pseudo_documents
 from assay.statistics.softmax import softmax
 from assay.viewer.sample_page import parse_json
@@ -75,7 +76,7 @@ def value_count(samples: Samples, column: str) -> int:
     return int(count)
 
 
-def calibration_points(samples: Samples) -> list[CalibrationPoint]:
+def calibration_points(samples: Samples) -> list[CurvePoint]:
     """For tasks with choices: by tenths of confidence, how often the likeliest choice is right, on the first
     samples.
     """
@@ -83,18 +84,11 @@ def calibration_points(samples: Samples) -> list[CalibrationPoint]:
         return []
     columns = "list_transform(responses, lambda repeats: repeats[1].value), len(choices), coalesce(gold, target)"
     query = f"select {columns} from {SOURCE} where choices is not null and failed is null limit {MAX_SAMPLES}"
-    bins: list[list[tuple[float, bool]]] = [[] for _ in range(10)]
-    for values, choices, gold in samples.database.rows(query, [samples.file]):
-        point = confidence(values, choices, parse_json(gold, None))
-        if point is not None:
-            bins[min(int(point[0] * 10), 9)].append(point)
-    return [
-        CalibrationPoint(
-            sum(sure for sure, _ in each) / len(each), sum(right for _, right in each) / len(each), len(each)
-        )
-        for each in bins
-        if each
+    points = [
+        confidence(values, choices, parse_json(gold, None))
+        for values, choices, gold in samples.database.rows(query, [samples.file])
     ]
+    return reliability_curve([point for point in points if point is not None])
 
 
 def confidence(likelihoods: Sequence[float | None], choices: int, gold: AnyJSON) -> tuple[float, bool] | None:

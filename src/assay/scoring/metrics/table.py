@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 from assay.records import Answer, Document, Failed, UserFunction, UserValue
 from assay.registry import Table, accepted, must_be_callable
+from assay.scoring.metrics.confidence import CONFIDENCE_METRICS
 from assay.scoring.metrics.convention import Unfit, read_call
 from assay.scoring.metrics.math_equal import MATH_METRICS
+from assay.scoring.metrics.structured import STRUCTURED_METRICS
 from assay.scoring.metrics.text import TEXT_METRICS
 from assay.scoring.results import (
     CHOICE,
@@ -391,7 +393,15 @@ def _refuse_unfit(name: str, function: UserFunction) -> None:
 
 METRICS: Table[DeclaredMetric, Callable[[Any], Any]] = Table(
     "metric",
-    {**LM_EVAL_METRICS, **TEXT_METRICS, **MATH_METRICS, **CLASS_METRICS, **CODE_METRICS},
+    {
+        **LM_EVAL_METRICS,
+        **TEXT_METRICS,
+        **MATH_METRICS,
+        **CLASS_METRICS,
+        **CONFIDENCE_METRICS,
+        **STRUCTURED_METRICS,
+        **CODE_METRICS,
+    },
     group="assay.metrics",
     supplied=("references", "prediction"),
     adopt=_adopted,

@@ -104,8 +104,8 @@ def sentence_ter(references: References, prediction: str) -> float:
 # --- edits ----------------------------------------------------------------------------------------------------------
 
 
-def edits(one: str, other: str) -> int:
-    """How many letters must be put in, taken out or replaced to make one text the other.
+def edits(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many letters must be put in, taken out or replaced to make one text the other; of lists, how many words.
 
     Myers' way in Hyyrö's form: a column of the usual table is two whole numbers, one bit for each letter of `one`, which
     say where the next entry is one more and one less. Texts of ten thousand letters take less than a second.

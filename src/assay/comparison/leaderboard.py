@@ -1,0 +1,253 @@
+"""Leaderboards: models rated by the verdicts of pairwise judges, and ranked by their scores on the same documents."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import orjson
+
+from assay.comparison.compare import compare
+from assay.comparison.comparison import ComparedRow
+from assay.comparison.pairing import OtherPrompts, task_scores
+from assay.comparison.rows import below
+from assay.config.row_names import spellings
+from assay.errors import ConfigError, Place, Problem
+from assay.records import JSONObject, ScoreKey
+from assay.runs.run import Run
+from assay.statistics.board import cluster_number
+from assay.statistics.ratings import Game, Rating, bradley_terry, rank_intervals, surely_better
+
+Key = tuple[str, str, str]
+"""A number: the name of its task or group, its metric and its filter."""
+Rows = Mapping[tuple[str, str], ComparedRow]
+"""By the names of two runs how they compare in one number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A run in a ranking: its value, its rank with the ranks it may have, and its difference to the first."""
+
+    name: str
+    rank: int
+    ranks: tuple[int, int]
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    difference: float | None = None
+    difference_low: float | None = None
+    difference_high: float | None = None
+    p: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Runs by one number of a task or group, best first."""
+
+    name: str
+    metric: str
+    filter: str
+    higher_is_better: bool
+    standings: Sequence[Standing]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaderboard:
+    """Ratings from pairwise verdicts, rankings by scores, and notes for the reader."""
+
+    ratings: Sequence[Rating]
+    rankings: Sequence[Ranking]
+    notes: Sequence[str]
+    level: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderboardOptions:
+    """Which tasks and metrics count, other names of models, and how sure ranks are."""
+
+    tasks: Sequence[str]
+    metrics: Sequence[str]
+    names: Mapping[str, str]
+    level: float
+    allow_different_prompts: bool
+
+
+def leaderboard(
+    runs: Sequence[str | Path], *, tasks: Sequence[str] = (), metrics: Sequence[str] = (),
+    names: Mapping[str, str] | None = None, level: float = 0.95, allow_different_prompts: bool = False,
+) -> Leaderboard:  # fmt: skip
+    """Rank the models of these runs.
+
+    Verdicts of pairwise judges give ratings; the baseline of a judge is a player, too, by the name in the document's column
+    `BASELINE_model`, else by that of its column. Other scores give a ranking for each task and group that runs share. `names`
+    gives runs and baselines other names; `level` is that of intervals, and of all ranks of a board together.
+    """
+    if not 0.5 < level < 1:
+        raise ConfigError([Problem(Place("--level"), f"must be between 0.5 and 1, got {level:g}", "give 0.95, say")])
+    options = LeaderboardOptions(tasks, metrics, names or {}, level, allow_different_prompts)
+    by_name = _labelled([Path(each) for each in runs], options.names)
+    games = [game for name, run in by_name.items() for game in _games(name, run, options)]
+    ratings = bradley_terry(games, level) if games else []
+    notes: list[str] = []
+    rankings = _rankings(by_name, options, notes) if len(by_name) > 1 and (metrics or not games) else []
+    if not ratings and not rankings:
+        what, fix = "one run has nothing to be ranked against", "name two runs or more"
+        if len(by_name) > 1:
+            what, fix = f"the runs share no number{': ' + notes[0] if notes else ''}", "name runs of the same tasks"
+        raise ConfigError([Problem(Place("assay leaderboard"), what, fix)])
+    return Leaderboard(ratings, rankings, [*_notes(ratings), *dict.fromkeys(notes)], level)
+
+
+def _notes(ratings: Sequence[Rating]) -> Iterator[str]:
+    if any(each.pool for each in ratings):
+        count = 1 + max(each.pool for each in ratings)
+        yield f"no game connects the {count} pools of models: ratings of different pools cannot be compared"
+    yield from (f"{each.name}: {each.reason}" for each in ratings if each.reason)
+
+
+def _labelled(folders: Sequence[Path], names: Mapping[str, str]) -> dict[str, Run]:
+    """Runs by the shortest ends of their paths that differ, or the name given for that."""
+    parts = [Path(os.path.realpath(folder)).parts for folder in folders]
+    if len(set(parts)) < len(parts):
+        raise ConfigError([Problem(Place("assay leaderboard"), "the same run is named twice", "name each run once")])
+    length = 1
+    while len({each[-length:] for each in parts}) < len(parts):
+        length += 1
+    labels = ["/".join(each[-length:]) for each in parts]
+    labels = [names.get(label, label) for label in labels]
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice is not None:
+        raise ConfigError([Problem(Place("--name"), f"two runs are named {twice!r}", "give each run another name")])
+    return dict(zip(labels, (Run.open(folder).finished() for folder in folders), strict=True))
+
+
+# --- verdicts of pairwise judges --------------------------------------------------------------------------------------------
+
+
+def _games(name: str, run: Run, options: LeaderboardOptions) -> Iterator[Game]:
+    """The verdicts of a run: a game for each document of its tasks that have a pairwise judge."""
+    every = set(run.scored_tasks)
+    selected = set().union(*(below(run, each, every) for each in options.tasks)) if options.tasks else every
+    for task in (each for each in run.scored_tasks if each in selected):
+        judged = _pairwise(run.config(task))
+        rows = [key for key in run.rows(task) if key.metric in judged and _is_named(key, options.metrics)]
+        scores = task_scores(run, task) if rows else None
+        if scores is None:
+            continue
+        key = rows[0]
+        column, baseline = scores.values[key], judged[key.metric]
+        clusters = run.config(task).get("cluster_by")
+        place = 0
+        for part in scores.file.columns(["prefix", "prompt", "doc"]):
+            for prefix, prompt, text in zip(part["prefix"], part["prompt"], part["doc"], strict=True):
+                if column.present[place]:
+                    doc = orjson.loads(text)
+                    other = str(doc.get(f"{baseline}_model") or baseline)
+                    drawn = cluster_number(doc.get(str(clusters))) if clusters else f"{prefix}{prompt}"
+                    other = options.names.get(other, other)
+                    if other != name:
+                        yield Game(
+                            name, other, _score(column.values[place]), (run.source(task) if clusters else task, drawn)
+                        )
+                place += 1
+
+
+def _is_named(key: ScoreKey, metrics: Sequence[str]) -> bool:
+    return not metrics or any(metric in spellings(key) for metric in metrics)
+
+
+def _score(value: float | Sequence[float]) -> float:
+    """The share of a win: of several answers, the mean."""
+    return float(sum(value) / len(value)) if isinstance(value, list) else float(value)  # type: ignore[arg-type]  # a number
+
+
+def _pairwise(config: JSONObject) -> dict[str, str]:
+    """By name the scorers of a task that compare two answers, with the column of the other one."""
+    filters = [each for each in config.get("filter_list") or () if isinstance(each, Mapping)]
+    scorers = [each.get("scorer") for each in (config, *filters)]
+    judged = {}
+    for scorer in (each for each in scorers if isinstance(each, Mapping)):
+        kwargs = scorer.get("kwargs")
+        if isinstance(kwargs, Mapping) and kwargs.get("pairwise") and kwargs.get("baseline"):
+            judged[str(scorer.get("type"))] = str(kwargs["baseline"])
+    return judged
+
+
+# --- scores on the same documents ---------------------------------------------------------------------------------------------
+
+
+def _rankings(runs: Mapping[str, Run], options: LeaderboardOptions, notes: list[str]) -> list[Ranking]:
+    """A ranking by each number that is compared: of every task and group that is in no other, its first one."""
+    compared: dict[Key, dict[tuple[str, str], ComparedRow]] = {}
+    for one, other in combinations(runs, 2):
+        for row in _paired(runs[one], runs[other], options, notes):
+            compared.setdefault((row.name, row.metric, row.filter), {})[one, other] = row
+    if options.metrics:
+        chosen = list(compared)
+    else:
+        first: dict[str, Key] = {}
+        for key, rows in compared.items():
+            if not any(row.depth for row in rows.values()):
+                first.setdefault(key[0], key)
+        chosen = list(first.values())
+    return [_ranking(key, compared[key], runs, 1 - options.level) for key in chosen]
+
+
+def _paired(one: Run, other: Run, options: LeaderboardOptions, notes: list[str]) -> Sequence[ComparedRow]:
+    try:
+        comparison = compare(
+            [one.path, other.path], tasks=options.tasks, metrics=options.metrics, level=options.level,
+            allow_different_prompts=options.allow_different_prompts,
+        )  # fmt: skip
+    except OtherPrompts:
+        raise
+    except ConfigError as error:
+        notes += [problem.what for problem in error.problems]
+        return ()
+    return [row for row in comparison.rows if row.difference is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """How much more one run has than another on the same documents."""
+
+    difference: float
+    low: float | None
+    high: float | None
+    p: float
+
+
+def _gap(rows: Rows, one: str, other: str) -> _Gap | None:
+    row, sign = (rows[other, one], 1.0) if (other, one) in rows else (rows.get((one, other)), -1.0)
+    if row is None or row.difference is None:
+        return None
+    low, high = sorted(sign * end for end in row.interval) if row.interval is not None else (None, None)
+    return _Gap(sign * row.difference, low, high, 1.0 if row.p is None else row.p)
+
+
+def _ranking(key: Key, rows: Rows, runs: Mapping[str, Run], alpha: float) -> Ranking:
+    name, metric, filter_name = key
+    better = next(iter(rows.values())).higher_is_better is not False
+    sign = 1.0 if better else -1.0
+    known = {each: run.rows(name).get(ScoreKey(metric, filter_name)) for each, run in runs.items()}
+    numbers = {each: row for each, row in known.items() if row is not None and row.value is not None}
+    order = sorted(numbers, key=lambda each: -sign * (numbers[each].value or 0.0))
+    gaps = {
+        (one, other): gap
+        for one, other in combinations(range(len(order)), 2)
+        if (gap := _gap(rows, order[one], order[other])) is not None
+    }
+    sure = surely_better(
+        {pair: gap.p for pair, gap in gaps.items()}, {pair: sign * gap.difference for pair, gap in gaps.items()}, alpha
+    )
+    ranks = rank_intervals(sure, len(order))
+    values = [numbers[each].value for each in order]
+    standings = []
+    for place, each in enumerate(order):
+        number, gap = numbers[each], _gap(rows, each, order[0])
+        apart = (gap.difference, gap.low, gap.high, gap.p) if gap is not None else (None, None, None, None)
+        rank = 1 + values.index(number.value)
+        standings.append(Standing(each, rank, ranks[place], number.value, *number.interval, number.n, *apart))
+    return Ranking(name, metric, filter_name, better, standings)

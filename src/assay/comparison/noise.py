@@ -1,0 +1,64 @@
+"""How wide an interval would be with other numbers of documents and repeats, from the noise of a run."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from assay.config.row_names import spellings
+from assay.runs.run import Run, mapping
+from assay.statistics.intervals import LEVEL, student
+from assay.statistics.noise import Noise
+
+REPEATS = (1, 2, 4, 8)
+MANY = 1e9
+"""Degrees of freedom at which Student's distribution is the normal one."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseRow:
+    """The noise of a task's score and the half-width of its interval now; `needed` has, by repeats, the documents for the wanted
+    half-width.
+
+    `between` is the variance between documents, `within` that between answers to one document; without repeats it is part of
+    `between`, and None.
+    """
+
+    name: str
+    metric: str
+    n: int
+    half_width: float
+    between: float
+    within: float | None
+    repeats: float
+    needed: Mapping[int, int]
+
+
+def noise_rows(
+    run: Run, names: Sequence[str], metric: str | None, half_width: float, level: float = LEVEL
+) -> list[NoiseRow]:
+    """The first metric of each of these tasks, or the one that is named, where its standard error is known."""
+    rows = []
+    for name in (each for each in names if each in run.scored_tasks):
+        known = {key: row for key, row in run.rows(name).items() if metric is None or metric in spellings(key)}
+        row = next((each for each in known.values() if each.stderr and each.n > 1), None)
+        if row is None or row.stderr is None:
+            continue
+        stored = mapping(mapping(mapping(run.summary(name).get("rows")).get(row.name)).get("noise"))
+        noise = Noise(stored["within"], stored["between"], stored["repeats"]) if stored else None
+        total = row.n * row.stderr**2  # of a document, with all that clusters add
+        reach = student(level, MANY)
+        needed = {}
+        for repeats in REPEATS if noise is not None else (1,):
+            own = total if noise is None else total * _share(noise, repeats)
+            needed[repeats] = max(2, math.ceil(own * (reach / half_width) ** 2))
+        rows.append(NoiseRow(
+            name, row.metric, row.n, reach * row.stderr, total if noise is None else noise.between,
+            noise.within if noise is not None else None, noise.repeats if noise is not None else 1.0, needed,
+        ))  # fmt: skip
+    return rows
+
+
+def _share(noise: Noise, repeats: int) -> float:
+    """The variance with so many repeats as a share of that with the repeats of the run."""
+    now = noise.per_document(noise.repeats)
+    return noise.per_document(repeats) / now if now else 1.0
