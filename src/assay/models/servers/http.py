@@ -5,7 +5,7 @@ import json
 import time
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from types import TracebackType
@@ -138,9 +138,11 @@ class Http:
 
     def _posted(
         self, server: ServerAddress, path: str, body: Mapping[str, JSON], **options: "aiohttp.ClientTimeout"
-    ) -> "aiohttp.client._RequestContextManager":
-        data = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
-        return self._session.post(with_path(server.url, path), data=data, allow_redirects=False, **options)
+    ) -> AbstractAsyncContextManager["aiohttp.ClientResponse"]:
+        data, url = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS), with_path(server.url, path)
+        posted: AbstractAsyncContextManager[aiohttp.ClientResponse]
+        posted = self._session.post(url, data=data, allow_redirects=False, **options)
+        return posted
 
     async def _check(self, answer: "aiohttp.ClientResponse") -> None:
         """Raise the error of an answer whose status is not 200."""
