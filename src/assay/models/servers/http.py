@@ -5,7 +5,7 @@ import json
 import time
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from types import TracebackType
@@ -97,7 +97,7 @@ class Http:
 
     async def post(self, path: str, body: Mapping[str, JSON]) -> ServerJSON:
         """Return the answer to a request. Raises RetryableError for temporary failures and PermanentError for others."""
-        with InFlight(self) as server:
+        with PendingRequest(self) as server:
             async with self._posted(server, path, body) as answer:
                 await self._check(answer)
                 return await self._bodies.read(answer, self._read)
@@ -109,7 +109,7 @@ class Http:
         import aiohttp
 
         chunk_timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=self.timeout)
-        with InFlight(self) as server:
+        with PendingRequest(self) as server:
             posted = self._posted(server, path, body, timeout=chunk_timeout)
             async with _begun_within(self.timeout, posted) as answer:
                 await self._check(answer)
@@ -138,9 +138,11 @@ class Http:
 
     def _posted(
         self, server: ServerAddress, path: str, body: Mapping[str, JSON], **options: "aiohttp.ClientTimeout"
-    ) -> "aiohttp.client._RequestContextManager":
-        data = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
-        return self._session.post(with_path(server.url, path), data=data, allow_redirects=False, **options)
+    ) -> AbstractAsyncContextManager["aiohttp.ClientResponse"]:
+        data, url = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS), with_path(server.url, path)
+        posted: AbstractAsyncContextManager[aiohttp.ClientResponse]
+        posted = self._session.post(url, data=data, allow_redirects=False, **options)
+        return posted
 
     async def _check(self, answer: "aiohttp.ClientResponse") -> None:
         """Raise the error of an answer whose status is not 200."""
@@ -228,7 +230,7 @@ class Http:
             raise RetryableError(f"the answer is not JSON: {start[:MAX_SHOWN]!r}") from None
 
 
-class InFlight:
+class PendingRequest:
     """Context manager of a request to the least loaded server. Errors become RetryableErrors and make the server be skipped.
 
     A class, since an asynchronous generator takes four times as long, for every request.
