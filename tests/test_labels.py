@@ -9,7 +9,8 @@ from bench.labels import Cell, measured, ranking
 
 from assay.statistics import combine, estimate
 from assay.statistics.aggregations import krippendorff_alpha
-from assay.statistics.judging import jackknifed, kappa, spearman
+from assay.statistics.agreement import kappa, spearman
+from assay.statistics.jackknife import jackknifed
 from assay.statistics.labels import corrected
 
 NONE = math.nan
@@ -167,18 +168,18 @@ ONE, OTHER = [0.1, 0.4, 0.4, 0.8, 0.9, 0.3, 0.7, 0.6, 0.2, 1.0], [0.2, 0.3, 0.6,
 
 
 def test_agreement_is_that_of_scikit_learn_scipy_and_krippendorff() -> None:
-    a, b = np.array(ONE), np.array(OTHER)
-    assert kappa((a >= 0.5).astype(float), (b >= 0.5).astype(float)) == pytest.approx(0.6)
-    three = np.array([1.0, 2, 3, 1, 2, 3, 3, 1]), np.array([1.0, 2, 2, 1, 3, 3, 3, 2])
-    assert kappa(*three) == pytest.approx(0.4418604651162791)
-    assert spearman(a, b) == pytest.approx(0.9174354825988628)
+    pairs = list(zip(ONE, OTHER, strict=True))
+    assert kappa([(int(x >= 0.5), int(y >= 0.5)) for x, y in pairs]) == pytest.approx(0.6)
+    three = zip([1, 2, 3, 1, 2, 3, 3, 1], [1, 2, 2, 1, 3, 3, 3, 2], strict=True)
+    assert kappa(list(three)) == pytest.approx(0.4418604651162791)
+    assert spearman(pairs) == pytest.approx(0.9174354825988628)
     assert krippendorff_alpha([[[x, y]] for x, y in zip(ONE, OTHER, strict=True)]) == pytest.approx(0.8911010558069382)
 
 
 def test_agreement_has_an_interval_within_its_bounds_or_a_reason() -> None:
-    number = jackknifed(spearman, np.array(ONE), np.array(OTHER))
+    number = jackknifed(spearman, list(zip(ONE, OTHER, strict=True)))
     assert number.low is not None
     assert number.high is not None
     assert -1 <= number.low < 0.9174354825988628 < number.high <= 1
-    assert jackknifed(spearman, np.ones(5), np.arange(5.0)).reason == "all labels or all scores are alike"
-    assert jackknifed(spearman, np.arange(5.0), np.arange(5.0)).low is None
+    assert jackknifed(spearman, [(1, x) for x in range(5)]).reason == "all labels or all scores are alike"
+    assert jackknifed(spearman, [(x, x) for x in range(5)]).low is None

@@ -16,9 +16,10 @@ from assay.runs.labels import TaskLabels
 from assay.runs.run import Run, mapping
 from assay.runs.samples.records import StoredSample, shown_texts
 from assay.statistics.aggregations import krippendorff_alpha
+from assay.statistics.agreement import kappa, spearman
 from assay.statistics.arrays import estimate
 from assay.statistics.influence import Estimate
-from assay.statistics.judging import jackknifed, kappa, spearman
+from assay.statistics.jackknife import Pairs, jackknifed
 
 WINNER = re.compile(r'"winner"\s*:\s*"(A|B|tie)"')
 FAMILY = re.compile(r"[a-z]+")
@@ -108,18 +109,19 @@ def _agreement(judged: Judged, middle: float, wide: float) -> Iterator[tuple[str
     yield "mean error", estimate(score - label, bounds=(-wide, wide)), "judge minus people: above 0 it is too mild"
     yield (
         "Cohen's kappa",
-        jackknifed(kappa, passed.astype(float), good.astype(float)),
+        jackknifed(kappa, _pairs(passed, good)),
         "of upper and lower half; 0 is chance",
     )
-    yield "Spearman", jackknifed(spearman, score, label), "do both put answers in the same order"
-    yield "Krippendorff's alpha", jackknifed(_alpha, score, label), "of the scores themselves; 0 is chance"
+    yield "Spearman", jackknifed(spearman, _pairs(score, label)), "do both put answers in the same order"
+    yield "Krippendorff's alpha", jackknifed(_alpha, _pairs(score, label)), "of the scores themselves; 0 is chance"
 
 
-def _alpha(a: Floats, b: Floats) -> float:
-    try:
-        return krippendorff_alpha([[[x, y]] for x, y in zip(a.tolist(), b.tolist(), strict=True)])
-    except ValueError:  # all are the same
-        return float("nan")
+def _pairs(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> list[tuple[Any, Any]]:
+    return list(zip(one.tolist(), other.tolist(), strict=True))
+
+
+def _alpha(pairs: Pairs) -> float:
+    return krippendorff_alpha([[list(pair)] for pair in pairs])
 
 
 def _leanings(judged: Judged, run: Run, wide: float) -> Iterator[tuple[str, Estimate, str]]:
@@ -128,7 +130,7 @@ def _leanings(judged: Judged, run: Run, wide: float) -> Iterator[tuple[str, Esti
         error = judged.scores[has] - judged.labels[has]
         yield (
             "length preference",
-            jackknifed(spearman, error, judged.lengths[has]),
+            jackknifed(spearman, _pairs(error, judged.lengths[has])),
             "error and length of the answer; above 0 it likes long ones",
         )
         family = _shared_family(run)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from assay.records import Floats
 
-Label = str | int
+Label = str | float
 Scored = Sequence[Any]
 """Of each document whether it is of a class, and the score for that: (1, 0.9); or such a pair for each of several classes."""
 KAPPA_WEIGHTS = ("none", "linear", "quadratic")
