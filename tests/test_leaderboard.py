@@ -195,6 +195,12 @@ def test_a_baseline_that_is_also_a_run_is_one_player(tmp_path: Path) -> None:
     assert [each.name for each in renamed.ratings] == ["new", "old"]
 
 
+def test_tasks_that_some_runs_lack_are_skipped_there(tmp_path: Path) -> None:
+    [strong] = judged(tmp_path / "w", {"strong": WINS["strong"]})
+    plain = make_run(write_tasks(tmp_path / "tasks", {"u": [{}] * 2}), tmp_path / "plain", {"u": [0.0, 1.0]})
+    assert [each.name for each in leaderboard([plain, strong], tasks=["t"]).ratings] == ["strong", "rival"]
+
+
 def test_the_command_prints_a_table_json_and_csv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [str(each) for each in judged(tmp_path / "w", {"strong": "W" * 9, "weak": "WLWLLLWLT"})]
     assert main(["leaderboard", *runs]) == 0

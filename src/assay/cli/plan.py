@@ -123,13 +123,13 @@ def _half_width(options: argparse.Namespace, aim: Aim) -> float:
 
 
 def _noise_table(options: argparse.Namespace, aim: Aim, noise: "Sequence[NoiseRow]") -> str:
-    wanted = _half_width(options, aim)
+    width = _half_width(options, aim)
     repeats = sorted({count for each in noise for count in each.needed})
     by_repeats = [f"n for ± with {count} repeat{'s' if count > 1 else ''}" for count in repeats]
     header = ("Tasks", "Metric", "n", "± now", "± wanted", "between documents", "within", *by_repeats)
     rows = [
         (
-            each.name, each.metric, str(each.n), _size(each.half_width, each.metric), _size(wanted, each.metric),
+            each.name, each.metric, str(each.n), _size(each.half_width, each.metric), _size(width, each.metric),
             f"{each.between:.4g}", "" if each.within is None else f"{each.within:.4g}",
             *(f"{each.needed[count]}" if count in each.needed else "" for count in repeats),
         )

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import combinations
 from pathlib import Path
 
@@ -88,6 +89,11 @@ def leaderboard(
         raise ConfigError([Problem(Place("--level"), f"must be between 0.5 and 1, got {level:g}", "give 0.95, say")])
     options = LeaderboardOptions(tasks, metrics, names or {}, level, allow_different_prompts)
     by_name = _labelled([Path(each) for each in runs], options.names)
+    for pattern in tasks:
+        if not any(_has(run, pattern) for run in by_name.values()):
+            below(
+                next(iter(by_name.values())), pattern, {name for run in by_name.values() for name in run.scored_tasks}
+            )
     games = [game for name, run in by_name.items() for game in _games(name, run, options)]
     ratings = bradley_terry(games, level) if games else []
     notes: list[str] = []
@@ -129,7 +135,8 @@ def _labelled(folders: Sequence[Path], names: Mapping[str, str]) -> dict[str, Ru
 def _games(name: str, run: Run, options: LeaderboardOptions) -> Iterator[Game]:
     """The verdicts of a run: a game for each document of its tasks that have a pairwise judge."""
     every = set(run.scored_tasks)
-    selected = set().union(*(below(run, each, every) for each in options.tasks)) if options.tasks else every
+    known = [pattern for pattern in options.tasks if _has(run, pattern)]
+    selected = set().union(*(below(run, pattern, every) for pattern in known)) if options.tasks else every
     for task in (each for each in run.scored_tasks if each in selected):
         judged = _pairwise(run.config(task))
         rows = [key for key in run.rows(task) if key.metric in judged and _is_named(key, options.metrics)]
@@ -152,6 +159,10 @@ def _games(name: str, run: Run, options: LeaderboardOptions) -> Iterator[Game]:
                             name, other, _score(column.values[place]), (run.source(task) if clusters else task, drawn)
                         )
                 place += 1
+
+
+def _has(run: Run, pattern: str) -> bool:
+    return any(fnmatchcase(name, pattern) for name in (*run.scored_tasks, *run.members))
 
 
 def _is_named(key: ScoreKey, metrics: Sequence[str]) -> bool:
