@@ -375,7 +375,9 @@ def test_a_killed_run_resumes_to_the_same_decision(tmp_path: Path) -> None:
     assert decided[0]["decision"] == "pass"
 
 
-def test_a_limit_that_ends_the_run_first_leaves_it_undecided(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_that_ends_the_run_first_leaves_it_undecided(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": N})
     with loopback(server_answer(0.1)) as (url, _):
         words = command(folder, url, "--stop_when", "exact_match > 0.5", "--max_time", "0.5", "--no_output")
