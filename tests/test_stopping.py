@@ -346,6 +346,7 @@ def test_answers_that_land_first_do_not_decide(tmp_path: Path, capsys: pytest.Ca
         assert (code, rule["decision"]) == (1, "fail")
         assert rule["documents"] < posted < N / 2
         assert f"stop_when: exact_match > 0.7: FAIL after {rule['documents']} of {N} documents" in shown.err
+        assert "Traceback" not in shown.err and "never retrieved" not in shown.err
         assert main(["report", str(out), "--format", "md"]) == 0
         assert f"FAIL after {rule['documents']} of {N} documents" in capsys.readouterr().out
         # again: nothing is asked, and the decision is shown
