@@ -118,6 +118,25 @@ def simulated(cell: Cell, mean: float, runs: int = RUNS) -> Outcome:
     return Outcome(float(passed.mean()), float(failed.mean()), float(early.mean()), float((at / cell.n).mean()))
 
 
+GROUP = ((0.9, 100), (0.3, 300))
+"""Rates and sizes of two tasks: their mean is 0.45 by size, and 0.6 if they count alike."""
+
+
+def group_passes(by_size: bool, runs: int = RUNS) -> float:
+    """The share of runs of a group that pass its true mean. The order is random, and how many documents each task has is not: what
+    comes late is what came seldom before."""
+    random = np.random.default_rng([4, by_size])
+    rates, sizes = (np.array(column) for column in zip(*GROUP, strict=True))
+    weights = np.ones(2) if by_size else sizes.min() / sizes
+    order = random.permuted(np.tile(np.repeat([0, 1], sizes), (runs, 1)), axis=1)
+    bar = float((rates * sizes).sum() / sizes.sum() if by_size else rates.mean())
+    test, passed = SequentialTest(bar, (0.0, 1.0), int(sizes.sum())), np.zeros(runs, bool)
+    for task in order.T:
+        test.count((random.random(runs) < rates[task]) * 1.0, weight=weights[task])
+        passed |= test.capital("pass") >= 1 / test.alpha
+    return float(passed.mean())
+
+
 def rows() -> Iterator[Said]:
     """A line per cell for false decisions at the bar, one per cell for documents beyond it; then the worst of each."""
     wrong, took = [], []
@@ -126,6 +145,10 @@ def rows() -> Iterator[Said]:
         wrong.append(outcome.passed)
         shown = f"{outcome.passed:.2%} pass ({outcome.early:.2%} early), {outcome.failed:.2%} fail"
         yield Said(f"{cell}: at the bar", shown, "≤ 5 % pass")
+    for by_size in (True, False):
+        wrong.append(group_passes(by_size))
+        name = f"group of two tasks, {'by size' if by_size else 'each alike'}, n = 400: at the bar"
+        yield Said(name, f"{wrong[-1]:.2%} pass", "≤ 5 % pass")
     for cell in (each for each in cells() if each.is_used_for_documents):
         far = 2 * cell.detectable
         above, below = simulated(cell, cell.bar + far), simulated(cell, cell.bar - far)

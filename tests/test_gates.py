@@ -183,7 +183,7 @@ def test_no_difference_passes_if_the_margin_is_wider_than_what_so_many_documents
     for n, expected in ((148, "inconclusive"), (149, "pass")):
         runs = two_runs(tmp_path / str(n), [1] * n, [1.0] * n)  # two models, by what they are known by
         [verdict] = compare(runs, gates=["x > -2pp"]).verdicts
-        assert verdict.decision == expected
+        assert (verdict.decision, verdict.reason.partition(";")[0]) == (expected, f"none of {n} documents differs")
     runs = two_runs(tmp_path / "few", [1, 0] * 10, [1.0, 0.0] * 10)
     [verdict] = compare(runs, gates=["x > -2pp"]).verdicts
     assert (verdict.decision, verdict.reason) == ("inconclusive", "none of 20 documents differs; 149 would decide it")
@@ -205,6 +205,16 @@ def test_the_same_model_without_a_difference_passes_any_gate_that_lets_no_differ
     [verdict] = compare([runs[0], other], gates=["x > -0.1"]).verdicts
     assert verdict.decision == "inconclusive"
     assert verdict.reason == "no document differs, and nothing bounds how far others could"
+
+
+def test_scores_within_bounds_follow_the_rule_of_rates(tmp_path: Path) -> None:
+    """From 0 to 4: half a point is an eighth of the scale, and 0.875^22 = 0.053, 0.875^23 = 0.046."""
+    more = "metric_list: [{metric: x, aggregation: mean, higher_is_better: true, bounds: [0, 4]}]\n"
+    for n, expected in ((22, "inconclusive"), (23, "pass")):
+        folder = write_tasks(tmp_path / str(n) / "tasks", {"t": [{}] * n}, more)
+        scores: list[list[float]] = [[2.0, 3.5] * n, [2, 3.5] * n]
+        runs = [make_run(folder, tmp_path / str(n) / name, {"t": s[:n]}) for name, s in zip("ab", scores, strict=True)]
+        assert decided(compare(runs, gates=["x > -0.5"])) == {"t": expected}
 
 
 def test_gates_of_one_command_are_decided_together(tmp_path: Path) -> None:

@@ -220,6 +220,17 @@ def test_clusters_and_groups_are_drawn_and_weighted_as_in_their_numbers(tmp_path
     assert rule["documents"] >= 6 * 12  # 12 pages that agree are needed, not 12 documents
 
 
+def test_scores_of_user_code_need_declared_bounds(tmp_path: Path) -> None:
+    more = "metric_list: [{metric: x, aggregation: mean, higher_is_better: true, bounds: [0, 4]}]\n"
+    folder = scored_tasks(tmp_path / "tasks", {"t": [{}] * N}, more)
+    rule = rule_of(
+        run(Scripted(generate=lambda prompt, *_: str(1 + int(prompt.split()[-1]) % 3)), folder, stop_when="x > 1")
+    )
+    assert (rule["decision"], rule["interval"][0] > 1, rule["documents"] < N / 2) == ("pass", True, True)
+    with pytest.raises(AssayError, match="has a score of 7, which is not between 0 and 4 — correct the bounds"):
+        run(Scripted(generate=lambda *_: "7"), folder, stop_when="x > 1")
+
+
 def test_limit_sample_and_repeats_work(tmp_path: Path) -> None:
     folder = write_tasks(tmp_path / "tasks", {"t": N})
     for options in (
@@ -335,6 +346,7 @@ def test_answers_that_land_first_do_not_decide(tmp_path: Path, capsys: pytest.Ca
         assert (code, rule["decision"]) == (1, "fail")
         assert rule["documents"] < posted < N / 2
         assert f"stop_when: exact_match > 0.7: FAIL after {rule['documents']} of {N} documents" in shown.err
+        assert "Traceback" not in shown.err and "never retrieved" not in shown.err
         assert main(["report", str(out), "--format", "md"]) == 0
         assert f"FAIL after {rule['documents']} of {N} documents" in capsys.readouterr().out
         # again: nothing is asked, and the decision is shown

@@ -116,7 +116,7 @@ class Measured:
         decision, bound = (self.known, None) if self.ends is None else _decided(self.gate, self.ends(alpha))
         gate, reason = self.gate, self.reason
         if decision == "inconclusive" and self.needed is not None:
-            reason = "; ".join(filter(None, [self.needed(alpha), reason]))
+            reason = "; ".join(filter(None, [reason, self.needed(alpha)]))
         return GateVerdict(
             gate.written, self.row.name, *self.row.key, self.number, decision, self.difference, bound, gate.threshold, reason,
             gate.unit, 1 - alpha,
@@ -232,13 +232,13 @@ def _alike(measured: Measured, row: PairedRow, evidence: GateEvidence, lost: End
         return -bound + lost[0], bound + lost[1]
 
     def needed(alpha: float) -> str:
-        summary = f"none of {n} documents differs"
         if not 0 < margin < 1 or lost != (0.0, 0.0):
-            return summary
+            return ""
         enough = n * reach.draw / reach.whole * math.log(alpha) / math.log1p(-margin)
-        return f"{summary}; {math.floor(enough) + 1} would decide it"
+        return f"{math.floor(enough) + 1} would decide it"
 
-    return replace(measured, ends=ends, needed=needed)
+    reason = "; ".join(filter(None, [f"none of {n} documents differs", measured.reason]))
+    return replace(measured, ends=ends, needed=needed, reason=reason)
 
 
 ENDED = ("complete", "incomplete", "unknown")

@@ -324,7 +324,7 @@ def _rule_line(rule: JSONObject) -> str:
 
     >>> _rule_line({"rule": "acc > -1pp vs main", "decision": "pass", "documents": 300, "of": 900, "value": 0.02,
     ...             "interval": [-0.008, 0.05], "unit": "pp"})
-    'stop_when: acc > -1pp vs main: PASS after 300 of 900 documents: +2.00pp, at any time between -0.80pp and +5.00pp'
+    'stop_when: acc > -1pp vs main: PASS after 300 of 900 documents: +2.00pp, anytime-valid interval -0.80pp … +5.00pp'
     """
     unit = rule.get("unit", "")
 
@@ -333,7 +333,7 @@ def _rule_line(rule: JSONObject) -> str:
 
     value, ends, failed = rule.get("value"), rule.get("interval"), rule.get("failed")
     numbers = [written(value)] if value is not None else []
-    numbers += [f"at any time between {written(ends[0])} and {written(ends[1])}"] if ends else []
+    numbers += [f"anytime-valid interval {written(ends[0])} … {written(ends[1])}"] if ends else []
     numbers += [f"{failed} failed, counted at their worst"] if failed else []
     said = f"{str(rule['decision']).upper()} after {rule['documents']} of {rule['of']} documents"
     return f"stop_when: {rule['rule']}: {said}" + (f": {', '.join(numbers)}" if numbers else "")

@@ -55,9 +55,11 @@ class SequentialTest:
             return "pass"
         return "fail" if self.capital("fail") >= 1 / self.alpha else "inconclusive"
 
-    def count(self, low: ArrayLike, high: ArrayLike | None = None, weight: float = 1.0) -> None:
+    def count(self, low: ArrayLike, high: ArrayLike | None = None, weight: ArrayLike = 1.0) -> None:
         """Count one document of each of many runs; `capital` has the state of each."""
-        changes = [weight * (np.asarray(each) - self.threshold) for each in (low, low if high is None else high)]
+        changes = [
+            np.asarray(weight) * (np.asarray(each) - self.threshold) for each in (low, low if high is None else high)
+        ]
         above, below = (
             (logs.T + np.log1p(np.multiply.outer(change, bets))).T
             for logs, bets, change in zip(self._logs, self._bets, changes, strict=True)
