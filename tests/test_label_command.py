@@ -130,6 +130,8 @@ def test_a_corrected_row_is_beside_the_judges_and_the_files_of_the_run_are_as_th
     assert re.search(rf"llm_judge_corrected\|.*\|{people.value:.4f}\|", shown)
     about = Run.open(folder).results["assay"]["tasks"]["t"]["rows"]["llm_judge_corrected,none"]
     assert (about["labels"], about["method"]) == (30, "ppi++")
+    assert main(["label", str(folder), "-n", "30", "-o", str(folder / "more.csv")]) == 2
+    assert "60 documents have labels already" in capsys.readouterr().err
     assert "by 30 labels of 60 documents" in str(Run.open(folder).results["assay"]["tasks"]["t"]["remarks"])
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from assay.comparison.pairing import PairedColumn, TaskScores, correction, task_scores
+from assay.comparison.pairing import PairedColumn, TaskScores, task_scores
 from assay.config.row_names import row_key, row_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import JSONDict, JSONObject, ScoreKey
@@ -154,6 +154,9 @@ def write_table(run: Run, plans: Sequence[Plan], path: Path, *, seen: bool) -> i
         fix = "move it, or write elsewhere: -o FILE"
         raise ConfigError([Problem(Place(str(path)), "the file exists, and may hold labels", fix)])
     records = [record for plan in plans for record in _records(run, plan, seen)]
+    if not records:
+        what = f"{sum(plan.labelled for plan in plans)} documents have labels already"
+        raise ConfigError([Problem(Place("-n"), what, "ask for more of them with a larger number")])
     write_sink(path, "csv", records, "utf-8")
     return len(records)
 
@@ -283,17 +286,12 @@ def store_labels(run: Run, rows: Sequence[JudgeRows], read: ReadLabels) -> dict[
 
 
 def corrections(run: Run, task: str, labels: TaskLabels) -> dict[ScoreKey, Corrected]:
-    """The corrected number of each row of a judge."""
+    """The corrected number of each row of a judge that has labels."""
     scores, stored = _scores(run, task), run.rows(task)
-    column = run.config(task).get("cluster_by")
-    clusters = scores.clusters(str(column)) if column else None
-    rows = [row_key(name) for name in labels.rows]
-    return {key: correction(labels, scores, key, run.source(task) or task, clusters) for key in rows
-            if key in stored and _have_labels(labels, scores, key)}  # fmt: skip
-
-
-def _have_labels(labels: TaskLabels, scores: TaskScores, key: ScoreKey) -> bool:
-    return bool(np.isin(scores.documents[scores.values[key].present], [*labels.labels]).any())
+    rows = [key for key in map(row_key, labels.rows) if key in stored]
+    source = run.source(task) or task
+    numbers = {key: scores.corrected(labels, scores.values[key], source) for key in rows}
+    return {key: number for key, number in numbers.items() if number is not None}
 
 
 def _described(number: Corrected) -> JSONDict:

@@ -34,18 +34,20 @@ def task_scores(run: Run, task: str) -> "TaskScores | None":
     file = run.sample_file(task)
     graph = run.config(task).get("graph_config")
     graph_text = orjson.dumps(_graph_definition(graph), option=orjson.OPT_SORT_KEYS).decode() if graph else ""
-    return TaskScores(file, list(values(run, task)), graph_text, run.labels.get(task)) if file is not None else None
+    labels, cluster_by = run.labels.get(task), str(run.config(task).get("cluster_by") or "")
+    return TaskScores(file, list(values(run, task)), graph_text, labels, cluster_by) if file is not None else None
 
 
 @dataclass(frozen=True)
 class TaskScores:
     """The samples of one task: columns that are read at their first use. `graph` is the definition of a graph task, `labels`
-    those that people gave."""
+    those that people gave, and `cluster_by` the column of documents that are one draw."""
 
     file: SampleFile
     keys: Sequence[ScoreKey]
     graph: str = ""
     labels: TaskLabels | None = None
+    cluster_by: str = ""
 
     @cached_property
     def documents(self) -> Array:
@@ -68,8 +70,25 @@ class TaskScores:
                 columns[key].append(PairedColumn.of([each.get(own[key]) for each in scores]))
         rows = {key: PairedColumn.joined(parts_of_row) for key, parts_of_row in columns.items()}
         if self.labels is not None:
-            rows |= {new: _moved_by_labels(self.labels, self.documents, rows[key]) for new, key in judged.items()}
+            rows |= {new: self._moved_by_labels(self.labels, rows[key]) for new, key in judged.items()}
         return rows
+
+    def _moved_by_labels(self, labels: TaskLabels, column: "PairedColumn") -> "PairedColumn":
+        number = self.corrected(labels, column)
+        moved = np.full(len(self.documents), math.nan)
+        moved[column.present] = math.nan if number is None else number.for_contrasts
+        return PairedColumn(moved, column.present & (number is not None), is_score=False)
+
+    def corrected(self, labels: TaskLabels, column: "PairedColumn", source: str = "") -> Corrected | None:
+        """The number of a judge's row, corrected by labels; None where no document that it scored has one."""
+        own = self.documents[column.present].tolist()
+        if not any(each in labels.labels for each in own):
+            return None
+        by_document = [labels.as_score(labels.labels[each]) if each in labels.labels else math.nan for each in own]
+        clusters = self.clusters(self.cluster_by) if self.cluster_by else None
+        ties = None if clusters is None else clusters[column.present].tolist()
+        verdicts = np.asarray(column.present_values, np.float64)
+        return corrected(verdicts, by_document, bounds=labels.bounds, clusters=ties, source=source, documents=own)
 
     @cached_property
     def prompts(self) -> Array:
@@ -126,32 +145,6 @@ class TaskScores:
             for place in [each - before for each in positions if before <= each < before + size]:
                 yield {"place": place + before, **{name: column[place] for name, column in part.items()}}
             before += size
-
-
-def correction(
-    labels: TaskLabels, scores: "TaskScores", key: ScoreKey, source: str, clusters: Array | None = None
-) -> Corrected:
-    """A judge's number, corrected by labels."""
-    column = scores.values[key]
-    return _corrected(labels, scores.documents, column, source, None if clusters is None else clusters[column.present])
-
-
-def _corrected(
-    labels: TaskLabels, documents: Array, column: "PairedColumn", source: str = "", clusters: Array | None = None
-) -> Corrected:
-    own = documents[column.present].tolist()
-    by_document = [labels.as_score(labels.labels[each]) if each in labels.labels else math.nan for each in own]
-    verdicts = np.asarray(column.present_values, np.float64)
-    ties = None if clusters is None else clusters.tolist()
-    return corrected(verdicts, by_document, bounds=labels.bounds, clusters=ties, source=source, documents=own)
-
-
-def _moved_by_labels(labels: TaskLabels, documents: Array, column: "PairedColumn") -> "PairedColumn":
-    values = np.full(len(documents), math.nan)
-    if not np.isin(documents[column.present], [*labels.labels]).any():
-        return PairedColumn(values, np.zeros(len(documents), bool), is_score=False)
-    values[column.present] = _corrected(labels, documents, column).for_contrasts
-    return PairedColumn(values, column.present, is_score=False)
 
 
 class PairedColumn(NamedTuple):
