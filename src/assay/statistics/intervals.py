@@ -13,7 +13,7 @@ COUNTED = 100
 LARGE = 1000
 """Beyond so many degrees of freedom two terms of an expansion are exact to nine digits."""
 FEW_MAKE_IT = 0.4
-"""From this skewness, a number has a note about it."""
+"""From this skewness, a number has a note about it; one of a logarithmic scale as soon as its interval is adjusted."""
 LEAST = 0.5
 """A bounded number counts for at least so many documents."""
 SKEWED = 0.2
@@ -111,7 +111,8 @@ def skewness(estimate: Estimate) -> float:
 def few_make_it(estimate: Estimate) -> str:
     """A note where a few documents make most of what a number is uncertain by, so that others may well move it further."""
     [part] = estimate.parts
-    if abs(skewness(estimate)) < FEW_MAKE_IT or part.contributions is None:
+    least = SKEWED if estimate.is_power else FEW_MAKE_IT
+    if abs(skewness(estimate)) < least or part.contributions is None:
         return ""
     squares = sorted(part.by_draw() ** 2, reverse=True)
     half, count = sum(squares) / 2, 0
