@@ -1,11 +1,11 @@
 """Confidence intervals: what a number may well be, given what was seen."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from statistics import NormalDist
 
-from assay.statistics.influence import Estimate, Spread
+from assay.statistics.influence import Estimate, Influence, Spread
 
 LEVEL = 0.95
 COUNTED = 100
@@ -67,8 +67,17 @@ def spread_of(estimate: Estimate) -> Spread:
         below += (share**2 * own.variance) ** 2 / own.freedom
         shrunk += share * (own.shrunk - part.center)
     variance = max(plain + more, 0.0)
-    known = sum(part.spread().freedom for part in estimate.parts)
-    return Spread(variance, variance**2 / below if below else known, shrunk)
+    return Spread(variance, satterthwaite(estimate.parts, variance, below), shrunk)
+
+
+def satterthwaite(parts: Iterable[Influence], variance: float, below: float) -> float:
+    """Degrees of freedom of a sum with this variance: `below` is the sum of the parts' squared variances, each over its degrees.
+    Documents that parts share are not counted twice."""
+    by_source: dict[str, float] = {}
+    for part in parts:
+        by_source[part.source] = max(by_source.get(part.source, 0.0), part.spread().freedom)
+    most = sum(by_source.values())
+    return min(variance**2 / below, most) if below else most
 
 
 def _unbounded(estimate: Estimate, level: float) -> tuple[float, float] | None:
