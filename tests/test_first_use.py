@@ -18,7 +18,7 @@ import run_world
 from assay import simple_evaluate
 from assay.cli import COMMANDS
 from assay.cli.plan import _cells
-from assay.comparison.planning import Planned, Spread
+from assay.comparison.planning import Planned, ScoreSpread
 from assay.config.run import RunConfig
 from assay.errors import AssayError, ConfigError, installing
 from assay.evaluation.verify import _remarks
@@ -154,7 +154,7 @@ def test_a_difference_without_a_unit_is_not_taken_for_a_hundred_points(run_assay
 
 
 def test_a_perplexity_is_planned_for_in_its_own_unit() -> None:
-    planned = Planned("texts", "word_perplexity", 60, 10, 0.0047, 1, Spread(0.1))
+    planned = Planned("texts", "word_perplexity", 60, 10, 0.0047, 1, ScoreSpread(0.1))
     assert _cells(planned)[5] == "0.0047"
     assert _cells(replace(planned, metric="acc"))[5] == "0.47pp"
 

@@ -1,6 +1,7 @@
 """`assay.statistics`: laws that hold for any scores, and intervals against other implementations."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from assay.report.table import results_table
 from assay.statistics import combine, compare, estimate, passes
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import bootstrap, with_draws
 from assay.statistics.estimates import estimate as estimate_by
 from assay.statistics.intervals import mid_p, order_statistics, student, student_tail
 from interval_oracles import bounded
+from small_runs import continue_
 
 Numbers = st.lists(st.floats(-100, 100).map(lambda each: round(each, 3)), min_size=3, max_size=30)
 Shares = st.lists(st.sampled_from([0.0, 0.125, 0.25, 0.5, 0.75, 1.0]), min_size=2, max_size=40)
@@ -220,3 +223,17 @@ def test_a_median_of_integers_has_an_interval_though_its_resamples_do_not_vary()
     number = estimate_by(AGGREGATIONS["median"], values, bootstrap_iters=100, like_lm_eval=False)
     drawn = with_draws(number, AGGREGATIONS["median"], values, range(200), "s")
     assert (drawn.stderr, ends(drawn), drawn.method) == (0, (3, 3), "order")
+
+
+def test_a_perplexity_of_a_few_documents_is_noted_and_shown_as_a_factor(tmp_path: Path) -> None:
+    """6 of 48 documents of -40, the others of -0.2: √(48/47)·std/√48 = 1.92 on the scale of logarithms, e to that is 6.8."""
+    results = continue_(tmp_path, [(-40.0 if number % 8 == 0 else -0.2, True) for number in range(48)])
+    about = results["assay"]["tasks"]["t"]["rows"]["perplexity,none"]
+    assert about["method"] == "student-log-skew"
+    assert about["note"].startswith("4 of 48 documents make half of its uncertainty")
+    scores = np.repeat([40.0, 0.2], [6, 42])
+    factor = math.exp(stats.sem(scores))
+    assert f"|×/÷|{factor:>6.2f}|" in results_table(results)
+    low = math.exp(scores.mean() - stats.t.ppf(0.975, 47) * stats.sem(scores))
+    assert about["interval"][0] == pytest.approx(low, rel=1e-6)
+    assert f"{low:.2f} … " in results_table(results)

@@ -126,7 +126,7 @@ def _noise_table(options: argparse.Namespace, aim: Aim, noise: "Sequence[NoiseRo
     width = _half_width(options, aim)
     repeats = sorted({count for each in noise for count in each.needed})
     by_repeats = [f"n for ± with {count} repeat{'s' if count > 1 else ''}" for count in repeats]
-    header = ("Tasks", "Metric", "n", "± now", "± wanted", "between documents", "within", *by_repeats)
+    header = ("Tasks", "Metric", "n", "± now", "± chosen", "between documents", "within", *by_repeats)
     rows = [
         (
             each.name, each.metric, str(each.n), _size(each.half_width, each.metric), _size(width, each.metric),

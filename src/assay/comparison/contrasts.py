@@ -263,6 +263,7 @@ def contrast(parts: Sequence[Part], a: float, b: float, scale: float = 1.0) -> C
         unit=_unit(parts, drawn),
         spread=spread_of_draws(drawn, plain),
         wide=sum(map(_reach, parts)) if scale == 1.0 else math.inf,
+        has_clusters=any(part.member.clusters is not None for part in parts),
     )
 
 

@@ -1,11 +1,11 @@
 """Confidence intervals: what a number may well be, given what was seen."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from statistics import NormalDist
 
-from assay.statistics.influence import Estimate, Spread
+from assay.statistics.influence import Estimate, Influence, Spread
 
 LEVEL = 0.95
 COUNTED = 100
@@ -13,7 +13,7 @@ COUNTED = 100
 LARGE = 1000
 """Beyond so many degrees of freedom two terms of an expansion are exact to nine digits."""
 FEW_MAKE_IT = 0.4
-"""From this skewness, a number has a note about it."""
+"""From this skewness, a number has a note about it; one of a logarithmic scale as soon as its interval is adjusted."""
 LEAST = 0.5
 """A bounded number counts for at least so many documents."""
 SKEWED = 0.2
@@ -67,8 +67,17 @@ def spread_of(estimate: Estimate) -> Spread:
         below += (share**2 * own.variance) ** 2 / own.freedom
         shrunk += share * (own.shrunk - part.center)
     variance = max(plain + more, 0.0)
-    known = sum(part.spread().freedom for part in estimate.parts)
-    return Spread(variance, variance**2 / below if below else known, shrunk)
+    return Spread(variance, satterthwaite(estimate.parts, variance, below), shrunk)
+
+
+def satterthwaite(parts: Iterable[Influence], variance: float, below: float) -> float:
+    """Degrees of freedom of a sum with this variance: `below` is the sum of the parts' squared variances, each over its degrees.
+    Documents that parts share are not counted twice."""
+    by_source: dict[str, float] = {}
+    for part in parts:
+        by_source[part.source] = max(by_source.get(part.source, 0.0), part.spread().freedom)
+    most = sum(by_source.values())
+    return min(variance**2 / below, most) if below else most
 
 
 def _unbounded(estimate: Estimate, level: float) -> tuple[float, float] | None:
@@ -111,7 +120,8 @@ def skewness(estimate: Estimate) -> float:
 def few_make_it(estimate: Estimate) -> str:
     """A note where a few documents make most of what a number is uncertain by, so that others may well move it further."""
     [part] = estimate.parts
-    if abs(skewness(estimate)) < FEW_MAKE_IT or part.contributions is None:
+    least = SKEWED if estimate.is_power else FEW_MAKE_IT
+    if abs(skewness(estimate)) < least or part.contributions is None:
         return ""
     squares = sorted(part.by_draw() ** 2, reverse=True)
     half, count = sum(squares) / 2, 0
@@ -170,6 +180,7 @@ def _of_bounded(estimate: Estimate, spread: Spread, level: float) -> tuple[float
     return low + wide * ends[0], low + wide * ends[1]
 
 
+@lru_cache(maxsize=8192)
 def mid_p(right: int, n: int, level: float = LEVEL) -> tuple[float, float]:
     """The shares under which neither so many right of n, nor so few, would be unlikely; what is just as many counts by half.
 
@@ -177,24 +188,31 @@ def mid_p(right: int, n: int, level: float = LEVEL) -> tuple[float, float]:
     ([0.0, 0.2589], [0.2120, 0.7880])
     """
     tail = (1 - level) / 2
-    low = 0.0 if right == 0 else _share_at(lambda p: 1 - _at_most(right, n, p), tail)
-    high = 1.0 if right == n else _share_at(lambda p: 1 - _at_most(right, n, p), 1 - tail)
+    low = 0.0 if right == 0 else _root(lambda p: _more(right, n, p) - tail, 0.0, right / n)
+    high = 1.0 if right == n else _root(lambda p: _more(right, n, p) - 1 + tail, right / n, 1.0)
     return low, high
 
 
-def _at_most(right: int, n: int, p: float) -> float:
-    """The probability of fewer right than so many of n, and half of that of as many."""
-    logs = [math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * math.log(p) + (n - k) * math.log1p(-p)
-            for k in range(right + 1)]  # fmt: skip
-    return math.fsum(map(math.exp, logs)) - math.exp(logs[-1]) / 2
+def _more(right: int, n: int, p: float) -> float:
+    """The probability of more right than so many of n, and half of that of as many, by the beta function."""
+    as_many = beta(p, right, n - right + 1) if right else 1.0
+    return (as_many + (beta(p, right + 1, n - right) if right < n else 0.0)) / 2
 
 
-def _share_at(increasing: Callable[[float], float], share: float) -> float:
-    low, high = 1e-15, 1 - 1e-15
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if increasing(middle) < share else (low, middle)
-    return (low + high) / 2
+def _root(increasing: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function is 0 that is below it at one end and above at the other (regula falsi, as in Illinois)."""
+    at_low, at_high = increasing(low), increasing(high)
+    for _ in range(200):
+        middle = (low * at_high - high * at_low) / (at_high - at_low)
+        value = increasing(middle)
+        if abs(value) < 1e-12 or abs(high - low) <= 1e-13 * abs(middle):
+            return middle
+        if value * at_high < 0:
+            low, at_low = high, at_high
+        else:
+            at_low /= 2
+        high, at_high = middle, value
+    return high
 
 
 def order_statistics(ranked: Sequence[float], level: float = LEVEL) -> tuple[float, float] | None:
@@ -239,16 +257,27 @@ def student(level: float, freedom: float) -> float:
     if level >= 1:
         return math.inf
     z, n = NormalDist().inv_cdf(0.5 + level / 2), freedom
+    guess = z + (z**3 + z) / 4 / n + (5 * z**5 + 16 * z**3 + 3 * z) / 96 / n**2
     if n > LARGE:
-        g1, g2 = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
-        return z + g1 / n + g2 / n**2
+        return guess
+    if n >= 2:
+        return _refined(guess, level, n)
     low, high = z, z + 1.0
     while student_tail(high, n) > 1 - level:
         low, high = high, 2 * high
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if student_tail(middle, n) > 1 - level else (low, middle)
-    return (low + high) / 2
+    return _root(lambda t: 1 - level - student_tail(t, n), low, high)
+
+
+def _refined(guess: float, level: float, freedom: float) -> float:
+    """A quantile of Student's, by Newton's steps from one nearby."""
+    scale = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - math.log(freedom * math.pi) / 2
+    for _ in range(50):
+        density = math.exp(scale - (freedom + 1) / 2 * math.log1p(guess * guess / freedom))
+        step = (student_tail(guess, freedom) - 1 + level) / (2 * density)
+        guess += step
+        if abs(step) < 1e-12 * guess:
+            break
+    return guess
 
 
 def student_tail(t: float, freedom: float) -> float:
@@ -259,11 +288,17 @@ def student_tail(t: float, freedom: float) -> float:
     """
     if freedom > 1e6:
         return 2 * NormalDist().cdf(-abs(t))
-    x, a, b = freedom / (freedom + t * t), freedom / 2, 0.5
-    if x >= 1:
-        return 1.0
-    if x <= 0:
-        return 0.0
+    return beta(freedom / (freedom + t * t), freedom / 2, 0.5)
+
+
+def beta(x: float, a: float, b: float) -> float:
+    """The regularized incomplete beta function.
+
+    >>> round(beta(0.5, 2, 2), 9), round(beta(0.3, 1, 3), 9)
+    (0.5, 0.657)
+    """
+    if not 0 < x < 1:
+        return 0.0 if x <= 0 else 1.0
     scale = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
     if x < (a + 1) / (a + b + 2):
         return scale * _fraction(x, a, b) / a
@@ -282,6 +317,6 @@ def _fraction(x: float, a: float, b: float) -> float:
             d = 1 / (1 + step * d)
             c = 1 + step / c
             total *= c * d
-        if abs(c * d - 1) < 1e-14:
+        if abs(c * d - 1) < 1e-13:
             break
     return total

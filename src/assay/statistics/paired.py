@@ -17,7 +17,7 @@ from assay.records import Floats
 from assay.statistics.aggregations import Aggregation, Values
 from assay.statistics.estimates import estimate, resamples, whole_clusters
 from assay.statistics.influence import Influence, Spread
-from assay.statistics.intervals import LEVEL, SKEWED, evened, for_skewness, student, student_tail
+from assay.statistics.intervals import LEVEL, SKEWED, evened, for_skewness, satterthwaite, student, student_tail
 
 FLIPS = 10_000
 """Sign flips that are drawn where there are too many to take each: p is known to 0.002 near 0.05."""
@@ -40,7 +40,8 @@ class Contrast:
     `variance` is that of the difference over other documents. `unit` is, for rates, how far one draw can move it (the root of
     the mean square); 0 for other numbers. `tasks` is how many numbers were taken from the data to know the spread.
     Where nothing but the variance is known, there are no contributions. `spread` is that of the interval, if it is another one.
-    `wide` is how large the difference can be, `own_test` the p of a number that was computed anew.
+    `wide` is how large the difference can be, `own_test` the p of a number that was computed anew. `has_clusters` says that draws
+    are clusters, and not only documents that several tasks have.
     """
 
     difference: float
@@ -53,6 +54,7 @@ class Contrast:
     spread: Spread | None = None
     wide: float = math.inf
     own_test: "Significance | None" = None
+    has_clusters: bool = False
 
     @cached_property
     def tested(self) -> "Significance":
@@ -84,7 +86,7 @@ def spread_of_draws(drawn: Sequence[Influence], plain: float) -> Spread:
     own = [each.spread() for each in drawn]
     variance = max(plain + sum(wide.variance - each.variance for wide, each in zip(own, drawn, strict=True)), 0.0)
     below = sum(wide.variance**2 / wide.freedom for wide in own)
-    return Spread(variance, variance**2 / below if below else sum(wide.freedom for wide in own), 0.0)
+    return Spread(variance, satterthwaite(drawn, variance, below), 0.0)
 
 
 class Significance(NamedTuple):
@@ -105,7 +107,10 @@ def paired_contrast(
     )
     unit = reach(can, does, n) if is_rate else 0.0
     spread = spread_of_draws([draws], draws.variance)
-    return Contrast(float(changes.mean()), does, draws.variance, n, draws.count, unit=unit, spread=spread, wide=wide)
+    return Contrast(
+        float(changes.mean()), does, draws.variance, n, draws.count,
+        unit=unit, spread=spread, wide=wide, has_clusters=clusters is not None,
+    )  # fmt: skip
 
 
 def drawn_changes(
@@ -184,7 +189,7 @@ def significance(contrast: Contrast) -> Significance:
 
 
 def _tested(contrast: Contrast) -> Significance:
-    if contrast.contributions is None or contrast.is_clustered:
+    if contrast.contributions is None or contrast.has_clusters:
         return _student(contrast)
     sizes = np.abs(np.asarray(contrast.contributions, dtype=np.float64))
     sizes = np.sort(sizes[sizes > 1e-12 * sizes.max(initial=0.0)])
