@@ -313,7 +313,7 @@ class Reach(NamedTuple):
 
 def _largest_change(member: ComparedTask) -> float:
     """How far the score of a document can change."""
-    return 1.0 if member.is_rate else float(getattr(member, "wide", math.inf))
+    return 1.0 if member.is_rate else member.wide
 
 
 def _by_draw(drawn: Sequence[Influence], owned: Sequence[Floats]) -> Floats:

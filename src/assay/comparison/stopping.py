@@ -300,7 +300,7 @@ def _bounds(task: Runnable, key: ScoreKey) -> Bounds:
         )
     known: Bounds | None = aggregation.bounds
     if known is None and key.metric in METRICS:  # of a graph's unit metrics, say
-        known = getattr(METRICS[key.metric], "bounds", (0.0, 1.0))
+        known = METRICS[key.metric].bounds
     if known is None or not math.isfinite(known[1] - known[0]):
         fix = "declare them in metric_list, as `bounds: [0, 1]`, or name another metric"
         raise _refused(f"the scores of {row_name(key)!r} of task {name!r} have no bounds", fix)
