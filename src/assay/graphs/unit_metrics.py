@@ -4,6 +4,7 @@ A unit metric is a class derived from UnitMetric, or a function of both values; 
 """
 
 import inspect
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -508,8 +509,8 @@ def adapted(name: str, declared: DeclaredMetric) -> type[UnitMetric]:
             right, answer = _value(golden, self.key), _value(predicted, self.key)
             if right is None:
                 raise ValueError(f"the golden value has no {self.key!r}: {golden!r:.80}")
-            references = [str(each) for each in right] if isinstance(right, list | tuple) else [str(right)]
-            score = float(self._score(references, "" if answer is None else str(answer)))
+            references = [*map(_as_text, right if isinstance(right, list | tuple) else [right])]
+            score = float(self._score(references, "" if answer is None else _as_text(answer)))
             above, below = score >= self.threshold - TOLERANCE, score <= self.threshold + TOLERANCE
             correct = answer is not None and (above if declared.higher_is_better else below)
             said = {"validator": name, "threshold": self.threshold}
@@ -525,6 +526,12 @@ def adapted(name: str, declared: DeclaredMetric) -> type[UnitMetric]:
 
 def _bound(function: UserFunction, params: Record) -> UserFunction:
     return lambda references, answer: function(references, answer, **params)
+
+
+def _as_text(value: Value) -> str:
+    """A value as a model would write it: lists and mappings as JSON, which rankings and schemas read."""
+    is_json = isinstance(value, list | tuple | Mapping)
+    return json.dumps(value, ensure_ascii=False, default=str) if is_json else str(value)
 
 
 def _value(value: Value, key: str | None) -> Value:
