@@ -111,7 +111,7 @@ def skewness(estimate: Estimate) -> float:
     """The skewness of a number over other documents; 0 where it is too small to matter, or not known."""
     sources = {part.source for part in estimate.parts}
     variance = sum(share**2 * part.variance for part, share in estimate.parts.items())
-    if not variance or len(sources) < len(estimate.parts):
+    if not variance**1.5 or len(sources) < len(estimate.parts):
         return 0.0
     skewed = sum(share**3 * part.third_moment() for part, share in estimate.parts.items()) / variance**1.5
     return skewed if abs(skewed) > SKEWED else 0.0

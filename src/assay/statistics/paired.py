@@ -63,7 +63,7 @@ class Contrast:
     @cached_property
     def skewness(self) -> float:
         """Skewness of the difference over other documents; 0 of rates, whose changes are few values, and of clusters."""
-        if self.unit or self.contributions is None or self.is_clustered or not self.variance:
+        if self.unit or self.contributions is None or self.is_clustered or not self.variance**1.5:
             return 0.0
         skewed = float(((np.asarray(self.contributions) - np.mean(self.contributions)) ** 3).sum()) / self.variance**1.5
         return skewed if abs(skewed) > SKEWED else 0.0
