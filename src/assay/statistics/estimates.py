@@ -11,7 +11,7 @@ import numpy.typing as npt
 from assay.records import Failed, Floats, exact, number
 from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, MEANS, Aggregation, Values, mean, total
 from assay.statistics.influence import SHARE, Bounds, Estimate, Influence
-from assay.statistics.intervals import few_make_it
+from assay.statistics.intervals import RANKED, few_make_it
 from assay.user_code import call_user_code, place_of
 
 LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
@@ -90,7 +90,7 @@ def with_draws(
     stderr = value.stderr
     if stderr is None or math.isnan(value):
         return value
-    if named == "median" and clusters is None:
+    if named == "median" and value.draws == len(values) >= RANKED:
         value = value.but(ranked=sorted(values))
     influence = aggregation.influence(values) if aggregation.influence is not None else None
     if influence is None or len(influence) != len(values):
