@@ -33,7 +33,7 @@ def ends(number: Any) -> tuple[float, float]:
 # --- laws ------------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(Numbers, st.randoms(use_true_random=False))
 def test_the_order_of_documents_does_not_matter(scores: list[float], random: Any) -> None:
     shuffled = random.sample(scores, len(scores))
@@ -43,7 +43,7 @@ def test_the_order_of_documents_does_not_matter(scores: list[float], random: Any
         assert ends(one) == pytest.approx(ends(other), abs=1e-6)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(Numbers, st.sampled_from([0.01, 2.0, 1000.0]), st.sampled_from([-5.0, 0.0, 3.0]))
 def test_scaled_and_shifted_scores_have_a_scaled_and_shifted_interval(
     scores: list[float], times: float, more: float
@@ -60,7 +60,7 @@ def test_scaled_and_shifted_scores_have_a_scaled_and_shifted_interval(
     assert ends(within) == pytest.approx((times * low + more, times * high + more), rel=1e-6, abs=1e-6 * times)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(Shares, Levels, Levels)
 def test_a_higher_level_is_wider_and_one_side_is_the_end_of_a_lower_one(
     scores: list[float], one: float, other: float
@@ -75,7 +75,7 @@ def test_a_higher_level_is_wider_and_one_side_is_the_end_of_a_lower_one(
         assert ends(estimate(scores, bounds=(0, 1), level=one, side="upper")) == (0.0, pytest.approx(both[1]))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(Shares, st.integers(1, 5), st.booleans())
 def test_intervals_hold_their_number_and_stay_within_bounds(scores: list[float], size: int, clustered: bool) -> None:
     clusters = [number // size for number in range(len(scores))] if clustered else None
@@ -87,7 +87,7 @@ def test_intervals_hold_their_number_and_stay_within_bounds(scores: list[float],
         assert low < high
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(Shares, st.sampled_from(["mean", "harmonic", "geometric", "median", "weighted_sum"]))
 def test_a_group_of_one_is_its_member(scores: list[float], how: str) -> None:
     own = estimate(scores, bounds=(0, 1))
@@ -102,7 +102,7 @@ Pairs = st.lists(st.tuples(st.floats(-3, 3), st.floats(-3, 3)), min_size=3, max_
 Verdicts = st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.sampled_from([0.0, 1.0])), min_size=3, max_size=40)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(st.one_of(Pairs, Verdicts), Levels, st.integers(1, 4))
 def test_p_and_interval_of_a_comparison_agree(pairs: list[tuple[float, float]], level: float, size: int) -> None:
     a, b = zip(*pairs, strict=True)
@@ -168,7 +168,7 @@ def test_mid_p_is_where_scipys_binomial_says(right: int, n: int) -> None:
     assert (high == 1) == (right == n)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(Shares, Levels)
 def test_bounded_scores_have_statsmodels_wilson_of_an_effective_size(scores: list[float], level: float) -> None:
     assume(not set(scores) <= {0.0, 1.0} or len(scores) > 100)
