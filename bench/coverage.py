@@ -36,10 +36,12 @@ class Coverage:
 
 def summary(what: str, cells: Sequence[Coverage], expected: str) -> Said:
     held = [cell.held for cell in cells]
-    worst, most = min(cells, key=lambda cell: cell.held), max(cells, key=lambda cell: cell.wider)
+    worst = min(cells, key=lambda cell: cell.held)
+    wide = [cell for cell in cells if not math.isnan(cell.wider)]
     said = f"mean {np.mean(held):.1%}, least {worst.held:.1%} ({worst.name}), most {max(held):.1%}; {len(cells)} cells"
     above = sum(cell.held > 0.99 and not cell.may_hold_always for cell in cells)
-    if not math.isnan(most.wider):
+    if wide:
+        most = max(wide, key=lambda cell: cell.wider)
         said += f"; widest {most.wider:.2f}× ({most.name})"
     before = [cell.before for cell in cells]
     earlier = f"0.1: mean {np.mean(before):.1%}, least {min(before):.1%}" if not math.isnan(before[0]) else "–"
