@@ -36,10 +36,12 @@ class Coverage:
 
 def summary(what: str, cells: Sequence[Coverage], expected: str) -> Said:
     held = [cell.held for cell in cells]
-    worst, most = min(cells, key=lambda cell: cell.held), max(cells, key=lambda cell: cell.wider)
+    worst = min(cells, key=lambda cell: cell.held)
+    wide = [cell for cell in cells if not math.isnan(cell.wider)]
     said = f"mean {np.mean(held):.1%}, least {worst.held:.1%} ({worst.name}), most {max(held):.1%}; {len(cells)} cells"
     above = sum(cell.held > 0.99 and not cell.may_hold_always for cell in cells)
-    if not math.isnan(most.wider):
+    if wide:
+        most = max(wide, key=lambda cell: cell.wider)
         said += f"; widest {most.wider:.2f}× ({most.name})"
     before = [cell.before for cell in cells]
     earlier = f"0.1: mean {np.mean(before):.1%}, least {min(before):.1%}" if not math.isnan(before[0]) else "–"
@@ -324,6 +326,26 @@ def cluster_rows(sets: int, *, paired: bool) -> Iterator[Said]:
         )
 
 
+# --- skewed scores ---------------------------------------------------------------------------------------------------
+
+SKEWED: Mapping[str, tuple[Callable[[np.random.Generator, tuple[int, int]], Array], float]] = {
+    "exponential": (lambda random, shape: random.exponential(size=shape), 1.0),
+    "lognormal, σ 1": (lambda random, shape: random.lognormal(0, 1, shape), math.exp(0.5)),
+    "lognormal, σ 1.5": (lambda random, shape: random.lognormal(0, 1.5, shape), math.exp(1.125)),
+}
+
+
+def skewed_coverage(sets: int) -> Iterator[Coverage]:
+    random = np.random.default_rng(21)
+    for name, (draw, truth) in SKEWED.items():
+        for n in SIZES:
+            data = draw(random, (sets, n))
+            ends = np.array([(each.low, each.high) for each in map(estimate, data)])
+            before = _student(data)
+            wider = float(np.ptp(ends, axis=1).mean() / np.ptp(before, axis=1).mean())
+            yield Coverage(f"{name}, n {n}", _held(ends, truth), wider, _held(before, truth), may_hold_always=True)
+
+
 def rows(sets: int = 1000) -> Iterator[Said]:
     """The lines of tasks and groups."""
     cells = list(bounded_coverage(sets))
@@ -337,3 +359,4 @@ def rows(sets: int = 1000) -> Iterator[Said]:
         expected = "≥ 93 %" if way.endswith("ic mean") else "≥ 92 %, ≤ 1.15× where 0.1 was right"
         yield summary(f"groups: {way}", list(group_coverage(way, some)), expected)
     yield from cluster_rows(sets, paired=False)
+    yield summary("skewed scores without bounds, n 20, 50, 200", list(skewed_coverage(sets)), "adjusted, or a note")

@@ -5,12 +5,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import assay
 from assay import ConfigError
 from assay.comparison.compare import compare
 from assay.plugins import table
+from assay.scoring.combined import EnsembleScorer
+from assay.scoring.judges import LLMJudgeScorer
 from assay.statistics import compare as compare_arrays
+from assay.statistics import estimate
+from assay.tasks.metrics import row_bounds
+from assay.viewer.distributions import slice_of
 from interval_oracles import bounded
 from small_runs import SAMPLED, generate, processed, run, says
 
@@ -152,8 +158,6 @@ def test_a_scorer_declares_its_bounds_and_wrong_ones_are_refused(tmp_path: Path)
 
 def test_scores_beyond_the_declared_bounds_are_noted_and_not_cut(tmp_path: Path) -> None:
     """Student's, as scipy's: the declaration is wrong, so nothing follows from it."""
-    from scipy import stats
-
     scores = [0.0, 1.0, 2.5, 1.5]
     processed(
         tmp_path, [{"x": score} for score in scores], "metric_list: [{metric: x, aggregation: mean, bounds: [0, 1]}]\n"
@@ -163,3 +167,30 @@ def test_scores_beyond_the_declared_bounds_are_noted_and_not_cut(tmp_path: Path)
     theirs = stats.t.interval(0.95, 3, np.mean(scores), stats.sem(scores))
     assert about["interval"] == pytest.approx(theirs, rel=1e-6)
     assert about["note"].startswith("scores from 0 to 2.5 are not within the declared bounds, 0 to 1")
+
+
+def test_judges_and_ensembles_declare_the_bounds_of_their_scale() -> None:
+    plain = LLMJudgeScorer(judge_model="dummy", scale=[1, 5], normalize=False)
+    share = LLMJudgeScorer(judge_model="dummy", scale=[1, 5])
+    assert row_bounds("llm_judge", "none", bound(plain)) == (1, 5)
+    assert row_bounds("llm_judge", "none", bound(share)) == (0, 1)
+    both = EnsembleScorer([plain, share], [3, 1])
+    assert row_bounds("ensemble", "none", bound(both)) == (0.75 * 1, 0.75 * 5 + 0.25 * 1)
+    assert row_bounds("llm_judge#2", "none", bound(both)) == (0, 1)
+
+
+def bound(scorer: Any) -> Any:
+    scorer.bind("none", ())
+    return scorer
+
+
+@pytest.mark.parametrize("scores", [[0.5, 1.0, 1.0, 0.25, 1.0, 0.75] * 4, [1.0] * 9 + [0.0], [1.0] * 12])
+def test_a_slice_in_the_viewer_has_the_interval_of_its_scores(scores: list[float]) -> None:
+    """From sums alone: n over the kurtosis is by how many documents the spread is carried."""
+    summary = (
+        len(scores), np.mean(scores), np.std(scores, ddof=1), stats.kurtosis(scores) if np.ptp(scores) else None, min(scores), max(scores),
+        set(scores) <= {0.0, 1.0},
+    )  # fmt: skip
+    part = slice_of("x", summary, (0.0, 1.0))
+    number = estimate(scores, bounds=(0, 1))
+    assert (part.low, part.high) == (pytest.approx(number.low), pytest.approx(number.high))

@@ -36,6 +36,7 @@ def estimate(  # scores, and all that their interval depends on
     >>> estimate([1, 0, 1, 1]).value, round(estimate([0.2, 0.4, 0.9], bounds=(0, 1)).high, 3) <= 1
     (0.75, True)
     """
+    _check_level(level, side)
     numbers = _array("scores", scores)
     _check(numbers, bounds, clusters, weights)
     n, is_rate = len(numbers), weights is None and _right_or_wrong(numbers)
@@ -69,7 +70,8 @@ def combine(
     """
     if not len(members):
         raise ValueError("members: at least one is needed")
-    if how.startswith("pass@"):
+    _check_level(level)
+    if how.startswith("pass@") and how[5:].isdecimal():
         members, how = [_passes_at(int(how[5:]), member) for member in members], "mean"
     rows = [_member(f"member {number}", each) for number, each in enumerate(members, 1)]
     if weights is not None and len(weights) != len(rows):
@@ -136,6 +138,7 @@ def compare(  # two arrays, and all that the interval depends on
     >>> compare([0, 0, 1, 1, 0, 0], [1, 1, 1, 1, 1, 0]).value
     0.5
     """
+    _check_level(level, side)
     first, second = _array("a", a), _array("b", b)
     if len(first) != len(second):
         raise ValueError(f"b: {len(second)} scores for {len(first)} documents")
@@ -184,6 +187,13 @@ SIGNS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
 }
+
+
+def _check_level(level: float, side: str = "both") -> None:
+    if side not in ("both", "lower", "upper"):
+        raise ValueError(f"side: {side!r} is none of both, lower, upper")
+    if not (0 if side == "both" else 0.5) < level < 1:
+        raise ValueError(f"level: {level!r} is not between {'0' if side == 'both' else '0.5'} and 1")
 
 
 def _array(name: str, scores: Scores) -> Floats:

@@ -119,6 +119,20 @@ def binary_influence(values: LabelPairs) -> Floats:
     return _influence(*_fraction("f1", actual * predicted, predicted, actual))
 
 
+HITS: Counts = ((0, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1))
+"""All that (correct, predicted, actual) can be."""
+FEW_CLASSES, MANY_PAIRS = 4, 2000
+
+
+def every_pair(name: str, values: Sequence[object]) -> Sequence[object]:
+    """All values that documents of these classes can have; none where there are so many that they would not matter."""
+    if name.startswith("class_"):
+        return HITS if len(values) <= MANY_PAIRS else ()
+    labels = list(dict.fromkeys(label for pair in values for label in pair))  # type: ignore[attr-defined]  # pairs
+    is_few = 1 < len(labels) <= FEW_CLASSES and len(values) <= MANY_PAIRS
+    return [(actual, predicted) for actual in labels for predicted in labels] if is_few else ()
+
+
 # --- records by the numbers of their classes, where there may be very many classes ------------------------------------
 
 

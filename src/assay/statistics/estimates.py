@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from assay.records import Failed, Floats, exact, number
 from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, MEANS, Aggregation, Values, mean, total
-from assay.statistics.influence import SHARE, Bounds, Estimate, Influence
-from assay.statistics.intervals import few_make_it
+from assay.statistics.classes import CLASS_AGGREGATIONS, every_pair
+from assay.statistics.influence import SHARE, Bounds, Estimate, Influence, Spread
+from assay.statistics.intervals import RANKED, few_make_it
 from assay.user_code import call_user_code, place_of
 
 LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
@@ -90,7 +91,7 @@ def with_draws(
     stderr = value.stderr
     if stderr is None or math.isnan(value):
         return value
-    if named == "median" and clusters is None:
+    if named == "median" and value.draws == len(values) >= RANKED:
         value = value.but(ranked=sorted(values))
     influence = aggregation.influence(values) if aggregation.influence is not None else None
     if influence is None or len(influence) != len(values):
@@ -99,8 +100,22 @@ def with_draws(
     weights = aggregation.weights(values) if aggregation.weights is not None else None
     bounded = bounds if named in MEANS else None
     known = Influence.of_mean(source, documents, influence, clusters, bounds=bounded, weights=weights)
-    value = value.but(parts={known: 1.0})
+    value = value.but(parts={known: 1.0}, spread=_with_rare_classes(aggregation, value, values))
     return value if value.note or "student" not in value.method else value.but(note=few_make_it(value))
+
+
+def _with_rare_classes(aggregation: Aggregation, value: Estimate, values: Values) -> Spread | None:
+    """The spread of a number over classes, if each combination of classes is seen once more in all, and no less than the plain one:
+    of a rare class, what was not seen may be seen in others. None of other numbers."""
+    is_of_classes = aggregation.name == "f1" or aggregation.name in CLASS_AGGREGATIONS
+    if not is_of_classes or aggregation.by_repeat or aggregation.influence is None or value.draws < len(values):
+        return None
+    cells = every_pair(aggregation.name, values)
+    if not cells:
+        return None
+    influence = aggregation.influence([*values] * len(cells) + [*cells])  # of each, one in so many documents
+    smoothed, plain = float(np.var(influence)) / len(values), (value.stderr or 0.0) ** 2
+    return Spread(max(smoothed, plain), len(values) - 1.0, float(value))
 
 
 def _beyond(values: Values, bounds: Bounds) -> str:

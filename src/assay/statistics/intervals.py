@@ -16,8 +16,10 @@ FEW_MAKE_IT = 0.4
 """From this skewness, a number has a note about it; one of a logarithmic scale as soon as its interval is adjusted."""
 LEAST = 0.5
 """A bounded number counts for at least so many documents."""
-SKEWED = 0.2
-"""From this skewness of a number, that of the scores over √n, its interval is adjusted for it."""
+SKEWED, ENOUGH = 0.2, 10
+"""From this skewness of a number, that of the scores over √n, its interval is adjusted for it; fewer draws do not show it."""
+RANKED = 6
+"""From so many documents, order statistics give a 95 % interval of a median."""
 
 
 def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | None:
@@ -93,8 +95,9 @@ def _unbounded(estimate: Estimate, level: float) -> tuple[float, float] | None:
         return None
     if estimate.is_rate:
         return _of_rate(estimate, level)
-    if estimate.ranked is not None:
-        return order_statistics(estimate.ranked, level)
+    ends = order_statistics(estimate.ranked, level) if estimate.ranked is not None else None
+    if ends is not None:
+        return ends
     spread = spread_of(estimate)
     if not spread.variance:
         return None
@@ -111,7 +114,7 @@ def skewness(estimate: Estimate) -> float:
     """The skewness of a number over other documents; 0 where it is too small to matter, or not known."""
     sources = {part.source for part in estimate.parts}
     variance = sum(share**2 * part.variance for part, share in estimate.parts.items())
-    if not variance or len(sources) < len(estimate.parts):
+    if not (variance**1.5) or len(sources) < len(estimate.parts) or estimate.draws < ENOUGH:
         return 0.0
     skewed = sum(share**3 * part.third_moment() for part, share in estimate.parts.items()) / variance**1.5
     return skewed if abs(skewed) > SKEWED else 0.0

@@ -17,7 +17,7 @@ from assay.records import Floats
 from assay.statistics.aggregations import Aggregation, Values
 from assay.statistics.estimates import estimate, resamples, whole_clusters
 from assay.statistics.influence import Influence, Spread
-from assay.statistics.intervals import LEVEL, SKEWED, evened, for_skewness, satterthwaite, student, student_tail
+from assay.statistics.intervals import ENOUGH, LEVEL, SKEWED, evened, for_skewness, satterthwaite, student, student_tail
 
 FLIPS = 10_000
 """Sign flips that are drawn where there are too many to take each: p is known to 0.002 near 0.05."""
@@ -63,7 +63,13 @@ class Contrast:
     @cached_property
     def skewness(self) -> float:
         """Skewness of the difference over other documents; 0 of rates, whose changes are few values, and of clusters."""
-        if self.unit or self.contributions is None or self.is_clustered or not self.variance:
+        if (
+            self.draws < ENOUGH
+            or self.unit
+            or self.contributions is None
+            or self.is_clustered
+            or not (self.variance**1.5)
+        ):
             return 0.0
         skewed = float(((np.asarray(self.contributions) - np.mean(self.contributions)) ** 3).sum()) / self.variance**1.5
         return skewed if abs(skewed) > SKEWED else 0.0

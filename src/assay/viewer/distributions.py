@@ -52,10 +52,10 @@ def slice_intervals(samples: Samples, column: str) -> list[Interval]:
         within = f"select min(part), max(part), {summed} from ({fifths}) group by fifth order by 1"
         binned = samples.database.rows(within, [*own, samples.file])
         rows = [(f"{low:g} … {high:g}", *rest) for low, high, *rest in binned] or rows
-    return [_slice(str(name), summary, samples.scale) for name, *summary in rows]
+    return [slice_of(str(name), summary, samples.scale) for name, *summary in rows]
 
 
-def _slice(name: str, summary: Sequence[Any], scale: Bounds | None) -> Interval:
+def slice_of(name: str, summary: Sequence[Any], scale: Bounds | None) -> Interval:
     """A slice of the samples: their mean, with the interval of a task made of these samples alone."""
     count, mean, deviation, kurtosis, least, most, is_right_or_wrong, *_ = summary
     is_rate = is_right_or_wrong and scale in (None, SHARE)
