@@ -26,8 +26,8 @@ JUDGES = {"good verdicts": 0.9, "fair verdicts": 0.5, "useless verdicts": 0.0}
 """Of right and wrong: how much of the agreement that is possible beyond chance the judge has."""
 WHOLE = ("good verdicts", "fair verdicts")
 """Kinds with every truth and bias; the others have every second one."""
-TEXTBOOK = 8
-"""The published interval is computed for one data set in so many."""
+TEXTBOOK = 1250
+"""The published interval is computed for about so many data sets that differ, of each cell."""
 KINDS = (*JUDGES, "scale 1 to 5", "0 to 1")
 LABELS, TRUTHS, BIASES = (50, 100, 300), (0.05, 0.2, 0.5, 0.8, 0.95), (-0.2, -0.1, 0.0, 0.1, 0.2)
 
@@ -93,7 +93,7 @@ def measured(cell: Cell, data_sets: int = DATA_SETS) -> Measurement:
     )
     held = textbook = outside = published = 0
     width = alone = 0.0
-    for place, (verdicts, labels, times) in enumerate(data(cell, data_sets, random)):
+    for verdicts, labels, times, is_published in data(cell, data_sets, random):
         number = corrected(verdicts, labels)
         assert number.low is not None and number.high is not None, "every data set has an interval"
         held += times * (number.low <= cell.truth <= number.high)
@@ -101,7 +101,7 @@ def measured(cell: Cell, data_sets: int = DATA_SETS) -> Measurement:
         width += times * (number.high - number.low)
         own = intervals_of_labels(labels)
         alone += times * (own[1] - own[0])
-        if place % TEXTBOOK == 0:
+        if is_published:
             low, high = textbook_interval(verdicts, labels)
             textbook, published = textbook + times * bool(low <= cell.truth <= high), published + times
     return Measurement(cell, held / data_sets, textbook / published, width / alone, outside)
@@ -127,23 +127,26 @@ def textbook_interval(verdicts: np.ndarray, labels: np.ndarray) -> tuple[float, 
     return value - half, value + half
 
 
-def data(cell: Cell, data_sets: int, random: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-    """Verdicts on all documents, labels on the first of them, and how many data sets are the same."""
+def data(cell: Cell, data_sets: int, random: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray, int, bool]]:
+    """Verdicts on all documents, labels on the first of them, how many data sets are the same, and whether the published interval
+    is computed for it."""
     if cell.kind not in JUDGES:
-        for _ in range(data_sets):
-            yield *_scores(cell, random), 1
+        for number in range(data_sets):
+            yield *_scores(cell, random), 1, number < TEXTBOOK
         return
     judge = min(max(cell.truth + cell.bias, 0.0), 1.0)
     both = cell.truth * judge + JUDGES[cell.kind] * (min(cell.truth, judge) - cell.truth * judge)
     chances = np.clip([both, judge - both, cell.truth - both, 1 - cell.truth - judge + both], 0, 1)
     tables = random.multinomial(cell.labels, chances / chances.sum(), data_sets)
     others = random.binomial(DOCUMENTS - cell.labels, judge, data_sets)
-    for table, times in zip(*np.unique(np.column_stack([tables, others]), axis=0, return_counts=True), strict=True):
+    different, counts = np.unique(np.column_stack([tables, others]), axis=0, return_counts=True)
+    step = max(1, len(different) // TEXTBOOK)
+    for number, (table, times) in enumerate(zip(different, counts, strict=True)):
         verdicts, labels = np.zeros(DOCUMENTS), np.full(DOCUMENTS, np.nan)
         verdicts[: cell.labels] = np.repeat([1, 1, 0, 0], table[:4])
         labels[: cell.labels] = np.repeat([1, 0, 1, 0], table[:4])
         verdicts[cell.labels : cell.labels + table[4]] = 1
-        yield verdicts, labels, int(times)
+        yield verdicts, labels, int(times), number % step == 0
 
 
 def _scores(cell: Cell, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -24,7 +24,7 @@ def define_label(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", metavar="RUN", help="the folder of a run, or of a scoring of it: RUN/scored/001")
     add("-n", type=parse_count, default=100, metavar="N", help="number of documents of each task to label, with those that have"
-        " labels (100); they are chosen at random")  # fmt: skip
+        " labels (100); 0 for all; they are chosen at random")  # fmt: skip
     add("--output_path", "-o", metavar="FILE", help="the table to fill in (default: labels.csv here)")
     add(
         "--import",

@@ -3,6 +3,7 @@
 import csv
 import math
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +32,7 @@ PLANNED = (50, 100, 300)
 AGREEMENT = (0.5, 0.7, 0.9)
 """Correlations of labels with verdicts for which a plan has the width of intervals: those of poor, fair and good judges."""
 COLUMNS = ("task", "id", "prompt", "target", "answer", "label")
+FORMULA, PLAIN_NUMBER = frozenset("=+-@\t\r"), re.compile(r"[+-]?[\d.,]+")
 CSV_FIELD = 10_000_000
 """Characters that a cell may have: those of an answer, where the usual limit is 131,072."""
 
@@ -116,7 +118,7 @@ def plan_labels(run: Run, rows: JudgeRows, count: int, seed: int) -> Plan:
     random.Random(f"{seed} {run.source(rows.task)} {rows.task}").shuffle(shuffled)
     known = run.labels.get(rows.task)
     done = known.labels if known is not None else {}
-    left = [document for document in shuffled if document not in done][: max(count - len(done), 0)]
+    left = [document for document in shuffled if document not in done][: max((count or len(documents)) - len(done), 0)]
     spread = float(np.std(np.asarray(column.present_values, float)))
     spread = max(spread, 0.1 * (rows.bounds[1] - rows.bounds[0]))
     n = len(documents)
@@ -167,9 +169,14 @@ def _records(run: Run, plan: Plan, seen: bool) -> Iterator[JSONDict]:
     samples = sorted((row for row in file.rows() if row.doc_id in order), key=lambda row: order[row.doc_id])
     for sample in samples:
         doc = orjson.loads(sample.doc)
-        record = {"task": rows.task, "id": sample.doc_id, "prompt": sample.prompt, "target": _text(orjson.loads(sample.target)),
-                  "answer": _answer(sample, rows.keys[0].filter)}  # fmt: skip
-        record |= {"other": _text(doc.get(rows.other))} if rows.other else {}
+        texts = {"prompt": sample.prompt, "target": _text(orjson.loads(sample.target))}
+        texts |= {"answer": _answer(sample, rows.keys[0].filter)}
+        texts |= {"other": _text(doc.get(rows.other))} if rows.other else {}
+        record: JSONDict = {
+            "task": rows.task,
+            "id": sample.doc_id,
+            **{name: _cell(text) for name, text in texts.items()},
+        }
         record |= {"judge": sample.scores.get(row_name(rows.keys[0]))} if seen else {}
         yield record | {"label": ""}
 
@@ -178,6 +185,15 @@ def _answer(sample: StoredSample, filter_name: str) -> str:
     """The first answer that the judge saw; of repeats the first stands for all."""
     filtered = [each for each in sample.answers.get(filter_name, ()) if isinstance(each, str)]
     return (filtered or shown_texts(sample.responses, sample.replies) or [""])[0]
+
+
+def _cell(text: str) -> str:
+    """A text that no spreadsheet takes for a formula: an answer could read other files with one.
+
+    >>> _cell("=HYPERLINK(A1)"), _cell("-5"), _cell("as it is")
+    ("'=HYPERLINK(A1)", '-5', 'as it is')
+    """
+    return f"'{text}" if text[:1] in FORMULA and not PLAIN_NUMBER.fullmatch(text) else text
 
 
 def _text(value: Any) -> str:
@@ -211,7 +227,7 @@ def read_table(path: Path, run: Run, rows: Sequence[JudgeRows]) -> ReadLabels:
             wrong = f"document {document} of {task!r} has a label in line {before} already" if before != line else ""
             labels.setdefault(task, {})[document] = float(written) if not wrong else math.nan
         if wrong:
-            problems.append(Problem(Place(str(path), line), wrong, "correct the line, or empty its label"))
+            problems.append(Problem(Place(str(path), line, 1), wrong, "correct the line, or empty its label"))
     if problems:
         raise ConfigError(problems)
     if not labels:
@@ -251,7 +267,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
             for name in ("id", "label"):
                 if name not in names:
                     fix = "write the table with `assay label RUN`, and fill in its last column"
-                    raise ConfigError([Problem(Place(str(path), 1), f"there is no column {name!r}", fix)])
+                    raise ConfigError([Problem(Place(str(path), 1, 1), f"there is no column {name!r}", fix)])
             line = reader.line_num + 1
             for cells in reader:
                 if any(cell.strip() for cell in cells):
