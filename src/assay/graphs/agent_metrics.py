@@ -10,6 +10,7 @@ from assay.graphs.spec import Record, Value
 from assay.graphs.unit_metrics import ComparingMetric, UnitMetricResult
 from assay.records import JSONDict
 from assay.scoring.metrics.structured import schema_validator
+from assay.statistics.influence import COUNT
 
 TOOL_PARAMETERS = {"tool_called": "tool", "tool_order": "order", "no_forbidden_tool": "forbidden"}
 """By metric the parameter that names tools."""
@@ -163,6 +164,7 @@ class _UsageMetric(ComparingMetric):
 
     at_most: float | None = None
     higher_is_better = False
+    bounds = COUNT
     part = ""
     """The key of the number."""
 

@@ -11,14 +11,14 @@ from assay.graphs.collate import MetricCollatorPostProcessor, UnitMetrics, check
 from assay.graphs.output import Estimated, GraphFiles, Processor, outcome_of, row_labels
 from assay.graphs.reading import GraphFile, graph_of, produced
 from assay.graphs.spec import LambdaSpec, Record, Value
-from assay.graphs.unit_metrics import UnitMetricResult, why_lost
-from assay.graphs.unit_node import SUFFIX, lower_is_better, unit_metric_fields
-from assay.records import Failed, FilterScores, JSONDict, Response, Sample, ScoreKey, UserFunction, number
+from assay.graphs.unit_metrics import UnitMetric, UnitMetricResult, why_lost
+from assay.graphs.unit_node import SUFFIX, metrics_by_field, unit_metric_fields
+from assay.records import Failed, FilterScores, JSONDict, Response, Sample, ScoreKey, number
 from assay.redaction import HIDDEN, is_header, redacted, redacted_text
 from assay.scoring.loop import ScoringLoop, ScoringStep, Unfiltered
 from assay.scoring.results import GENERATE, ResultBuilder, grouped
 from assay.scoring.scorer import AnsweredSample
-from assay.statistics.aggregations import AGGREGATIONS, Aggregation
+from assay.statistics.aggregations import AGGREGATIONS, AggregationOrFunction, within
 from assay.statistics.influence import Estimate
 from assay.tasks.settings import Helpers, Settings
 from assay.tasks.task import Task
@@ -258,8 +258,11 @@ class GraphScores:
     def parents(self) -> Mapping[str, str]:
         return {}
 
-    def aggregation(self, row: ScoreKey) -> Aggregation | UserFunction | None:
-        return AGGREGATIONS["mean"] if row.metric in self.scored or row.metric in self._directions else None
+    def aggregation(self, row: ScoreKey) -> AggregationOrFunction | None:
+        if row.metric not in self.scored and row.metric not in self._directions:
+            return None
+        kind = self._metrics.get(self.scored.get(row.metric, ""), UnitMetric)
+        return within(AGGREGATIONS["mean"], kind.bounds)
 
     @property
     def listed_rows(self) -> Sequence[ScoreKey]:
@@ -284,11 +287,15 @@ class GraphScores:
     @cached_property
     def _directions(self) -> dict[str, bool | None]:
         """Rows of unit metrics, and those of a report of which more is known to be better."""
-        nodes = [node for node in graph_of(self.task).nodes.values() if isinstance(node, LambdaSpec)]
-        lower = {field for node in nodes for field in lower_is_better(node.settings)}
         named = [row.metric for row in self.rows() or () if _of_number(row).startswith(BETTER)]
-        units = {name: column not in lower for name, column in self.scored.items()}
+        units = {name: self._metrics.get(column, UnitMetric).higher_is_better for name, column in self.scored.items()}
         return {**dict.fromkeys(named, True), **units}
+
+    @cached_property
+    def _metrics(self) -> dict[str, type[UnitMetric]]:
+        """By column of the output the unit metric that writes it."""
+        nodes = [node for node in graph_of(self.task).nodes.values() if isinstance(node, LambdaSpec)]
+        return {field: kind for node in nodes for field, kind in metrics_by_field(node.settings).items()}
 
     def described(self) -> Record:
         """The file, without its secrets."""

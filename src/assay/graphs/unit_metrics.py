@@ -18,6 +18,7 @@ from assay.registry import MetricRegistry, Table, dress, read_signature, subclas
 from assay.scoring.metrics.structured import ALONE
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.results import GENERATE, DeclaredMetric
+from assay.statistics.influence import SHARE, Bounds
 
 NOT_GIVEN = float("nan")
 """A missing score, which then follows from the verdict. Compared by identity: another nan is a score that is not a number."""
@@ -127,6 +128,8 @@ class UnitMetric:
     asks = False
     """Whether it asks a model: then its node does that, and `compare` is not called."""
     higher_is_better = True
+    bounds: Bounds | None = None
+    """The least and the greatest score of a record, where that is known."""
 
     def __init__(self, **config: UserValue) -> None:
         self.config = config
@@ -198,6 +201,7 @@ def difference(golden: str, predicted: str, *, like_sygra: bool = False) -> Sequ
 class ComparingMetric(UnitMetric):
     """The base of these metrics: it reads the golden and the predicted value."""
 
+    bounds = SHARE
     compares_texts = True
 
     def reads_whole(self) -> bool:
@@ -491,7 +495,7 @@ def adapted(name: str, declared: DeclaredMetric) -> type[UnitMetric]:
     best = (100.0 if name in ALONE else 1.0) if declared.higher_is_better else 0.0
 
     class OfAnswer(UnitMetric):
-        runs_code = declared.runs_code
+        runs_code, higher_is_better, bounds = declared.runs_code, declared.higher_is_better, declared.bounds
 
         def __init__(self, *, key: str | None = "text", threshold: float = best, **params: UserValue) -> None:
             super().__init__(key=key, threshold=threshold, **params)

@@ -152,10 +152,10 @@ def judge_metrics(node: Record) -> dict[str, UnitMetric]:
     return {field: metric for field, metric in metrics.items() if metric.asks}
 
 
-def lower_is_better(node: Record) -> list[str]:
-    """The fields of the node's metrics of which less is better."""
+def metrics_by_field(node: Record) -> dict[str, type[UnitMetric]]:
+    """By field that the node writes its unit metric, where that is known."""
     entries = [entry for entry in metric_entries(node) if str(entry.get("name")) in UNIT_METRICS]
-    return [result_field(each, node) for each in entries if not UNIT_METRICS[str(each["name"])].higher_is_better]
+    return {result_field(entry, node): UNIT_METRICS[str(entry["name"])] for entry in entries}
 
 
 def unit_metric_fields(node: Record) -> list[str]:
