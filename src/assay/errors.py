@@ -76,7 +76,7 @@ def nearest(name: str, options: Iterable[str], count: int = 5, *, floor: float =
 
     >>> nearest("mmlu_anatmy", ["mmlu_anatomy", "mmlu_astronomy", "gsm8k"], count=1)
     ['mmlu_anatomy']
-    >>> nearest("accuracy", ["acc", "bleu"], count=1)
+    >>> nearest("accuracy", ["acc", "bleu", "selective_accuracy"], count=1)
     ['acc']
     """
     from difflib import SequenceMatcher
@@ -91,7 +91,8 @@ def nearest(name: str, options: Iterable[str], count: int = 5, *, floor: float =
         shortened = len(option) >= 3 and folded.startswith(option.casefold())
         least = min(floor, 0.3) if within or shortened else floor
         if matcher.real_quick_ratio() >= least and matcher.quick_ratio() >= least and matcher.ratio() >= least:
-            ranked.append((-(matcher.ratio() + 0.3 * within), option))
+            bonus = 0.3 if within else 0.4 if shortened and "_" not in name else 0.0
+            ranked.append((-(matcher.ratio() + bonus), option))
     return [option for _, option in sorted(ranked)[:count]]
 
 

@@ -1,7 +1,7 @@
 """Estimate the metrics of every task and group from the scores of all samples."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from assay.evaluation.prepare import Prepared
 from assay.groups.group import Group
@@ -9,7 +9,8 @@ from assay.groups.results import MemberResult, bottom_up, counted_metric, counte
 from assay.groups.rows import FailedRow
 from assay.records import JSONDict, MetricValue, ScoreKey
 from assay.runs.results import GroupResult, ResultsJSON, Share, TaskResult, assay_section, lm_eval_results
-from assay.statistics.aggregations import AGGREGATIONS, Aggregation
+from assay.statistics.aggregations import AGGREGATIONS, Aggregation, AggregationOrFunction
+from assay.statistics.board import Board
 from assay.statistics.calibration import CurvePoint
 from assay.statistics.influence import Estimate
 from assay.statistics.intervals import interval
@@ -58,21 +59,25 @@ def task_result(run: TaskRun, bootstrap_iters: int, like_lm_eval: bool) -> TaskR
         config=runnable.described(),
         audit=run.audit.as_json(),
         remarks=runnable.remarks(differ=run.differ),
-        details=_details(run, estimates),
+        details=row_details(run.board, runnable.aggregation, estimates),
     )
 
 
-def _details(run: TaskRun, estimates: Mapping[ScoreKey, Estimate]) -> dict[ScoreKey, JSONDict]:
+def row_details(
+    board: Board,
+    aggregation_of: Callable[[ScoreKey], AggregationOrFunction | None],
+    estimates: Mapping[ScoreKey, Estimate],
+) -> dict[ScoreKey, JSONDict]:
     """Of rows with repeats the sources of their noise, and the curves that numbers sum up."""
     details: dict[ScoreKey, JSONDict] = {}
     for key, number in estimates.items():
-        aggregation = run.runnable.aggregation(key)
+        aggregation = aggregation_of(key)
         known = AGGREGATIONS.get(aggregation) if isinstance(aggregation, str) else aggregation
         noise = noise_of(number.repeats) if number.repeats and _are_numbers(number.repeats) else None
         curve = known.curve if isinstance(known, Aggregation) and not math.isnan(number) else None
         details[key] = {
             **({"noise": noise._asdict()} if noise is not None else {}),
-            **({"reliability": _points(curve(run.board.columns[key].values))} if curve is not None else {}),
+            **({"reliability": _points(curve(board.columns[key].values))} if curve is not None else {}),
         }
     return {key: each for key, each in details.items() if each}
 

@@ -19,7 +19,7 @@ from assay.config.row_names import row_name, rows_of, stderr_name
 from assay.config.source import digest
 from assay.config.task import TaskConfig
 from assay.errors import AssayError, ConfigError, Place, Problem
-from assay.evaluation.estimates import group_result
+from assay.evaluation.estimates import group_result, row_details
 from assay.evaluation.manifest import RUN_KEYS
 from assay.groups.checks import MemberAnswers, group_problems, ready_group
 from assay.groups.group import Group
@@ -270,6 +270,7 @@ def _write_task(task: ImportedTask, folder: Path) -> WrittenTask:
         higher_is_better=task.higher_is_better,
         config=task.config,
         audit=audit.as_json(),
+        details=row_details(board, _aggregation, rows),
     )
     return WrittenTask(
         result,
