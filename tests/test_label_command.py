@@ -12,6 +12,8 @@ import pytest
 from assay import compare
 from assay.cli import main
 from assay.models import Scripted
+from assay.runs.files import with_checksum
+from assay.runs.folder import RunError, write_checked
 from assay.runs.run import Run
 from assay.statistics import estimate
 from small_runs import run, write_task
@@ -269,9 +271,15 @@ def test_labels_are_on_the_judges_scale_and_a_damaged_file_of_them_is_refused(
     alone = estimate([0] * 6 + [1] * 6)
     assert (row.value, row.interval) == (0.5, pytest.approx((alone.low, alone.high)))
     path = tmp_path / "run/labels.json"
-    written = json.loads(path.read_text())
+    data = path.read_bytes()
+    for place in range(0, len(data), 13):  # a changed bit anywhere is noticed
+        path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
+        with pytest.raises(RunError, match=r"labels.json: the file is damaged"):
+            Run.open(tmp_path / "run").rows("t")
+    written = json.loads(data)
+    del written["crc32"]
     written["tasks"]["t"]["corrected"]["llm_judge,none"]["judge"] = 0.25
-    path.write_text(json.dumps(written))
+    write_checked(path, written)
     again = Run.open(tmp_path / "run")
     assert [key.metric for key in again.rows("t")] == ["llm_judge"]
     assert "scored again since" in str(again.summary("t")["remarks"])
@@ -281,7 +289,7 @@ def test_labels_are_on_the_judges_scale_and_a_damaged_file_of_them_is_refused(
         '{"tasks": {"t": 1}}',
         '{"tasks": {"t": {"rows": [], "scale": [null, 1], "bounds": [0, 1], "labels": {}}}}',
     ):
-        path.write_text(damaged)
+        path.write_bytes(damaged.encode() if len(damaged) < 3 else with_checksum(damaged.encode()))
         assert main(["runs", "show", str(tmp_path / "run")]) == 2
         assert "labels.json: the file is damaged" in capsys.readouterr().err
 

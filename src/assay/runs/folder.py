@@ -396,9 +396,14 @@ def write_json(path: Path, value: JSONObject) -> None:
     _write(path, _indented(value) + b"\n")
 
 
+def write_checked(path: Path, value: JSONObject) -> None:
+    """Write a file in one move, with its checksum."""
+    _write(path, with_checksum(_indented(value)))
+
+
 def write_manifest(folder: Path, manifest: JSONObject) -> None:
-    """Write the manifest of a run, with its checksum."""
-    _write(folder / MANIFEST, with_checksum(_indented(manifest)))
+    """Write the manifest of a run."""
+    write_checked(folder / MANIFEST, manifest)
 
 
 def write_results(folder: Path, results: JSONObject, manifest: JSONObject) -> None:

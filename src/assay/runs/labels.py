@@ -13,8 +13,8 @@ import orjson
 from assay.config.row_names import row_key, row_name, stderr_name
 from assay.errors import Place, Problem
 from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
-from assay.runs.files import read_bytes
-from assay.runs.folder import RunError, write_json
+from assay.runs.files import read_bytes, verify_json
+from assay.runs.folder import RunError, write_checked
 from assay.runs.validation import Check, count, each, fields, listed, mapping, number, optional, pair, text
 
 LABELS = "labels.json"
@@ -62,14 +62,16 @@ def read_labels(folder: Path) -> tuple[dict[str, TaskLabels], JSONObject]:
     """The labels of a run by task, and the corrected rows of its groups; a damaged file is a RunError."""
     path = folder / LABELS
     try:
-        content = orjson.loads(read_bytes(path))
-        wrong = LAYOUT(content)
+        data = read_bytes(path)
+        wrong = "" if verify_json(data) else "it does not end in a checksum"
+        content = orjson.loads(data)
+        wrong = wrong or LAYOUT(content)
     except (FileNotFoundError, NotADirectoryError):
         return {}, {}
     except OSError as error:
         wrong = error.strerror or str(error)
     except ValueError as error:
-        wrong = f"it is not JSON ({error})"
+        wrong = str(error)
     try:
         tasks = {} if wrong else {task: _task_labels(about) for task, about in content["tasks"].items()}
     except (ValueError, TypeError) as error:  # an end of a scale may be missing
@@ -90,7 +92,7 @@ def _task_labels(about: JSONObject) -> TaskLabels:
 
 def write_labels(folder: Path, tasks: Mapping[str, TaskLabels], groups: JSONObject) -> None:
     """Write the labels of a run and the numbers corrected by them."""
-    write_json(folder / LABELS, {"tasks": {task: asdict(about) for task, about in tasks.items()}, "groups": groups})
+    write_checked(folder / LABELS, {"tasks": {task: asdict(about) for task, about in tasks.items()}, "groups": groups})
 
 
 def with_corrected_rows(results: JSONObject, tasks: Mapping[str, TaskLabels], groups: JSONObject) -> JSONDict:
