@@ -17,6 +17,7 @@ from budget import SuiteTime
 from kinds import MARKS, QUICK, Guard, files_with_torch, mark_by_needs
 from run_world import FILES
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # or its client tries for 23 seconds to reach a hub that is not there
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of some hundred processes compiles assay's source anew
 settings.register_profile("assay", deadline=None)  # a busy machine is slow, not wrong
 settings.load_profile("assay")
