@@ -89,3 +89,14 @@ def test_a_missing_include_is_not_the_file_itself(tmp_path: Path) -> None:
 def test_a_name_that_begins_like_a_short_one_suggests_it_after_nearer_ones() -> None:
     assert nearest("accuracy", ["acc", "acc_norm", "bleu"], count=1) == ["acc"]
     assert nearest("mmlu_anatomi", ["mmlu", "mmlu_anatomy"], count=1) == ["mmlu_anatomy"]
+
+
+def test_a_parameter_of_the_wrong_type_is_reported_once_with_its_place_and_the_rest_is_checked(tmp_path: Path) -> None:
+    yaml = "output_type: generate_until\ndoc_to_text: '{{q}}'\ndoc_to_target: '{{gold}}'\ngeneration_kwargs: {until: true}\n"
+    write_task(tmp_path, [{"q": "one", "gold": "1"}], yaml + "metric_list: [{metric: exact_mach}]\n")
+    problems = [
+        str(each) for each in validate(TaskManager(include_path=tmp_path, include_defaults=False)) if each.serious
+    ]
+    assert len(problems) == 2
+    assert "t.yaml:" in problems[0] and "until must be text" in problems[0]
+    assert "exact_mach" in problems[1]

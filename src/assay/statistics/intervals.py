@@ -131,8 +131,8 @@ def few_make_it(estimate: Estimate) -> str:
     while half > 0:
         half, count = half - squares[count], count + 1
     drawn = "documents" if part.clusters is None else "clusters"
-    made = f"{count} of {part.count} {drawn} {'makes' if count == 1 else 'make'} half of its uncertainty"
-    return f"{made}: others may move it further than its interval says"
+    share = f"{count} of {part.count} {drawn} {'makes' if count == 1 else 'make'} half of its uncertainty"
+    return f"{share}: others may move it further than its interval says"
 
 
 def for_skewness(quantile: float, skewness: float) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from assay.catalog.functions import check_function, functions_in, is_plain_class
 from assay.catalog.roots import broken_plugins
 from assay.config.fields import Fields
 from assay.config.option import YAMLValue
-from assay.config.task import FilterConfig, FormatConfig, MetricConfig, ScorerConfig, TaskConfig
+from assay.config.task import FilterConfig, FormatConfig, MetricConfig, ScorerConfig, TaskConfig, generation_types
 from assay.errors import ConfigError, Place, Problem, did_you_mean, uncheckable
 from assay.groups.checks import MemberAnswers, group_problems
 from assay.records import Function
@@ -199,7 +199,7 @@ def _answers_of(task: Task, checks: _Checks) -> MemberAnswers:
     try:
         with user_code("cannot be checked"):
             helpers, _ = _helpers_of(task, checks)
-            config = with_settings(resolved(replace(task.config, derived={}), helpers.resolve), checks.settings)
+            config = with_settings(resolved(replace(_typed(task.config), derived={}), helpers.resolve), checks.settings)
             loop = scoring(task, config, checks.settings, helpers)
     except (ConfigError, UserCodeError):
         return MemberAnswers(None, {})
@@ -319,13 +319,21 @@ def _check_class(task: Task, checks: _Checks) -> Iterator[Problem]:
             yield error.problem or Problem(kind.place, str(error), "correct the class")
 
 
+def _typed(config: TaskConfig) -> TaskConfig:
+    """The configuration without parameters of generation that have a wrong type: these were reported when it was read."""
+    params = config.generation_kwargs or {}
+    wrong = {key for (key,), _, _ in generation_types(params)}
+    kept = {key: value for key, value in params.items() if key not in wrong}
+    return replace(config, generation_kwargs=kept) if wrong else config
+
+
 def _check_run(task: Task, checks: _Checks, *, is_whole: bool) -> Iterator[Problem]:
     """Yield the problems of filters, metrics and scorers that a run would refuse, and those that local data shows."""
     helpers, known = _helpers_of(task, checks)
     problems = list(_selections(task, task.config))
     scored: ScoringLoop | None = None
     try:
-        config = with_settings(resolved(replace(task.config, derived={}), helpers.resolve), checks.settings)
+        config = with_settings(resolved(replace(_typed(task.config), derived={}), helpers.resolve), checks.settings)
         problems += misfit_functions(task, config)
         scored = scoring(task, config, checks.settings, helpers)
         problems += _needed_roles(task, scored, checks.settings)
@@ -368,7 +376,7 @@ def _check_documents(task: Task, scored: ScoringLoop | None, helpers: Helpers, c
     """The problems that documents show, where they can be read here: splits, columns, examples, prompts, targets."""
     settings = checks.settings
     hidden = _hidden_fields(task.config) if checks.code is None else {}
-    config = with_settings(resolved(replace(task.config, **hidden), helpers.resolve), settings)
+    config = with_settings(resolved(replace(_typed(task.config), **hidden), helpers.resolve), settings)
     try:
         check_templates(task, config)
         splits = open_splits(task, config, settings, helpers)
