@@ -108,8 +108,10 @@ def rows_of(written: Mapping[str, T]) -> Iterator[tuple[ScoreKey, T]]:
     [ScoreKey(metric='f1,macro', filter='none')]
     """
     for name, value in written.items():
-        if is_row_name(name) and not _is_stderr(name, written):
-            key = next((each for each in _splits(name) if stderr_name(each) in written), row_key(name))
+        if is_row_name(name) and not (STDERR in name and _is_stderr(name, written)):
+            key = row_key(name)
+            if name.count(",") > 1:
+                key = next((each for each in _splits(name) if stderr_name(each) in written), key)
             if key.metric != BYPASS:
                 yield key, value
 

@@ -9,6 +9,7 @@ from assay.config.group import GroupConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.groups.group import Group, Node, StandardGroup, TaskT, group_type
 from assay.groups.results import bottom_up
+from assay.groups.rows import SizedResults, with_sizes
 from assay.records import Params, UserValue
 
 
@@ -81,7 +82,7 @@ class GroupManager(Generic[TaskT]):
 
     def compute_all_group_metrics(self, task_results: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
         """The numbers of every group: members first, so that a group may build on those of the groups in it."""
-        known = dict(task_results)
+        known = SizedResults(with_sizes(task_results))
         numbers: dict[str, dict[str, float]] = {}
         for group in bottom_up(self.groups.values()):
             known[group.name] = numbers[group.name] = group.compute_metrics(known)

@@ -35,7 +35,9 @@ class MemberRows(NamedTuple):
         documents = int(results.get(SAMPLES, results.get(LENGTH, 1)))
         counts = results.get("sample_count") or {}
         rows = {
-            key: _reported(value, results.get(stderr_name(key)), counts.get(row_name(key), documents), f"{name} {key}")
+            key: value
+            if isinstance(value, Estimate)
+            else _reported(value, results.get(stderr_name(key)), counts.get(row_name(key), documents), f"{name} {key}")
             for key, value in rows_of(results)
         }
         return cls(rows, documents)
@@ -43,8 +45,6 @@ class MemberRows(NamedTuple):
 
 def _reported(value: UserValue, stderr: UserValue, n: int, source: str) -> float:
     """A number with the standard error that is reported beside it."""
-    if isinstance(value, Estimate):
-        return value
     plain_number, error = number(value), number(stderr)
     if plain_number is None:
         return Estimate(math.nan, None, n, f"{value!r:.40} is not a number")
@@ -64,12 +64,18 @@ def failed_row(reason: str) -> FailedRow:
     return FailedRow(math.nan, None, 0, reason)
 
 
-def with_sizes(results: Results) -> Results:
+class SizedResults(dict[str, Mapping[str, float]]):
+    """Results whose entries have `samples`: all groups share them."""
+
+
+def with_sizes(results: Results) -> SizedResults:
     """Results with `samples` where a run's `results` call it `sample_len`."""
-    return {
-        name: {**own, SAMPLES: own[LENGTH]} if LENGTH in own and SAMPLES not in own else own
+    if isinstance(results, SizedResults):
+        return results
+    return SizedResults(
+        (name, {**own, SAMPLES: own[LENGTH]} if LENGTH in own and SAMPLES not in own else own)
         for name, own in results.items()
-    }
+    )
 
 
 Derive = Callable[[Mapping[ScoreKey, float]], Mapping[ScoreKey, float]]
