@@ -170,3 +170,17 @@ def the_file(folder: Path, pattern: str) -> Any:
     [result] = folder.glob(pattern)
     text = result.read_text()
     return [json.loads(line) for line in text.splitlines()] if result.suffix == ".jsonl" else json.loads(text)
+
+
+AGENT = """
+data_config: {source: {type: disk, file_path: records.jsonl}}
+graph_config:
+  nodes:
+    agent:
+      node_type: agent
+      prompt: [{user: "{q}"}]
+      output_keys: said
+      tools: [TOOLS]
+      model: {name: m}
+"""
+"""The beginning of a graph with an agent: more nodes and the edges follow."""

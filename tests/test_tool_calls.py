@@ -17,7 +17,7 @@ import assay
 from assay.records import Outcome
 from assay.runs.journal import Journal, lines
 from assay.runs.outcomes import kept_record
-from graph_world import the_file, write_graph
+from graph_world import AGENT, the_file, write_graph
 from serving import TALKING, Servers, fetched
 
 TOOLS = """
@@ -53,20 +53,14 @@ TOOLS = """
         noted("lambdas", state["order"])
         return {"length": len(state["said"])}
 """
-GRAPH = """
-data_config: {source: {type: disk, file_path: records.jsonl}}
-graph_config:
-  nodes:
-    agent:
-      node_type: agent
-      prompt: [{user: "{q}"}]
-      output_keys: said
-      tools: [TOOLS]
-      model: {name: m}
+GRAPH = (
+    AGENT
+    + """\
     seen: {node_type: lambda, lambda: code.seen, output_keys: length}
   edges: [{from: START, to: agent}, {from: agent, to: seen}, {from: seen, to: END}]
 output_config: {output_map: {order: {from: order}, said: {from: said}, length: {from: length}}}
 """
+)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from typing import Any
 import run_world
 from fuzz.damage import REPORTED, Findings, Warnings, difference, files_of, only_less, remove, said_by, without_paths
 from fuzz.mutations import damages
-from graph_world import write_graph
+from graph_world import AGENT, write_graph
 from run_world import RecordingModel
 from serving import Arrived, loopback
 
@@ -37,16 +37,9 @@ CODE = """
             raise ValueError("no such order")
         return {"order": order, "state": "shipped"}
 """
-GRAPH = """
-data_config: {source: {type: disk, file_path: records.jsonl}}
-graph_config:
-  nodes:
-    agent:
-      node_type: agent
-      prompt: [{user: "{q}"}]
-      output_keys: said
-      tools: [code.look_up]
-      model: {name: m}
+GRAPH = (
+    AGENT.replace("TOOLS", "code.look_up")
+    + """\
     measured:
       node_type: lambda
       lambda: tasks.eval.utils.UnitMetrics
@@ -55,6 +48,7 @@ graph_config:
       unit_metrics_map: [{name: tool_called}]
   edges: [{from: START, to: agent}, {from: agent, to: measured}, {from: measured, to: END}]
 """
+)
 RECORDS = [{"q": order, "expected": ["look_up"]} for order in ("A1", "A2", "B2", "none")]
 
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from assay.statistics.intervals import Decision
+
 STAGES = ("data", "prompt", "sampling", "model", "filter", "scorer")
 """The stages of a number, in the order of the flow."""
 
-Decision = Literal["pass", "fail", "inconclusive"]
 Unit = Literal["pp", "% rel", ""]
 Says = Literal["better", "worse", "differs", "unclear", "same", "unknown"]
 

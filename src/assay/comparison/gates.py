@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from assay.comparison.comparison import Decision, GateVerdict, Unit
+from assay.comparison.comparison import GateVerdict, Unit
 from assay.comparison.contrasts import Part, Reach
 from assay.comparison.rows import PairedRow, below
 from assay.config.row_names import row_name
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import ScoreKey
 from assay.runs.run import Run
+from assay.statistics.intervals import Decision
 from assay.statistics.paired import Contrast, interval
 from assay.statistics.sequences import without_difference
 

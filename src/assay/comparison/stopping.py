@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from assay.comparison.comparison import Decision
 from assay.comparison.gates import ENDED, Gate, parse_gate
 from assay.comparison.pairing import PROMPT_OPTIONS, task_scores
 from assay.comparison.planning import Aim, Unknown
@@ -27,7 +26,7 @@ from assay.runs.samples.records import SampleRecord
 from assay.scoring.metrics.table import METRICS
 from assay.statistics.aggregations import Aggregation, known_aggregation
 from assay.statistics.influence import Bounds
-from assay.statistics.intervals import LEVEL
+from assay.statistics.intervals import LEVEL, Decision
 from assay.statistics.sequences import SequentialTest
 from assay.tasks import Task
 from assay.tasks.runnable import Runnable

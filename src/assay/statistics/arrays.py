@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from assay.records import Floats
 from assay.statistics.influence import SHARE, Bounds, Estimate, Influence
-from assay.statistics.intervals import LEVEL
+from assay.statistics.intervals import LEVEL, Decision
 from assay.statistics.members import difference, extreme, mean_by_weight, middle, power_mean, weighted_sum
 from assay.statistics.paired import interval as paired_interval
 from assay.statistics.paired import paired_contrast, significance
@@ -162,10 +162,7 @@ def compare(  # two arrays, and all that the interval depends on
     return PairedDifference(value, contrast.stderr, low, high, n, tested.p, tested.test, contrast.freedom, reason)
 
 
-Verdict = Literal["pass", "fail", "inconclusive"]
-
-
-def passes(number: Estimate | PairedDifference, sign: str, threshold: float) -> Verdict:
+def passes(number: Estimate | PairedDifference, sign: str, threshold: float) -> Decision:
     """Decide whether a number is above (">", ">=") or below ("<", "<=") a threshold, as far as its interval decides it.
 
     >>> passes(estimate([1] * 90 + [0] * 10), ">", 0.8), passes(estimate([1, 1, 0]), ">", 0.5)

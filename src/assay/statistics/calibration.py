@@ -15,6 +15,7 @@ import numpy.typing as npt
 from assay.records import Floats
 from assay.statistics.influence import Estimate, Spread
 from assay.statistics.intervals import interval, spread_of
+from assay.statistics.softmax import softmax
 
 Confidences = Sequence[tuple[float, float]]
 """Of each document the confidence in its answer, and whether that is right."""
@@ -33,6 +34,16 @@ class CurvePoint(NamedTuple):
     confidence: float
     accuracy: float
     n: int
+
+
+def likeliest(likelihoods: Sequence[float]) -> tuple[float, int]:
+    """The share of the likeliest choice among all, and its place.
+
+    >>> likeliest([0.0, 0.0])
+    (0.5, 0)
+    """
+    best = max(range(len(likelihoods)), key=likelihoods.__getitem__)
+    return softmax(likelihoods)[best], best
 
 
 def _columns(values: Confidences) -> tuple[Floats, Floats]:

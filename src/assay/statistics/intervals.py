@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from statistics import NormalDist
+from typing import Literal
 
 from assay.statistics.influence import Estimate, Influence, Spread
 
@@ -20,6 +21,10 @@ SKEWED, ENOUGH = 0.2, 10
 """From this skewness of a number, that of the scores over √n, its interval is adjusted for it; fewer draws do not show it."""
 RANKED = 6
 """From so many documents, order statistics give a 95 % interval of a median."""
+
+
+Decision = Literal["pass", "fail", "inconclusive"]
+"""Of a claim about a number: as far as its interval, or a test, decides it."""
 
 
 def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | None:

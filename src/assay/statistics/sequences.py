@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from assay.records import Floats
 from assay.statistics.influence import Bounds
-from assay.statistics.intervals import LEVEL
+from assay.statistics.intervals import LEVEL, Decision
 
 BETS = 12
 """Sizes of bets. With 6, or 16, a decision needs about as many documents."""
@@ -23,8 +23,6 @@ SHYEST = 2.0
 """The smallest bet, for scores from -1 to 1 and a single document; it shrinks with the root of their number."""
 STEPS = 40
 """Halvings to find an end of an interval."""
-
-Decision = Literal["pass", "fail", "inconclusive"]
 
 
 class SequentialTest:

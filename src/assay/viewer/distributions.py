@@ -6,9 +6,8 @@ from typing import Any
 
 from assay.records import AnyJSON
 from assay.report.plots import Bin, Interval
-from assay.statistics.calibration import CurvePoint, reliability_curve
+from assay.statistics.calibration import CurvePoint, likeliest, reliability_curve
 from assay.statistics.influence import SHARE, Bounds, Estimate, Spread, with_pseudo_documents
-from assay.statistics.softmax import softmax
 from assay.viewer.sample_page import parse_json
 from assay.viewer.samples import SOURCE, Samples, quoted
 
@@ -100,4 +99,5 @@ def confidence(likelihoods: Sequence[float | None], choices: int, gold: AnyJSON)
     values = [value for value in likelihoods[:choices] if value is not None and math.isfinite(value)]
     if len(values) != choices or not values or not isinstance(gold, int):
         return None
-    return max(softmax(values)), values.index(max(values)) == gold
+    share, best = likeliest(values)
+    return share, best == gold

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from assay.records import Answer, UserValue
 from assay.scoring.results import CHOICE, GENERATE, DeclaredMetric, MCResult, Reference, References
 from assay.statistics.agreement import KAPPA_WEIGHTS
+from assay.statistics.calibration import likeliest
 from assay.statistics.softmax import softmax
 
 SURE = 1e300
@@ -14,9 +15,8 @@ SURE = 1e300
 
 def confidence(result: MCResult) -> tuple[float, int]:
     """The share of the likeliest choice, and whether it is right."""
-    shares = softmax(result.lls)
-    best = max(range(len(shares)), key=result.lls.__getitem__)
-    return shares[best], int(result.is_right(best))
+    share, best = likeliest(result.lls)
+    return share, int(result.is_right(best))
 
 
 def odds(result: MCResult) -> tuple[float, int]:
