@@ -89,6 +89,10 @@ def locate_word(root: yaml.Node | None, data: bytes, path: Sequence[str | int], 
     return line, column
 
 
+_NO_NAMES = {"!function": "a function", "tag:yaml.org,2002:binary": "binary data"}
+"""Tags that a key cannot have."""
+
+
 class _Loader(_BaseLoader):  # type: ignore[misc]  # which loader there is depends on how PyYAML was built
     """The safe loader, with `!function` and a check for duplicate keys."""
 
@@ -105,6 +109,7 @@ class _Loader(_BaseLoader):  # type: ignore[misc]  # which loader there is depen
     def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Any, Any]:
         if isinstance(node, yaml.MappingNode):
             self._report_duplicates(node)
+            self._report_unnamed(node)
         mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
         return mapping
 
@@ -119,6 +124,12 @@ class _Loader(_BaseLoader):  # type: ignore[misc]  # which loader there is depen
                 what = f"key {key.value!r} is written twice; the first is on line {earlier.start_mark.line + 1}"
                 fix = "the last value counts, as in lm-eval" if self.lenient else "delete one of them"
                 self.problems.append(Problem(self.place(key), what, fix, serious=not self.lenient))
+
+    def _report_unnamed(self, node: yaml.MappingNode) -> None:
+        for key, _ in node.value:
+            if key.tag in _NO_NAMES:
+                what = f"the key is {_NO_NAMES[key.tag]}, and keys are names"
+                self.problems.append(Problem(self.place(key), what, "write a name in its place"))
 
     def construct_function(self, node: yaml.Node) -> Function | None:
         written = node.value if isinstance(node, yaml.ScalarNode) else None

@@ -163,7 +163,7 @@ def _is_tree(value: AnyJSON) -> str:
 ROW = fields({"alias": text, "sample_len": optional(number), "sample_count": each(number)})
 _DESCRIBED: Mapping[str, Check] = {
     "value": optional(number), "values": mapping, "stderr": optional(number), "interval": optional(pair), "method": optional(text),
-    "df": number, "scale": listed(optional(number)), "note": text,
+    "df": number, "scale": optional(pair), "note": text,
     "n": count, "clusters": count, "tasks": count, "missing": listed(text), "reason": text, "of": listed(share),
     "chosen": listed(text), "noise": each(number),
     "reliability": listed(fields({"confidence": number, "accuracy": number, "n": count, "interval": optional(pair)})),
