@@ -8,7 +8,7 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 VLLM_VENV ?= .venv-vllm
 VLLM = $(VLLM_VENV)/bin
 
-.PHONY: demo view test quick test-python test-lowest fuzz chaos test-inspect test-vllm check install install-test install-quick docs bench clean
+.PHONY: demo view test quick test-python test-lowest fuzz chaos test-inspect test-vllm check install install-test install-quick docs bench site release-check clean
 
 demo: install  ## set up assay and show it at work on its bundled tasks
 	@sh tools/demo.sh $(BIN)/assay $(DEMO)
@@ -81,5 +81,11 @@ docs: install-test  ## write the generated pages
 bench: install-test  ## measure assay and lm-eval side by side; needs a few minutes and writes .bench/
 	@$(BIN)/python -m bench $(PARTS)
 
+site: install-test  ## the documents as a site, in site/: open site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo "site/index.html"
+
+release-check: install-test  ## what must hold before a release: versions, twine, a clean install, the demo
+	@sh tools/release_check.sh $(BIN)/python
+
 clean:
-	@rm -rf $(VENV) .bench build dist
+	@rm -rf $(VENV) .bench build dist site
