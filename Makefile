@@ -62,8 +62,8 @@ test-vllm:  ## the tests of the backend `vllm` against vLLM itself, on the CPU: 
 check: install-test  ## format, lint, types, import order
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
 
-install:
-	@$(PYTHON) -m venv $(VENV) && $(PIP) .
+install:  ## assay in .venv; make install EXTRAS=hub,view adds extras
+	@$(PYTHON) -m venv $(VENV) && $(PIP) '.$(if $(EXTRAS),[$(EXTRAS)])'
 
 install-test:
 	@$(PYTHON) -m venv $(VENV) && $(PIP) --editable '.[test]' && $(PIP) --no-deps --upgrade --target $(VENV)/lm_eval lm_eval==0.4.13

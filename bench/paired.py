@@ -8,6 +8,7 @@ more rarely), and with fewer than 3 not for coverage (there intervals hold too o
 """
 
 import itertools
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -101,7 +102,7 @@ def rows() -> Iterator[Said]:
     for kind in KINDS:
         yield from lines(kind, [result for result in every if result.cell.kind == kind])
     yield from lines("all", every)
-    yield from coverage.cluster_rows(1000, paired=True)
+    yield from coverage.cluster_rows(int(os.environ.get("SETS", "1000")), paired=True)
     exact = [
         result.rejected_exactly for result in every if result.cell.kind == "rate" and _counts_for_size(result.cell)
     ]
