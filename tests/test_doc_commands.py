@@ -36,7 +36,7 @@ ENDS = {
     r"--stop_when": (0, 1, 4),
 }
 """Exit codes other than 0 that the page itself speaks of."""
-STANDS_FOR = (
+REPLACEMENTS = (
     (r" …", " --tasks first_steps_sums"),
     (r"\bFOLDER\b|\bDIR\b(?!/)|models/\w+", "model"), (r"\bNAME\b", "first"), (r"\bRUN\b", "runs/first"), (r"~/", "./"),
 )  # fmt: skip
@@ -47,7 +47,7 @@ DATA = "dataset_path: json\ndataset_kwargs: {data_files: {test: quiz.jsonl, trai
 
 
 def commands(page: Path) -> list[str]:
-    """The commands of a page in their order; a line that ends in a backslash goes on."""
+    """The commands of a page in their order; a backslash at the end of a line joins it with the next."""
     lines = re.findall(r"^(?: {4}|\$ )(\S.*)$", page.read_text().replace("\\\n", " "), re.MULTILINE)
     whole = [re.sub(r"\s+# .*|\s+#$", "", line) for line in lines]
     parts = [part.strip() for line in whole for part in re.split(r"\s*(?:&&|;)\s+", line)]
@@ -129,8 +129,13 @@ def stand_ins(folder: Path) -> None:
 def furnish(folder: Path, page: Path, finished: Path) -> None:
     """The files that a page shows, and those that every reader has: tasks, models, runs, files of lm-eval."""
     stand_ins(folder)
-    made = {run for command in commands(page) for run in re.findall(r"(?:-o|--output_path|merge) (runs/\w+)", command)}
-    for run in {"runs/first", *(run for command in commands(page) for run in re.findall(r"runs/\w+", command))} - made:
+    written = {
+        run for command in commands(page) for run in re.findall(r"(?:-o|--output_path|merge) (runs/\w+)", command)
+    }
+    for run in {
+        "runs/first",
+        *(run for command in commands(page) for run in re.findall(r"runs/\w+", command)),
+    } - written:
         shutil.copytree(finished, folder / run)
     shutil.copytree(finished, folder / "imported")
     shutil.copytree(finished.parent / "lm_eval/embedded", folder / "output/model")
@@ -205,6 +210,6 @@ def test_what_is_not_run_here_is_tested_elsewhere() -> None:
 
 def replaced(command: str, url: str) -> str:
     command = re.sub(r"http://(?:localhost|127\.0\.0\.1):\d+/v1|http://…", url, command)
-    for pattern, thing in STANDS_FOR:
+    for pattern, thing in REPLACEMENTS:
         command = re.sub(pattern, thing, command)
     return command
