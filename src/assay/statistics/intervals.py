@@ -6,7 +6,7 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import Literal
 
-from assay.statistics.influence import Estimate, Influence, Spread
+from assay.statistics.influence import Bounds, Estimate, Influence, Spread
 
 LEVEL = 0.95
 COUNTED = 100
@@ -30,7 +30,7 @@ Decision = Literal["pass", "fail", "inconclusive"]
 def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | None:
     """The interval of a number, within the bounds of its kind; None where it has none."""
     ends = _unbounded(estimate, level)
-    if ends is None or estimate.bounds is None or not estimate.bounds[0] <= estimate <= estimate.bounds[1]:
+    if ends is None or estimate.bounds is None or not _is_within(estimate, estimate.bounds):
         return ends
     return max(ends[0], estimate.bounds[0]), min(ends[1], estimate.bounds[1])
 
@@ -165,7 +165,13 @@ def _is_counted(estimate: Estimate) -> bool:
 
 def _is_bounded(estimate: Estimate) -> bool:
     bounds = estimate.bounds
-    return bounds is not None and math.isfinite(bounds[0] + bounds[1]) and bounds[0] <= estimate <= bounds[1]
+    return bounds is not None and math.isfinite(bounds[0] + bounds[1]) and _is_within(estimate, bounds)
+
+
+def _is_within(estimate: Estimate, bounds: Bounds) -> bool:
+    """Whether the number is within bounds, up to rounding: a weighted mean of ones may be the float after 1."""
+    close = 1e-9 * (bounds[1] - bounds[0]) if math.isfinite(bounds[0] + bounds[1]) else 0.0
+    return bounds[0] - close <= estimate <= bounds[1] + close
 
 
 def _of_rate(estimate: Estimate, level: float) -> tuple[float, float]:
@@ -262,7 +268,7 @@ def student(level: float, freedom: float) -> float:
     >>> round(student(0.95, 10), 3), round(student(0.95, 1), 2), round(student(0.95, 1.5), 3), round(student(0.95, 10**6), 3)
     (2.228, 12.71, 6.017, 1.96)
     """
-    freedom = max(freedom, 1.0)
+    freedom = freedom if freedom > 1 else 1.0  # also of NaN
     if level >= 1:
         return math.inf
     z, n = NormalDist().inv_cdf(0.5 + level / 2), freedom
