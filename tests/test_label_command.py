@@ -228,6 +228,15 @@ def test_every_problem_of_a_table_is_reported_with_its_line_and_nothing_is_store
         (b"task,id,label\nt,1,\n", "no line has a label"),
         (b"", "there is no column 'id'"),
         (b"task,id,label\nt,1,\xff\n", "it is not written in UTF-8"),
+        (b"PK\x03\x04\xff\xfe", "it is not written in UTF-8"),
+        (b"id,label\n1,1\n", "there is no column 'task'"),
+        (b"task,id,label,label\nt,1,1,0\n", "two columns are named 'label'"),
+        (b"task,id,label\nt,1,1,0\n", "bad.csv:2:1: the line has 4 cells for 3 columns"),
+        (b"task,id,label\nt,1,1\nt,2\n", "bad.csv:3:1: the line has 2 cells for 3 columns"),
+        (b'task,id,answer,label\nt,1,"so,1\nt,2,so,1\n', "it is not a table"),
+        (b"task,id,label\nt,1.5,1\n", "the id must be a whole number, got '1.5'"),
+        (b"task,id,label\nt,-1,1\n", "the id must be a whole number, got '-1'"),
+        (b'task,id,label\nt,1,"0,5"\n', "from 0 to 1, got '0,5'"),
     ],
 )
 def test_a_table_that_cannot_be_read_says_why(
@@ -236,6 +245,23 @@ def test_a_table_that_cannot_be_read_says_why(
     (tmp_path / "bad.csv").write_bytes(content)
     assert main(["label", str(folder), "--import", str(tmp_path / "bad.csv")]) == 2
     assert message in capsys.readouterr().err
+    assert not (folder / "labels.json").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "task;id;label\nt;1;0,5\nt;2;1\n".encode("utf-8-sig"),
+        b"sep=;\ntask;id;label\nt;1;0,5\nt;2;1\n",
+        "Task\tID\tLabel\r\nt\t1\t0,5\r\nt\t2\t1\r\n".encode("utf-16"),
+        b"task,id,label\nt,1.0,0.5\nt,2.0,1.0\n",
+        b'label,id,task,notes\r\n 0.5 ,1,t,\r\n1,2,t,"a, b"\r\n,,,\r\n',
+    ],
+)
+def test_tables_of_spreadsheets_are_read(content: bytes, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_bytes(content)
+    assert main(["label", str(folder), "--import", str(tmp_path / "table.csv")]) == 0
+    assert dict(Run.open(folder).labels["t"].labels) == {1: 0.5, 2: 1.0}
 
 
 def test_a_table_from_a_spreadsheet_is_read_and_a_later_label_replaces_an_earlier_one(
