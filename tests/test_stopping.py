@@ -261,7 +261,11 @@ def test_limit_sample_and_repeats_work(tmp_path: Path) -> None:
             "several tasks and no group above all: t, u — name a task or group",
         ),
         ("t/exact_match > 0.5", {"tasks": ["t", "u"]}, "it would stop u as well"),
-        ("exact_mach > 0.5", {"tasks": ["g"]}, "the group 'g' has no metric named 'exact_mach' — did you mean 'exact_match'?"),
+        (
+            "exact_mach > 0.5",
+            {"tasks": ["g"]},
+            "the group 'g' has no metric named 'exact_mach' — did you mean 'exact_match'?",
+        ),
         ("exact_match > 0.5", {"shard": "1/2"}, "a shard cannot decide for all documents"),
         ("exact_match > 0.5", {"predict_only": True}, "nothing to decide — leave out --predict_only"),
         ("u/exact_match > -1pp vs {tmp}/main", {"tasks": ["u"]}, "main has no task 'u'"),
@@ -290,6 +294,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_tasks(tmp / "tasks", {"t": 30, "u": 30})
     (folder / "p.yaml").write_text(TASK.format(name="t", more="").replace("task: t", "task: p").replace(
         "metric: exact_match", "metric: perplexity").replace("output_type: generate_until", "output_type: loglikelihood"))  # fmt: skip
+    (folder / "g.yaml").write_text("group: g\ntask: [t, u]\naggregate_metric_list: [{metric: exact_match}]\n")
     scored_tasks(folder, {"s": [{}] * 5})
     other = write_tasks(tmp / "other_tasks", {"t": 31})
     run(CountingModel(lambda name, n: True), folder, output_path=str(tmp / "stopped"), stop_when="exact_match > 0.5")
