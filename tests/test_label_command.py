@@ -12,6 +12,7 @@ import pytest
 from assay import compare
 from assay.cli import main
 from assay.models import Scripted
+from assay.report.write import report_text
 from assay.runs.files import with_checksum
 from assay.runs.folder import RunError, write_checked
 from assay.runs.run import Run
@@ -353,6 +354,25 @@ def test_the_card_shows_agreement_and_that_the_judge_likes_long_answers(
     assert float(card["length preference"][0]) > 0.3
     low, high = map(float, card["specificity"][1].split("…"))
     assert (low, high) == pytest.approx((0.2886, 0.7114), abs=1e-3)  # mid-p of 10 in 20, by SciPy
+
+
+def test_a_report_has_the_judges_card_as_long_as_labels_are_about_its_answers(folder: Path) -> None:
+    assert json.loads(report_text([folder], "json"))["runs"][0]["card"] == []
+    labelled(folder, 60)
+    card = {(each["task"], each["name"]): each for each in json.loads(report_text([folder], "json"))["runs"][0]["card"]}
+    assert card["t", "specificity"]["value"] == 0.5  # of 20 wrong answers, half are long
+    assert card["t", "mean error"]["value"] == pytest.approx(10 / 60)
+    for kind in ("html", "md"):
+        text = report_text([folder], kind)
+        assert "Judge and people" in text
+        assert "Cohen&#39;s kappa" in text or "Cohen's kappa" in text
+    stored = {
+        name: about for name, about in json.loads((folder / "labels.json").read_text()).items() if name != "crc32"
+    }
+    for about in stored["tasks"].values():
+        about["corrected"]["llm_judge,none"]["judge"] = 0.1  # of another scoring
+    (folder / "labels.json").write_bytes(with_checksum(json.dumps(stored, indent=2).encode()))
+    assert json.loads(report_text([folder], "json"))["runs"][0]["card"] == []
 
 
 def test_a_judge_of_pairs_is_tested_for_the_order_and_repeats_for_chance(

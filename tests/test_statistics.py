@@ -15,7 +15,7 @@ from assay.statistics import combine, compare, corrected, estimate, passes
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import bootstrap, with_draws
 from assay.statistics.estimates import estimate as estimate_by
-from assay.statistics.intervals import mid_p, order_statistics, student, student_tail
+from assay.statistics.intervals import mid_p, noted, order_statistics, student, student_tail
 from interval_oracles import bounded
 from small_runs import continue_
 
@@ -370,6 +370,17 @@ def test_a_median_of_integers_has_an_interval_though_its_resamples_do_not_vary()
     number = estimate_by(AGGREGATIONS["median"], values, bootstrap_iters=100, like_lm_eval=False)
     drawn = with_draws(number, AGGREGATIONS["median"], values, range(200), "s")
     assert (drawn.stderr, ends(drawn), drawn.method) == (0, (3, 3), "order")
+
+
+def test_groups_have_the_notes_of_tasks() -> None:
+    """A score of 9 in one of two members has 81 of 81 parts of the squares; a member that may be 0 makes a bent mean unsure."""
+    scores = [[0.0] * 30 + [9.0], [0.1, -0.1] * 20]
+    note = noted(combine(scores, by_size=False)).note
+    assert note.startswith("1 of 71 documents makes half of its uncertainty")
+    assert not noted(combine([[0.1, -0.1] * 20] * 2)).note
+    rates = [[1] + [0] * 7, [1, 0] * 25]
+    assert combine(rates, how="geometric").note.startswith("member 1: may as well be 0")
+    assert not combine([rates[1]] * 2, how="geometric").note
 
 
 def test_a_perplexity_of_a_few_documents_is_noted_and_shown_as_a_factor(tmp_path: Path) -> None:

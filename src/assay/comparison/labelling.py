@@ -80,6 +80,17 @@ def _of_task(run: Run, task: str, metric: str | None) -> JudgeRows | None:
     return JudgeRows(task, selected[:1], SHARE, SHARE) if metric is not None and selected else None
 
 
+def labelled_rows(run: Run) -> list[JudgeRows]:
+    """The rows that people checked, as far as their labels are about the run's answers."""
+    checked = []
+    for task, about in run.labels.items():
+        keys, judge = [row_key(row) for row in about.rows], _of_task(run, task, None)
+        if keys and corrected_key(keys[0]) in run.rows(task):
+            other = judge.other if judge is not None else None
+            checked.append(JudgeRows(task, keys, about.scale, about.bounds, other))
+    return checked
+
+
 def _is_judge(key: ScoreKey) -> bool:
     return key.metric == JUDGE or (key.metric.startswith(f"{JUDGE}[") and key.metric.endswith("]"))
 

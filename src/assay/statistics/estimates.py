@@ -12,7 +12,7 @@ from assay.records import Failed, Floats, exact, number
 from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, MEANS, Aggregation, Values, mean, total
 from assay.statistics.classes import CLASS_AGGREGATIONS, every_pair
 from assay.statistics.influence import SHARE, Bounds, Estimate, Influence, Spread
-from assay.statistics.intervals import RANKED, few_make_it
+from assay.statistics.intervals import RANKED, noted
 from assay.user_code import call_user_code, place_of
 
 LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
@@ -101,7 +101,7 @@ def with_draws(
     bounded = bounds if named in MEANS else None
     known = Influence.of_mean(source, documents, influence, clusters, bounds=bounded, weights=weights)
     value = value.but(parts={known: 1.0}, spread=_with_rare_classes(aggregation, value, values))
-    return value if value.note or "student" not in value.method else value.but(note=few_make_it(value))
+    return noted(value)
 
 
 def _with_rare_classes(aggregation: Aggregation, value: Estimate, values: Values) -> Spread | None:

@@ -125,19 +125,21 @@ def skewness(estimate: Estimate) -> float:
     return skewed if abs(skewed) > SKEWED else 0.0
 
 
-def few_make_it(estimate: Estimate) -> str:
-    """A note where a few documents make most of what a number is uncertain by, so that others may well move it further."""
-    [part] = estimate.parts
+def noted(estimate: Estimate) -> Estimate:
+    """The number of a task or group with a note, if a few documents make most of what it is uncertain by: others may well move it
+    further."""
     least = SKEWED if estimate.is_power else FEW_MAKE_IT
-    if abs(skewness(estimate)) < least or part.contributions is None:
-        return ""
-    squares = sorted(part.by_draw() ** 2, reverse=True)
+    parts = estimate.parts.items()
+    is_known = estimate.parts and all(part.contributions is not None for part in estimate.parts)
+    if estimate.note or not is_known or "student" not in estimate.method or abs(skewness(estimate)) < least:
+        return estimate
+    squares = sorted((each for part, share in parts for each in (share * part.by_draw()) ** 2), reverse=True)
     half, count = sum(squares) / 2, 0
     while half > 0:
         half, count = half - squares[count], count + 1
-    drawn = "documents" if part.clusters is None else "clusters"
-    share = f"{count} of {part.count} {drawn} {'makes' if count == 1 else 'make'} half of its uncertainty"
-    return f"{share}: others may move it further than its interval says"
+    drawn = "documents" if all(part.clusters is None for part in estimate.parts) else "clusters"
+    made = f"{count} of {len(squares)} {drawn} {'makes' if count == 1 else 'make'} half of its uncertainty"
+    return estimate.but(note=f"{made}: others may move it further than its interval says")
 
 
 def for_skewness(quantile: float, skewness: float) -> tuple[float, float]:

@@ -6,10 +6,11 @@ from statistics import median
 
 import numpy as np
 
+from assay.errors import some
 from assay.records import Floats
 from assay.statistics.influence import Bounds, Estimate, Influence, Spread
 from assay.statistics.intervals import spread_of
-from assay.statistics.spread import MemberEstimate, curved, resampled, smooth, unknown
+from assay.statistics.spread import NEAR, MemberEstimate, curved, resampled, smooth, unknown
 
 DRAWS, FEWER, MANY_DOCUMENTS = 10_000, 1_000, 100_000
 """Resamples of a median; fewer where there are very many documents, or where only the shape near 0 matters."""
@@ -57,7 +58,9 @@ def power_mean(members: Sequence[MemberEstimate], weights: Sequence[float], powe
         [member.estimate.stderr or 0.0 for member in members], numbers
     )  # nearer to 0 this is no expansion
     center = mean - float((bends * errors**2).sum()) / 2
-    return number.but(center=center, bounds=_shared_bounds(members))
+    near = [member.name for member in members if member.estimate < NEAR * (member.estimate.stderr or 0.0)]
+    note = f"{some(near)}: may as well be 0, and the interval says little of a {named} mean then" if near else ""
+    return number.but(center=center, bounds=_shared_bounds(members), note=note)
 
 
 def _power_mean(numbers: Floats, shares: Floats, power: float) -> Floats:
