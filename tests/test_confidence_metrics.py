@@ -30,6 +30,7 @@ from assay.statistics.board import Board
 from assay.statistics.calibration import brier_part, less_bias, reliability_curve
 from assay.statistics.estimates import estimate, with_draws
 from assay.statistics.intervals import interval
+from interval_oracles import bounded
 from small_runs import choose, generate, noting, run, write_task
 
 ALL = ("ece", "brier_score", "brier_reliability", "brier_resolution", "brier_uncertainty", "roc_auc", "pr_auc",
@@ -369,3 +370,17 @@ def test_the_uncertainty_of_even_classes_is_their_largest() -> None:
     drawn = less_bias(with_draws(number, aggregation, values, range(50), "s"), aggregation.bias(values))
     off = stats.t.ppf(0.975, 49) * 2 * 0.25 / 49
     assert (drawn.low, drawn.high) == (pytest.approx(0.5 - 2 * off), pytest.approx(0.5))
+
+
+@pytest.mark.parametrize("name", ["roc_auc", "pr_auc"])
+def test_an_area_is_as_sure_as_the_documents_of_the_rarer_kind(name: str) -> None:
+    """Without a mistake it is a mean of four ones, whose interval statsmodels has; else Student's with their degrees of freedom."""
+
+    def drawn(values: list[Any]) -> Any:
+        number = estimate(AGGREGATIONS[name], values, bootstrap_iters=10, like_lm_eval=False)
+        return with_draws(number, AGGREGATIONS[name], values, range(len(values)), "s")
+
+    perfect = drawn([(1, 0.9)] * 4 + [(0, 0.1)] * 36)
+    assert (perfect.value, perfect.stderr) == (1, 0)
+    assert (perfect.low, perfect.high) == pytest.approx(bounded([1.0] * 4), abs=1e-7)
+    assert drawn([(1, 0.9), (1, 0.4), (1, 0.6), (0, 0.5), (0, 0.7)] + [(0, 0.1)] * 35).df == 2

@@ -101,7 +101,7 @@ def _member_weights(weights: Sequence[float], members: int, how: str) -> list[fl
         raise ValueError(f"weights: {len(own)} for {members} members")
     if how != "weighted_sum" and (own.min() < 0 or not own.any()):
         raise ValueError("weights: they must be 0 or more, and one of them above 0")
-    return own.tolist()
+    return [float(each) for each in own]
 
 
 def _member(name: str, member: Scores | Estimate) -> MemberEstimate:
@@ -241,7 +241,7 @@ def _checked_level(level: float, side: str = "both") -> float:
 def array(name: str, scores: object, *, missing: bool = False) -> Floats:
     """One finite number per document, or NaN where it may be missing; masked ones are, and texts and dates are refused."""
     try:
-        given = np.ma.filled(scores.astype(np.float64), np.nan) if isinstance(scores, np.ma.MaskedArray) else scores  # type: ignore[no-untyped-call]
+        given = np.ma.filled(scores.astype(np.float64), np.nan) if isinstance(scores, np.ma.MaskedArray) else scores
         given = np.asarray(given)
         is_list = given.ndim == 1 and len(given) > 0 and given.dtype.kind in "biufO"
         found: Floats = given.astype(np.float64) if is_list else np.empty(0)

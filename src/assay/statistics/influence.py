@@ -145,9 +145,12 @@ class Influence:
             count = float(self.weights.sum()) ** 2 / float((self.weights**2).sum())
         if self.bounds is None or self.contributions is None or count < 2:
             return Spread(variance, freedom, self.center)
+        return with_pseudo_documents(Spread(variance, freedom, self.center), count, self.carriers(), self.bounds)
+
+    def carriers(self) -> float:
+        """By how many draws the variance is carried: all of them if each moves the number as far."""
         squares = self.by_draw() ** 2
-        carriers = float(squares.sum()) ** 2 / float((squares**2).sum()) if squares.any() else 0.0
-        return with_pseudo_documents(Spread(variance, freedom, self.center), count, carriers, self.bounds)
+        return float(squares.sum()) ** 2 / float((squares**2).sum()) if squares.any() else 0.0
 
 
 def with_pseudo_documents(plain: Spread, count: float, carriers: float, bounds: Bounds) -> Spread:
