@@ -352,7 +352,7 @@ NAN = math.nan
         (("brier_reliability", "brier_resolution"), [(0, [NAN, 0.5]), (1, [0.5, 0.5])], "is not a number"),
     ],
 )
-def test_values_of_user_code_that_are_none_have_a_reason_and_no_number(
+def test_invalid_values_of_user_code_have_a_reason_and_no_number(
     names: tuple[str, ...], values: list[Any], reason: str
 ) -> None:
     for name in names:

@@ -101,7 +101,7 @@ def test_a_group_of_one_is_its_member(scores: list[float], how: str) -> None:
 @settings(deadline=None, max_examples=25)
 @given(st.lists(Shares, min_size=2, max_size=5), st.sampled_from(["mean", "harmonic", "median", "weighted_sum"]))
 def test_the_order_of_members_does_not_matter(members: list[list[float]], how: str) -> None:
-    """Also of members that are equal, whose middle one is no particular one of them."""
+    """Also of equal members, any of which may be the middle one."""
     group, reversed_ = (combine([estimate(each, bounds=(0, 1)) for each in some], how=how, by_size=False)
                         for some in (members, members[::-1]))  # fmt: skip
     assert math.isnan(group.value) or group.value == pytest.approx(reversed_.value)
@@ -151,7 +151,7 @@ def test_p_of_one_side_is_scipys() -> None:
 
 
 @pytest.mark.parametrize("missing", [None, math.nan])
-def test_documents_without_a_cluster_are_draws_of_their_own(missing: Any) -> None:
+def test_documents_without_a_cluster_are_separate_draws(missing: Any) -> None:
     scores = [0.2, 0.9, 0.4, 0.6, 0.1, 0.7]
     labels = [missing, "a", "a", missing, "b", "b"]
     assert ends(estimate(scores, clusters=labels)) == pytest.approx(ends(estimate(scores, clusters=list("xaaybb"))))

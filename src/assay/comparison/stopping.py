@@ -64,7 +64,7 @@ def stop_rule(prepared: PreparedRun) -> "StopWhen | None":
 
 @dataclass(frozen=True)
 class Bar:
-    """What a rule asks of a document's score, or of its difference to that in the other run; larger is better in its test."""
+    """The demand of a rule on a document's score, or on its difference to that in the other run; larger is better in its test."""
 
     written: str
     gate: Gate

@@ -119,7 +119,7 @@ def _cells(
         raise ValueError(f"weights must be {', '.join(KAPPA_WEIGHTS[:-1])} or {KAPPA_WEIGHTS[-1]}, got {weights!r}")
     known = list(dict.fromkeys(label for pair in values for label in pair))
     if any(label != label for label in known):  # NaN
-        raise ValueError("a label is NaN, which is no class")
+        raise ValueError("a label is NaN: a class needs a name or a number")
     place = {label: number for number, label in enumerate(known)}
     one, other = (np.array([place[pair[side]] for pair in values]) for side in (0, 1))
     if weights == "none":

@@ -45,19 +45,19 @@ def estimate(  # scores, and all that their interval depends on
     (0.75, True)
     """
     level = _checked_level(level, side)
-    given = array("scores", scores)
-    limits = _checked_bounds(bounds, given)
-    labels, shares = _labels(clusters, len(given)), _shares(weights, len(given))
-    if limits is None and _right_or_wrong(given):
+    sample = array("scores", scores)
+    limits = _checked_bounds(bounds, sample)
+    labels, shares = _labels(clusters, len(sample)), _shares(weights, len(sample))
+    if limits is None and _right_or_wrong(sample):
         limits = SHARE
-    n, is_rate = len(given), shares is None and limits == SHARE and _right_or_wrong(given)
+    n, is_rate = len(sample), shares is None and limits == SHARE and _right_or_wrong(sample)
     with np.errstate(over="ignore", invalid="ignore"):  # the reason says so
-        value = float(given.mean() if shares is None else np.clip((shares * given).sum(), given.min(), given.max()))
+        value = float(sample.mean() if shares is None else np.clip((shares * sample).sum(), sample.min(), sample.max()))
         draws = n if labels is None else len(set(labels))
         number = Estimate(value, None, n, is_rate=is_rate, bounds=limits, level=level, side=side, draws=draws)
         if draws < 2:
             return number.but(reason="one document has no spread" if n < 2 else "all documents are of one cluster")
-        values = given if shares is None else value + n * shares * (given - value)
+        values = sample if shares is None else value + n * shares * (sample - value)
         influence = Influence.of_mean("", range(n), values, labels, bounds=limits, weights=shares)
     if not math.isfinite(influence.variance):
         return number.but(reason=TOO_LARGE)
@@ -241,18 +241,18 @@ def _checked_level(level: float, side: str = "both") -> float:
 def array(name: str, scores: object, *, missing: bool = False) -> Floats:
     """One finite number per document, or NaN where it may be missing; masked ones are, and texts and dates are refused."""
     try:
-        given = np.ma.filled(scores.astype(np.float64), np.nan) if isinstance(scores, np.ma.MaskedArray) else scores
-        given = np.asarray(given)
-        is_list = given.ndim == 1 and len(given) > 0 and given.dtype.kind in "biufO"
-        found: Floats = given.astype(np.float64) if is_list else np.empty(0)
+        column = np.ma.filled(scores.astype(np.float64), np.nan) if isinstance(scores, np.ma.MaskedArray) else scores
+        column = np.asarray(column)
+        is_list = column.ndim == 1 and len(column) > 0 and column.dtype.kind in "biufO"
+        own: Floats = column.astype(np.float64) if is_list else np.empty(0)
     except (TypeError, ValueError, OverflowError):
-        found = np.empty(0)
-    if not len(found):
+        own = np.empty(0)
+    if not len(own):
         raise ValueError(f"{name}: a list of numbers is needed, one per document, and at least one")
-    wrong = int((np.isinf(found) if missing else ~np.isfinite(found)).sum())
+    wrong = int((np.isinf(own) if missing else ~np.isfinite(own)).sum())
     if wrong:
-        raise ValueError(f"{name}: {wrong} of {len(found)} are not finite numbers")
-    return found
+        raise ValueError(f"{name}: {wrong} of {len(own)} are not finite numbers")
+    return own
 
 
 def _right_or_wrong(scores: Floats) -> bool:
@@ -295,7 +295,7 @@ def _labels(clusters: Sequence[object] | None, n: int) -> list[int] | None:
 
 
 def numbered(clusters: Sequence[object]) -> list[int]:
-    """A number for each cluster; a document without a label (None, NaN) is one of its own, as in runs."""
+    """A number for each cluster; a document without a label (None, NaN) is a separate one, as in runs."""
     known: dict[object, int] = {}
     labels = []
     for place, label in enumerate(clusters):

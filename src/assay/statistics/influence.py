@@ -30,9 +30,9 @@ def read_bounds(written: object) -> Bounds:
     >>> read_bounds([0, 1])
     (0.0, 1.0)
     """
-    given = [exact(each) for each in written] if isinstance(written, list | tuple) else []
-    numbers = [each for each in given if isinstance(each, int | float)]
-    if len(given) != 2 or len(numbers) != 2 or not numbers[0] < numbers[1]:
+    ends = [exact(each) for each in written] if isinstance(written, list | tuple) else []
+    numbers = [each for each in ends if isinstance(each, int | float)]
+    if len(ends) != 2 or len(numbers) != 2 or not numbers[0] < numbers[1]:
         raise ValueError(f"bounds must be the least and the greatest score, such as [0, 1], got {written!r:.60}")
     return float(numbers[0]), float(numbers[1])
 

@@ -138,8 +138,8 @@ def noted(estimate: Estimate) -> Estimate:
     while half > 0:
         half, count = half - squares[count], count + 1
     drawn = "documents" if all(part.clusters is None for part in estimate.parts) else "clusters"
-    made = f"{count} of {len(squares)} {drawn} {'makes' if count == 1 else 'make'} half of its uncertainty"
-    return estimate.but(note=f"{made}: others may move it further than its interval says")
+    share_of_all = f"{count} of {len(squares)} {drawn} {'makes' if count == 1 else 'make'} half of its uncertainty"
+    return estimate.but(note=f"{share_of_all}: others may move it further than its interval says")
 
 
 def for_skewness(quantile: float, skewness: float) -> tuple[float, float]:

@@ -56,7 +56,7 @@ def power_mean(members: Sequence[MemberEstimate], weights: Sequence[float], powe
     bends = (1 - power) * slopes * (slopes / mean - 1 / numbers)  # second derivatives by each member
     errors = np.minimum(
         [member.estimate.stderr or 0.0 for member in members], numbers
-    )  # nearer to 0 this is no expansion
+    )  # nearer to 0 the expansion fails
     center = mean - float((bends * errors**2).sum()) / 2
     near = [member.name for member in members if member.estimate < NEAR * (member.estimate.stderr or 0.0)]
     note = f"{some(near)}: may as well be 0, and the interval says little of a {named} mean then" if near else ""
