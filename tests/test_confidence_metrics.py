@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from scipy.stats import spearmanr
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import (
@@ -26,8 +27,10 @@ from assay.report.write import report_text
 from assay.scoring.metrics.confidence import log_odds
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.board import Board
-from assay.statistics.calibration import brier_part, reliability_curve
+from assay.statistics.calibration import brier_part, less_bias, reliability_curve
+from assay.statistics.estimates import estimate, with_draws
 from assay.statistics.intervals import interval
+from interval_oracles import bounded
 from small_runs import choose, generate, noting, run, write_task
 
 ALL = ("ece", "brier_score", "brier_reliability", "brier_resolution", "brier_uncertainty", "roc_auc", "pr_auc",
@@ -329,3 +332,55 @@ def test_odds_differ_where_shares_are_rounded() -> None:
     assert log_odds([-1.0, -800.0], 0) < log_odds([-1.0, -900.0], 0)
     assert log_odds([-math.inf, -1.0], 1) > 1e200 > -1e200 > log_odds([-math.inf, -1.0], 0)
     assert log_odds([math.log(0.2), math.log(0.5), math.log(0.3)], 0) == pytest.approx(math.log(0.25))
+
+
+NAN = math.nan
+
+
+@pytest.mark.parametrize(
+    ("names", "values", "reason"),
+    [
+        (("ece", "selective_accuracy", "risk_coverage_area"), [(NAN, 1), (0.5, 0)], "a confidence must be a number"),
+        (("ece", "selective_accuracy", "risk_coverage_area"), [(0.4, 2), (0.5, 0)], "must be from 0 to 1"),
+        (("ece", "selective_accuracy", "risk_coverage_area"), [(0.4, NAN), (0.5, 0)], "must be from 0 to 1"),
+        (("ece", "selective_accuracy", "risk_coverage_area"), [0.4, 0.5], "every document needs a pair"),
+        (("roc_auc", "pr_auc"), [(1, NAN), (0, 0.5), (1, 0.2)], "every document needs a pair"),
+        (("roc_auc", "pr_auc"), [(0.5, 0.3), (0, 0.5), (1, 0.2)], "every document needs a pair"),
+        (("roc_auc", "pr_auc"), [(2, 0.3), (0, 0.5), (1, 0.2)], "every document needs a pair"),
+        (("spearman",), [(1, NAN), (0, 0.5), (2, 1)], "1 of 3 pairs are not of two numbers"),
+        (("kappa",), [(1, NAN), (0, 1), (2, 1)], "a label is NaN"),
+        (("brier_reliability", "brier_resolution"), [(0, [NAN, 0.5]), (1, [0.5, 0.5])], "is not a number"),
+    ],
+)
+def test_invalid_values_of_user_code_have_a_reason_and_no_number(
+    names: tuple[str, ...], values: list[Any], reason: str
+) -> None:
+    for name in names:
+        number = estimate(AGGREGATIONS[name], values, bootstrap_iters=10, like_lm_eval=False)
+        assert math.isnan(number)
+        assert reason in number.reason
+
+
+def test_the_uncertainty_of_even_classes_is_their_largest() -> None:
+    """25 of 50 right: p(1 − p) is at its top, so the true one is below by twice the square of how far p may be off."""
+    values = [(number % 2, [0.5, 0.5]) for number in range(50)]
+    aggregation = AGGREGATIONS["brier_uncertainty"]
+    number = estimate(aggregation, values, bootstrap_iters=10, like_lm_eval=False)
+    assert aggregation.bias is not None
+    drawn = less_bias(with_draws(number, aggregation, values, range(50), "s"), aggregation.bias(values))
+    off = stats.t.ppf(0.975, 49) * 2 * 0.25 / 49
+    assert (drawn.low, drawn.high) == (pytest.approx(0.5 - 2 * off), pytest.approx(0.5))
+
+
+@pytest.mark.parametrize("name", ["roc_auc", "pr_auc"])
+def test_an_area_is_as_sure_as_the_documents_of_the_rarer_kind(name: str) -> None:
+    """Without a mistake it is a mean of four ones, whose interval statsmodels has; else Student's with their degrees of freedom."""
+
+    def drawn(values: list[Any]) -> Any:
+        number = estimate(AGGREGATIONS[name], values, bootstrap_iters=10, like_lm_eval=False)
+        return with_draws(number, AGGREGATIONS[name], values, range(len(values)), "s")
+
+    perfect = drawn([(1, 0.9)] * 4 + [(0, 0.1)] * 36)
+    assert (perfect.value, perfect.stderr) == (1, 0)
+    assert (perfect.low, perfect.high) == pytest.approx(bounded([1.0] * 4), abs=1e-7)
+    assert drawn([(1, 0.9), (1, 0.4), (1, 0.6), (0, 0.5), (0, 0.7)] + [(0, 0.1)] * 35).df == 2

@@ -12,6 +12,7 @@ import pytest
 from assay import compare
 from assay.cli import main
 from assay.models import Scripted
+from assay.report.write import report_text
 from assay.runs.files import with_checksum
 from assay.runs.folder import RunError, write_checked
 from assay.runs.run import Run
@@ -228,6 +229,15 @@ def test_every_problem_of_a_table_is_reported_with_its_line_and_nothing_is_store
         (b"task,id,label\nt,1,\n", "no line has a label"),
         (b"", "there is no column 'id'"),
         (b"task,id,label\nt,1,\xff\n", "it is not written in UTF-8"),
+        (b"PK\x03\x04\xff\xfe", "it is not written in UTF-8"),
+        (b"id,label\n1,1\n", "there is no column 'task'"),
+        (b"task,id,label,label\nt,1,1,0\n", "two columns are named 'label'"),
+        (b"task,id,label\nt,1,1,0\n", "bad.csv:2:1: the line has 4 cells for 3 columns"),
+        (b"task,id,label\nt,1,1\nt,2\n", "bad.csv:3:1: the line has 2 cells for 3 columns"),
+        (b'task,id,answer,label\nt,1,"so,1\nt,2,so,1\n', "it is not a table"),
+        (b"task,id,label\nt,1.5,1\n", "the id must be a whole number, got '1.5'"),
+        (b"task,id,label\nt,-1,1\n", "the id must be a whole number, got '-1'"),
+        (b'task,id,label\nt,1,"0,5"\n', "from 0 to 1, got '0,5'"),
     ],
 )
 def test_a_table_that_cannot_be_read_says_why(
@@ -236,6 +246,23 @@ def test_a_table_that_cannot_be_read_says_why(
     (tmp_path / "bad.csv").write_bytes(content)
     assert main(["label", str(folder), "--import", str(tmp_path / "bad.csv")]) == 2
     assert message in capsys.readouterr().err
+    assert not (folder / "labels.json").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "task;id;label\nt;1;0,5\nt;2;1\n".encode("utf-8-sig"),
+        b"sep=;\ntask;id;label\nt;1;0,5\nt;2;1\n",
+        "Task\tID\tLabel\r\nt\t1\t0,5\r\nt\t2\t1\r\n".encode("utf-16"),
+        b"task,id,label\nt,1.0,0.5\nt,2.0,1.0\n",
+        b'label,id,task,notes\r\n 0.5 ,1,t,\r\n1,2,t,"a, b"\r\n,,,\r\n',
+    ],
+)
+def test_tables_of_spreadsheets_are_read(content: bytes, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_bytes(content)
+    assert main(["label", str(folder), "--import", str(tmp_path / "table.csv")]) == 0
+    assert dict(Run.open(folder).labels["t"].labels) == {1: 0.5, 2: 1.0}
 
 
 def test_a_table_from_a_spreadsheet_is_read_and_a_later_label_replaces_an_earlier_one(
@@ -327,6 +354,25 @@ def test_the_card_shows_agreement_and_that_the_judge_likes_long_answers(
     assert float(card["length preference"][0]) > 0.3
     low, high = map(float, card["specificity"][1].split("…"))
     assert (low, high) == pytest.approx((0.2886, 0.7114), abs=1e-3)  # mid-p of 10 in 20, by SciPy
+
+
+def test_a_report_has_the_judges_card_as_long_as_labels_are_about_its_answers(folder: Path) -> None:
+    assert json.loads(report_text([folder], "json"))["runs"][0]["card"] == []
+    labelled(folder, 60)
+    card = {(each["task"], each["name"]): each for each in json.loads(report_text([folder], "json"))["runs"][0]["card"]}
+    assert card["t", "specificity"]["value"] == 0.5  # of 20 wrong answers, half are long
+    assert card["t", "mean error"]["value"] == pytest.approx(10 / 60)
+    for kind in ("html", "md"):
+        text = report_text([folder], kind)
+        assert "Judge and people" in text
+        assert "Cohen&#39;s kappa" in text or "Cohen's kappa" in text
+    stored = {
+        name: about for name, about in json.loads((folder / "labels.json").read_text()).items() if name != "crc32"
+    }
+    for about in stored["tasks"].values():
+        about["corrected"]["llm_judge,none"]["judge"] = 0.1  # of another scoring
+    (folder / "labels.json").write_bytes(with_checksum(json.dumps(stored, indent=2).encode()))
+    assert json.loads(report_text([folder], "json"))["runs"][0]["card"] == []
 
 
 def test_a_judge_of_pairs_is_tested_for_the_order_and_repeats_for_chance(

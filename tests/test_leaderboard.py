@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.cli import main
-from assay.comparison.leaderboard import leaderboard
+from assay.cli.leaderboard import leaderboard_text
+from assay.comparison.leaderboard import Leaderboard, Ranking, Standing, leaderboard
 from assay.models import Scripted
 from assay.statistics.intervals import student
 from assay.statistics.ratings import ELO, Game, bradley_terry, rank_intervals
@@ -269,3 +270,12 @@ def test_wrong_commands_say_what_to_do(
     for said, arguments in WRONG.items():
         assert main(["leaderboard", *arguments]) == 2, arguments
         assert said in capsys.readouterr().err
+
+
+def test_a_ranking_names_the_level_of_each_interval_and_a_small_p_is_not_zero() -> None:
+    first = Standing("one", 1, (1, 1), 0.9, 0.8, 0.95, 50)
+    second = Standing("two", 2, (2, 2), 0.5, 0.4, 0.6, 50, -0.4, -0.5, -0.3, 3e-7)
+    ranking = Ranking("t", "acc", "none", higher_is_better=True, standings=[first, second])
+    text = leaderboard_text(Leaderboard([], [ranking], [], 0.8))
+    assert re.search(r"\|95 % +\| n\|to the first\|80 % of it +\|p +\|", text)
+    assert "|<0.0001|" in text

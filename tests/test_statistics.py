@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from assay.report.table import results_table
-from assay.statistics import combine, compare, estimate, passes
+from assay.statistics import combine, compare, corrected, estimate, passes
 from assay.statistics.aggregations import AGGREGATIONS
 from assay.statistics.estimates import bootstrap, with_draws
 from assay.statistics.estimates import estimate as estimate_by
-from assay.statistics.intervals import mid_p, order_statistics, student, student_tail
+from assay.statistics.intervals import mid_p, noted, order_statistics, student, student_tail
 from interval_oracles import bounded
 from small_runs import continue_
 
@@ -93,9 +93,100 @@ def test_a_group_of_one_is_its_member(scores: list[float], how: str) -> None:
     own = estimate(scores, bounds=(0, 1))
     assume(own.value > 0.2 and own.stderr)
     group = combine([own], how=how, weights=[1.0] if how == "weighted_sum" else None)
-    assert group.value == pytest.approx(own.value)
-    if how in ("mean", "weighted_sum") and not own.is_rate:
+    assert (group.value, group.stderr) == (pytest.approx(own.value), pytest.approx(own.stderr))
+    if how != "weighted_sum" or not own.is_rate:
         assert ends(group) == pytest.approx(ends(own), rel=1e-9)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(Shares, min_size=2, max_size=5), st.sampled_from(["mean", "harmonic", "median", "weighted_sum"]))
+def test_the_order_of_members_does_not_matter(members: list[list[float]], how: str) -> None:
+    """Also of equal members, any of which may be the middle one."""
+    group, reversed_ = (combine([estimate(each, bounds=(0, 1)) for each in some], how=how, by_size=False)
+                        for some in (members, members[::-1]))  # fmt: skip
+    assert math.isnan(group.value) or group.value == pytest.approx(reversed_.value)
+    if group.low is not None:
+        assert ends(group) == pytest.approx(ends(reversed_), abs=1e-6)
+
+
+def test_a_group_of_groups_has_the_error_of_separate_documents() -> None:
+    """Members of both groups are called alike, and share no document: the variances add."""
+    left, right = combine([[1, 0, 1, 1], [0, 1, 0]]), combine([[1, 1, 0, 1], [0, 0, 1]])
+    assert left.stderr is not None
+    assert right.stderr is not None
+    assert combine([left, right], how="difference").stderr == pytest.approx(math.hypot(left.stderr, right.stderr))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.floats(0.01, 9)), min_size=3, max_size=30))
+def test_weighted_shares_stay_shares(rows: list[tuple[float, float]]) -> None:
+    number = estimate([score for score, _ in rows], weights=[weight for _, weight in rows])
+    assert 0 <= number.value <= 1
+    if number.low is not None:
+        low, high = ends(number)
+        assert 0 <= low <= number.value <= high <= 1
+
+
+@pytest.mark.parametrize("side", ["both", "lower", "upper"])
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_every_document_better_is_within_the_interval_of_any_side(side: Any, level: float) -> None:
+    number = compare([0] * 9, [1] * 9, level=level, side=side)
+    low, high = ends(number)
+    assert low <= 1 <= high
+    assert number.p is not None
+    assert (number.p < 1 - level) == (not low <= 0 <= high)
+
+
+def test_p_of_one_side_is_scipys() -> None:
+    """Wilcoxon's signs of different sizes: scipy permutes the signs of the differences, of each side."""
+    a = [0.1, 0.5, 0.2, 0.9, 0.3, 0.35, 0.7]
+    b = [0.4, 0.45, 0.6, 1.0, 0.55, 0.5, 0.63]
+    changes = np.subtract(b, a)
+    for side, alternative in (("both", "two-sided"), ("lower", "greater"), ("upper", "less")):
+        exact = stats.permutation_test(
+            (changes,), np.mean, permutation_type="samples", alternative=alternative, n_resamples=np.inf
+        )
+        ours = compare(a, b, side=side).p  # type: ignore[arg-type]
+        assert ours == pytest.approx(exact.pvalue, abs=2 / 2**7)  # what is just as large counts by half
+
+
+@pytest.mark.parametrize("missing", [None, math.nan])
+def test_documents_without_a_cluster_are_separate_draws(missing: Any) -> None:
+    scores = [0.2, 0.9, 0.4, 0.6, 0.1, 0.7]
+    labels = [missing, "a", "a", missing, "b", "b"]
+    assert ends(estimate(scores, clusters=labels)) == pytest.approx(ends(estimate(scores, clusters=list("xaaybb"))))
+    alone = estimate(scores, clusters=[missing] * 6)
+    assert ends(alone) == pytest.approx(ends(estimate(scores)))
+    assert compare([0, 1, 1, 0], [1, 1, 1, 0], clusters=[missing] * 4) == compare([0, 1, 1, 0], [1, 1, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (estimate([0.3, 0.1 + 0.2, 0.3]), "all scores are the same"),
+        (estimate([1e200, 2e200, 3e200]), "too large"),
+        (estimate([1e308, 1e308, -1e308]), "too large"),
+        (estimate([0.2, 0.4, 0.9], weights=[0, 5, 0]), "one document has all the weight"),
+        (compare([0.1, 0.2, 0.3], [0.2, 0.3, 0.4]), "all documents differ alike"),
+        (compare([1e200, 2e200, 5], [2, 3e200, 1e201]), "too large"),
+    ],
+)
+def test_a_number_without_an_interval_says_why(number: Any, reason: str) -> None:
+    assert (number.low, number.high) == (None, None)
+    assert reason in number.reason
+
+
+def test_any_array_of_numbers_is_taken() -> None:
+    import pandas as pd
+
+    expected = ends(estimate([1.0, 0.0, 1.0, 1.0]))
+    for scores in (
+        (1, 0, 1, 1), [True, False, True, True], np.array([1, 0, 1, 1], dtype="u1"), np.array([1, 0, 1, 1], dtype="f4"),
+        pd.Series([1, 0, 1, 1], index=[7, 8, 9, 3]), np.array([1, 0, 1, 1], dtype=object),
+    ):  # fmt: skip
+        assert ends(estimate(scores)) == expected
+    assert type(estimate([1, 0, 1], level=np.float32(0.95)).low) is float  # type: ignore[arg-type]
+    assert ends(estimate([1, 3], bounds=np.array([0, 4]))) == ends(estimate([1, 3], bounds=(0, 4)))  # type: ignore[arg-type]
 
 
 Pairs = st.lists(st.tuples(st.floats(-3, 3), st.floats(-3, 3)), min_size=3, max_size=30)
@@ -136,6 +227,27 @@ def test_equal_weights_do_nothing() -> None:
         (lambda: compare([1, 0], [0, 1], level=0.4, side="lower"), "0.4 is not between 0.5 and 1"),
         (lambda: combine([[1, 0]], how="pass@x"), "'pass@x' is none of mean"),
         (lambda: combine([[[1, 0]]], how="pass@3"), "at least 3 scores"),
+        (lambda: combine([[[1, 0]]], how="pass@0"), "'pass@0' is none of"),
+        (lambda: combine([[[1, math.nan]]], how="pass@1"), "1 of 2 scores are not finite"),
+        (lambda: combine([[1, 0], 3.0]), "member 2: scores: a list of numbers"),  # type: ignore[list-item]
+        (lambda: combine({"a": [1, 0]}), "a list of arrays or estimates"),  # type: ignore[arg-type]
+        (lambda: combine([[1, 0]], how=None), "None is none of mean"),  # type: ignore[arg-type]
+        (lambda: combine([[1, 0], [1, 1]], weights=[math.nan, 1]), "1 of 2 are not finite"),
+        (lambda: combine([[1, 0], [1, 1]], weights=[-1, 1]), "0 or more"),
+        (lambda: combine([[1, 0], [1, 1]], weights=[1, 2], how="median"), "'median' uses none"),
+        (lambda: estimate(["1", "0"]), "a list of numbers"),  # type: ignore[list-item]
+        (lambda: estimate(np.array(["2020-01-01"], dtype="M8[D]")), "a list of numbers"),  # type: ignore[arg-type]
+        (lambda: estimate(np.ma.array([1, 0, 1], mask=[0, 1, 0])), "1 of 3 are not finite"),
+        (lambda: estimate({0.2, 0.4}), "a list of numbers"),  # type: ignore[arg-type]
+        (lambda: estimate([1.0, 2.0], bounds=(2, 0)), "the least and the greatest"),
+        (lambda: estimate([1.0, 2.0], bounds=(0,)), "the least and the greatest"),  # type: ignore[arg-type]
+        (lambda: estimate([1.0, 2.0], bounds=("0", "9")), "the least and the greatest"),  # type: ignore[arg-type]
+        (lambda: estimate([1.0, 2.0], level=1 - 1e-16), "is not between 0 and 1"),
+        (lambda: estimate([1.0, 2.0], level="0.9"), "'0.9' is not between"),  # type: ignore[arg-type]
+        (lambda: estimate([1.0, 2.0], clusters=7), "no list for 2 scores"),  # type: ignore[arg-type]
+        (lambda: passes(estimate([1, 0]), ">", math.nan), "nan is not a number"),
+        (lambda: passes(0.7, ">", 0.5), "a plain number has no interval"),  # type: ignore[arg-type]
+        (lambda: corrected(["a"], [1]), "scores: a list of numbers"),  # type: ignore[list-item]
         (lambda: combine([]), "at least one"),
         (lambda: combine([[1, 0]], how="mode"), "'mode' is none of mean"),
         (lambda: combine([[1, 0]], weights=[1, 2]), "2 for 1 members"),
@@ -258,6 +370,17 @@ def test_a_median_of_integers_has_an_interval_though_its_resamples_do_not_vary()
     number = estimate_by(AGGREGATIONS["median"], values, bootstrap_iters=100, like_lm_eval=False)
     drawn = with_draws(number, AGGREGATIONS["median"], values, range(200), "s")
     assert (drawn.stderr, ends(drawn), drawn.method) == (0, (3, 3), "order")
+
+
+def test_groups_have_the_notes_of_tasks() -> None:
+    """A score of 9 in one of two members has 81 of 81 parts of the squares; a member that may be 0 makes a bent mean unsure."""
+    scores = [[0.0] * 30 + [9.0], [0.1, -0.1] * 20]
+    note = noted(combine(scores, by_size=False)).note
+    assert note.startswith("1 of 71 documents makes half of its uncertainty")
+    assert not noted(combine([[0.1, -0.1] * 20] * 2)).note
+    rates = [[1] + [0] * 7, [1, 0] * 25]
+    assert combine(rates, how="geometric").note.startswith("member 1: may as well be 0")
+    assert not combine([rates[1]] * 2, how="geometric").note
 
 
 def test_a_perplexity_of_a_few_documents_is_noted_and_shown_as_a_factor(tmp_path: Path) -> None:

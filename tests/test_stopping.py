@@ -251,9 +251,9 @@ def test_limit_sample_and_repeats_work(tmp_path: Path) -> None:
         ("tt/exact_match > 0.5", {}, "the run has no task or group named 'tt' — did you mean 't'"),
         ("exact_match > 5pp", {}, "has the unit 'pp' of a difference, and names no run — add 'vs RUN'"),
         ("exact_match > 5%", {}, "does not say of what it is a percentage"),
-        ("exact_match > 1.5", {}, "decided before any document: it is between 0 and 1"),
+        ("exact_match > 1.5", {}, "decided before any document: the number is always from 0 to 1"),
         ("exact_match > 0.5 vs {tmp}/none", {}, "none"),
-        ("exact_match > 2 vs {tmp}/main", {}, "decided before any document: it is between -1 and 1"),
+        ("exact_match > 2 vs {tmp}/main", {}, "decided before any document: the difference is always from -1 to 1"),
         ("exact_match,strict > 0.5", {}, "has no metric named 'exact_match,strict'"),
         (
             "exact_match > 0.5",
@@ -261,6 +261,11 @@ def test_limit_sample_and_repeats_work(tmp_path: Path) -> None:
             "several tasks and no group above all: t, u — name a task or group",
         ),
         ("t/exact_match > 0.5", {"tasks": ["t", "u"]}, "it would stop u as well"),
+        (
+            "exact_mach > 0.5",
+            {"tasks": ["g"]},
+            "the group 'g' has no metric named 'exact_mach' — did you mean 'exact_match'?",
+        ),
         ("exact_match > 0.5", {"shard": "1/2"}, "a shard cannot decide for all documents"),
         ("exact_match > 0.5", {"predict_only": True}, "nothing to decide — leave out --predict_only"),
         ("u/exact_match > -1pp vs {tmp}/main", {"tasks": ["u"]}, "main has no task 'u'"),
@@ -289,6 +294,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_tasks(tmp / "tasks", {"t": 30, "u": 30})
     (folder / "p.yaml").write_text(TASK.format(name="t", more="").replace("task: t", "task: p").replace(
         "metric: exact_match", "metric: perplexity").replace("output_type: generate_until", "output_type: loglikelihood"))  # fmt: skip
+    (folder / "g.yaml").write_text("group: g\ntask: [t, u]\naggregate_metric_list: [{metric: exact_match}]\n")
     scored_tasks(folder, {"s": [{}] * 5})
     other = write_tasks(tmp / "other_tasks", {"t": 31})
     run(CountingModel(lambda name, n: True), folder, output_path=str(tmp / "stopped"), stop_when="exact_match > 0.5")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from assay.cli.flags import parse_count
 from assay.cli.output import counted, echo, echo_err
-from assay.comparison.judge_card import CardEntry, judge_card
+from assay.comparison.judge_card import judge_card
 from assay.comparison.labelling import (
     AGREEMENT,
     JudgeRows,
@@ -16,7 +16,8 @@ from assay.comparison.labelling import (
     store_labels,
     write_table,
 )
-from assay.report.table import format_value, markdown_table
+from assay.report.table import markdown_table
+from assay.report.write import CARD, card_rows
 from assay.runs.run import Run
 
 
@@ -53,15 +54,8 @@ def run_label(options: argparse.Namespace) -> int:
     elif not options.card:
         _write(run, rows, options)
     if options.card:
-        header = ("task", "what", "value", "95 %", "n", "")
-        echo(markdown_table(header, [_card_line(entry) for entry in judge_card(run, rows)]))
+        echo(markdown_table(CARD, card_rows(judge_card(run, rows))))
     return 0
-
-
-def _card_line(entry: CardEntry) -> tuple[str, ...]:
-    number = entry.number
-    ends = f"{number.low:.3f} … {number.high:.3f}" if number.low is not None and number.high is not None else "–"
-    return entry.task, entry.name, format_value(number.value), ends, str(number.n), entry.meaning
 
 
 def _write(run: Run, rows: list[JudgeRows], options: argparse.Namespace) -> None:

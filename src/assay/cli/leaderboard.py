@@ -9,6 +9,7 @@ from dataclasses import asdict
 from assay.cli.output import echo, echo_err, echo_json
 from assay.comparison.leaderboard import Leaderboard, Ranking, leaderboard
 from assay.errors import ConfigError, Place, Problem
+from assay.report.comparison_text import format_p
 from assay.report.table import format_decimal, format_interval, markdown_table, spreadsheet_text
 from assay.statistics.ratings import Rating
 
@@ -90,7 +91,7 @@ def leaderboard_text(board: Leaderboard) -> str:
         header = [cell.replace("95 %", level) for cell in RATED]
         blocks.append(markdown_table(header, [_rated(each) for each in board.ratings if each.pool == pool]))
     for ranking in board.rankings:
-        header = [cell.replace("95 %", level) for cell in RANKED]
+        header = [cell.replace("95 % of it", f"{level} of it") for cell in RANKED]  # values have the run's own
         direction = "higher is better" if ranking.higher_is_better else "lower is better"
         filtered = "" if ranking.filter == "none" else f" ({ranking.filter})"
         blocks.append(
@@ -115,7 +116,7 @@ def _ranked(ranking: Ranking) -> list[tuple[str, ...]]:
         (
             str(each.rank), _ranks(each.ranks), each.name, format_decimal(each.value), format_interval(each.low, each.high),
             f"{each.n}", "" if each.difference is None else f"{each.difference:+.4f}",
-            format_interval(each.difference_low, each.difference_high), "" if each.p is None else format_decimal(each.p, 3),
+            format_interval(each.difference_low, each.difference_high), format_p(each.p),
         )
         for each in ranking.standings
     ]  # fmt: skip

@@ -63,7 +63,7 @@ def _of_task(run: Run, rows: JudgeRows, labels: TaskLabels | None) -> Iterator[C
     judged = _read(run, rows, labels)
     middle = (rows.bounds[0] + rows.bounds[1]) / 2
     wide = rows.bounds[1] - rows.bounds[0]
-    tested = [*_agreement(judged, middle, wide), *_leanings(judged, run, wide), *_consistency(judged)]
+    tested = [*_agreement(judged, middle, wide), *_leanings(judged, run, wide), *_consistency(judged, wide)]
     yield from (CardEntry(rows.task, name, number, meaning) for name, number, meaning in tested)
 
 
@@ -164,10 +164,11 @@ def _family(model: Mapping[str, Any]) -> str:
     return first.group() if first else ""
 
 
-def _consistency(judged: Judged) -> Iterator[tuple[str, Estimate, str]]:
+def _consistency(judged: Judged, wide: float) -> Iterator[tuple[str, Estimate, str]]:
     repeated = [each for each in judged.repeats if len(each) > 1]
     if repeated:
         same = [len(set(each)) == 1 for each in repeated]
         yield "same for all repeats", estimate(same), "documents whose repeated answers all get the same score"
         spreads = [float(np.std(each, ddof=1)) for each in repeated]
-        yield "spread over repeats", estimate(spreads), "mean standard deviation of the scores of a document's repeats"
+        meaning = "mean standard deviation of the scores of a document's repeats"
+        yield "spread over repeats", estimate(spreads, bounds=(0, wide)), meaning

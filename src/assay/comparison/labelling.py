@@ -4,6 +4,7 @@ import csv
 import math
 import random
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,9 @@ AGREEMENT = (0.5, 0.7, 0.9)
 """Correlations of labels with verdicts for which a plan has the width of intervals: those of poor, fair and good judges."""
 COLUMNS = ("task", "id", "prompt", "target", "answer", "label")
 FORMULA, PLAIN_NUMBER = frozenset("=+-@\t\r"), re.compile(r"[+-]?[\d.,]+")
+WHOLE = re.compile(r"\d+(\.0+)?")
+WRONG_SIZE = "wrong size"
+"""In a record that was read: how many cells it has, if they are not as many as there are columns."""
 CSV_FIELD = 10_000_000
 """Characters that a cell may have: those of an answer, where the usual limit is 131,072."""
 
@@ -74,6 +78,17 @@ def _of_task(run: Run, task: str, metric: str | None) -> JudgeRows | None:
             same_filter = [key for key in own if key.filter == own[0].filter]
             return JudgeRows(task, same_filter, scale, SHARE if is_share else scale, kwargs.get("baseline"))
     return JudgeRows(task, selected[:1], SHARE, SHARE) if metric is not None and selected else None
+
+
+def labelled_rows(run: Run) -> list[JudgeRows]:
+    """The rows that people checked, as far as their labels are about the run's answers."""
+    checked = []
+    for task, about in run.labels.items():
+        keys, judge = [row_key(row) for row in about.rows], _of_task(run, task, None)
+        if keys and corrected_key(keys[0]) in run.rows(task):
+            other = judge.other if judge is not None else None
+            checked.append(JudgeRows(task, keys, about.scale, about.bounds, other))
+    return checked
 
 
 def _is_judge(key: ScoreKey) -> bool:
@@ -214,15 +229,15 @@ def read_table(path: Path, run: Run, rows: Sequence[JudgeRows]) -> ReadLabels:
     labels: dict[str, dict[int, float]] = {}
     problems, empty = [], 0
     lines: dict[tuple[str, int], int] = {}
-    for line, record in _lines(path):
+    for line, record in _lines(path, ("id", "label") if len(by_task) == 1 else ("id", "label", "task")):
         task = (record.get("task") or "").strip() or (next(iter(by_task)) if len(by_task) == 1 else "")
-        written = (record.get("label") or "").strip()
-        if not written:
+        written = record.get("label", "").strip()
+        if not written and not record[WRONG_SIZE]:
             empty += 1
             continue
         wrong = _wrong(record, task, by_task, known)
         if not wrong:
-            document = int(record["id"])
+            document = int(float(record["id"]))
             before = lines.setdefault((task, document), line)
             wrong = f"document {document} of {task!r} has a label in line {before} already" if before != line else ""
             labels.setdefault(task, {})[document] = float(written) if not wrong else math.nan
@@ -240,10 +255,11 @@ def _wrong(
 ) -> str:
     if task not in by_task:
         return f"no task named {task!r} with a row of a judge in this run ({some(list(by_task))})"
-    try:
-        document = int(record["id"])
-    except (ValueError, TypeError):
-        return f"the id must be a whole number, got {str(record.get('id'))[:40]!r}"
+    if record[WRONG_SIZE]:
+        return record[WRONG_SIZE]
+    if not WHOLE.fullmatch(record["id"].strip()):
+        return f"the id must be a whole number, got {record['id'][:40]!r}"
+    document = int(float(record["id"]))
     if document not in known[task]:
         return f"{task!r} has no document {document}"
     low, high = by_task[task].scale
@@ -254,27 +270,43 @@ def _wrong(
     return "" if low <= label <= high else f"the label must be a number from {low:g} to {high:g}, got {label:g}"
 
 
-def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """The records of a table, each with the line that it begins in; a spreadsheet may have written it with semicolons or tabs."""
+def _check_columns(path: Path, names: Sequence[str], needed: Sequence[str]) -> None:
+    fix = "write the table with `assay label RUN`, and fill in its last column"
+    for name in needed:
+        if names.count(name) != 1:
+            what = f"there is no column {name!r}" if name not in names else f"two columns are named {name!r}"
+            raise ConfigError([Problem(Place(str(path), 1, 1), what, fix)])
+
+
+def _lines(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """The records of a table, each with the line that it begins in. A spreadsheet may have written it with semicolons or tabs, its
+    decimals with commas then, or in UTF-16."""
     before = csv.field_size_limit(CSV_FIELD)
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with path.open("rb") as raw:
+            encoding = "utf-16" if raw.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
+        with path.open(newline="", encoding=encoding) as file:
             first = file.readline()
-            file.seek(0)
+            skipped = first.strip().lower().startswith("sep=")  # for Excel
+            start = file.tell() if skipped else 0
+            first = file.readline() if skipped else first
+            file.seek(start)
             delimiter = max(",;\t", key=first.count)
-            reader = csv.reader(file, delimiter=delimiter)
+            reader = csv.reader(file, delimiter=delimiter, strict=True)
             names = [name.strip().lower() for name in next(reader, [])]
-            for name in ("id", "label"):
-                if name not in names:
-                    fix = "write the table with `assay label RUN`, and fill in its last column"
-                    raise ConfigError([Problem(Place(str(path), 1, 1), f"there is no column {name!r}", fix)])
-            line = reader.line_num + 1
+            _check_columns(path, names, needed)
+            line = reader.line_num + 1 + skipped
             for cells in reader:
                 if any(cell.strip() for cell in cells):
-                    yield line, dict(zip(names, cells, strict=False))
-                line = reader.line_num + 1
-    except (UnicodeDecodeError, csv.Error) as error:
-        what = "it is not written in UTF-8" if isinstance(error, UnicodeDecodeError) else f"it is not a table ({error})"
+                    record = dict(zip(names, cells, strict=False))
+                    if delimiter != ",":
+                        record["label"] = record.get("label", "").replace(",", ".")
+                    off = len(cells) != len(names)
+                    record[WRONG_SIZE] = f"the line has {len(cells)} cells for {len(names)} columns" if off else ""
+                    yield line, record
+                line = reader.line_num + 1 + skipped
+    except (UnicodeError, csv.Error) as error:
+        what = "it is not written in UTF-8" if isinstance(error, UnicodeError) else f"it is not a table ({error})"
         raise ConfigError([Problem(Place(str(path)), what, "save it as CSV in UTF-8")]) from None
     finally:
         csv.field_size_limit(before)

@@ -28,7 +28,8 @@ Rows = Mapping[tuple[str, str], ComparedRow]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A run in a ranking: its value, its rank with the ranks it may have, and its difference to the first."""
+    """A run in a ranking: its value with the run's interval (95 %), its rank with the ranks it may have, and its difference to the
+    first."""
 
     name: str
     rank: int

@@ -4,7 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,114 +59,120 @@ def stop_rule(prepared: PreparedRun) -> "StopWhen | None":
     if other is not None:
         run = _opened(other)
         members = {name: _with_baseline(name, each, prepared, run) for name, each in members.items()}
-    return StopWhen(written, gate, members, bounds, other)
+    return StopWhen(Bar(written, gate, bounds, other), members)
 
 
-@dataclass
-class StopWhen:
-    """A bar, the rows it is about, and the test of those that landed. Scores are counted with the sign that makes more better."""
+@dataclass(frozen=True)
+class Bar:
+    """The demand of a rule on a document's score, or on its difference to that in the other run; larger is better in its test."""
 
     written: str
     gate: Gate
-    members: Mapping[str, Member]
     bounds: Bounds
     other: str | None
-    decision: Decision = "inconclusive"
-    documents: int = 0
-    failed: int = 0
-    _of: int = 0
-    _largest: float = 1.0
-    _weights: dict[str, float] = field(default_factory=dict)
-    _test: SequentialTest | None = None
-    _sums: list[float] = field(default_factory=lambda: [0.0, 0.0])
-
-    def __post_init__(self) -> None:
-        self._test = self._new_test(1)  # refuses a bar that nothing can reach, before the run
 
     @property
     def _scale(self) -> float:
         """How often the other run's score is taken away: a share more or less of it for a relative bar."""
         return 0.0 if self.other is None else 1 + self.gate.threshold if self.gate.relative else 1.0
 
-    def _new_test(self, draws: int) -> SequentialTest:
+    def test(self, draws: int) -> SequentialTest:
+        """The test of so many documents; a bar that nothing can reach, or miss, is refused."""
         low, high = self.bounds
         least, most = low - self._scale * high, high - self._scale * low
         bar = 0.0 if self.gate.relative else self.gate.threshold
         if not least < bar < most:
-            what = f"{self.written!r} is decided before any document: it is between {least:g} and {most:g}"
-            raise ConfigError([Problem(PLACE, what, FIX)])
-        return (
-            SequentialTest(bar, (least, most), draws)
-            if self.gate.wants_more
-            else SequentialTest(-bar, (-most, -least), draws)
-        )
+            number = "number" if self.other is None else "difference"
+            what = f"{self.written!r} is decided before any document: the {number} is always from {least:g} to {most:g}"
+            raise _refused(what, "write a bar that it may pass or miss" + ("" if self.other else ": 'acc > 0.7'"))
+        return SequentialTest(bar if self.gate.wants_more else -bar, self.signed((least, most)), draws)
+
+    def signed(self, ends: Bounds) -> Bounds:
+        return ends if self.gate.wants_more else (-ends[1], -ends[0])
+
+    def ends(self, own: float | None, before: float | None) -> Bounds:
+        """The least and the greatest that a document may contribute: one number, unless a score is missing."""
+        low, high = (own, own) if own is not None else self.bounds
+        if self.other is None:
+            return low, high
+        least, most = (before, before) if before is not None else self.bounds
+        return low - self._scale * most, high - self._scale * least
+
+
+@dataclass
+class Count:
+    """The documents that were counted: how many, those that failed, and the mean of those that have a score (in both runs)."""
+
+    documents: int = 0
+    failed: int = 0
+    weight: float = 0.0
+    total: float = 0.0
+
+    def add(self, weight: float, own: float | None, before: float | None) -> None:
+        self.documents += 1
+        self.failed += own is None
+        if own is not None and before is not None:
+            self.weight += weight
+            self.total += weight * (own - before)
+
+    @property
+    def mean(self) -> float | None:
+        return self.total / self.weight if self.weight else None
+
+
+class StopWhen:
+    """The rule of a run: after each document it says whether the bar is passed or missed."""
+
+    def __init__(self, bar: Bar, members: Mapping[str, Member]) -> None:
+        self.bar, self.members = bar, members
+        self.decision: Decision = "inconclusive"
+        self._count, self._of, self._largest = Count(), 0, 1.0
+        self._weights: dict[str, float] = {}
+        self._test = bar.test(1)  # refuses a bar that nothing can reach, before the run
 
     def begin(self, draws: Sequence[Sequence[str]]) -> None:
         counts = Counter(task for draw in draws for task in draw)
         self._weights = {task: self.members[task].slope / count for task, count in counts.items()}
         self._largest = max((sum(self._weights[task] for task in draw) for draw in draws), default=1.0)
-        self._of, self._test = counts.total(), self._new_test(len(draws))
+        self._of, self._test = counts.total(), self.bar.test(len(draws))
 
     def __call__(self, samples: Sequence[tuple[str, SampleRecord]]) -> str:
-        assert self._test is not None, "set when it was made"
         weight = sum(self._weights[task] for task, _ in samples)
         ends = [(self._weights[task], self._ends(task, record)) for task, record in samples]
-        low, high = (sum(own * pair[side] for own, pair in ends) / weight for side in (0, 1))
-        self.documents += len(samples)
-        if not self.gate.wants_more:
-            low, high = -high, -low
-        self.decision = self._test.add(low, high, weight / self._largest)
+        low, high = self.bar.signed(
+            (sum(own * each[0] for own, each in ends), sum(own * each[1] for own, each in ends))
+        )
+        self.decision = self._test.add(low / weight, high / weight, weight / self._largest)
         return self.reason() if self.decision != "inconclusive" else ""
 
     def _ends(self, task: str, record: SampleRecord) -> Bounds:
-        """The least and the greatest that a document may contribute: one number, unless a score is missing."""
-        member = self.members[task]
+        member, (least, most) = self.members[task], self.bar.bounds
         own = _score(record, member.key)
-        low, high = (own, own) if own is not None else self.bounds
-        if not self.bounds[0] <= low <= high <= self.bounds[1]:
-            what = (
-                f"task {task!r} has a score of {low:g}, which is not between {self.bounds[0]:g} and {self.bounds[1]:g}"
-            )
-            raise ConfigError([Problem(PLACE, what, "correct the bounds that its metric declares")])
-        self.failed += own is None
-        if self.other is None:
-            self._note(task, own, 0.0)
-            return low, high
-        before = member.baseline.get(record.sample.doc_id)
-        self._note(task, own, before)
-        least, most = (before, before) if before is not None else self.bounds
-        return low - self._scale * most, high - self._scale * least
-
-    def _note(self, task: str, own: float | None, before: float | None) -> None:
-        """Add a document to the number that is shown: one that both runs scored."""
-        if own is not None and before is not None:
-            self._sums[0] += self._weights[task]
-            self._sums[1] += self._weights[task] * (own - before)
-
-    def _interval(self) -> Bounds:
-        """The anytime-valid interval of the number, or of the difference; of a relative bar, that of the difference to it."""
-        assert self._test is not None, "set when it was made"
-        low, high = self._test.interval()
-        return (low, high) if self.gate.wants_more else (-high, -low)
+        if own is not None and not least <= own <= most:
+            what = f"task {task!r} has a score of {own:g}, which is not between {least:g} and {most:g}"
+            raise _refused(what, "correct the bounds that its metric declares")
+        before = 0.0 if self.bar.other is None else member.baseline.get(record.sample.doc_id)
+        self._count.add(self._weights[task], own, before)
+        return self.bar.ends(own, before)
 
     def reason(self) -> str:
-        return f"stop_when: {self.written}: {self.decision} after {self.documents} of {self._of} documents"
+        return f"stop_when: {self.bar.written}: {self.decision} after {self._count.documents} of {self._of} documents"
 
     def outcome(self) -> JSONDict:
-        low, high = self._interval()
-        value = self._sums[1] / self._sums[0] if self._sums[0] else None
+        """The decision for results.json. Of a relative bar there is no interval: its test is about the difference to the bar."""
+        bar, counted = self.bar, self._count
         return {
-            "rule": self.written,
+            "rule": bar.written,
             "decision": self.decision,
-            "documents": self.documents,
+            "documents": counted.documents,
             "of": self._of,
-            "failed": self.failed,
-            "value": value,
-            "interval": None if self.gate.relative else [low, high],
-            "threshold": self.gate.threshold,
-            "unit": self.gate.unit,
+            "failed": counted.failed,
+            "value": counted.mean,
+            "interval": None if bar.gate.relative else [*bar.signed(self._test.interval())],
+            "threshold": bar.gate.threshold,
+            "unit": bar.gate.unit,
             "level": LEVEL,
-            "baseline": self.other,
+            "baseline": bar.other,
         }
 
 
@@ -256,12 +262,13 @@ def _of_group(
     }
     numbers = group_numbers(groups, trial, like_lm_eval=False)[group.name]
     rows = [key for key in numbers if key.metric == gate.metric and gate.filter in (None, key.filter)]
-    if len(rows) != 1:
-        known = {row_name(key) for key in numbers}
-        raise _refused(
-            f"the group {group.name!r} has {'several' if rows else 'no'} rows of {gate.metric!r}: {some(sorted(known))}",
-            "name one of them with its filter" if rows else "name another metric, or a task",
-        )
+    if not rows:
+        wrong = gate.metric if gate.filter is None else row_name(ScoreKey(gate.metric, gate.filter))
+        known = {key.metric if gate.filter is None else row_name(key) for key in numbers}
+        raise _refused(f"the group {group.name!r} has no metric named {wrong!r}", did_you_mean(wrong, known))
+    if len(rows) > 1:
+        shown = some(sorted(map(row_name, rows)))
+        raise _refused(f"the group {group.name!r} has {gate.metric!r} for several filters: {shown}", "name one of them")
     parts = shares(trial, {rows[0]: numbers[rows[0]]}).get(rows[0], [])
     below = [each for each in groups if each is group or each.name in _names_below(group)]
     is_mean = all(e.aggregation == "mean" for each in below for e in each.config.aggregate_metric_list or ())

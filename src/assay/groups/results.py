@@ -13,6 +13,7 @@ from assay.groups.group import Group, TaskT
 from assay.groups.rows import NONE, SAMPLES, MemberSelection, failed_row, member_names, written_rows
 from assay.records import ScoreKey, UserValue, number
 from assay.statistics.influence import Estimate, Influence
+from assay.statistics.intervals import noted
 
 
 class MemberResult(Protocol):
@@ -57,7 +58,7 @@ def group_numbers(
             continue
         group.aggregator.strict = not is_lenient(group)
         checked = _checked(_numbers(group, known), lenient=is_lenient(group))
-        numbers[group.name] = withheld(group, checked, tasks)
+        numbers[group.name] = {key: noted(row) for key, row in withheld(group, checked, tasks).items()}
         known[group.name] = written_rows(numbers[group.name])
     return numbers
 

@@ -12,6 +12,8 @@ import orjson
 
 from assay.comparison.compare import answer, compare, target
 from assay.comparison.comparison import Comparison
+from assay.comparison.judge_card import CardEntry, judge_card
+from assay.comparison.labelling import labelled_rows
 from assay.config.row_names import row_name, sample_scores
 from assay.errors import AssayError, Place, Problem
 from assay.records import ScoreKey
@@ -84,6 +86,8 @@ class RunPart:
     slices: Sequence[Slices]
     worst: Sequence[WorstSample]
     curves: Sequence[Curve] = ()
+    card: Sequence[CardEntry] = ()
+    """Of judges with labels."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,14 @@ def _run_part(reading: RunSummary, options: ReportOptions) -> RunPart:
         by_column = slices_of(values, number.value, options.columns, number.scale)
         slices += [Slices(line.name, column, number.name, parts) for column, parts in by_column.items()]
     order = {line.name: place for place, line in enumerate(lowest)}
-    return RunPart(reading, slices, sorted(worst, key=lambda each: order[each.task]), curves_of(reading))
+    return RunPart(
+        reading, slices, sorted(worst, key=lambda each: order[each.task]), curves_of(reading), _card(reading.run)
+    )
+
+
+def _card(run: Run) -> list[CardEntry]:
+    checked = labelled_rows(run) if run.labels else []
+    return judge_card(run, checked) if checked else []
 
 
 def curves_of(reading: RunSummary) -> list[Curve]:

@@ -16,6 +16,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from assay.comparison.comparison import ComparedRow, Comparison
+from assay.comparison.judge_card import CardEntry
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import JSONDict, JSONObject
 from assay.report.document import Curve, ReportOptions, RunPart, RunsReport, Slices, WorstSample, build_report
@@ -25,6 +26,7 @@ from assay.report.table import (
     fenced,
     format_decimal,
     format_interval,
+    format_value,
     markdown_text,
     shorten,
     spreadsheet_text,
@@ -93,6 +95,7 @@ def _template() -> Template:
         "parts": slices_plot,
         "curve": lambda curve: Markup(calibration(curve.points)),
         "curve_rows": curve_rows,
+        "card_rows": card_rows,
         "forest": differences_plot,
         "arrow": arrow,
     }
@@ -121,6 +124,20 @@ def curve_rows(curve: Curve) -> list[tuple[str, ...]]:
         )
         for each, ends in zip(curve.points, curve.intervals, strict=True)
     ]
+
+
+CARD = ("task", "what", "value", "95 %", "n", "")
+
+
+def card_rows(card: Sequence[CardEntry]) -> list[tuple[str, ...]]:
+    """The table of a judge's card: each property with its interval, and how to read it."""
+    return [
+        (
+            each.task, each.name, format_value(each.number.value),
+            format_interval(each.number.low, each.number.high) or "–", f"{each.number.n:,}", each.meaning,
+        )
+        for each in card
+    ]  # fmt: skip
 
 
 def differences_plot(comparison: Comparison, run: int) -> Markup:
@@ -304,6 +321,9 @@ def _run(part: RunPart) -> Iterator[str]:
         yield f"{markdown_text(curve.task)}, calibration ({markdown_text(curve.metric)}):\n\n" + _table(
             header, curve_rows(curve)
         )
+    if part.card:
+        cells = [tuple(map(markdown_text, row)) for row in card_rows(part.card)]
+        yield "Judge and people:\n\n" + _table(CARD, cells)
     if part.worst:
         yield "<details><summary>Worst samples</summary>"
         yield from map(_sample, part.worst)
@@ -383,8 +403,13 @@ def _run_json(part: RunPart) -> JSONObject:
             }
             for each in part.curves
         ],
+        "card": [
+            {"task": each.task, "name": each.name, "value": each.number.value, "low": each.number.low,
+             "high": each.number.high, "n": each.number.n, "meaning": each.meaning}
+            for each in part.card
+        ],
         "provenance": reading.provenance,
-    }
+    }  # fmt: skip
 
 
 NUMBER_FIELDS = (

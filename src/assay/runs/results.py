@@ -369,6 +369,7 @@ def failure_lines(account: JSONObject) -> list[str]:
         ]
     for group, own in account.get("groups", {}).items():
         lines += [f"{group}: left out: {member}: {why}" for member, why in own.get("skipped", {}).items()]
+        lines += [f"{group}: {row}: {about['note']}" for row, about in own["rows"].items() if about.get("note")]
         without = {row: known.get("reason", "") for row, known in own["rows"].items() if known["value"] is None}
         lines += [f"{group}: {row}: no number: {reason}" for row, reason in without.items()]
         if own.get("incomplete") and not without:

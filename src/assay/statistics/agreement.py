@@ -25,6 +25,8 @@ def _by_class(values: Scored) -> npt.NDArray[np.float64]:
     pairs = np.asarray(values, dtype=np.float64)
     if pairs.ndim == 2:
         pairs = pairs[:, None, :]
+    if pairs.ndim != 3 or pairs.shape[2] != 2 or np.isnan(pairs).any() or not np.isin(pairs[..., 0], (0, 1)).all():
+        raise ValueError("every document needs a pair: 1 or 0 for whether it is of the class, and its score")
     return pairs.transpose(1, 0, 2)
 
 
@@ -116,6 +118,8 @@ def _cells(
     if weights not in KAPPA_WEIGHTS:
         raise ValueError(f"weights must be {', '.join(KAPPA_WEIGHTS[:-1])} or {KAPPA_WEIGHTS[-1]}, got {weights!r}")
     known = list(dict.fromkeys(label for pair in values for label in pair))
+    if any(label != label for label in known):  # NaN
+        raise ValueError("a label is NaN: a class needs a name or a number")
     place = {label: number for number, label in enumerate(known)}
     one, other = (np.array([place[pair[side]] for pair in values]) for side in (0, 1))
     if weights == "none":
@@ -167,6 +171,8 @@ def _middle_ranks(numbers: Floats) -> Floats:
 
 def _ranked(values: Sequence[tuple[float, float]]) -> tuple[Floats, Floats]:
     pairs = np.asarray(values, dtype=np.float64)
+    if np.isnan(pairs).any():
+        raise ValueError(f"{int(np.isnan(pairs).any(axis=1).sum())} of {len(pairs)} pairs are not of two numbers")
     one, other = (_middle_ranks(column) for column in pairs.T)
     if not np.ptp(one) or not np.ptp(other):
         raise ValueError("all numbers of one side are the same, so that there is no correlation")

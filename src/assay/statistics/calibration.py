@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from assay.records import Floats
 from assay.statistics.influence import Estimate, Spread
-from assay.statistics.intervals import interval, spread_of
+from assay.statistics.intervals import LEVEL, interval, spread_of, student
 from assay.statistics.softmax import softmax
 
 Confidences = Sequence[tuple[float, float]]
@@ -47,7 +47,12 @@ def likeliest(likelihoods: Sequence[float]) -> tuple[float, int]:
 
 
 def _columns(values: Confidences) -> tuple[Floats, Floats]:
-    confidence, right = np.asarray(values, dtype=np.float64).T
+    pairs = np.asarray(values, dtype=np.float64)
+    if pairs.ndim != 2 or pairs.shape[1] != 2:
+        raise ValueError("every document needs a pair: its confidence, and whether its answer is right")
+    confidence, right = pairs.T
+    if np.isnan(confidence).any() or not ((right >= 0) & (right <= 1)).all():
+        raise ValueError("a confidence must be a number, and whether an answer is right must be from 0 to 1")
     return confidence, right
 
 
@@ -128,9 +133,12 @@ def less_bias(number: Estimate, bias: float) -> Estimate:
     if number.stderr is None or math.isnan(number) or not bias:
         return number
     own = spread_of(number)
-    more = (bias / CONTAINED) ** 2 if bias > 0 else 2 * bias**2  # of a rate's p(1 − p): the variance of its square
-    spread = Spread(own.variance + more, own.freedom, float(number))
-    centered = number.but(center=float(number) - bias, spread=spread)
+    if bias > 0:
+        spread, center = Spread(own.variance + (bias / CONTAINED) ** 2, own.freedom, float(number)), number - bias
+    else:  # of p(1 − p), greatest at ½: from the square of how far p is off on, the true one is below, never above
+        error = math.sqrt(own.variance) - bias
+        spread, center = Spread(error**2, own.freedom, float(number)), number + student(LEVEL, own.freedom) * bias
+    centered = number.but(center=float(center), spread=spread)
     open_ended = centered.but(bounds=(number.bounds[0], math.inf)) if number.bounds is not None else centered
     ends = interval(open_ended)
     return open_ended if number.bounds is None or ends is None or ends[1] <= number.bounds[1] else centered
@@ -148,6 +156,8 @@ def _forecasts(values: Forecasts) -> tuple[Floats, Floats]:
     if not all(isinstance(each, int) and 0 <= each < len(shares[0]) for each in golds):
         raise ValueError("a document has none or several right choices")
     forecast = np.asarray(shares, dtype=np.float64)
+    if np.isnan(forecast).any():
+        raise ValueError("a share of a choice is not a number")
     return forecast, np.eye(forecast.shape[1])[list(golds)]
 
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from assay.records import Failed, Floats, exact, number
 from assay.statistics.aggregations import AGGREGATIONS, BOUNDS, MEANS, Aggregation, Values, mean, total
 from assay.statistics.classes import CLASS_AGGREGATIONS, every_pair
-from assay.statistics.influence import SHARE, Bounds, Estimate, Influence, Spread
-from assay.statistics.intervals import RANKED, few_make_it
+from assay.statistics.influence import SHARE, Bounds, Estimate, Influence, Spread, with_pseudo_documents
+from assay.statistics.intervals import RANKED, noted
 from assay.user_code import call_user_code, place_of
 
 LM_EVAL_BOOTSTRAPS = ("median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean")
@@ -100,8 +100,20 @@ def with_draws(
     weights = aggregation.weights(values) if aggregation.weights is not None else None
     bounded = bounds if named in MEANS else None
     known = Influence.of_mean(source, documents, influence, clusters, bounds=bounded, weights=weights)
-    value = value.but(parts={known: 1.0}, spread=_with_rare_classes(aggregation, value, values))
-    return value if value.note or "student" not in value.method else value.but(note=few_make_it(value))
+    spread = _of_areas(named, value, values, known) or _with_rare_classes(aggregation, value, values)
+    value = value.but(parts={known: 1.0}, spread=spread)
+    return noted(value)
+
+
+def _of_areas(name: str, value: Estimate, values: Values, known: Influence) -> Spread | None:
+    """The spread of an area under a curve: a mean over documents of the rarer kind, so as many say how far it may be off, and parts
+    of documents at the bounds count as for scores. None of other numbers."""
+    if name not in ("roc_auc", "pr_auc") or value.draws < len(values):
+        return None
+    kinds = np.asarray(values, dtype=np.float64)[..., 0].reshape(len(values), -1)
+    rarest = float(np.minimum(kinds.sum(axis=0), (1 - kinds).sum(axis=0)).min())
+    plain = Spread((value.stderr or 0.0) ** 2, max(rarest - 1, 1.0), float(value))
+    return with_pseudo_documents(plain, rarest, known.carriers(), SHARE) if rarest > 1 else plain
 
 
 def _with_rare_classes(aggregation: Aggregation, value: Estimate, values: Values) -> Spread | None:

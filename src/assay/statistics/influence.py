@@ -4,13 +4,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from assay.records import Floats
+from assay.records import Floats, exact
 
 PSEUDO = 0.25
 """Pseudo-documents at each bound of a bounded score, when the spread for its interval is estimated: documents that score
 otherwise than all that were seen may exist. A whole one at each bound covers too often, none far too seldom."""
 CARRIED = 3.0
 """Where more documents than this carry the spread it is known, and pseudo-documents fade by the square of the ratio."""
+
+ROUNDED = 1e-14
+"""Scores that differ by less than so much of their mean differ by rounding."""
 
 Bounds = tuple[float, float]
 """The least and the greatest value that a score, or a number made of scores, can have."""
@@ -27,8 +30,9 @@ def read_bounds(written: object) -> Bounds:
     >>> read_bounds([0, 1])
     (0.0, 1.0)
     """
-    numbers = [each for each in written if isinstance(each, int | float)] if isinstance(written, list | tuple) else []
-    if len(numbers) != 2 or [*written] != numbers or not numbers[0] < numbers[1]:  # type: ignore[misc]  # it is a list
+    ends = [exact(each) for each in written] if isinstance(written, list | tuple) else []
+    numbers = [each for each in ends if isinstance(each, int | float)]
+    if len(ends) != 2 or len(numbers) != 2 or not numbers[0] < numbers[1]:
         raise ValueError(f"bounds must be the least and the greatest score, such as [0, 1], got {written!r:.60}")
     return float(numbers[0]), float(numbers[1])
 
@@ -80,7 +84,10 @@ class Influence:
     ) -> "Influence":  # fmt: skip
         """Influence on the mean of one value per document, with the small-sample factor √(g/(g−1)) of CR1."""
         count, center = len(values) if clusters is None else len(set(clusters)), values.mean()
-        contributions = (values - center) / (len(values) * math.sqrt((count - 1) / count))
+        around = values - center
+        if (abs(around) <= ROUNDED * abs(center)).all():  # 0.3 and 0.1 + 0.2 are the same score
+            around = around * 0.0
+        contributions = around / (len(values) * math.sqrt((count - 1) / count))
         return cls(
             source, documents, contributions, clusters=clusters, center=float(center), bounds=bounds, weights=weights
         )
@@ -138,9 +145,12 @@ class Influence:
             count = float(self.weights.sum()) ** 2 / float((self.weights**2).sum())
         if self.bounds is None or self.contributions is None or count < 2:
             return Spread(variance, freedom, self.center)
+        return with_pseudo_documents(Spread(variance, freedom, self.center), count, self.carriers(), self.bounds)
+
+    def carriers(self) -> float:
+        """By how many draws the variance is carried: all of them if each moves the number as far."""
         squares = self.by_draw() ** 2
-        carriers = float(squares.sum()) ** 2 / float((squares**2).sum()) if squares.any() else 0.0
-        return with_pseudo_documents(Spread(variance, freedom, self.center), count, carriers, self.bounds)
+        return float(squares.sum()) ** 2 / float((squares**2).sum()) if squares.any() else 0.0
 
 
 def with_pseudo_documents(plain: Spread, count: float, carriers: float, bounds: Bounds) -> Spread:

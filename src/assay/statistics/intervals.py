@@ -6,7 +6,7 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import Literal
 
-from assay.statistics.influence import Estimate, Influence, Spread
+from assay.statistics.influence import Bounds, Estimate, Influence, Spread
 
 LEVEL = 0.95
 COUNTED = 100
@@ -30,7 +30,7 @@ Decision = Literal["pass", "fail", "inconclusive"]
 def interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | None:
     """The interval of a number, within the bounds of its kind; None where it has none."""
     ends = _unbounded(estimate, level)
-    if ends is None or estimate.bounds is None or not estimate.bounds[0] <= estimate <= estimate.bounds[1]:
+    if ends is None or estimate.bounds is None or not _is_within(estimate, estimate.bounds):
         return ends
     return max(ends[0], estimate.bounds[0]), min(ends[1], estimate.bounds[1])
 
@@ -125,19 +125,21 @@ def skewness(estimate: Estimate) -> float:
     return skewed if abs(skewed) > SKEWED else 0.0
 
 
-def few_make_it(estimate: Estimate) -> str:
-    """A note where a few documents make most of what a number is uncertain by, so that others may well move it further."""
-    [part] = estimate.parts
+def noted(estimate: Estimate) -> Estimate:
+    """The number of a task or group with a note, if a few documents make most of what it is uncertain by: others may well move it
+    further."""
     least = SKEWED if estimate.is_power else FEW_MAKE_IT
-    if abs(skewness(estimate)) < least or part.contributions is None:
-        return ""
-    squares = sorted(part.by_draw() ** 2, reverse=True)
+    parts = estimate.parts.items()
+    is_known = estimate.parts and all(part.contributions is not None for part in estimate.parts)
+    if estimate.note or not is_known or "student" not in estimate.method or abs(skewness(estimate)) < least:
+        return estimate
+    squares = sorted((each for part, share in parts for each in (share * part.by_draw()) ** 2), reverse=True)
     half, count = sum(squares) / 2, 0
     while half > 0:
         half, count = half - squares[count], count + 1
-    drawn = "documents" if part.clusters is None else "clusters"
-    share = f"{count} of {part.count} {drawn} {'makes' if count == 1 else 'make'} half of its uncertainty"
-    return f"{share}: others may move it further than its interval says"
+    drawn = "documents" if all(part.clusters is None for part in estimate.parts) else "clusters"
+    share_of_all = f"{count} of {len(squares)} {drawn} {'makes' if count == 1 else 'make'} half of its uncertainty"
+    return estimate.but(note=f"{share_of_all}: others may move it further than its interval says")
 
 
 def for_skewness(quantile: float, skewness: float) -> tuple[float, float]:
@@ -165,7 +167,13 @@ def _is_counted(estimate: Estimate) -> bool:
 
 def _is_bounded(estimate: Estimate) -> bool:
     bounds = estimate.bounds
-    return bounds is not None and math.isfinite(bounds[0] + bounds[1]) and bounds[0] <= estimate <= bounds[1]
+    return bounds is not None and math.isfinite(bounds[0] + bounds[1]) and _is_within(estimate, bounds)
+
+
+def _is_within(estimate: Estimate, bounds: Bounds) -> bool:
+    """Whether the number is within bounds, up to rounding: a weighted mean of ones may be the float after 1."""
+    close = 1e-9 * (bounds[1] - bounds[0]) if math.isfinite(bounds[0] + bounds[1]) else 0.0
+    return bounds[0] - close <= estimate <= bounds[1] + close
 
 
 def _of_rate(estimate: Estimate, level: float) -> tuple[float, float]:
@@ -262,7 +270,7 @@ def student(level: float, freedom: float) -> float:
     >>> round(student(0.95, 10), 3), round(student(0.95, 1), 2), round(student(0.95, 1.5), 3), round(student(0.95, 10**6), 3)
     (2.228, 12.71, 6.017, 1.96)
     """
-    freedom = max(freedom, 1.0)
+    freedom = freedom if freedom > 1 else 1.0  # also of NaN
     if level >= 1:
         return math.inf
     z, n = NormalDist().inv_cdf(0.5 + level / 2), freedom

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from assay.records import Floats
-from assay.statistics.arrays import Scores, Side
+from assay.statistics.arrays import Scores, Side, array, numbered
 from assay.statistics.arrays import estimate as estimate_of
 from assay.statistics.influence import Bounds, Estimate, Influence, Spread
 from assay.statistics.intervals import LEVEL, student
@@ -104,15 +104,13 @@ def corrected(  # noqa: PLR0913  # verdicts and labels, and all that the interva
     >>> round(number.judge, 4), round(number.value, 4), round(number.tuning, 2), number.labels, number.method
     (0.6667, 0.5833, 0.7, 24, 'ppi++')
     """
-    verdicts, people = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64)
+    verdicts, people = array("scores", scores, missing=False), array("labels", labels, missing=True)
     chosen = np.flatnonzero(~np.isnan(people))
     _check(verdicts, people, chosen, bounds, clusters)
     numbers = range(len(verdicts)) if documents is None else documents
     kept = [clusters[place] for place in chosen.tolist()] if clusters is not None else None
     alone = estimate_of(people[chosen], bounds=bounds, clusters=kept, level=level, side=side)
-    ties = (
-        np.unique(np.array([str(each) for each in clusters]), return_inverse=True)[1] if clusters is not None else None
-    )
+    ties = np.asarray(numbered(clusters)) if clusters is not None else None
     number = None
     is_useful = len(chosen) < len(verdicts) and np.ptp(verdicts[chosen]) > 0
     if alone.draws >= FEWEST and alone.stderr is not None and is_useful:
@@ -230,12 +228,10 @@ def _check(
 ) -> None:
     if verdicts.ndim != 1 or verdicts.shape != people.shape:
         raise ValueError(
-            f"labels: one per document is needed, NaN where there is none; got {people.shape} for {verdicts.shape}"
+            f"labels: one per document is needed, NaN where there is none; got {len(people)} for {len(verdicts)}"
         )
     if not len(chosen):
         raise ValueError("labels: no document has one")
-    if not np.isfinite(verdicts).all() or not np.isfinite(people[chosen]).all():
-        raise ValueError("scores and labels must be finite numbers; a document without a score is left out")
     if clusters is not None and len(clusters) != len(verdicts):
         raise ValueError(f"clusters: {len(clusters)} for {len(verdicts)} scores")
     for name, numbers in (("scores", verdicts), ("labels", people[chosen])):

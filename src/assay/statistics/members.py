@@ -6,10 +6,11 @@ from statistics import median
 
 import numpy as np
 
+from assay.errors import some
 from assay.records import Floats
 from assay.statistics.influence import Bounds, Estimate, Influence, Spread
 from assay.statistics.intervals import spread_of
-from assay.statistics.spread import MemberEstimate, curved, resampled, smooth, unknown
+from assay.statistics.spread import NEAR, MemberEstimate, curved, resampled, smooth, unknown
 
 DRAWS, FEWER, MANY_DOCUMENTS = 10_000, 1_000, 100_000
 """Resamples of a median; fewer where there are very many documents, or where only the shape near 0 matters."""
@@ -23,8 +24,14 @@ def mean_by_weight(members: Sequence[MemberEstimate], weights: Sequence[float]) 
     above = 0.0
     for member, weight in zip(members, weights, strict=True):
         above += member.estimate * weight
-    number = smooth(above / whole, members, [weight / whole for weight in weights])
-    by_size = len(members) == 1 or [member.size for member in members] == [*weights]
+    numbers = [float(member.estimate) for member in members]
+    value = min(max(above / whole, min(numbers)), max(numbers)) if min(weights) >= 0 else above / whole
+    number = smooth(value, members, [weight / whole for weight in weights])
+    size = sum(member.size for member in members)
+    by_size = all(
+        abs(member.size * whole - weight * size) <= 1e-9 * abs(whole) * size
+        for member, weight in zip(members, weights, strict=True)
+    )
     is_rate = by_size and all(member.estimate.is_rate for member in members)
     return number.but(is_rate=is_rate, bounds=_shared_bounds(members))
 
@@ -39,17 +46,21 @@ def power_mean(members: Sequence[MemberEstimate], weights: Sequence[float], powe
     of uncertain members has."""
     if any(member.estimate <= 0 for member in members):
         return unknown(math.nan, members, f"a {named} mean needs numbers above 0")
-    if not sum(weights):
-        return unknown(math.nan, members, "no member has a document")
+    if len(members) == 1 or not sum(weights):
+        return mean_by_weight(members, weights)
     numbers, shares = np.array([float(member.estimate) for member in members]), np.array(weights) / sum(weights)
     mean = float(_power_mean(numbers, shares, power))
     ratios = (mean / numbers) ** (1 - power)
     slopes = shares * ratios
     number = curved(mean, members, slopes.tolist(), lambda drawn: _power_mean(drawn, shares, power), FEWER)
     bends = (1 - power) * slopes * (slopes / mean - 1 / numbers)  # second derivatives by each member
-    errors = np.array([member.estimate.stderr or 0.0 for member in members])
+    errors = np.minimum(
+        [member.estimate.stderr or 0.0 for member in members], numbers
+    )  # nearer to 0 the expansion fails
     center = mean - float((bends * errors**2).sum()) / 2
-    return number.but(center=center, bounds=_shared_bounds(members))
+    near = [member.name for member in members if member.estimate < NEAR * (member.estimate.stderr or 0.0)]
+    note = f"{some(near)}: may as well be 0, and the interval says little of a {named} mean then" if near else ""
+    return number.but(center=center, bounds=_shared_bounds(members), note=note)
 
 
 def _power_mean(numbers: Floats, shares: Floats, power: float) -> Floats:
@@ -59,14 +70,17 @@ def _power_mean(numbers: Floats, shares: Floats, power: float) -> Floats:
 
 def middle(members: Sequence[MemberEstimate], draws: int | None = None) -> Estimate:
     """The middle member, or the mean of the two; its spread over resampled documents."""
+    if len(members) == 1:
+        return mean_by_weight(members, [1.0])
     value = float(median(float(member.estimate) for member in members))
     usual = DRAWS if sum(member.size for member in members) <= MANY_DOCUMENTS else FEWER
     chosen = np.zeros(len(members))
 
     def medians(numbers: Floats) -> Floats:
-        ranked, half = np.argsort(numbers, axis=1), len(members) // 2
+        ranked, half = np.sort(numbers, axis=1), len(members) // 2
         for place in {half, len(members) - 1 - half}:
-            np.add.at(chosen, ranked[:, place], 1.0)
+            there = np.abs(numbers - ranked[:, [place]]) <= 1e-12
+            chosen[:] += (there / there.sum(axis=1, keepdims=True)).sum(axis=0)
         return np.median(numbers, axis=1)
 
     error, reason = resampled(medians, members, draws or usual)
@@ -90,6 +104,8 @@ def _spread_of_middle(members: Sequence[MemberEstimate], chances: Floats, number
 
 def extreme(members: Sequence[MemberEstimate], *, least: bool) -> Estimate:
     """The least or the greatest of the members."""
+    if len(members) == 1:
+        return mean_by_weight(members, [1.0])
     value = (min if least else max)(float(member.estimate) for member in members)
     return unknown(value, members, f"which member is the {'least' if least else 'greatest'} is a matter of chance")
 

@@ -115,7 +115,7 @@ def paired_contrast(
     spread = spread_of_draws([draws], draws.variance)
     return Contrast(
         float(changes.mean()), does, draws.variance, n, draws.count,
-        unit=unit, spread=spread, wide=wide, has_clusters=clusters is not None,
+        unit=unit, spread=spread, wide=wide, has_clusters=draws.count < n,
     )  # fmt: skip
 
 
@@ -138,7 +138,8 @@ def interval(contrast: Contrast, level: float) -> tuple[float, float] | None:
         return None
     centre, error = smoothed(contrast)
     below, above = for_skewness(_quantile(contrast, level), contrast.skewness)
-    low, high = max(centre - below * error, -contrast.wide), min(centre + above * error, contrast.wide)
+    low = max(min(centre - below * error, contrast.difference), -contrast.wide)
+    high = min(max(centre + above * error, contrast.difference), contrast.wide)
     if not contrast.difference:
         return low, high
     rejects, beside = contrast.tested.p < 1 - level, contrast.difference * BESIDE

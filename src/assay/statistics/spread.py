@@ -158,7 +158,10 @@ def _deviations(members: Sequence[MemberEstimate], draws: int, seed: int) -> Flo
     off = np.zeros((draws, len(members)))
     sums: dict[Influence, Floats] = {}
     random = np.random.Generator(np.random.SFC64(seed))
-    _draw_sums([part for member in members for part in member.estimate.parts], draws, random, sums)
+    alike = sorted(members, key=lambda each: (each.size, float(each.estimate), each.estimate.stderr or 0.0))
+    _draw_sums(
+        [part for member in alike for part in member.estimate.parts], draws, random, sums
+    )  # in any order the same
     for column, member in enumerate(members):
         for part, share in member.estimate.parts.items():
             off[:, column] += share * sums[part]
