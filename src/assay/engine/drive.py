@@ -13,6 +13,7 @@ import orjson
 
 from assay.engine.calls import KeyedCall, ToolLane
 from assay.engine.lanes import Budget, KeyedRequest, Lane, RemoteLane, lane
+from assay.engine.retry import timed
 from assay.engine.usage import RunUsage
 from assay.models.protocol import AnyModel, PerParams, Remote, Samples
 from assay.records import (
@@ -72,6 +73,16 @@ class Ended(NamedTuple):
 
     what: Any
     responses: Sequence[Response]
+
+
+class TriedRequest(NamedTuple):
+    """A request that was answered before the engine runs, the task it is charged to, and its cost where none is reported."""
+
+    key: bytes
+    role: str
+    task: str
+    response: Response
+    estimate: float = 0.0
 
 
 @dataclass(slots=True)
@@ -144,6 +155,17 @@ class Engine:
         self._waiting: dict[bytes, list[tuple[_Plan, int]]] = {}
         self._end: Callable[[Ended], None] = _ignore
         self._noticed = time.monotonic()
+        self._tried: set[bytes] = set()
+        """Keys of requests that were tried before, until a plan asks for them."""
+
+    def add_tried(self, tried: Sequence[TriedRequest]) -> None:
+        """Use the answers to requests that were sent before the plans."""
+        for key, role, task, response, estimate in tried:
+            self._tried.add(key)
+            self.counts.sent += 1
+            self._store.add([(key, response)], role)
+            cost = self._charge(task, role, response)
+            self.budget.pay(estimate if cost is None else cost)
 
     @property
     def unreachable_since(self) -> float | None:
@@ -346,7 +368,10 @@ class Engine:
             return None
         if plan.answered is not None:
             plan.keys[slot] = key
-        self._claim(key, plan.task, request.role, known)
+        if key in self._tried:
+            self._tried.discard(key)  # counted when it was sent
+        else:
+            self._claim(key, plan.task, request.role, known)
         return known
 
     def _claim(self, key: bytes, task: str, role: str, known: Response) -> None:
@@ -505,6 +530,18 @@ def _drawn(request: Generate, plan: _Plan, keys: Keys) -> tuple[Generate, bytes,
     draw = b"\0".join((plan.sample, "\0".join(request.node).encode(), b"%d" % nth))
     sent = Generate(request.prompt, request.params, request.repeat, request.role, request.node, draw)
     return sent, nth_key(key, nth), earlier if is_first else None
+
+
+def first_key(request: Request, sample: bytes, model: AnyModel) -> tuple[Request, bytes]:
+    """The first request of a sample's plan as it is sent, and its key."""
+    plan = _Plan(Started(None, sample, iter(()), ""))  # type: ignore[arg-type]  # never driven
+    sent, key, _ = _keyed(request, plan, Keys(model.identity, model.can.samples))
+    return sent, key
+
+
+def answer_to(request: Request, response: Response, seconds: float) -> Response:
+    """The response to a request that was sent once, checked, with its latency."""
+    return _checked(request, timed(response, seconds, 1))
 
 
 def _fits(request: Request, response: Response) -> bool:
