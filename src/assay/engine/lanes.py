@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence, Set
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -200,6 +200,13 @@ class RemoteLane:
 
     def drop(self) -> None:
         self._queue.clear()
+
+    def drop_keys(self, keys: Set[bytes]) -> list[bytes]:
+        """Discard those of some requests that were not sent; returns their keys."""
+        dropped = [key for batch in self._queue for key, _ in batch if key in keys]
+        left = ([each for each in batch if each[0] not in keys] for batch in self._queue)
+        self._queue = deque(batch for batch in left if batch)
+        return dropped
 
     async def advance(self) -> bool:
         if self._error is not None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from assay.engine.counts import TemporaryFailure
 from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.models.protocol import RetryableError
 from assay.models.servers.remedies import malformed_remedy
@@ -117,10 +118,12 @@ class Retrier:
                         outages += is_first
                         if outages < max(2, self.limits.attempts):
                             continue
-                        return [Failed(f"{error} (the model became unreachable {outages} times)")] * len(requests)
+                        return [TemporaryFailure(f"{error} (the model became unreachable {outages} times)")] * len(
+                            requests
+                        )
                 attempt += 1
                 if attempt >= self.limits.attempts or self._is_exhausted:
-                    return [Failed(f"{error} (after {attempt} attempts)")] * len(requests)
+                    return [TemporaryFailure(f"{error} (after {attempt} attempts)")] * len(requests)
                 await self._back_off(error, attempt)
                 continue
             self._failed_connections = 0

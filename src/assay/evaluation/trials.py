@@ -19,6 +19,7 @@ from assay.models.servers.remedies import is_about_every_text, malformed_remedy,
 from assay.models.servers.server_model import ServerModel
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
+    LIMITS,
     Call,
     Failed,
     Generate,
@@ -112,7 +113,7 @@ def _features(request: Request) -> frozenset[str]:
         parts = [part for message in prompt if not isinstance(message.content, str) for part in message.content]
         features |= {type(part).__name__ for part in parts}
     if isinstance(request, Generate):
-        features |= {f"parameter {name}" for name in request.params}
+        features |= {f"parameter {name}" for name in request.params if name not in LIMITS}
         limit, stops = limit_of(request.params) or DEFAULT_MAX_GEN_TOKS, request.params.get("until")
         features |= {f"limit above {step}" for step in LIMIT_STEPS if limit > step}
         features |= {
