@@ -6,14 +6,13 @@ from collections import defaultdict
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
+from assay.models.servers.remedies import OF_A_TEXT
 from assay.records import Call, Failed, Request
 
 FIRST_REQUESTS = 20
 """Number of first requests of a task which, all failed for one permanent reason, stop it."""
 VARYING = re.compile(r"\d[\d,.]*|'[^']*'|\"[^\"]*\"")
 """Parts of a reason that differ from request to request."""
-OF_A_TEXT = re.compile(r"content|policy|filter|safety|moderat", re.IGNORECASE)
-"""Words of refusals that are about the text of a request, which others may pass."""
 
 
 class TemporaryFailure(Failed):

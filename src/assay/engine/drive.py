@@ -182,6 +182,21 @@ class Engine:
         """Monotonic time since which a model is unreachable; None while all answer."""
         return next((lane.retrier.unreachable_since for lane in self._remote() if lane.retrier.unreachable_since), None)
 
+    @property
+    def busy_roles(self) -> list[str]:
+        """Roles whose models have requests to answer."""
+        return [role for role, queue in self._lanes.items() if role != CALLS and queue.is_busy]
+
+    def capacity(self, role: str) -> float:
+        """Number of requests that a role's model answers at once now; 1 for a local model."""
+        queue = self._lanes[role]
+        return float(queue.retrier.window.size) if isinstance(queue, RemoteLane) else 1.0
+
+    def pending(self, role: str) -> int:
+        """Number of requests to a role that are in flight; of a local model none is counted."""
+        queue = self._lanes[role]
+        return queue.pending if isinstance(queue, RemoteLane) else 0
+
     def _remote(self) -> list[RemoteLane]:
         return [lane for lane in self._lanes.values() if isinstance(lane, RemoteLane)]
 

@@ -181,7 +181,7 @@ class RemoteLane:
         self._role, self._model, self._receive, self._budget, self._wake = role, model, receive, budget, wake
         self._queue: deque[Sequence[KeyedRequest]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._pending = 0
+        self.pending = 0
         self._responses: list[KeyedResponse] = []
         self._error: BaseException | None = None
 
@@ -225,11 +225,11 @@ class RemoteLane:
     def _send_queued(self) -> bool:
         """Send as many batches as the window and the budget allow."""
         sent = False
-        while self._queue and self._pending < self.retrier.window.size and not self._budget.is_over:
+        while self._queue and self.pending < self.retrier.window.size and not self._budget.is_over:
             estimate = sum(self._model.estimate(request) for _, request in self._queue[0])
             if not self._budget.reserve(estimate):
                 break
-            self._pending += 1
+            self.pending += 1
             task = asyncio.create_task(self._send_batch(self._queue.popleft(), estimate))
             self._tasks.add(task)
             task.add_done_callback(self._on_done)
@@ -252,7 +252,7 @@ class RemoteLane:
             else:
                 cost = sum(share for response in responses if not isinstance(response, Failed))
         finally:
-            self._pending -= 1
+            self.pending -= 1
             self._budget.settle(estimate, cost)
         if not self._responses:
             later = asyncio.get_running_loop().call_soon

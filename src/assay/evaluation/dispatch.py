@@ -73,13 +73,28 @@ async def _drive(  # noqa: PLR0913  # the options of a run and its parts
     engine = Engine(models, memory, lambda: watch(RunProgress(runs, engine)), budget, most)
     engine.add_tried(tried)
     if order is None:
-        await engine.run(plans_of(runs), end_plan)
+        await engine.run(plans_of(runs, _early(config, models, runs)), end_plan)
     else:
         await engine.run(order.plans(runs), partial(_end_in_order, order, budget))
     for run in runs:
         run.finish()
     outcome = order.rule.outcome() if order is not None else {}
     return UsageSummary(engine.usage.to_json(), dataclasses.asdict(engine.counts), budget.ended, outcome)
+
+
+EARLY_TASKS = 16
+"""Number of tasks whose first documents are asked first."""
+
+
+def _early(config: RunConfig, models: Mapping[str, AnyModel], runs: Sequence[TaskRun]) -> list[TaskRun]:
+    """Tasks whose first documents are asked first, so that the time left is known early: those that generate, and one of those
+    that do not. None for local models, which share prefixes within a task, and none where lm-eval's order of draws counts."""
+    if config.compat is not None or len(runs) < 2 or not all(isinstance(model, Remote) for model in models.values()):
+        return []
+    plain = [run for run in runs if run.runnable.task.config.class_ is None]
+    texts = [run for run in plain if "generate" in run.runnable.needs or not run.runnable.needs]
+    others = {run.runnable.needs: run for run in reversed(plain) if run not in texts}
+    return [run for run in plain if run in texts or run in others.values()][:EARLY_TASKS]
 
 
 def _end_in_order(order: SeededOrder, budget: Budget, ended: Ended) -> None:

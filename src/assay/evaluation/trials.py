@@ -32,6 +32,7 @@ from assay.records import (
     Sample,
     TextPart,
     limit_of,
+    prompt_text,
 )
 from assay.runs.cache import Cache
 from assay.tasks.runnable import Runnable
@@ -43,13 +44,11 @@ MAX_TASKS = 500
 """Number of tasks whose first document is looked at."""
 MAX_TRIALS = 4
 """Number of requests of one kind that are tried for a model."""
-SHORT = 200
-"""Characters of each text of a shortened request: a request with shorter texts is not tried again."""
+SHORT = 1000
+"""Characters of a prompt that no server finds too long."""
 ANY_TEXT = "The quick brown fox"
 LIMIT_STEPS = (512, 2048, 8192, 32768)
 MALFORMED = "malformed answer: "
-UNREPORTED = "reports no "
-"""Part of failures that are the same for every text."""
 
 
 class Trial(NamedTuple):
@@ -106,7 +105,7 @@ def _first_step(task: Runnable, sample: Sample) -> Sequence[Request]:
 
 def _features(request: Request) -> frozenset[str]:
     """What a server must support for a request, beside its kind."""
-    prompt = request.prompt if isinstance(request, Generate) else getattr(request, "context", "")
+    prompt = _prompt(request)
     features = {request.role, "text" if isinstance(prompt, str) else "messages"}
     if not isinstance(prompt, str):
         features |= {f"role {message.role}" for message in prompt}
@@ -171,19 +170,19 @@ async def _answer(model: ServerModel, request: Request) -> Response | None:
 
 async def _refuse(model: ServerModel, trial: Trial, failed: Failed) -> None:
     """Refuse the run where a server refuses every such request; warn where it refuses this text only."""
-    reason, status = failed.reason, status_of(failed.reason)
-    if isinstance(trial.request, Generate) and status is None and not reason.startswith(MALFORMED):
+    reason, request = failed.reason, trial.request
+    if isinstance(request, Generate) and status_of(reason) is None:
         return  # the model refused to answer, or said nothing: that is a result
-    if not is_about_every_text(reason) and UNREPORTED not in reason and shortened(trial.request) != trial.request:
-        second = await _answer(model, shortened(trial.request))
+    if not is_about_every_text(reason, is_short=len(prompt_text(_prompt(request))) < SHORT):
+        second = await _answer(model, with_any_text(request))
         if not isinstance(second, Failed):
             logging.getLogger("assay").warning(
-                "the first document of task %r is refused: %s; a shorter text is not", trial.task, reason
+                "the first document of task %r is refused: %s; another text is not", trial.task, reason
             )
             return
         reason = second.reason
     is_malformed = reason.startswith(MALFORMED)
-    fix = malformed_remedy(reason) if is_malformed else request_remedy(reason, trial.request, trial.task)
+    fix = malformed_remedy(reason) if is_malformed else request_remedy(reason, request, trial.task)
     raise _problem(trial, reason, fix)
 
 
@@ -203,23 +202,28 @@ def _warn_without_usage(model: ServerModel, role: str, response: Response) -> No
         )
 
 
-def shortened(request: Request) -> Request:
-    """The same request with short texts: the same parameters, roles and media."""
+def with_any_text(request: Request) -> Request:
+    """The same request about another, short text: with the same parameters, roles and media."""
     if isinstance(request, Rolling):
-        return request._replace(text=request.text[:SHORT])
+        return request._replace(text=ANY_TEXT)
     if isinstance(request, Loglikelihood):
-        context = _short_prompt(request.context) or ANY_TEXT
-        return request._replace(context=context, continuation=request.continuation[:SHORT])
-    return request._replace(prompt=_short_prompt(request.prompt))
+        return request._replace(context=_any_prompt(request.context), continuation=" jumps")
+    return request._replace(prompt=_any_prompt(request.prompt))
 
 
-def _short_prompt(prompt: Prompt) -> Prompt:
+def _prompt(request: Request) -> Prompt:
+    if isinstance(request, Generate):
+        return request.prompt
+    return request.context if isinstance(request, Loglikelihood) else request.text
+
+
+def _any_prompt(prompt: Prompt) -> Prompt:
     if isinstance(prompt, str):
-        return prompt[-SHORT:]
-    return tuple(message._replace(content=_short_content(message.content)) for message in prompt)
+        return ANY_TEXT
+    return tuple(message._replace(content=_any_content(message.content)) for message in prompt)
 
 
-def _short_content(content: str | tuple[Part, ...]) -> str | tuple[Part, ...]:
+def _any_content(content: str | tuple[Part, ...]) -> str | tuple[Part, ...]:
     if isinstance(content, str):
-        return content[:SHORT]
-    return tuple(TextPart(part.text[:SHORT]) if isinstance(part, TextPart) else part for part in content)
+        return ANY_TEXT
+    return tuple(TextPart(ANY_TEXT) if isinstance(part, TextPart) else part for part in content)

@@ -10,17 +10,23 @@ OTHER_TYPE = {"openai-chat": "openai", "openai": "openai-chat"}
 KEY_STATUSES, PATH_STATUSES = (401, 403), (404, 405, 501)
 FOR_EVERY_REQUEST = (*KEY_STATUSES, *PATH_STATUSES)
 """Statuses that do not depend on what a request says."""
+UNREPORTED = "reports no "
+"""Part of failures that are the same for every text."""
+OF_A_TEXT = re.compile(r"content.{0,20}(filter|manag)|policy|safety|moderat|flagged", re.IGNORECASE)
+"""Words of refusals that are about the text of a request, which others may pass."""
 PARAMETERS = re.compile(
     r"\b(stop|seed|tools|tool_choice|response_format|temperature|top_p|top_k|min_p|logprobs|max_tokens"
     r"|max_completion_tokens|presence_penalty|frequency_penalty|repetition_penalty)\b"
 )
 
 
-def is_about_every_text(reason: str) -> bool:
-    """Whether a refusal does not depend on the text that was sent: it is about a key, a path or a parameter. The limit of tokens
-    is left out, since servers name it where a prompt is too long."""
+def is_about_every_text(reason: str, *, is_short: bool) -> bool:
+    """Whether a refusal does not depend on the text that was sent: it is about a key, a path, a parameter or a missing feature.
+    A limit of tokens may be named where a prompt is too long, unless the prompt `is_short`."""
     named = PARAMETERS.search(reason)
-    return status_of(reason) in FOR_EVERY_REQUEST or (named is not None and not named[0].startswith("max_"))
+    is_parameter = named is not None and (is_short or not named[0].startswith("max_"))
+    is_general = status_of(reason) in FOR_EVERY_REQUEST or is_parameter or UNREPORTED in reason
+    return is_general and OF_A_TEXT.search(reason) is None
 
 
 def status_of(reason: str) -> int | None:
