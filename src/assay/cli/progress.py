@@ -46,7 +46,10 @@ class Progress:
     def __call__(self, run: "RunProgress") -> None:
         left = self._estimate(run)  # called also where nothing is shown: it measures what is recent
         if self._display is not None:
-            self._display.update(terminal_line(run, left, shutil.get_terminal_size().columns - 1))
+            from rich.text import Text  # a name may have brackets, which are not markup
+
+            line = terminal_line(run, left, shutil.get_terminal_size().columns - 1)
+            self._display.update(Text(line, no_wrap=True))
         elif time.monotonic() - self._last > LOG_SECONDS or self._is_news(run):
             self._last = time.monotonic()
             echo_err(log_line(run, left))

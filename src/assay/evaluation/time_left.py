@@ -13,7 +13,7 @@ from typing import NamedTuple
 from assay.engine.counts import TaskCounts
 from assay.engine.drive import Engine
 from assay.evaluation.dispatch import RunProgress
-from assay.records import DEFAULT_MAX_GEN_TOKS, limit_of
+from assay.tasks.preflight import token_limit
 from assay.tasks.run import TaskRun
 from assay.tasks.runnable import Runnable
 
@@ -275,6 +275,4 @@ def _kind_of(task: Runnable) -> str:
         return f"steps of {task.task.name}"
     if "generate" not in task.needs:
         return ROLLING if "rolling" in task.needs else LOGLIKELIHOODS
-    params = task.described().get("generation_kwargs")
-    limit = (limit_of(params) if isinstance(params, Mapping) else None) or DEFAULT_MAX_GEN_TOKS
-    return f"{TEXTS}{limit} tokens"
+    return f"{TEXTS}{token_limit(task)} tokens"

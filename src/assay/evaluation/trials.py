@@ -20,6 +20,7 @@ from assay.models.servers.server_model import ServerModel
 from assay.records import (
     DEFAULT_MAX_GEN_TOKS,
     LIMITS,
+    UNFINISHED,
     Call,
     Failed,
     Generate,
@@ -30,11 +31,13 @@ from assay.records import (
     Response,
     Rolling,
     Sample,
+    Text,
     TextPart,
     limit_of,
     prompt_text,
 )
 from assay.runs.cache import Cache
+from assay.tasks.preflight import warn_thinking
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import preserved_random
 
@@ -68,9 +71,9 @@ def try_requests(config: RunConfig, tasks: Sequence[Runnable], models: Mapping[s
     with preserved_random():
         trials = list(_selected(_candidates(tasks, servers)))
     if config.use_cache is None:
-        return run_async(_try_all(trials, servers, config, lambda _: False))
+        return run_async(_try_all(trials, servers, config, tasks, lambda _: False))
     with closing(Cache(Path(config.use_cache))) as cache:
-        return run_async(_try_all(trials, servers, config, lambda key: cache.get(key) is not None))
+        return run_async(_try_all(trials, servers, config, tasks, lambda key: cache.get(key) is not None))
 
 
 def _candidates(tasks: Sequence[Runnable], roles: Iterable[str]) -> Iterator[Trial]:
@@ -135,9 +138,14 @@ def _selected(candidates: Iterable[Trial]) -> Iterator[Trial]:
 
 
 async def _try_all(
-    trials: Sequence[Trial], servers: Mapping[str, ServerModel], config: RunConfig, is_known: Callable[[bytes], bool]
+    trials: Sequence[Trial],
+    servers: Mapping[str, ServerModel],
+    config: RunConfig,
+    tasks: Sequence[Runnable],
+    is_known: Callable[[bytes], bool],
 ) -> list[TriedRequest]:
     tried: list[TriedRequest] = []
+    thinking = False
     for role, model in servers.items():
         own = [trial for trial in trials if trial.request.role == role]
         if not own:
@@ -152,7 +160,10 @@ async def _try_all(
                     await _refuse(model, trial, response)
                 elif response is not None:
                     _warn_without_usage(model, role, response)
+                    thinking |= isinstance(response, Text) and bool(response.reasoning or response.finish == UNFINISHED)
                     tried.append(TriedRequest(key, role, trial.task, response, model.estimate(sent)))
+    if thinking:
+        warn_thinking(tasks)
     return tried
 
 
