@@ -1,7 +1,7 @@
-"""How right the time left is: a mixed run against a server with declared latencies, looked at when 25, 50 and 75 % of it are over.
+"""How right the time left is: a mixed run against a server with declared latencies, read when 25, 50 and 75 % of it are over.
 
 Four tasks in this order: choices (log-likelihoods), short texts, long texts, and texts with a judge. Latencies are drawn from
-declared distributions, seeded. `python -m bench eta`; `python -m bench.eta` prints every look of one run.
+declared distributions, seeded. `python -m bench eta`; `python -m bench.eta` prints twenty estimates of each run.
 """
 
 import asyncio
@@ -68,11 +68,11 @@ def app(seed: int = 0) -> web.Application:
     async def models(_: web.Request) -> web.Response:
         return web.json_response({"data": []})
 
-    made = web.Application()
-    made.router.add_post("/v1/completions", answer)
-    made.router.add_post("/v1/chat/completions", answer)
-    made.router.add_get("/v1/models", models)
-    return made
+    server = web.Application()
+    server.router.add_post("/v1/completions", answer)
+    server.router.add_post("/v1/chat/completions", answer)
+    server.router.add_get("/v1/models", models)
+    return server
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def write_tasks(folder: Path, order: tuple[str, ...], scale: float) -> None:
         (folder / f"{kind}.yaml").write_text(f"task: t{place}_{kind}\n{data}doc_to_text: q\n{yaml[kind]}")
 
 
-def looks(order: tuple[str, ...], scale: float = 1.0, seed: int = 0) -> tuple[list[Seen], float]:
+def estimates(order: tuple[str, ...], scale: float = 1.0, seed: int = 0) -> tuple[list[Seen], float]:
     """Every time that a run showed, and when it ended; both since its first request."""
     with tempfile.TemporaryDirectory() as name, serving(seed) as url:
         write_tasks(Path(name), order, scale)
@@ -154,13 +154,13 @@ def errors(
     order: tuple[str, ...], scale: float = 1.0, seed: int = 0
 ) -> list[tuple[float, float | None, tuple[str, ...]]]:
     """By share of the run the ratio of the time shown to the time that was left, and the kinds that were unknown."""
-    seen, whole = looks(order, scale, seed)
-    found = []
+    seen, whole = estimates(order, scale, seed)
+    ratios = []
     for share in SHARES:
         at = min(seen, key=lambda each: abs(each.at - share * whole))
         real = whole - at.at
-        found.append((share, None if at.seconds is None else at.seconds / real, at.unknown))
-    return found
+        ratios.append((share, None if at.seconds is None else at.seconds / real, at.unknown))
+    return ratios
 
 
 def rows() -> Iterator[Said]:
@@ -176,10 +176,10 @@ def main() -> None:
         web.run_app(app(int(sys.argv[3])), host="127.0.0.1", port=int(sys.argv[2]), print=None)
         return
     for name, order in ORDERS.items():
-        seen, whole = looks(order)
+        seen, whole = estimates(order)
         print(f"{name}: {whole:.1f} s")
         for number in range(1, 20):
-            each = min(seen, key=lambda look: abs(look.at - number / 20 * whole))
+            each = min(seen, key=lambda one: abs(one.at - number / 20 * whole))
             shown = "?" if each.seconds is None else f"{each.seconds:.1f}"
             print(f"  {number * 5} %: shown {shown} s, left {whole - each.at:.1f} s {', '.join(each.unknown)}")
 

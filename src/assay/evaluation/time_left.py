@@ -60,7 +60,7 @@ class Need(NamedTuple):
     seconds: float | None
 
 
-class Lane:
+class LaneSpeed:
     """The speed of a role: seconds of latency that are worked off in a second, which is the number of requests at once.
 
     A request in flight counts as half done, on average. Judges wait for answers to judge: their speed is measured while they
@@ -105,7 +105,7 @@ class TimeEstimator:
         self._last = TimeLeft()
         self._next = self._before = 0.0
         self._received: dict[tuple[str, str], int] = {}
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[str, LaneSpeed] = {}
         self._local: dict[tuple[str, str], tuple[float, float]] = {}
         """Of local models the seconds and the requests of each task, lately."""
         self._waited: dict[str, float] = {}
@@ -138,7 +138,7 @@ class TimeEstimator:
                 self._measure_local(role, new.get(role, {}), passed)
                 continue
             work = {self._latency(engine, task, role) or 0.0: added for task, added in new.get(role, {}).items()}
-            lane = self._lanes.setdefault(role, Lane(fed=role == MODEL))
+            lane = self._lanes.setdefault(role, LaneSpeed(fed=role == MODEL))
             lane.add(passed, work, engine.pending(role), engine.capacity(role))
 
     def _measure_local(self, role: str, new: Mapping[str, int], passed: float) -> None:
@@ -161,7 +161,7 @@ class TimeEstimator:
         return sum(recent) / len(recent) if recent else None
 
     def _needs(self, run: TaskRun, progress: RunProgress) -> Iterator[Need]:
-        """What a task still needs, by role."""
+        """Requests that a task still needs, by role."""
         task, engine, name = run.runnable, progress.engine, run.runnable.task.name
         counts = engine.task_counts.get(name)
         if counts is not None and counts.ended >= task.size:

@@ -107,7 +107,7 @@ def _first_step(task: Runnable, sample: Sample) -> Sequence[Request]:
 
 
 def _features(request: Request) -> frozenset[str]:
-    """What a server must support for a request, beside its kind."""
+    """Features that a server must support for a request, beside its kind."""
     prompt = _prompt(request)
     features = {request.role, "text" if isinstance(prompt, str) else "messages"}
     if not isinstance(prompt, str):
