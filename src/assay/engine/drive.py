@@ -498,9 +498,9 @@ def first_key(request: Request, sample: bytes, model: AnyModel) -> tuple[Request
     return sent, key
 
 
-def answer_to(request: Request, response: Response, seconds: float) -> Response:
-    """The response to a request that was sent once, checked, with its latency."""
-    return _checked(request, timed(response, seconds, 1))
+def answer_to(request: Request, response: Response, seconds: float, attempts: int) -> Response:
+    """The response to a request, checked, with its latency and number of attempts."""
+    return _checked(request, timed(response, seconds, attempts))
 
 
 def _fits(request: Request, response: Response) -> bool:

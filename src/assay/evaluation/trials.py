@@ -43,8 +43,10 @@ from assay.tasks.settings import preserved_random
 
 SECONDS = 30.0
 """Time for the answer to a trial: a refusal takes less, a long answer belongs to the run."""
+ATTEMPTS, FIRST_WAIT = 3, 0.5
+"""Number of attempts of a trial, and the seconds after the first."""
 MAX_TASKS = 500
-"""Number of tasks whose first document is looked at."""
+"""Number of tasks whose first document is read."""
 MAX_TRIALS = 4
 """Number of requests of one kind that are tried for a model."""
 SHORT = 1000
@@ -168,15 +170,22 @@ async def _try_all(
 
 
 async def _answer(model: ServerModel, request: Request) -> Response | None:
-    """The response to a trial; None where there is none yet, for a reason that may pass."""
-    started = time.monotonic()
+    """The response to a trial, with few retries; None where there is none yet, for a reason that may pass."""
     try:
         async with asyncio.timeout(SECONDS):
-            return answer_to(request, await model.ask(request), time.monotonic() - started)
+            for attempt in range(1, ATTEMPTS + 1):
+                started = time.monotonic()
+                try:
+                    response = await model.ask(request)
+                    return answer_to(request, response, time.monotonic() - started, attempt)
+                except RetryableError as error:
+                    if error.malformed:
+                        return Failed(f"{MALFORMED}{error}")
+                    if attempt < ATTEMPTS:
+                        await asyncio.sleep(FIRST_WAIT * attempt if error.retry_after is None else error.retry_after)
     except TimeoutError:
-        return None
-    except RetryableError as error:
-        return Failed(f"{MALFORMED}{error}") if error.malformed else None
+        pass
+    return None
 
 
 async def _refuse(model: ServerModel, trial: Trial, failed: Failed) -> None:

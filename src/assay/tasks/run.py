@@ -171,7 +171,7 @@ def plans_of(runs: Sequence[TaskRun], early: Sequence[TaskRun] = ()) -> Iterator
     for run in early:
         yield from starmap(starter(run), islice(begun[id(run)], FIRST_DOCUMENTS))
     for run in runs:
-        yield from starmap(starter(run), begun.pop(id(run), None) or enumerate(run.samples()))
+        yield from starmap(starter(run), begun[id(run)] if id(run) in begun else enumerate(run.samples()))
 
 
 def starter(run: TaskRun) -> Callable[[int, Sample], Started]:
