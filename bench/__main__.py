@@ -22,6 +22,7 @@ PARTS = (
     "viewer",
     "local",
     "labels",
+    "eta",
 )
 
 

@@ -1,47 +1,41 @@
-"""Progress of a run: a live display on a terminal, one line a minute in a log."""
+"""Progress of a run: one live line on a terminal, one line a minute in a log."""
 
+import shutil
 import sys
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from assay.cli.output import echo_err
+from assay.evaluation.time_left import TimeEstimator, TimeLeft
 from assay.tasks.run import TRUNCATED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.progress import TaskID
-
     from assay.evaluation.dispatch import RunProgress
     from assay.tasks.run import TaskRun
 
 LOG_SECONDS = 60.0
+BAR, MIN_BAR = 24, 6
+"""Width of the bar, and the width below which it is left out."""
+MAX_NAME = 28
 
 
 class Progress:
     """Called by the run as it advances; shows progress. A context manager, so that the terminal is restored."""
 
     def __init__(self) -> None:
-        self._started = time.monotonic()
-        self._last = self._started
+        self._last = time.monotonic()
         self._display: Any = None
         self._unreachable = False
-        self._bars: dict[str, TaskID] = {}
+        self._estimate = TimeEstimator()
 
     def __enter__(self) -> "Progress":
         if sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-            from rich.progress import Progress as Display
+            from rich.live import Live
 
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[note]}"),
-            )
-            self._display = Display(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True))
+            self._display = Live(console=Console(stderr=True), refresh_per_second=4, transient=True)
             self._display.start()
         return self
 
@@ -50,11 +44,15 @@ class Progress:
             self._display.stop()
 
     def __call__(self, run: "RunProgress") -> None:
+        left = self._estimate(run)  # called also where nothing is shown: it measures what is recent
         if self._display is not None:
-            self._show(run)
+            from rich.text import Text  # a name may have brackets, which are not markup
+
+            line = terminal_line(run, left, shutil.get_terminal_size().columns - 1)
+            self._display.update(Text(line, no_wrap=True))
         elif time.monotonic() - self._last > LOG_SECONDS or self._is_news(run):
             self._last = time.monotonic()
-            echo_err(self._line(run))
+            echo_err(log_line(run, left))
 
     def _is_news(self, run: "RunProgress") -> bool:
         """Return whether the model has just become unreachable or reachable: a log reports that at once."""
@@ -62,41 +60,81 @@ class Progress:
         changed, self._unreachable = unreachable != self._unreachable, unreachable
         return changed
 
-    def _show(self, run: "RunProgress") -> None:
-        whole = self._bar("all tasks", sum(each.runnable.size for each in run.tasks))
-        self._display.update(whole, completed=_done(run), note=self._note(run))
-        for each in run.tasks:
-            if 0 < each.board.documents < each.runnable.size:
-                name = each.runnable.task.name
-                self._display.update(
-                    self._bar(name, each.runnable.size), completed=each.board.documents, note=_failure_counts([each])
-                )
-            elif each.runnable.task.name in self._bars:
-                self._display.remove_task(self._bars.pop(each.runnable.task.name))
 
-    def _bar(self, name: str, total: int) -> "TaskID":
-        if name not in self._bars:
-            self._bars[name] = self._display.add_task(name, total=total, note="")
-        return self._bars[name]
-
-    def _note(self, run: "RunProgress") -> str:
-        rate = run.engine.counts.sent / max(time.monotonic() - self._started, 1e-9)
-        since = run.engine.unreachable_since
-        waiting = f"the model is unreachable: waiting for {time.monotonic() - since:.0f} s" if since is not None else ""
-        return ", ".join(filter(None, (waiting, f"{rate:,.0f} requests/s", _failure_counts(run.tasks))))
-
-    def _line(self, run: "RunProgress") -> str:
-        total = sum(each.runnable.size for each in run.tasks)
-        done, elapsed = _done(run), time.monotonic() - self._started
-        left = elapsed / done * (total - done) if done else 0.0
-        return f"{done} of {total} documents, {self._note(run)}, about {left / 60:.0f} min left"
+def log_line(run: "RunProgress", left: TimeLeft) -> str:
+    """All there is to say about the progress of a run."""
+    total = sum(each.runnable.size for each in run.tasks)
+    documents = f"{sum(each.board.documents for each in run.tasks)} of {total} documents"
+    parts = [_task_in_work(run), _waiting(run), documents, _requests(left), f"{left.rate:,.0f} requests/s"]
+    return ", ".join(filter(None, (*parts, *_counts(run), time_left(left))))
 
 
-def _failure_counts(tasks: "Sequence[TaskRun]") -> str:
+def terminal_line(run: "RunProgress", left: TimeLeft, width: int) -> str:
+    """The same in at most `width` columns: what matters least is left out."""
+    name, time_part = _task_in_work(run)[:MAX_NAME], time_left(left)
+    parts = [_requests(left), _waiting(run), *_counts(run), f"{left.rate:,.0f}/s", time_part]
+    short = time_part.partition(" (")[0]
+    for kept in (parts, [*parts[:-2], time_part], [*parts[:-2], short], [parts[0], short], [short]):
+        note = ", ".join(filter(None, kept))
+        free = width - len(name) - len(note) - 2
+        if free >= MIN_BAR:
+            share = left.done / max(left.done + left.left, 1)
+            length = min(BAR, free - 1)
+            return f"{name} {'━' * round(share * length)}{'╌' * (length - round(share * length))} {note}"
+        if free >= 0:
+            return f"{name} {note}"
+    return note[:width]
+
+
+def time_left(left: TimeLeft) -> str:
+    """The time left in words; a kind of request that was not seen yet makes it a minimum.
+
+    >>> time_left(TimeLeft(seconds=130.0)), time_left(TimeLeft(seconds=20.0, unknown=("judge calls",)))
+    ('about 2 min left', 'at least 20 s left (judge calls not yet seen)')
+    """
+    unseen = f" ({' and '.join(_few(left.unknown))} not yet seen)" if left.unknown else ""
+    if left.seconds is None:
+        return f"time left unknown{unseen}"
+    return f"{'at least' if left.unknown else 'about'} {duration(left.seconds)} left{unseen}"
+
+
+def duration(seconds: float) -> str:
+    """A duration in at most two units.
+
+    >>> duration(3.4), duration(95), duration(7500)
+    ('3 s', '2 min', '2 h 5 min')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _few(kinds: Sequence[str]) -> list[str]:
+    return [*kinds[:2], f"{len(kinds) - 2} more kinds"] if len(kinds) > 3 else list(kinds)
+
+
+def _requests(left: TimeLeft) -> str:
+    return f"{left.done:,} of {left.done + left.left:,}{'+' if left.unknown else ''} requests"
+
+
+def _task_in_work(run: "RunProgress") -> str:
+    """The first task that has begun and not ended."""
+    counts = run.engine.task_counts
+    names = (each.runnable.task.name for each in run.tasks if each.board.documents < each.runnable.size)
+    return next((name for name in names if name in counts), "")
+
+
+def _waiting(run: "RunProgress") -> str:
+    since = run.engine.unreachable_since
+    return f"the model is unreachable: waiting for {time.monotonic() - since:.0f} s" if since is not None else ""
+
+
+def _counts(run: "RunProgress") -> list[str]:
+    """Failed documents, answers that were cut off, and the cost so far."""
+    tasks: Sequence[TaskRun] = run.tasks
     failed = sum(sum(each.board.failed.values()) for each in tasks)
     cut = sum(each.board.noticed[TRUNCATED] for each in tasks)
-    return ", ".join(f"{count} {what}" for count, what in ((failed, "failed"), (cut, "cut off")) if count)
-
-
-def _done(run: "RunProgress") -> int:
-    return sum(each.board.documents for each in run.tasks)
+    cost = run.engine.usage.total.cost
+    counted = [f"{count} {what}" for count, what in ((failed, "failed"), (cut, "cut off")) if count]
+    return [*counted, *([f"cost {cost:.2f}"] if cost is not None else [])]

@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,8 @@ def _with_folder(config: RunConfig, *, no_output: bool) -> RunConfig:
 
 def _prepared(config: RunConfig) -> PreparedRun:
     """Prepare a run: everything that can fail without a model has been tried."""
-    work = prepare_run(config, task_manager(config))
+    with redirect_stdout(sys.stderr):  # what user code prints is not part of the table
+        work = prepare_run(config, task_manager(config))
     for name, reason in work.broken.items():
         echo_err(f"task {name!r} cannot be run: {reason}; continuing without it")
     return work
@@ -87,7 +89,7 @@ def _evaluated(work: PreparedRun, command: Sequence[str]) -> Evaluation:
     if work.config.write_out:
         write_out(work)
     rule = _stop_rule(work)
-    with Progress() as progress:
+    with Progress() as progress, redirect_stdout(sys.stderr):
         evaluation = execute(work, progress, OutputOptions(notes={"command": command}), rule)
     if rule is not None and not evaluation.tasks:
         echo_err("decided before: nothing is asked; without --stop_when, the other documents are")

@@ -16,9 +16,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -134,7 +135,9 @@ class HelperCode:
                 sys.modules[module.__name__] = module  # dataclasses and pickling look a class's module up there
                 undo.callback(sys.modules.pop, module.__name__)
                 code = compile(file.read_bytes(), path, "exec", dont_inherit=True)
-                exec(code, module.__dict__)  # what loading a module is
+                with redirect_stdout(StringIO()) as printed:  # of downloads, say: it is not part of our output
+                    exec(code, module.__dict__)  # what loading a module is
+                logging.getLogger("assay").debug("%s printed: %s", path, printed.getvalue())
                 undo.pop_all()
         return self._modules[path]
 

@@ -6,29 +6,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
-import orjson
-
 from assay.engine.calls import KeyedCall, ToolLane
+from assay.engine.counts import EarlyStop, TaskCounts
+from assay.engine.keys import Keys, hash_of, nth_key
 from assay.engine.lanes import Budget, KeyedRequest, Lane, RemoteLane, lane
+from assay.engine.retry import timed
 from assay.engine.usage import RunUsage
-from assay.models.protocol import AnyModel, PerParams, Remote, Samples
+from assay.models.protocol import AnyModel, Remote
 from assay.records import (
     Call,
     Failed,
     Generate,
     Likelihood,
-    Loglikelihood,
     Outcome,
-    Params,
     Plan,
-    Prompt,
     Request,
     Response,
     Text,
-    prompt_text,
 )
 from assay.runs.journal import Journal
 from assay.user_code import HALF, is_writable, written
@@ -39,8 +35,6 @@ CALLS = "(calls)"
 """Key of the call lane: no role can have this name."""
 GRACE_SECONDS = 60.0
 """Time that requests in flight get to finish when the budget is spent."""
-MESSAGES = '[{"role"'
-"""Start of a conversation's JSON, which its key hashes: a text with this start gets a distinct key."""
 
 
 class ResponseStore(Protocol):
@@ -74,6 +68,16 @@ class Ended(NamedTuple):
     responses: Sequence[Response]
 
 
+class TriedRequest(NamedTuple):
+    """A request that was answered before the engine runs, the task it is charged to, and its cost where none is reported."""
+
+    key: bytes
+    role: str
+    task: str
+    response: Response
+    estimate: float = 0.0
+
+
 @dataclass(slots=True)
 class RequestCounts:
     """Numbers of requests: asked by plans, sent, known from before, failed."""
@@ -87,10 +91,25 @@ class RequestCounts:
 class _Plan:
     """A running plan and the responses it waits for."""
 
-    __slots__ = ("answered", "drawn", "keys", "missing", "plan", "responses", "sample", "task", "what")
+    __slots__ = (
+        "answered",
+        "asks",
+        "counts",
+        "drawn",
+        "keys",
+        "missing",
+        "plan",
+        "responses",
+        "sample",
+        "task",
+        "what",
+    )
 
-    def __init__(self, started: Started) -> None:
+    def __init__(self, started: Started, counts: TaskCounts) -> None:
         self.what, self.sample, self.plan, self.task, is_kept = started
+        self.counts = counts
+        self.asks: list[tuple[str, int]] = []
+        """The number of requests to each role, step by step."""
         self.responses: list[Response | None] = []
         self.missing = 0
         self.drawn: dict[bytes, int] | None = None
@@ -144,11 +163,39 @@ class Engine:
         self._waiting: dict[bytes, list[tuple[_Plan, int]]] = {}
         self._end: Callable[[Ended], None] = _ignore
         self._noticed = time.monotonic()
+        self.task_counts: dict[str, TaskCounts] = {}
+        self.early_stop = EarlyStop(is_off=self.budget.failures is not None)
+        self._tried: set[bytes] = set()
+        """Keys of requests that were tried before, until a plan asks for them."""
+
+    def add_tried(self, tried: Sequence[TriedRequest]) -> None:
+        """Use the answers to requests that were sent before the plans."""
+        for key, role, task, response, estimate in tried:
+            self._tried.add(key)
+            self.counts.sent += 1
+            self._store.add([(key, response)], role)
+            cost = self._charge(task, role, response)
+            self.budget.pay(estimate if cost is None else cost)
 
     @property
     def unreachable_since(self) -> float | None:
         """Monotonic time since which a model is unreachable; None while all answer."""
         return next((lane.retrier.unreachable_since for lane in self._remote() if lane.retrier.unreachable_since), None)
+
+    @property
+    def busy_roles(self) -> list[str]:
+        """Roles whose models have requests to answer."""
+        return [role for role, queue in self._lanes.items() if role != CALLS and queue.is_busy]
+
+    def capacity(self, role: str) -> float:
+        """Number of requests that a role's model answers at once now; 1 for a local model."""
+        queue = self._lanes[role]
+        return float(queue.retrier.window.size) if isinstance(queue, RemoteLane) else 1.0
+
+    def pending(self, role: str) -> int:
+        """Number of requests to a role that are in flight; of a local model none is counted."""
+        queue = self._lanes[role]
+        return queue.pending if isinstance(queue, RemoteLane) else 0
 
     def _remote(self) -> list[RemoteLane]:
         return [lane for lane in self._lanes.values() if isinstance(lane, RemoteLane)]
@@ -220,16 +267,25 @@ class Engine:
 
     def _start(self, started: Started) -> None:
         """Begin a plan; one whose outcome is journaled has ended."""
+        counts = self.task_counts.get(started.task)
+        if counts is None:
+            counts = self.task_counts[started.task] = TaskCounts()
         kept = self._recalled(started) if started.is_kept else None
         if kept is not None:
+            counts.started, counts.ended = counts.started + 1, counts.ended + 1
             self._end(Ended(started.what, kept))
             return
+        if started.task in self.early_stop.stopped:
+            counts.started, counts.ended = counts.started + 1, counts.ended + 1
+            self._end(Ended(started.what, [Failed(self.early_stop.stopped[started.task])]))
+            return
         self._open += 1
-        self._step(_Plan(started), None)
+        counts.started += 1
+        self._step(_Plan(started, counts), None)
 
     def _recalled(self, started: Started) -> list[Response] | None:
         """The responses and the outcome of a plan that ended in an earlier process; None where one is missing."""
-        record = self._store.own.record(_hash(b"record", started.sample).digest())
+        record = self._store.own.record(hash_of(b"record", started.sample).digest())
         if record is None:
             return None
         responses = [self._store.own.get(key) for key in record.keys]
@@ -248,7 +304,7 @@ class Engine:
         keys = [key for each in responses[:-1] if (key := plan.answered.get(id(each))) is not None]
         if len(keys) != len(outcome.asked):
             return responses
-        return [*responses[:-1], self._store.own.put_record(_hash(b"record", plan.sample).digest(), outcome, keys)]
+        return [*responses[:-1], self._store.own.put_record(hash_of(b"record", plan.sample).digest(), outcome, keys)]
 
     def _step(self, plan: _Plan, responses: Sequence[Response] | None) -> None:
         """Resume a plan until it waits or ends."""
@@ -259,6 +315,7 @@ class Engine:
                 requests = next(plan.plan) if responses is None else plan.plan.send(responses)
             except StopIteration as stop:
                 self._open -= 1
+                plan.counts.end(plan.asks)
                 self._end(Ended(plan.what, self._kept(plan, stop.value)))
                 return
             self._ask(plan, requests)
@@ -273,18 +330,21 @@ class Engine:
             plan.keys = {}
         calls = [(slot, request) for slot, request in enumerate(requests) if isinstance(request, Call)]
         self.counts.asked += len(requests) - len(calls)
+        plan.counts.ask(requests, plan.asks)
         self._ask_models(plan, requests)
         if calls:
             self._begin(plan, calls)
 
     def _ask_models(self, plan: _Plan, requests: Sequence[Request | Call]) -> None:
         new: dict[str, list[KeyedRequest]] = {}
+        stopped = self.early_stop.stopped.get(plan.task)
         for slot, request in enumerate(requests):
             if isinstance(request, Call):
                 continue
             keys = self._keys.get(request.role)
-            if keys is None:
-                plan.responses[slot] = Failed(f"no model with the role {request.role!r} in this run")
+            if keys is None or stopped is not None:
+                reason = stopped or f"no model with the role {request.role!r} in this run"
+                plan.responses[slot] = Failed(reason)
                 plan.missing -= 1
                 continue
             try:
@@ -303,6 +363,7 @@ class Engine:
             if known is not None:
                 plan.responses[slot] = known
                 plan.missing -= 1
+                plan.counts.known[request.role] += 1
             else:
                 self._waiting[key] = [(plan, slot)]
                 new.setdefault(request.role, []).append((key, request))
@@ -319,7 +380,7 @@ class Engine:
             if not call.identity:
                 self._calls.begin(call, deliver)
                 continue
-            key = _hash(b"call", plan.sample, *(str(each).encode("utf-8", "surrogatepass") for each in call.identity))
+            key = hash_of(b"call", plan.sample, *(str(each).encode("utf-8", "surrogatepass") for each in call.identity))
             keyed = KeyedCall(nth_key(key.digest(), plan.nth(key.digest())), call, deliver)
             known = self._calls.known(keyed.key, call)
             if isinstance(known, Failed):
@@ -346,7 +407,10 @@ class Engine:
             return None
         if plan.answered is not None:
             plan.keys[slot] = key
-        self._claim(key, plan.task, request.role, known)
+        if key in self._tried:
+            self._tried.discard(key)  # counted when it was sent
+        else:
+            self._claim(key, plan.task, request.role, known)
         return known
 
     def _claim(self, key: bytes, task: str, role: str, known: Response) -> None:
@@ -364,13 +428,30 @@ class Engine:
             if isinstance(response, Failed):
                 self.counts.failed += 1
                 self.budget.fail()
+                if role in self._remote_models:
+                    self.early_stop.fail((plans[0][0].task, role), response, self.usage.seconds)
             if role in self._remote_models or _is_counted(response):
                 self._charge(plans[0][0].task, role, response)
+            for plan, _ in plans:
+                plan.counts.received[role] += 1
             self._deliver(response, plans)
+        if self.early_stop.is_new:
+            self._drop_stopped()
         now = time.monotonic()
         if self._notice is not None and now - self._noticed > NOTICE_SECONDS:
             self._noticed = now
             self._notice()
+
+    def _drop_stopped(self) -> None:
+        """Fail the requests of stopped tasks that wait to be sent."""
+        self.early_stop.is_new = False
+        stopped = self.early_stop.stopped
+        waiting = {key for key, plans in self._waiting.items() if all(plan.task in stopped for plan, _ in plans)}
+        for queue in self._remote():
+            for key in queue.drop_keys(waiting):
+                self.counts.sent -= 1
+                plans = self._waiting.pop(key)
+                self._deliver(Failed(stopped[plans[0][0].task]), plans)
 
     def _charge(self, task: str, role: str, response: Response) -> float | None:
         model = self._remote_models.get(role)
@@ -388,103 +469,6 @@ class Engine:
 
 def _ignore(_: Ended) -> None:
     """Ignore plans that finish before the engine runs: none does."""
-
-
-class SampledKey(NamedTuple):
-    """The key of a sampled request, and the one of version 0.1.0 if it differs."""
-
-    key: bytes
-    earlier: bytes | None
-
-
-class Keys:
-    """Keys for the requests of one model: a hash of its identity, the request kind, the exact text and every parameter.
-
-    A sampled request adds its sample, repeat and node, since sending it again may give another answer.
-    """
-
-    def __init__(self, identity: str, samples: Samples = "if asked") -> None:
-        self._samples = samples
-        self._likelihood = _hash(b"loglikelihood", identity.encode())
-        self._rolling = _hash(b"rolling", identity.encode())
-        self._generate = _hash(b"generate", identity.encode())
-        self._context: tuple[Prompt | None, blake2b] = (None, self._likelihood)
-        self._params = PerParams(self._written)
-
-    def key(self, request: Request) -> bytes:
-        """Return the key of a deterministic request."""
-        if isinstance(request, Loglikelihood):
-            context, started = self._context
-            if context is not request.context:
-                started = self._likelihood.copy()
-                _add_prompt(started, request.context)
-                self._context = (request.context, started)
-            state = started.copy()
-            _add(state, request.continuation.encode())
-        elif isinstance(request, Generate):
-            state = self._generated(request)
-        else:
-            state = self._rolling.copy()
-            _add(state, request.text.encode())
-        return state.digest()
-
-    def drawn(self, request: Generate, sample: bytes) -> SampledKey:
-        """Return the key of a request that is sampled for this sample."""
-        state = self._generated(request)
-        earlier = None if request.is_sampled else state.digest()  # 0.1.0 had no other way to sample, and no nodes
-        _add(state, sample, request.repeat.to_bytes(4))
-        if request.node:
-            earlier = earlier or state.digest()
-            _add(state, b"node", "\0".join(request.node).encode())
-        return SampledKey(state.digest(), earlier)
-
-    def is_sampled(self, request: Generate) -> bool:
-        """Whether the model may answer differently when the request is sent again."""
-        return self._params.of(request.params)[1]
-
-    def _generated(self, request: Generate) -> blake2b:
-        state = self._generate.copy()
-        _add(state, self._params.of(request.params)[0])
-        _add_prompt(state, request.prompt)
-        return state
-
-    def _written(self, params: Params) -> tuple[bytes, bool]:
-        """Return the parameters as bytes, and whether they sample."""
-        text = orjson.dumps(dict(params), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=repr)
-        sampled = Generate("", params).is_sampled or self._samples == "always"
-        return text, sampled or (self._samples == "unless greedy" and not _is_greedy(params))
-
-
-def nth_key(key: bytes, nth: int) -> bytes:
-    """Return the key of the n-th equal request of a sample, counted from 0: the first has the key itself."""
-    return _hash(b"nth", key, nth.to_bytes(4)).digest() if nth else key
-
-
-def _is_greedy(params: Mapping[str, object]) -> bool:
-    """Whether the parameters ask for greedy decoding."""
-    temperature = params.get("temperature")
-    return params.get("do_sample") is False or (isinstance(temperature, int | float) and temperature == 0)
-
-
-def _hash(*parts: bytes) -> blake2b:
-    state = blake2b(digest_size=16)
-    _add(state, *parts)
-    return state
-
-
-def _add(state: blake2b, *parts: bytes) -> None:
-    for part in parts:
-        state.update(len(part).to_bytes(8) + part)
-
-
-def _add_prompt(state: blake2b, prompt: Prompt) -> None:
-    """Hash the bytes that version 0.1 hashed, so that its responses are found: a conversation is its JSON."""
-    if not isinstance(prompt, str):
-        _add(state, prompt_text(prompt).encode())
-        return
-    _add(state, prompt.encode())
-    if prompt.startswith(MESSAGES):
-        _add(state, b"text")
 
 
 def _keyed(request: Request, plan: _Plan, keys: Keys) -> tuple[Request, bytes, bytes | None]:
@@ -505,6 +489,18 @@ def _drawn(request: Generate, plan: _Plan, keys: Keys) -> tuple[Generate, bytes,
     draw = b"\0".join((plan.sample, "\0".join(request.node).encode(), b"%d" % nth))
     sent = Generate(request.prompt, request.params, request.repeat, request.role, request.node, draw)
     return sent, nth_key(key, nth), earlier if is_first else None
+
+
+def first_key(request: Request, sample: bytes, model: AnyModel) -> tuple[Request, bytes]:
+    """The first request of a sample's plan as it is sent, and its key."""
+    plan = _Plan(Started(None, sample, iter(()), ""), TaskCounts())  # type: ignore[arg-type]  # never driven
+    sent, key, _ = _keyed(request, plan, Keys(model.identity, model.can.samples))
+    return sent, key
+
+
+def answer_to(request: Request, response: Response, seconds: float, attempts: int) -> Response:
+    """The response to a request, checked, with its latency and number of attempts."""
+    return _checked(request, timed(response, seconds, attempts))
 
 
 def _fits(request: Request, response: Response) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence, Set
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -181,7 +181,7 @@ class RemoteLane:
         self._role, self._model, self._receive, self._budget, self._wake = role, model, receive, budget, wake
         self._queue: deque[Sequence[KeyedRequest]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._pending = 0
+        self.pending = 0
         self._responses: list[KeyedResponse] = []
         self._error: BaseException | None = None
 
@@ -201,6 +201,13 @@ class RemoteLane:
     def drop(self) -> None:
         self._queue.clear()
 
+    def drop_keys(self, keys: Set[bytes]) -> list[bytes]:
+        """Discard those of some requests that were not sent; returns their keys."""
+        dropped = [key for batch in self._queue for key, _ in batch if key in keys]
+        left = ([each for each in batch if each[0] not in keys] for batch in self._queue)
+        self._queue = deque(batch for batch in left if batch)
+        return dropped
+
     async def advance(self) -> bool:
         if self._error is not None:
             raise self._error
@@ -218,11 +225,11 @@ class RemoteLane:
     def _send_queued(self) -> bool:
         """Send as many batches as the window and the budget allow."""
         sent = False
-        while self._queue and self._pending < self.retrier.window.size and not self._budget.is_over:
+        while self._queue and self.pending < self.retrier.window.size and not self._budget.is_over:
             estimate = sum(self._model.estimate(request) for _, request in self._queue[0])
             if not self._budget.reserve(estimate):
                 break
-            self._pending += 1
+            self.pending += 1
             task = asyncio.create_task(self._send_batch(self._queue.popleft(), estimate))
             self._tasks.add(task)
             task.add_done_callback(self._on_done)
@@ -245,7 +252,7 @@ class RemoteLane:
             else:
                 cost = sum(share for response in responses if not isinstance(response, Failed))
         finally:
-            self._pending -= 1
+            self.pending -= 1
             self._budget.settle(estimate, cost)
         if not self._responses:
             later = asyncio.get_running_loop().call_soon

@@ -7,9 +7,14 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from assay.engine.counts import TemporaryFailure
 from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.models.protocol import RetryableError
+from assay.models.servers.remedies import malformed_remedy
 from assay.records import Failed, Request, Response, Usage
+
+MALFORMED_ATTEMPTS = 2
+"""Number of answers to the greeting that are not of the protocol, after which the server counts as another kind of server."""
 
 
 class ModelUnreachable(AssayError):
@@ -113,17 +118,19 @@ class Retrier:
                         outages += is_first
                         if outages < max(2, self.limits.attempts):
                             continue
-                        return [Failed(f"{error} (the model became unreachable {outages} times)")] * len(requests)
+                        return [TemporaryFailure(f"{error} (the model became unreachable {outages} times)")] * len(
+                            requests
+                        )
                 attempt += 1
                 if attempt >= self.limits.attempts or self._is_exhausted:
-                    return [Failed(f"{error} (after {attempt} attempts)")] * len(requests)
+                    return [TemporaryFailure(f"{error} (after {attempt} attempts)")] * len(requests)
                 await self._back_off(error, attempt)
                 continue
             self._failed_connections = 0
             self.answered += 1
             seconds = time.monotonic() - start
             self.window.on_answer(seconds)
-            return [_timed(response, seconds, attempt + 1) for response in responses]
+            return [timed(response, seconds, attempt + 1) for response in responses]
 
     @property
     def _is_exhausted(self) -> bool:
@@ -176,7 +183,8 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
 
 
-def _timed(response: Response, seconds: float, tries: int) -> Response:
+def timed(response: Response, seconds: float, tries: int) -> Response:
+    """The response with its latency and number of attempts."""
     if isinstance(response, Failed):
         return response
     used = response.usage or Usage()
@@ -190,12 +198,17 @@ async def retry_before_run(send: Callable[[], Awaitable[None]], role: str = "mod
         try:
             return await send()
         except RetryableError as error:
-            if error.unreachable or attempt + 1 == limits.attempts:
+            is_malformed = error.malformed and attempt + 1 >= MALFORMED_ATTEMPTS
+            if error.unreachable or is_malformed or attempt + 1 == limits.attempts:
                 is_own = role == "model"
                 where, option = (
                     ("model", "--model_args") if is_own else (f"model_role.{role}", f"--model_role {role}=…")
                 )
-                fix = f"start the server, or correct base_url in {option}"
+                fix = (
+                    malformed_remedy(str(error))
+                    if is_malformed
+                    else f"start the server, or correct base_url in {option}"
+                )
                 raise ConfigError([Problem(Place(where), f"the model does not answer: {error}", fix)]) from None
             if attempt == 1:
                 logging.getLogger("assay").warning("the model does not answer: %s; retrying for up to a minute", error)

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from assay.config.run import RunConfig
 from assay.engine import Budget, Ended, Engine
-from assay.engine.drive import ResponseStore
+from assay.engine.drive import ResponseStore, TriedRequest
 from assay.evaluation.scoring import AnswerSource, UsageSummary
 from assay.models.protocol import AnyModel, Remote
 from assay.runs.cache import Cache, CachedJournal
@@ -42,41 +42,59 @@ def ask(
     journal: Journal,
     watch: Watch,
     order: SeededOrder | None = None,
+    tried: Sequence[TriedRequest] = (),
 ) -> AnswerSource:
-    """The answers of models that are asked now; those in the journal or the cache are not asked for again. With an order,
-    documents are asked in it until its rule has decided."""
+    """The answers of models that are asked now; those in the journal or the cache, and those that were `tried`, are not asked
+    for again. With an order, documents are asked in it until its rule has decided."""
 
     def answers(runs: Sequence[TaskRun]) -> UsageSummary:
         if config.use_cache is None:
-            return run_async(_drive(config, models, journal, runs, watch, order))
+            return run_async(_drive(config, models, journal, runs, watch, order, tried))
         with closing(Cache(Path(config.use_cache))) as cache:
             cached = CachedJournal(journal, cache, model_labels(models))
-            return run_async(_drive(config, models, cached, runs, watch, order))
+            return run_async(_drive(config, models, cached, runs, watch, order, tried))
 
     return answers
 
 
-async def _drive(
+async def _drive(  # noqa: PLR0913  # the options of a run and its parts
     config: RunConfig,
     models: Mapping[str, AnyModel],
     memory: ResponseStore,
     runs: Sequence[TaskRun],
     watch: Watch,
     order: SeededOrder | None,
+    tried: Sequence[TriedRequest],
 ) -> UsageSummary:
     budget = Budget(config.max_cost, config.max_time, config.max_failures)
     most = config.records_at_once
     if order is not None and most is None and not all(isinstance(model, Remote) for model in models.values()):
         most = max(AHEAD, sum(run.runnable.size for run in runs) // PARTS)
     engine = Engine(models, memory, lambda: watch(RunProgress(runs, engine)), budget, most)
+    engine.add_tried(tried)
     if order is None:
-        await engine.run(plans_of(runs), end_plan)
+        await engine.run(plans_of(runs, _early(config, models, runs)), end_plan)
     else:
         await engine.run(order.plans(runs), partial(_end_in_order, order, budget))
     for run in runs:
         run.finish()
     outcome = order.rule.outcome() if order is not None else {}
     return UsageSummary(engine.usage.to_json(), dataclasses.asdict(engine.counts), budget.ended, outcome)
+
+
+EARLY_TASKS = 16
+"""Number of tasks whose first documents are asked first."""
+
+
+def _early(config: RunConfig, models: Mapping[str, AnyModel], runs: Sequence[TaskRun]) -> list[TaskRun]:
+    """Tasks whose first documents are asked first, so that the time left is known early: those that generate, and one of those
+    that do not. None for local models, which share prefixes within a task, and none where lm-eval's order of draws counts."""
+    if config.compat is not None or len(runs) < 2 or not all(isinstance(model, Remote) for model in models.values()):
+        return []
+    plain = [run for run in runs if run.runnable.task.config.class_ is None]
+    texts = [run for run in plain if "generate" in run.runnable.needs or not run.runnable.needs]
+    others = {run.runnable.needs: run for run in reversed(plain) if run not in texts}
+    return [run for run in plain if run in texts or run in others.values()][:EARLY_TASKS]
 
 
 def _end_in_order(order: SeededOrder, budget: Budget, ended: Ended) -> None:

@@ -15,7 +15,8 @@ from assay.evaluation.estimates import estimate
 from assay.evaluation.models import ModelPool, check_model_options, open_models
 from assay.evaluation.prepare import Prepared, PreparedRun, load, prepare
 from assay.evaluation.scoring import AnswerSource, Output, score_tasks, scorer_processes
-from assay.evaluation.writing import Evaluation, OutputOptions, decided_before, open_output
+from assay.evaluation.trials import try_requests
+from assay.evaluation.writing import Evaluation, OutputOptions, decided_before, is_resumed, open_output
 from assay.models.protocol import AnyModel
 from assay.tasks import TaskManager
 from assay.tasks.order import SeededOrder, StopRule
@@ -52,6 +53,7 @@ def execute(
             if known is not None:
                 return known
             options = options._replace(task_run=order.task_run)
+        tried = () if is_resumed(prepared, models) else try_requests(prepared.config, prepared.tasks, models)
         with open_output(prepared, models, options) as output:  # manifest, journal, lease; resumes the same run
 
             def notify(progress: RunProgress) -> None:
@@ -59,7 +61,7 @@ def execute(
                 if watch is not None:
                     watch(progress)
 
-            answers = ask(prepared.config, models, output.journal, notify, order)  # the engine drives every plan
+            answers = ask(prepared.config, models, output.journal, notify, order, tried)  # the engine drives every plan
             return finish(prepared, answers, output)
 
 

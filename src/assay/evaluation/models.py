@@ -23,7 +23,7 @@ from assay.runs.run import Run
 from assay.scoring.results import ModelRoles
 from assay.scoring.scorer import Scorer
 from assay.scoring.scorer_models import models_of
-from assay.tasks.preflight import MEANING, check_model, check_over_length, check_roles
+from assay.tasks.preflight import MEANING, check_model, check_over_length, check_roles, check_template
 from assay.tasks.runnable import Runnable
 
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ def open_models(prepared: "PreparedRun") -> dict[str, AnyModel]:
     config = prepared.config
     models = prepared.models.open(prepared.tasks)
     greet_models(models, config.output_path, force=config.force)
+    if config.apply_chat_template:
+        check_template(models[UNDER_TEST], prepared.tasks)
     needs = {need for task in prepared.tasks for need in task.needs}
     for need, remark in getattr(models[UNDER_TEST], "remarks", {}).items():
         if need in needs:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple, NoReturn
 
-from assay.engine.drive import Keys, nth_key
+from assay.engine.keys import Keys, nth_key
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.answers import StoredAnswers, StoredRun
 from assay.records import Call, Failed, Generate, Request, Response

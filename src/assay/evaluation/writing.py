@@ -21,7 +21,7 @@ from assay.evaluation.manifest import (
 from assay.evaluation.models import UNDER_TEST, note_addresses
 from assay.evaluation.prepare import Prepared, PreparedRun
 from assay.evaluation.scoring import ScoredTasks, UsageSummary, scorer_memories
-from assay.models.protocol import AnyModel
+from assay.models.protocol import AnyModel, Remote
 from assay.records import JSONDict
 from assay.redaction import is_same
 from assay.registry import USED
@@ -117,6 +117,17 @@ def open_output(prepared: PreparedRun, models: Mapping[str, AnyModel], options: 
     note_addresses(folder, models)
     with folder, scorer_memories(prepared.scorers, folder.path):
         yield RunOutput(prepared, model, folder.journal, folder, options)
+
+
+def is_resumed(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> bool:
+    """Whether the folder of a run that asks a server holds a run already."""
+    config = prepared.config
+    if not any(isinstance(model, Remote) for model in models.values()):
+        return False
+    if config.output_path is not None:
+        return holds_run(Path(config.output_path))
+    run_spec = spec(config, models, prepared.tasks, prepared.helper_files)
+    return config.runs_dir is not None and holds_run(_place(config, run_spec, models[UNDER_TEST]))
 
 
 def decided_before(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> Evaluation | None:

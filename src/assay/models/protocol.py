@@ -102,7 +102,7 @@ class RetryableError(Exception):
     """A request failed this time and may succeed the next; `retry_after` is the delay that the server asked for.
 
     `rate_limited`: the server wants fewer requests at once. `unreachable`: the connection failed. `unsent`: nothing was
-    sent, so the request cannot be the cause.
+    sent, so the request cannot be the cause. `malformed`: the answer is not of the protocol, which seldom passes.
     """
 
     def __init__(
@@ -113,10 +113,11 @@ class RetryableError(Exception):
         rate_limited: bool = False,
         unreachable: bool = False,
         unsent: bool = False,
+        malformed: bool = False,
     ) -> None:
         super().__init__(reason)
         self.retry_after, self.rate_limited = retry_after, rate_limited
-        self.unreachable, self.unsent = unreachable, unsent
+        self.unreachable, self.unsent, self.malformed = unreachable, unsent, malformed
 
 
 class PermanentError(Exception):

@@ -1,12 +1,12 @@
 """Reasoning, kept apart from the answer."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from assay.models.protocol import PermanentError
 from assay.models.tokenizer import cut_at_stop
-from assay.records import UNFINISHED, Text, Usage
+from assay.records import UNFINISHED, Message, Prompt, Text, Usage
 
 START, END = "<think>", "</think>"
 
@@ -24,6 +24,23 @@ def split_thinking(text: str, start: str = START, end: str = END) -> tuple[str |
         return before.replace(start, "", 1).strip(), after.lstrip(), True
     _, begun, thoughts = text.partition(start)
     return (thoughts, "", False) if begun else (None, text, True)
+
+
+HIDDEN = "seventeen"
+
+
+def template_thinks(render: Callable[[tuple[Message, ...], bool], Prompt]) -> bool:
+    """Whether a chat template is that of a model that thinks before it answers: it opens a block for that, or removes thinking
+    from earlier turns; and it does not close the block, as it does where thinking is switched off."""
+    question = Message("user", "Which number?")
+    begun = render((question,), True)
+    if not isinstance(begun, str):
+        return False
+    opened = begun.rpartition(question.content)[2]  # type: ignore[arg-type]  # a text
+    if END in opened:
+        return False
+    turns = (question, Message("assistant", f"{START}{HIDDEN}{END}18"), question)
+    return START in opened or HIDDEN not in str(render(turns, True))
 
 
 class Draft:

@@ -9,6 +9,7 @@ from assay.config.row_names import row_name, stderr_name
 from assay.errors import some
 from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
 from assay.redaction import redacted
+from assay.runs.reasons import grouped_reasons
 from assay.statistics.influence import Estimate
 
 if TYPE_CHECKING:
@@ -350,13 +351,16 @@ def failure_lines(account: JSONObject) -> list[str]:
     for task, own in account.get("tasks", {}).items():
         if own["failed"]:
             mark = "incomplete: " if own["incomplete"] else ""
-            reasons_counted = [f"{count}× {reason}" for reason, count in own["reasons"].items()]
+            reasons_counted = grouped_reasons(own["reasons"])
             more = f"; and {len(reasons_counted) - 3} more reasons" if len(reasons_counted) > 3 else ""
             lines.append(
                 f"{mark}{task}: {own['failed']} of {own['documents']} documents failed ({'; '.join(reasons_counted[:3])}{more})"
             )
         if own.get("not_asked"):
             lines.append(f"incomplete: {task}: {own['not_asked']} documents were not asked")
+        tied = own.get("audit", {}).get("tied", {}).get("count")
+        if tied:
+            lines.append(f"{task}: all choices have the same log-likelihood in {tied} of {own['documents']} documents")
         if own.get("noticed"):
             lines.append(
                 f"{task}: answers " + ", ".join(_share(w, n, own["documents"]) for w, n in own["noticed"].items())

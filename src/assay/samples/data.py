@@ -12,8 +12,9 @@ from typing import Any, Protocol
 from assay.config.task import TaskConfig
 from assay.errors import installing
 from assay.redaction import without_queries
+from assay.samples.hub import from_hub
 from assay.samples.rows import DataError, ReaderOptions, Row, Rows, TypedRows, as_rows, typed
-from assay.user_code import place_of, user_code
+from assay.user_code import UserCodeError, place_of, user_code
 
 FILE_READERS = ("json", "csv", "parquet", "text")
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv", ".tsv")
@@ -244,8 +245,11 @@ def _load_from_hub(
         fix = f"{installing('hub')}, or put its splits under --data_dir as {full_name}/<split>.jsonl"
         raise DataError(f"{full_name} is on the Hugging Face hub{looked}: {fix}") from None
     fix = f"check the name and the network, or put its splits under --data_dir as {full_name}/<split>.jsonl"
-    with user_code(f"{full_name} cannot be loaded from the hub{looked}", lambda reason: DataError(f"{reason} — {fix}")):
-        splits: Mapping[str, Split] = datasets.load_dataset(path, name, **options)
+    try:
+        place = f"{full_name} cannot be loaded from the hub{looked}"
+        splits: Mapping[str, Split] = from_hub(place, lambda: datasets.load_dataset(path, name, **options))
+    except UserCodeError as error:
+        raise DataError(f"{error} — {fix}") from error
     return splits
 
 

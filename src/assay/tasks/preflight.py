@@ -1,18 +1,24 @@
 """Checks before the first request: of tasks, of a model for these tasks, of groups' aggregates."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from assay.config.option import YAMLMapping
 from assay.config.task import TaskConfig
-from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.errors import ConfigError, Place, Problem, SelfExplanatory, did_you_mean
 from assay.groups.checks import MemberAnswers, group_problems, ready_group
 from assay.groups.group import Group, TaskT
 from assay.models.protocol import AnyModel
+from assay.models.reasoning import template_thinks
+from assay.records import DEFAULT_MAX_GEN_TOKS, limit_of
 from assay.scoring.metrics.table import METRICS
 from assay.tasks.runnable import Runnable
 from assay.tasks.settings import Resolve
 from assay.tasks.task import Task
+from assay.user_code import user_code
 
+SMALL_LIMIT = 512
+"""Tokens that thinking alone may take."""
 MEANING = {
     "generate": "generate text",
     "loglikelihood": "give log-likelihoods",
@@ -61,6 +67,39 @@ def check_over_length(model: AnyModel, over_length: str) -> None:
     if over_length == "truncate" and not getattr(model, "cuts", False):  # models of users need not know of it
         what = f"model {model.name!r} does not cut prompts"
         raise ConfigError([Problem(place, what, "create it with over_length='truncate', or use drop_shots")])
+
+
+def warn_thinking(tasks: Sequence[Runnable]) -> None:
+    """Warn of tasks whose token limit may end before a model that thinks has answered."""
+    known = {task.task.name: token_limit(task) for task in tasks if "generate" in task.needs}
+    small = {name: limit for name, limit in known.items() if limit is not None and limit <= SMALL_LIMIT}
+    if small:
+        name, limit = min(small.items(), key=lambda each: each[1])
+        which = f"task {name!r}" if len(small) == 1 else f"{len(small)} tasks, such as {name!r},"
+        logging.getLogger("assay").warning(
+            "the model thinks before it answers, and %s may end before the answer, with a limit of %d tokens: give --gen_kwargs"
+            " max_gen_toks=4096 or more, or switch thinking off, as with enable_thinking=False in --model_args",
+            f"the texts of {which}", limit,
+        )  # fmt: skip
+
+
+def token_limit(task: Runnable) -> int | None:
+    """The limit of a task's generated texts; None for a graph, whose nodes have their own."""
+    if task.task.definition is not None:
+        return None
+    params = task.described().get("generation_kwargs")
+    return (limit_of(params) if isinstance(params, Mapping) else None) or DEFAULT_MAX_GEN_TOKS
+
+
+def check_template(model: AnyModel, tasks: Sequence[Runnable]) -> None:
+    """Warn where the chat template is that of a model that thinks, and token limits are small."""
+    try:
+        with user_code("the chat template"):
+            thinks = template_thinks(model.chat_template)
+    except SelfExplanatory:  # a template that refuses such a conversation: the run reports what it refuses
+        return
+    if thinks:
+        warn_thinking(tasks)
 
 
 def check_roles(models: Mapping[str, AnyModel], tasks: Sequence[Runnable]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, starmap
 
 from assay.engine import Ended, Started
 from assay.records import (
@@ -160,12 +161,17 @@ class TaskRun:
         self._put(SampleRecord(sample, responses, (), self.runnable.repeats, reason, details))
 
 
-def plans_of(runs: Sequence[TaskRun]) -> Iterator[Started]:
-    """Yield the plans of all samples of all tasks, for the engine."""
+FIRST_DOCUMENTS = 8
+"""Number of documents of a task that are asked before those of other tasks, to learn how long they take."""
+
+
+def plans_of(runs: Sequence[TaskRun], early: Sequence[TaskRun] = ()) -> Iterator[Started]:
+    """Yield the plans of all samples of all tasks, for the engine; the first of the `early` tasks before all others."""
+    begun = {id(run): enumerate(run.samples()) for run in early}
+    for run in early:
+        yield from starmap(starter(run), islice(begun[id(run)], FIRST_DOCUMENTS))
     for run in runs:
-        start = starter(run)
-        for number, sample in enumerate(run.samples()):
-            yield start(number, sample)
+        yield from starmap(starter(run), begun[id(run)] if id(run) in begun else enumerate(run.samples()))
 
 
 def starter(run: TaskRun) -> Callable[[int, Sample], Started]:

@@ -227,7 +227,7 @@ class Http:
                     return value
             longest = max(map(len, self.secrets), default=0)
             start = self.clean(bytes(data[: 4 * (MAX_SHOWN + longest)]).decode("utf-8", "replace"))
-            raise RetryableError(f"the answer is not JSON: {start[:MAX_SHOWN]!r}") from None
+            raise RetryableError(f"the answer is not JSON: {start[:MAX_SHOWN]!r}", malformed=True) from None
 
 
 class PendingRequest:

@@ -49,6 +49,8 @@ class LoglikelihoodClient:
     cut: bool = False
     prefix: int | None = None
     max_length: int | None = None
+    length_source: str = ""
+    """Where the context length is from, for messages."""
     post: Post = field(init=False)
     post_generate: Post = field(init=False)
     """Posts to SGLang's `/generate`."""
@@ -113,6 +115,7 @@ class LoglikelihoodClient:
             if not self.cut or len(after) >= self._max_prompt:
                 return Failed(
                     f"{len(whole)} tokens plus one generated token exceed the model's context length of {self.max_length}"
+                    f"{self.length_source}"
                 )
             cut = len(whole) - self._max_prompt
             whole = whole[cut:]

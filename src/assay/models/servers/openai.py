@@ -262,6 +262,8 @@ class OpenAI(OpenAIServer):
                 f"{self.name}: without a tokenizer the server must report text offsets, and log-likelihoods may differ a little"
                 " from lm-eval's; give tokenizer=FOLDER, or tokenizer_backend=remote or tiktoken"
             )
+        if self.max_length is None and loaded is not None and loaded.max_length is not None:
+            client.length_source = " (from tokenizer_config.json)"
         self._tokenizer, self._first = loaded, custom_prefix_token_id
         self.max_length = client.max_length = self.max_length or (loaded.max_length if loaded is not None else None)
         self.can = Can(chat=loaded is not None, rolling=likelihoods != "generated", samples=self.samples)
@@ -282,6 +284,7 @@ class OpenAI(OpenAIServer):
     async def greet(self) -> None:
         await super().greet()
         if self.max_length is None:
+            self._likelihoods.length_source = " (from the server)"
             async with self.http:
                 self.max_length = self._likelihoods.max_length = reported_length(
                     await self.http.get("/models"), self.model
@@ -329,6 +332,7 @@ class OpenAI(OpenAIServer):
         if not self.cuts or space <= 0:
             return Failed(
                 f"{len(tokens)} tokens plus {limit} generated ones exceed the model's context length of {self.max_length}"
+                f"{self._likelihoods.length_source}"
             ), 0
         return tokens[-space:], len(tokens) - space
 

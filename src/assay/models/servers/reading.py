@@ -199,7 +199,7 @@ def _thought(message: ServerObject) -> str | None:
 def fill_openai(drafts: Sequence[Draft], answer: ServerObject) -> None:
     choices, name = answer["choices"], name_of(answer)
     if not choices:
-        raise RetryableError("the answer has no choices")
+        raise RetryableError("the answer has no choices", malformed=True)
     if len(choices) > len(drafts):
         raise IndexError(f"{len(choices)} answers to a request for {len(drafts)}")
     for draft, choice in zip(drafts, choices, strict=False):

@@ -20,6 +20,7 @@ from assay.models.reasoning import END, START
 from assay.models.servers.bodies import MB, StreamLimits
 from assay.models.servers.http import Http, without_user
 from assay.models.servers.reading import MAX_NAME, checked_usage, is_same_model
+from assay.models.servers.remedies import refusal_remedy
 from assay.models.servers.secrets import hidden_texts, secret
 from assay.models.tokenizer import stops_of as stops_of
 from assay.records import (
@@ -344,7 +345,7 @@ class ServerModel:
                 async with self:
                     replies += [await self._probe_reply(prompt, limit), await self._probe_reply(prompt, limit)]
         except PermanentError as refused:
-            fix = f"check the name {self.model!r} at {self._place}, and the key"
+            fix = refusal_remedy(str(refused), self.name, self.model, self._place)
             raise ConfigError([Problem(Place("model"), str(refused), fix)]) from None
         finally:
             self.http = whole
@@ -415,7 +416,7 @@ class ProtocolErrors:
             error.args = (self._clean(str(error)),)
         elif isinstance(error, MALFORMED) and not isinstance(error, ConfigError):  # a ValueError, too
             what = f"the answer is not of the protocol: {type(error).__name__}: {error}"
-            raise RetryableError(self._clean(what)) from None
+            raise RetryableError(self._clean(what), malformed=True) from None
         elif isinstance(error, MemoryError):
             raise PermanentError("the answer needs more memory than there is") from None
 

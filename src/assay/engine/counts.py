@@ -1,0 +1,93 @@
+"""Counts of a task's requests, for its progress; and the rule that stops a task whose first requests all fail alike."""
+
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+
+from assay.models.servers.remedies import OF_A_TEXT
+from assay.records import Call, Failed, Request
+
+FIRST_REQUESTS = 20
+"""Number of first requests of a task which, all failed for one permanent reason, stop it."""
+VARYING = re.compile(r"\d[\d,.]*|'[^']*'|\"[^\"]*\"")
+"""Parts of a reason that differ from request to request."""
+
+
+class TemporaryFailure(Failed):
+    """A failure that may pass: retries were spent on it."""
+
+    __slots__ = ()
+
+
+def _zeros() -> defaultdict[str, int]:
+    return defaultdict(int)
+
+
+@dataclass(slots=True)
+class TaskCounts:
+    """Plans of a task, and its requests by role: asked for, known from before, answered now, and those of ended plans."""
+
+    started: int = 0
+    ended: int = 0
+    asked: defaultdict[str, int] = field(default_factory=_zeros)
+    known: defaultdict[str, int] = field(default_factory=_zeros)
+    received: defaultdict[str, int] = field(default_factory=_zeros)
+    of_ended: defaultdict[str, int] = field(default_factory=_zeros)
+
+    def ask(self, requests: Sequence[Request | Call], asks: list[tuple[str, int]]) -> None:
+        """Count the requests of a plan's step; `asks` are those of the plan."""
+        roles = [request.role for request in requests if not isinstance(request, Call)]
+        for role in set(roles):
+            number = roles.count(role)
+            self.asked[role] += number
+            asks.append((role, number))
+
+    def end(self, asks: Sequence[tuple[str, int]]) -> None:
+        """Count a plan that ended."""
+        self.ended += 1
+        for role, number in asks:
+            self.of_ended[role] += number
+
+
+@dataclass(slots=True)
+class EarlyStop:
+    """Stops a task when its first requests to a role all fail for one permanent reason. `stopped` has the reason by task, for
+    the documents that are not asked; `is_new` until the engine has seen it."""
+
+    is_off: bool = False
+    stopped: dict[str, str] = field(default_factory=dict)
+    is_new: bool = False
+    _first: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
+    """By task and role the reason of its failures and their number; 0 where the rule is out of the question."""
+
+    def fail(self, of: tuple[str, str], failed: Failed, answered: Container[tuple[str, str]]) -> None:
+        """Count a failed request of a task and role; `answered` has those that gave an answer."""
+        task, role = of
+        if self.is_off or task in self.stopped or of in answered:
+            return
+        reason = VARYING.sub("#", failed.reason)
+        before, number = self._first.get(of, (reason, 0))
+        is_alike = is_permanent(failed) and before == reason and (number or of not in self._first)
+        self._first[of] = (reason, number + 1 if is_alike else 0)
+        if is_alike and number + 1 == FIRST_REQUESTS:
+            to = "" if role == "model" else f" to the role {role!r}"
+            self.stopped[task] = f"not asked, since the first {FIRST_REQUESTS} requests{to} failed: {failed.reason}"
+            self.is_new = True
+            logging.getLogger("assay").warning(
+                "task %r stops: its first %d requests%s failed for one reason: %s; the other tasks continue, and the same"
+                " command asks again",
+                task, FIRST_REQUESTS, to, failed.reason,
+            )  # fmt: skip
+
+
+def is_permanent(failed: Failed) -> bool:
+    """Whether a failure is the server's refusal of such requests: nothing that may pass, and nothing about one text.
+
+    >>> is_permanent(Failed("HTTP 400: unknown field")), is_permanent(Failed("HTTP 400: blocked by our content policy"))
+    (True, False)
+    """
+    reason = failed.reason
+    is_refusal = reason.startswith(("HTTP 4", "HTTP 3", "the server ", "no model "))
+    return is_refusal and not isinstance(failed, TemporaryFailure) and OF_A_TEXT.search(reason) is None

@@ -1,0 +1,110 @@
+"""Keys of requests: what identifies a request, so that its response is found again."""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import NamedTuple
+
+import orjson
+
+from assay.models.protocol import PerParams, Samples
+from assay.records import Generate, Loglikelihood, Params, Prompt, Request, prompt_text
+
+MESSAGES = '[{"role"'
+"""Start of a conversation's JSON, which its key hashes: a text with this start gets a distinct key."""
+
+
+class SampledKey(NamedTuple):
+    """The key of a sampled request, and the one of version 0.1.0 if it differs."""
+
+    key: bytes
+    earlier: bytes | None
+
+
+class Keys:
+    """Keys for the requests of one model: a hash of its identity, the request kind, the exact text and every parameter.
+
+    A sampled request adds its sample, repeat and node, since sending it again may give another answer.
+    """
+
+    def __init__(self, identity: str, samples: Samples = "if asked") -> None:
+        self._samples = samples
+        self._likelihood = hash_of(b"loglikelihood", identity.encode())
+        self._rolling = hash_of(b"rolling", identity.encode())
+        self._generate = hash_of(b"generate", identity.encode())
+        self._context: tuple[Prompt | None, blake2b] = (None, self._likelihood)
+        self._params = PerParams(self._written)
+
+    def key(self, request: Request) -> bytes:
+        """Return the key of a deterministic request."""
+        if isinstance(request, Loglikelihood):
+            context, started = self._context
+            if context is not request.context:
+                started = self._likelihood.copy()
+                _add_prompt(started, request.context)
+                self._context = (request.context, started)
+            state = started.copy()
+            _add(state, request.continuation.encode())
+        elif isinstance(request, Generate):
+            state = self._generated(request)
+        else:
+            state = self._rolling.copy()
+            _add(state, request.text.encode())
+        return state.digest()
+
+    def drawn(self, request: Generate, sample: bytes) -> SampledKey:
+        """Return the key of a request that is sampled for this sample."""
+        state = self._generated(request)
+        earlier = None if request.is_sampled else state.digest()  # 0.1.0 had no other way to sample, and no nodes
+        _add(state, sample, request.repeat.to_bytes(4))
+        if request.node:
+            earlier = earlier or state.digest()
+            _add(state, b"node", "\0".join(request.node).encode())
+        return SampledKey(state.digest(), earlier)
+
+    def is_sampled(self, request: Generate) -> bool:
+        """Whether the model may answer differently when the request is sent again."""
+        return self._params.of(request.params)[1]
+
+    def _generated(self, request: Generate) -> blake2b:
+        state = self._generate.copy()
+        _add(state, self._params.of(request.params)[0])
+        _add_prompt(state, request.prompt)
+        return state
+
+    def _written(self, params: Params) -> tuple[bytes, bool]:
+        """Return the parameters as bytes, and whether they sample."""
+        text = orjson.dumps(dict(params), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=repr)
+        sampled = Generate("", params).is_sampled or self._samples == "always"
+        return text, sampled or (self._samples == "unless greedy" and not _is_greedy(params))
+
+
+def nth_key(key: bytes, nth: int) -> bytes:
+    """Return the key of the n-th equal request of a sample, counted from 0: the first has the key itself."""
+    return hash_of(b"nth", key, nth.to_bytes(4)).digest() if nth else key
+
+
+def _is_greedy(params: Mapping[str, object]) -> bool:
+    """Whether the parameters ask for greedy decoding."""
+    temperature = params.get("temperature")
+    return params.get("do_sample") is False or (isinstance(temperature, int | float) and temperature == 0)
+
+
+def hash_of(*parts: bytes) -> blake2b:
+    state = blake2b(digest_size=16)
+    _add(state, *parts)
+    return state
+
+
+def _add(state: blake2b, *parts: bytes) -> None:
+    for part in parts:
+        state.update(len(part).to_bytes(8) + part)
+
+
+def _add_prompt(state: blake2b, prompt: Prompt) -> None:
+    """Hash the bytes that version 0.1 hashed, so that its responses are found: a conversation is its JSON."""
+    if not isinstance(prompt, str):
+        _add(state, prompt_text(prompt).encode())
+        return
+    _add(state, prompt.encode())
+    if prompt.startswith(MESSAGES):
+        _add(state, b"text")

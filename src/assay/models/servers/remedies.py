@@ -1,0 +1,80 @@
+"""Remedies for refusals of servers: what to change, by the status of the answer and the kind of request."""
+
+import re
+
+from assay.records import Generate, Loglikelihood, Request
+
+HTTP = re.compile(r"HTTP (\d{3})")
+OTHER_TYPE = {"openai-chat": "openai", "openai": "openai-chat"}
+"""The model type for servers that have the other endpoint."""
+KEY_STATUSES, PATH_STATUSES = (401, 403), (404, 405, 501)
+FOR_EVERY_REQUEST = (*KEY_STATUSES, *PATH_STATUSES)
+"""Statuses that do not depend on what a request says."""
+UNREPORTED = "reports no "
+"""Part of failures that are the same for every text."""
+OF_A_TEXT = re.compile(r"content.{0,20}(filter|manag)|policy|safety|moderat|flagged", re.IGNORECASE)
+"""Words of refusals that are about the text of a request, which others may pass."""
+PARAMETERS = re.compile(
+    r"\b(stop|seed|tools|tool_choice|response_format|temperature|top_p|top_k|min_p|logprobs|max_tokens"
+    r"|max_completion_tokens|presence_penalty|frequency_penalty|repetition_penalty)\b"
+)
+
+
+def is_about_every_text(reason: str, *, is_short: bool) -> bool:
+    """Whether a refusal does not depend on the text that was sent: it is about a key, a path, a parameter or a missing feature.
+    A limit of tokens may be named where a prompt is too long, unless the prompt `is_short`."""
+    named = PARAMETERS.search(reason)
+    is_parameter = named is not None and (is_short or not named[0].startswith("max_"))
+    is_general = status_of(reason) in FOR_EVERY_REQUEST or is_parameter or UNREPORTED in reason
+    return is_general and OF_A_TEXT.search(reason) is None
+
+
+def status_of(reason: str) -> int | None:
+    """The HTTP status that a failure names.
+
+    >>> status_of("HTTP 404: no such model")
+    404
+    """
+    status = HTTP.match(reason)
+    return int(status[1]) if status is not None else None
+
+
+def refusal_remedy(reason: str, backend: str, model: str, place: str) -> str:
+    """The remedy for a server that refuses every request."""
+    status, other = status_of(reason), OTHER_TYPE.get(backend)
+    if status in KEY_STATUSES:
+        return "check the key: api_key=env:NAME in the model's arguments"
+    if status in PATH_STATUSES and other is not None:
+        has = "only chat completions" if other == "openai-chat" else "only completions"
+        return f"check the name {model!r} at {place}, and the key; if the server has {has}, use --model {other}"
+    return f"check the name {model!r} at {place}, and the key"
+
+
+def malformed_remedy(reason: str) -> str:
+    """The remedy for a server whose answers are not of the protocol."""
+    if "'data:" in reason or "'event:" in reason:
+        return "the server only streams: add stream=true to the model's arguments"
+    return "check that base_url is the address of an API, such as http://127.0.0.1:8000/v1"
+
+
+def request_remedy(reason: str, request: Request, task: str) -> str:
+    """The remedy for a server that answers the greeting, and refuses one kind of request."""
+    if not isinstance(request, Generate):
+        ways = ["tokenizer=FOLDER"] if "offset" in reason or "tokeniz" in reason else []
+        ways += ["likelihoods=prompt for vLLM", "likelihoods=sglang with tokenizer=FOLDER for SGLang"]
+        fix = f"give {ways[0]}, or {', or '.join(ways[1:])}, in the model's arguments"
+        return f"{fix}; or ask for {task}@generate" if isinstance(request, Loglikelihood) else fix
+    refused = PARAMETERS.search(reason)
+    if refused is not None and refused[0] == "tools":
+        return "start the server so that it calls tools, or use another model"
+    if refused is not None and refused[0] == "seed":
+        return "leave seed out of the model's arguments"
+    if refused is not None and refused[0].startswith("max_"):
+        return "give a lower limit, as --gen_kwargs max_gen_toks=…, or a server with a longer context"
+    if "image" in reason or "audio" in reason or "multimodal" in reason:
+        return "use a model that takes such media, or leave the task out"
+    if "system" in reason:
+        return "leave out --system_instruction and the task's description, or use another chat template"
+    if "context" in reason or "length" in reason:
+        return "give a lower limit, as --gen_kwargs max_gen_toks=…, or a server with a longer context"
+    return f"change the generation parameters ({', '.join(request.params) or 'none'}) with --gen_kwargs or in the task"
