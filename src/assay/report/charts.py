@@ -1,6 +1,7 @@
 """Charts as drawings: rows of intervals, and curves over an axis, one or more panels on a sheet, with legend and notes."""
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -124,7 +125,7 @@ def _padded(low: float, high: float, limits: tuple[float, float] | None) -> tupl
     span = high / 2 - low / 2
     least = 0.025 if limits is not None else max(abs(low), abs(high), 1e-9) * 0.025
     pad = max(span * 0.1, least - span, 0.0) if math.isfinite(span) else 0.0
-    lowest, highest = limits or (-math.inf, math.inf)
+    lowest, highest = limits or (-sys.float_info.max, sys.float_info.max)
     return max(low - pad, lowest), min(high + pad, highest)
 
 
