@@ -17,7 +17,9 @@ def test_the_notebook_runs_and_shows_tables_and_pictures(tmp_path: Path, monkeyp
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     assert not [cell for cell in notebook.cells if cell.get("outputs")], "outputs are stripped"
-    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(
+        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     shown = {kind for output in outputs for kind in output.get("data", {})}
     assert {"text/html", "image/svg+xml", "text/plain"} <= shown

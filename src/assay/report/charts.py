@@ -85,6 +85,7 @@ class Chart:
     panels: Sequence[Panel]
     legend: Sequence[str] = ()
     notes: Sequence[str] = ()
+    width: float = WIDTH
 
 
 class Axis:
@@ -150,19 +151,20 @@ def round_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
 
 def draw(chart: Chart) -> Drawing:
     """The chart as a drawing."""
-    shapes: list[Shape] = [
-        Label(EDGE, EDGE + TITLE, fitted(chart.title, (WIDTH - 2 * EDGE) / BOLD, TITLE), "start", TITLE, bold=True)
-    ]
-    top = EDGE + TITLE + 12
-    legend, top = _legend(chart.legend, top)
+    room, top = chart.width - 2 * EDGE, EDGE
+    shapes: list[Shape] = []
+    if chart.title:
+        shapes.append(Label(EDGE, top + TITLE, fitted(chart.title, room / BOLD, TITLE), "start", TITLE, bold=True))
+        top += TITLE + 12
+    legend, top = _legend(chart.legend, top, chart.width)
     shapes += legend
     columns = 1 if len(chart.panels) == 1 or chart.panels[0].rows else 2 if len(chart.panels) <= 4 else 3
-    wide = (WIDTH - 2 * EDGE - (columns - 1) * 22) / columns
+    wide = (room - (columns - 1) * 22) / columns
     if chart.panels[0].diagonal:
         wide = min(wide, 440.0)
     names = fitted_names([panel.title for panel in chart.panels], wide / BOLD)
     panels = [replace(panel, title=name) for panel, name in zip(chart.panels, names, strict=True)]
-    for start in range(0, len(chart.panels), columns):
+    for start in range(0, len(panels), columns):
         heights = []
         for column, panel in enumerate(panels[start : start + columns]):
             left = EDGE + column * (wide + 22)
@@ -171,9 +173,15 @@ def draw(chart: Chart) -> Drawing:
             heights.append(height)
         top += max(heights) + 16
     for note in chart.notes:
-        shapes.append(Label(EDGE, top + SMALL, fitted(note, WIDTH - 2 * EDGE, SMALL), "start", SMALL, "faint"))
+        shapes.append(Label(EDGE, top + SMALL, fitted(note, room, SMALL), "start", SMALL, "faint"))
         top += SMALL + 5
-    return Drawing(WIDTH, math.ceil(top + EDGE - 6), chart.title, _description(chart), shapes)
+    return Drawing(chart.width, math.ceil(top + EDGE - 6), chart.title, _description(chart), shapes)
+
+
+def reliability_panel(title: str, series: Sequence[Series]) -> Panel:
+    """Confidence against accuracy, with the line of a calibrated model."""
+    return Panel(title, "share of right answers, 95 % interval", series, at_label="confidence", limits=(0.0, 1.0),
+                 whole=True, diagonal=True, at_limits=(0.0, 1.0))  # fmt: skip
 
 
 MAX_DESCRIBED = 60
@@ -192,16 +200,16 @@ def style_of(number: int) -> tuple[str, str]:
     return f"series{number % SERIES}", SHAPES[number % len(SHAPES)]
 
 
-def _legend(names: Sequence[str], top: float) -> tuple[list[Shape], float]:
+def _legend(names: Sequence[str], top: float, width: float) -> tuple[list[Shape], float]:
     """The names of series with their marks, in as many lines as they need."""
     if len(names) < 2:
         return [], top
     shapes: list[Shape] = []
     left = EDGE
     for number, name in enumerate(names):
-        text = fitted(name, WIDTH - 2 * EDGE - 20)
+        text = fitted(name, width - 2 * EDGE - 20)
         wide = text_width(text) + 34
-        if left > EDGE and left + wide > WIDTH - EDGE:
+        if left > EDGE and left + wide > width - EDGE:
             left, top = EDGE, top + 18
         color, shape = style_of(number)
         shapes += [mark(shape, left + 5, top + 8, color), Label(left + 15, top + 12, text)]

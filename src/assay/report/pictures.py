@@ -19,7 +19,7 @@ from assay.comparison.comparison import ComparedRow, Comparison
 from assay.config.row_names import row_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest, some
 from assay.records import ScoreKey
-from assay.report.charts import Chart, Panel, Point, Series, draw
+from assay.report.charts import WIDTH, Chart, Panel, Point, Series, draw, reliability_panel
 from assay.report.document import curves_of, opened_summary
 from assay.report.drawing import Drawing, as_image, as_svg, check_matplotlib
 from assay.report.plots import Interval, interval_text
@@ -364,12 +364,11 @@ def _reliability(runs: Sequence[RunName], options: PlotOptions) -> Chart:
         raise ConfigError([Problem(Place(str(runs[0].reading.path)), what, fix)])
     _refuse_many(panels)
     drawn = [
-        Panel(_curve_title(runs, task, metric, series), "share of right answers, 95 % interval", series,
-              at_label="confidence", limits=(0.0, 1.0), whole=True, diagonal=True, at_limits=(0.0, 1.0))
-        for (task, metric), series in panels.items()
-    ]  # fmt: skip
+        reliability_panel(_curve_title(runs, task, metric, series), series) for (task, metric), series in panels.items()
+    ]
     notes = ["A calibrated model is on the dashed line; large marks have many documents.", *_notes(runs)]
-    return Chart(options.title or "Reliability", drawn, [each.name for each in runs], notes)
+    width = 470.0 if len(drawn) == 1 else WIDTH
+    return Chart(options.title or "Reliability", drawn, [each.name for each in runs], notes, width)
 
 
 def _curve_point(

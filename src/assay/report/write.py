@@ -92,7 +92,7 @@ def _template() -> Template:
         "ends": format_interval,
         "depth": depth,
         "parts": slices_plot,
-        "curve": lambda curve: Markup(calibration(curve.points)),
+        "curve": lambda curve: Markup(calibration(curve.points, curve.intervals)),
         "curve_rows": curve_rows,
         "forest": differences_plot,
         "arrow": arrow,
