@@ -18,6 +18,7 @@ from transformers import (
     PreTrainedTokenizerBase,
     Trainer,
     TrainerCallback,
+    TrainerControl,
     TrainerState,
     TrainingArguments,
 )
@@ -63,15 +64,33 @@ class AssayCallback(TrainerCallback):
             what = "the weights are spread over processes, and one of them cannot evaluate alone"
             raise ConfigError([Problem(Place("AssayCallback"), what, "save checkpoints, and use `assay run` on them")])
 
-    def on_step_end(self, _args: object, state: TrainerState, _control: object, **around: Any) -> None:
+    def on_step_end(
+        self,
+        args: TrainingArguments,  # noqa: ARG002  # named as the Trainer names them
+        state: TrainerState,
+        control: TrainerControl,  # noqa: ARG002
+        **around: Any,
+    ) -> None:
         if self.every is not None and state.global_step % self.every == 0:
             self._evaluate(state, around)
 
-    def on_evaluate(self, _args: object, state: TrainerState, _control: object, **around: Any) -> None:
+    def on_evaluate(
+        self,
+        args: TrainingArguments,  # noqa: ARG002  # named as the Trainer names them
+        state: TrainerState,
+        control: TrainerControl,  # noqa: ARG002
+        **around: Any,
+    ) -> None:
         if self.every is None:
             around.get("metrics", {}).update(self._evaluate(state, around))
 
-    def on_train_end(self, _args: object, state: TrainerState, _control: object, **around: Any) -> None:
+    def on_train_end(
+        self,
+        args: TrainingArguments,  # noqa: ARG002  # named as the Trainer names them
+        state: TrainerState,
+        control: TrainerControl,  # noqa: ARG002
+        **around: Any,
+    ) -> None:
         if state.global_step != self._evaluated:
             self._evaluate(state, around)
 
