@@ -168,14 +168,6 @@ class Comparison:
     power: float = 0.8
 
     @property
-    def decision(self) -> Decision | None:
-        """The outcome of all gates: one failure fails them all, one that cannot be decided leaves them open."""
-        decisions = {verdict.decision for verdict in self.verdicts}
-        if not decisions:
-            return None
-        return "fail" if "fail" in decisions else "inconclusive" if "inconclusive" in decisions else "pass"
-
-    @property
     def table(self) -> "TextTable":
         """The rows for a reader: fits the terminal, is HTML in a notebook, and Markdown as `str`."""
         table: TextTable = late("table_of_comparison")(self)
@@ -195,3 +187,11 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         return self.table._repr_html_()
+
+    @property
+    def decision(self) -> Decision | None:
+        """The outcome of all gates: one failure fails them all, one that cannot be decided leaves them open."""
+        decisions = {verdict.decision for verdict in self.verdicts}
+        if not decisions:
+            return None
+        return "fail" if "fail" in decisions else "inconclusive" if "inconclusive" in decisions else "pass"

@@ -139,8 +139,10 @@ def export_parquet(run: Run, target: Path) -> list[Path]:
 def result_values(run: Run) -> Iterator[tuple[AnyJSON, ...]]:
     """Every number of a run: model, name, task or group, metric, filter, value, standard error, interval, documents."""
     model = run.model_name
-    for kind, name, row in run.scored_rows():
-        yield (model, name, kind, row.metric, row.filter, row.value, row.stderr, row.low, row.high, row.n)
+    for kind, names in (("task", run.scored_tasks), ("group", run.groups)):
+        for name in names:
+            for row in run.rows(name).values():
+                yield (model, name, kind, row.metric, row.filter, row.value, row.stderr, row.low, row.high, row.n)
 
 
 def _sample_records(run: Run) -> Iterator[tuple[str, SampleRecord]]:
