@@ -30,10 +30,7 @@ class NotebookProgress:
         if now < self._next:
             return
         self._next = now + max(1.0, (now - self._started) / 100)
-        done, total = (
-            sum(counts)
-            for counts in zip(*((each.board.documents, each.runnable.size) for each in run.tasks), strict=True)
-        )
+        done, total = sum(each.board.documents for each in run.tasks), sum(each.runnable.size for each in run.tasks)
         failed = sum(sum(each.board.failed.values()) for each in run.tasks)
         lost = f", {failed:,} failed" if failed else ""
         sys.stderr.write(f"\r{done:,} of {total:,} documents{lost}, {now - self._started:.0f} s")

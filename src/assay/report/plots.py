@@ -98,12 +98,11 @@ def calibration(
 ) -> str:
     """Confidence against accuracy; a calibrated model is on the diagonal."""
     most = max((each.n for each in points), default=1)
-    ends = [*intervals, *[None] * len(points)]
-    drawn = [
-        Point(each.confidence, each.accuracy, *(own or (None, None)), weight=each.n / most,
-              title=f"confidence {each.confidence:.2f}: {each.accuracy:.2f} right of {each.n:,}")
-        for each, own in zip(points, ends, strict=False)
-    ]  # fmt: skip
+    drawn = []
+    for number, each in enumerate(points):
+        low, high = (intervals[number] if number < len(intervals) else None) or (None, None)
+        title = f"confidence {each.confidence:.2f}: {each.accuracy:.2f} right of {each.n:,}"
+        drawn.append(Point(each.confidence, each.accuracy, low, high, title, each.n / most))
     drawing = draw(Chart("", [reliability_panel("", [Series("", drawn)])], width=size))
     return as_svg(replace(drawing, title=f"calibration: {calibration_text(points)}"), embedded=True)
 
