@@ -529,4 +529,4 @@ def test_what_a_model_writes_as_json_leaves_the_run_readable(
     run = str(tmp_path / "run")
     assert main(["samples", run, "-n", "0"]) == 0
     assert main(["export", run, "--to", "inspect", "-o", str(tmp_path / "out")]) == 0
-    assert len(next(Run.open(run).samples(Run.open(run).tasks[0]))) == 2
+    assert len(next(Run.open(run).sample_batches(Run.open(run).tasks[0]))) == 2

@@ -100,7 +100,7 @@ def test_a_file_of_another_run_is_refused(file: str, problem: str, runs: tuple[P
     shutil.copy(runs[1] / file, runs[0] / file)
     run = Run.open(runs[0])
     with pytest.raises(AssayError, match=re.escape(problem)):
-        (run.results, [*run.samples("sums")])
+        (run.results, [*run.sample_batches("sums")])
 
 
 def test_a_journal_of_another_run_is_refused_and_stays_as_it_is(runs: tuple[Path, Path], tasks: Path) -> None:
@@ -129,7 +129,7 @@ def test_lost_samples_of_a_finished_run_are_reported_and_written_anew(
     assert "sums: its samples are missing" in capsys.readouterr().out
     asked = RecordingModel()
     run_world.run(asked, tasks, runs[0])
-    assert asked.calls == [] and len(next(Run.open(runs[0]).samples("sums"))) == len(run_world.SUMS)
+    assert asked.calls == [] and len(next(Run.open(runs[0]).sample_batches("sums"))) == len(run_world.SUMS)
 
 
 def test_something_in_the_place_of_a_file_is_reported_with_its_path(runs: tuple[Path, Path], tasks: Path) -> None:

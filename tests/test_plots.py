@@ -54,10 +54,18 @@ def test_a_difference_whose_interval_excludes_zero_is_highlighted() -> None:
     assert forest_text([Interval("a", 0.2, 0.1, 0.3)]).startswith("a  ·")
 
 
-def test_calibration_draws_a_dot_for_every_bin() -> None:
-    root = ElementTree.fromstring(calibration([CurvePoint(0.5, 1.0, 4), CurvePoint(1.0, 0.0, 1)], size=220))
-    dots = [(each.get("cx"), each.get("cy")) for each in root.iter("circle")]
-    assert dots == [("124.0", "6.0"), ("214.0", "196.0")]  # 34 + 180 × 0.5, top; right end, floor
+def test_calibration_draws_a_dot_for_every_bin_and_the_line_of_a_calibrated_model() -> None:
+    svg = calibration(
+        [CurvePoint(0.0, 0.0, 4), CurvePoint(0.5, 1.0, 4), CurvePoint(1.0, 0.0, 1)], [None, (0.5, 1.0), None]
+    )
+    root = ElementTree.fromstring(svg)
+    left, middle, right = [(float(each.get("cx") or 0), float(each.get("cy") or 0)) for each in root.iter("circle")]
+    assert middle[0] == (left[0] + right[0]) / 2 and left[1] == right[1] > middle[1]
+    [diagonal] = [each for each in root.iter("polyline") if each.get("stroke-dasharray")]
+    assert diagonal.get("points") == f"{left[0]:.1f},{left[1]:.1f} {right[0]:.1f},{middle[1]:.1f}"
+    halfway = f"{middle[0]:.1f},{(left[1] + middle[1]) / 2:.1f}"
+    assert halfway in "".join(each.get("points") or "" for each in root.iter("polyline")), "the interval ends at 0.5"
+    assert "style" not in svg, "colors are those of the page"
 
 
 @given(st.text(), st.floats(allow_nan=False, allow_infinity=False), st.floats(0, 1))

@@ -203,11 +203,11 @@ def test_opening_reads_the_manifest_alone(tmp_path: Path) -> None:
 def test_samples_of_an_old_run_are_arrow_one_row_for_each_document() -> None:
     run = Run.open(OLD / "text")
     [task] = run.scored_tasks
-    batches = list(run.samples(task, ["doc_id"]))
+    batches = list(run.sample_batches(task, ["doc_id"]))
     effective = run.results["n-samples"][task]["effective"]
     assert sum(batch.num_rows for batch in batches) == effective == len({*batches[0]["doc_id"].to_pylist()})
     with pytest.raises(RunError, match="no samples of a task named 'nothing'"):
-        next(run.samples("nothing"))
+        run.samples("nothing")
 
 
 def test_damaged_samples_are_refused_with_their_file(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_damaged_samples_are_refused_with_their_file(tmp_path: Path) -> None:
     assert path is not None
     path.write_bytes(b"PAR1 and then nothing PAR1")
     with pytest.raises(RunError, match="the samples cannot be read"):
-        list(run.samples(task))
+        run.samples(task)
 
 
 def test_responses_are_those_of_the_journal_with_their_roles_and_failures(tmp_path: Path) -> None:

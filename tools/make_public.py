@@ -26,11 +26,20 @@ LEADING = {
         'model: "AnyModel | str"', "model_args", "tasks: Tasks = None", "*", 'task_manager: "TaskManager | None" = None',
         "evaluation_tracker: object = None",
     ),
+    "run": (
+        'model: "AnyModel | str"', "model_args", "tasks: Tasks = None", "*", 'task_manager: "TaskManager | None" = None',
+        "progress: bool = True",
+    ),
     "evaluate": ('lm: "AnyModel"', "task_dict: Mapping[str, Any]", "*", "model_args"),
 }  # fmt: skip
 """Parameters that are not options of a run, and the options among them that come first."""
-DEFAULTS = {"simple_evaluate": {"log_samples": True}, "evaluate": {"log_samples": True, "fewshot_as_multiturn": False}}
+DEFAULTS = {
+    "run": {},
+    "simple_evaluate": {"log_samples": True},
+    "evaluate": {"log_samples": True, "fewshot_as_multiturn": False},
+}
 """Defaults that differ from those of the command line, as in lm-eval."""
+RETURNS = {"run": '"Run"'}
 
 
 def generated(text: str) -> str:
@@ -63,7 +72,7 @@ def signature(function: str) -> str:
     return (
         head
         + "".join(f"    {line}\n" for line in packed([*first, *rest, "**unknown: Never"]))
-        + ") -> dict[str, Any]:  # fmt: skip\n"
+        + f") -> {RETURNS.get(function, 'dict[str, Any]')}:  # fmt: skip\n"
     )
 
 

@@ -1,7 +1,8 @@
 """Functions of packages above, found by name when they are called.
 
 Imports go one way, and so does the flow of a run: it hands every object what it needs. Objects that users make by hand and use
-alone, as a scorer or the configuration of a metric, have no run; they get it from here, and from nowhere else.
+alone, as a scorer or the configuration of a metric, have no run; they get it from here, and from nowhere else. Objects that
+users read, as a run or a comparison, get their tables and plots from here.
 """
 
 from importlib import import_module
@@ -12,6 +13,14 @@ ABOVE = {
     "bind_by_itself": "assay.tasks.scoring",
     "bind_chosen": "assay.tasks.scoring",
     "HelperCode": "assay.compat.modules",
+    "compare": "assay.comparison.compare",
+    "plot": "assay.report.pictures",
+    "plot_comparison": "assay.report.pictures",
+    "table_of_run": "assay.report.text_table",
+    "table_of_comparison": "assay.report.text_table",
+    "write_report": "assay.report.write",
+    "shown_progress": "assay.cli.notebook",
+    "runs_dir": "assay.cli.runs",
 }
 
 

@@ -5,8 +5,11 @@ checkers read text. A test fails when they are out of date.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Never
+
+from assay.late import late
 
 HOMES: Mapping[str, tuple[str, ...]] = {
     "assay.comparison.compare": ("compare",),
@@ -106,6 +109,10 @@ HOMES: Mapping[str, tuple[str, ...]] = {
         "Text",
     ),
     "assay.report.document": ("ReportOptions",),
+    "assay.report.pictures": (
+        "Picture",
+        "plot",
+    ),
     "assay.report.write": ("write_report",),
     "assay.runs.run": ("Run",),
     "assay.scoring.scorer_models": (
@@ -226,6 +233,8 @@ if TYPE_CHECKING:
     from assay.records import ScoreKey as ScoreKey
     from assay.records import Text as Text
     from assay.report.document import ReportOptions as ReportOptions
+    from assay.report.pictures import Picture as Picture
+    from assay.report.pictures import plot as plot
     from assay.report.write import write_report as write_report
     from assay.runs.run import Run as Run
     from assay.scoring.combined import CrossFilterScorer as CrossFilterScorer
@@ -293,6 +302,54 @@ def simple_evaluate(  # noqa: PLR0913  # the options of a run
     return start(**options, **_stop_rule(options))
 
 
+# <generated run>
+def run(  # noqa: PLR0913  # the options of a run
+    model: "AnyModel | str", model_args: str | Mapping[str, object] | None = None, tasks: Tasks = None, *,
+    task_manager: "TaskManager | None" = None, progress: bool = True, models_file: str | None = None,
+    model_role: Mapping[str, object] | None = None, num_fewshot: int | None = None, repeats: int | None = None,
+    gen_kwargs: str | Mapping[str, object] | None = None, system_instruction: str | None = None,
+    apply_chat_template: bool | str = False, fewshot_as_multiturn: bool = True,
+    over_length: Literal["error", "drop_shots", "truncate"] = "error", max_cost: float | None = None,
+    max_time: float | None = None, max_failures: int | None = None, stop_when: str | None = None,
+    limit: float | None = None, start_index: int = 0, sample: int | None = None,
+    samples: Mapping[str, object] | None = None, shard: str | None = None,
+    include_path: str | Sequence[str] | None = None, plugins: str | Sequence[str] = (), include_defaults: bool = True,
+    data_dir: str | None = None, output_path: str | None = None, runs_dir: str | None = None,
+    run_name: str | None = None, force: bool = False, log_samples: bool = False, use_cache: str | None = None,
+    batch_size: int | str | None = None, max_batch_size: int | None = None, device: str | None = None,
+    trust_remote_code: bool = False, compat: Literal["lm-eval", "sygra"] | None = None,
+    bootstrap_iters: int | None = 100000, predict_only: bool = False, max_failed: float = 0.01,
+    confirm_run_unsafe_code: bool = False, seed: Sequence[int | None] | int | None = None, random_seed: int | None = 0,
+    numpy_random_seed: int | None = 1234, torch_random_seed: int | None = 1234, fewshot_random_seed: int | None = 1234,
+    write_out: bool = False, show_config: bool = False, dry_run: bool = False,
+    metadata: str | Mapping[str, object] | None = None, cache_requests: bool | str = False,
+    rewrite_requests_cache: bool = False, delete_requests_cache: bool = False, check_integrity: bool = False,
+    verbosity: str | None = None, **unknown: Never,
+) -> "Run":  # fmt: skip
+    # </generated>
+    """Evaluate a model on tasks, as `assay run` does; returns the finished run, read with `.table`, `.scores()`, `.plot()` ….
+
+    Without `output_path` it is stored below `runs_dir`, as by `assay run`; the same call resumes a run that was stopped. Where
+    documents failed or a limit was reached, `.status` is not `complete`. `progress=False` shows nothing meanwhile.
+    """
+    options = _options(locals())
+    from assay.evaluation.api import stored_run
+
+    if options["output_path"] is None:
+        options["runs_dir"] = str(late("runs_dir")(options["runs_dir"]))
+    around = {
+        "task_manager": options.pop("task_manager"),
+        "model_role": options.pop("model_role"),
+        **_stop_rule(options),
+    }
+    with late("shown_progress")() if options.pop("progress") else nullcontext() as watch:
+        return stored_run(options.pop("model"), options, watch=watch or _unseen, **around)
+
+
+def _unseen(_: object) -> None:
+    """Show nothing of a run's progress."""
+
+
 # <generated evaluate>
 def evaluate(  # noqa: PLR0913  # the options of a run
     lm: "AnyModel", task_dict: Mapping[str, Any], *, model_args: str | Mapping[str, object] | None = None,
@@ -338,7 +395,7 @@ def _stop_rule(options: Mapping[str, Any]) -> dict[str, Any]:
     return {"stop_rule": stop_rule}
 
 
-HERE = ("evaluate", "simple_evaluate")
+HERE = ("evaluate", "run", "simple_evaluate")
 """The public names that this module defines."""
 NAMES = sorted([*HERE, *(name for names in HOMES.values() for name in names)])
 

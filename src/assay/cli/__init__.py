@@ -28,6 +28,7 @@ COMMANDS = {
     "view": "browse runs in a browser: groups, tasks, samples, comparisons",
     "samples": "print samples of a run: prompt, answer, target, scores",
     "label": "choose documents of a judged run for people to label, and correct the judge's numbers by their labels",
+    "plot": "draw runs as SVG, PNG or PDF: scores with intervals, over time, reliability, pass@k",
     "report": "write one file with the results of runs and their comparison: HTML, markdown, JSON or CSV",
     "export": "convert a run: lm-eval's files, Inspect's logs, Parquet, MLflow, Weights & Biases",
     "import": "make a run from lm-eval's files, from Inspect's logs, or from other runs, with groups over them",

@@ -25,6 +25,7 @@ from assay.report.comparison_text import (
     verification_json,
     verification_text,
 )
+from assay.report.pictures import check_target, plot_comparison
 from assay.report.plots import difference_intervals, forest_text
 
 RUN_OPTIONS = {
@@ -85,12 +86,20 @@ def define_compare(parser: argparse.ArgumentParser) -> None:
     add("--level", type=float, default=0.95, metavar="P", help="confidence of intervals, and one-sided of gates (0.95)")
     add("--power", type=float, default=0.8, metavar="P", help="power at which a difference counts as detectable (0.8)")
     add("--format", choices=["table", "md", "json", "csv"], default="table", help="md: the table and the summary alone")
-    add("--plot", action="store_true", help="draw the differences with their intervals below the table")
+    add("--plot", nargs="?", const=True, metavar="FILE", help="draw the differences with their intervals: below the table, or"
+        " into FILE.svg, .png or .pdf")  # fmt: skip
     add("--summary", action="store_true", help="eight lines for a chat message, and nothing else")
     parser.set_defaults(run=run_compare)
 
 
 def run_compare(options: argparse.Namespace) -> int:
+    if isinstance(options.plot, str):
+        if Path(options.plot).is_dir():
+            what = "--plot takes a file, and this is a folder"
+            raise ConfigError(
+                [Problem(Place(options.plot), what, "write the runs first: RUN RUN --plot, or RUN RUN --plot out.svg")]
+            )
+        check_target(Path(options.plot))  # before any run is read
     comparison, is_whole = of_readable_runs(
         options.runs,
         lambda runs: compare(
@@ -114,7 +123,9 @@ def run_compare(options: argparse.Namespace) -> int:
     elif options.format == "csv":
         echo(comparison_csv(comparison).rstrip("\n"))
     else:
-        _show(comparison, plain=options.format == "md", plot=options.plot)
+        _show(comparison, plain=options.format == "md", plot=options.plot is True)
+    if isinstance(options.plot, str):
+        echo_err(f"plot: {plot_comparison(comparison).save(options.plot).resolve()}")
     return DECISION_EXIT[comparison.decision] if is_whole else 2
 
 

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ class CompareOptions:
 
 
 def compare(  # noqa: PLR0913  # each is an option of the command
-    runs: Sequence[str | Path],
+    runs: Sequence[str | PathLike[str]],
     *,
     tasks: Sequence[str] = (),
     metrics: Sequence[str] = (),

@@ -3,9 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from assay.late import late
 from assay.statistics.intervals import Decision
+
+if TYPE_CHECKING:
+    # the types alone: imports go one way (docs/decisions/0028-one-run-for-every-reader.md)
+    from assay.report.pictures import Picture
+    from assay.report.text_table import TextTable
 
 STAGES = ("data", "prompt", "sampling", "model", "filter", "scorer")
 """The stages of a number, in the order of the flow."""
@@ -160,6 +166,27 @@ class Comparison:
     notes: Sequence[str] = ()
     level: float = 0.95
     power: float = 0.8
+
+    @property
+    def table(self) -> "TextTable":
+        """The rows for a reader: fits the terminal, is HTML in a notebook, and Markdown as `str`."""
+        table: TextTable = late("table_of_comparison")(self)
+        return table
+
+    def plot(self, *, metric: str | None = None) -> "Picture":
+        """Draw the differences with their intervals: a notebook shows it, and `.save("out.svg")` writes it."""
+        picture: Picture = late("plot_comparison")(self, metric=metric)
+        return picture
+
+    def __repr__(self) -> str:
+        counts = {verdict: sum(row.verdict == verdict for row in self.rows) for verdict in ("better", "worse")}
+        others = ", ".join(run.label for run in self.runs[1:])
+        decided = f", gates: {self.decision}" if self.decision is not None else ""
+        outcome = f"{len(self.rows)} rows, {counts['better']} better, {counts['worse']} worse"
+        return f"<Comparison of {others or 'nothing'} with {self.runs[0].label}: {outcome}{decided}>"
+
+    def _repr_html_(self) -> str:
+        return self.table._repr_html_()
 
     @property
     def decision(self) -> Decision | None:

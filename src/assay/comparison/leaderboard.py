@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import combinations
+from os import PathLike
 from pathlib import Path
 
 import orjson
@@ -14,7 +15,7 @@ from assay.comparison.comparison import ComparedRow
 from assay.comparison.pairing import OtherPrompts, task_scores
 from assay.comparison.rows import below
 from assay.config.row_names import spellings
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, some
 from assay.records import JSONObject, ScoreKey
 from assay.runs.run import Run
 from assay.statistics.board import cluster_number
@@ -64,6 +65,13 @@ class Leaderboard:
     notes: Sequence[str]
     level: float
 
+    def __repr__(self) -> str:
+        first = [f"{each.name} leads the ratings" for each in self.ratings if each.rank == 1]
+        first += [
+            f"{each.standings[0].name} leads {each.name} {each.metric}" for each in self.rankings if each.standings
+        ]
+        return f"<Leaderboard: {len(self.ratings)} rated, {len(self.rankings)} rankings; {some(first) or 'empty'}>"
+
 
 @dataclass(frozen=True, slots=True)
 class LeaderboardOptions:
@@ -77,7 +85,7 @@ class LeaderboardOptions:
 
 
 def leaderboard(
-    runs: Sequence[str | Path], *, tasks: Sequence[str] = (), metrics: Sequence[str] = (),
+    runs: Sequence[str | PathLike[str]], *, tasks: Sequence[str] = (), metrics: Sequence[str] = (),
     names: Mapping[str, str] | None = None, level: float = 0.95, allow_different_prompts: bool = False,
 ) -> Leaderboard:  # fmt: skip
     """Rank the models of these runs.

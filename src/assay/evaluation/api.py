@@ -3,21 +3,24 @@
 import logging
 from collections.abc import Callable, Mapping
 from copy import copy
+from pathlib import Path
 from typing import Any
 
 from assay.config.arguments import parse_arguments
 from assay.config.option import YAMLMapping, YAMLValue
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, some
+from assay.evaluation.dispatch import Watch
 from assay.evaluation.flow import execute, prepare_run
 from assay.evaluation.model_facts import ModelFacts
-from assay.evaluation.options import run_config
+from assay.evaluation.options import checkpoint_runs, run_config
 from assay.evaluation.options import task_manager as manager_of
 from assay.evaluation.prepare import PreparedRun
-from assay.evaluation.writing import OutputOptions
+from assay.evaluation.writing import Evaluation, OutputOptions
 from assay.groups import Group
 from assay.models.protocol import AnyModel
 from assay.records import JSONDict
 from assay.runs.results import failure_lines
+from assay.runs.run import Run
 from assay.tasks import Task, TaskManager
 from assay.tasks.manager import LoadedTasks
 from assay.tasks.order import StopRule
@@ -40,8 +43,8 @@ def simple_evaluate(
     `model` is a model object or a name of `assay ls models`; `model_role` has others by role. `options` are those of a run:
     see RunConfig. `stop_rule` makes the rule that `stop_when` describes.
     """
-    own = {**options, "tasks": _listed(tasks), "model_args": model_args}
-    return _evaluate(model, own, task_manager, model_role, stop_rule)
+    own = {"log_samples": True, **options, "tasks": _listed(tasks), "model_args": model_args}
+    return _with_failures_logged(_evaluate(model, own, task_manager, model_role, stop_rule))
 
 
 def evaluate(
@@ -55,8 +58,38 @@ def evaluate(
 ) -> JSONDict:
     """Evaluate a model on tasks that `TaskManager.load` returned, or on tasks and groups by name."""
     items = _tasks_in(task_dict)
-    own = {"fewshot_as_multiturn": False, **options, "tasks": items}
-    return _evaluate(lm, own, task_manager, model_role, stop_rule)
+    own = {"log_samples": True, "fewshot_as_multiturn": False, **options, "tasks": items}
+    return _with_failures_logged(_evaluate(lm, own, task_manager, model_role, stop_rule))
+
+
+def stored_run(
+    model: AnyModel | str,
+    options: YAMLMapping,
+    *,
+    task_manager: TaskManager | None = None,
+    model_role: Mapping[str, AnyModel | YAMLValue] | None = None,
+    stop_rule: MakeStopRule | None = None,
+    watch: Watch | None = None,
+) -> Run:
+    """Evaluate a model on tasks, and open the folder of the run; `options` has `tasks`, and where runs are stored."""
+    own = {**options, "tasks": _listed(options.get("tasks"))}
+    if options.get("dry_run"):
+        what = "a dry run has no results to return"
+        raise ConfigError([Problem(Place("dry_run"), what, "use `assay run --dry_run`, or leave it out")])
+    folder = _evaluate(model, own, task_manager, model_role, stop_rule, watch).folder
+    assert folder is not None, "options name output_path or runs_dir"
+    return Run.open(folder)
+
+
+class EvaluationResults(dict[str, Any]):
+    """The content of results.json: a dict that is short where it is printed, and a table in a notebook."""
+
+    def __repr__(self) -> str:
+        names, status = list(self.get("n-samples", {})), self.get("assay", {}).get("status", "")
+        return f"<EvaluationResults: {some(names)}, {status}; keys: {', '.join(self)}>"
+
+    def _repr_html_(self) -> str:
+        return Run(Path("results"), {}, self)._repr_html_()
 
 
 def _evaluate(
@@ -65,7 +98,8 @@ def _evaluate(
     manager: TaskManager | None,
     roles: Mapping[str, AnyModel | YAMLValue] | None,
     stop_rule: MakeStopRule | None,
-) -> JSONDict:
+    watch: Watch | None = None,
+) -> Evaluation:
     if not isinstance(model, str) and not hasattr(model, "identity"):
         what, fix = f"{model!r:.60} is neither a model nor the name of one", "give a name of `assay ls models`"
         raise ConfigError([Problem(Place("model"), what, fix)])
@@ -79,17 +113,23 @@ def _evaluate(
     named = {role: value for role, value in (roles or {}).items() if role not in objects} or None
     name = {"model": model} if isinstance(model, str) else {}
     own = {key: value for key, value in options.items() if key != "evaluation_tracker"}  # the run has its own folder
-    config = run_config({"log_samples": True, **own, "model_role": named, **name})
+    config = run_config({**own, "model_role": named, **name})
+    if checkpoint_runs(config):
+        what, fix = "names several checkpoints", "call this function for each of them, or use `assay run`"
+        raise ConfigError([Problem(Place("model_args.pretrained"), what, fix)])
     metadata = parse_arguments(config.metadata or None, "metadata")
     about = {} if isinstance(model, str) else {"model": ModelFacts.of_object(model, metadata)}
     prepared = prepare_run(
         config, manager or manager_of(config, **about), None if isinstance(model, str) else model, objects
     )
     rule = stop_rule(prepared) if stop_rule is not None else None
-    results = execute(prepared, options=OutputOptions(keep_samples=config.log_samples), rule=rule).results
-    for line in failure_lines(results["assay"]):
+    return execute(prepared, watch, OutputOptions(keep_samples=config.log_samples and watch is None), rule)
+
+
+def _with_failures_logged(evaluation: Evaluation) -> EvaluationResults:
+    for line in failure_lines(evaluation.results["assay"]):
         logging.getLogger("assay").warning(line)
-    return results
+    return EvaluationResults(evaluation.results)
 
 
 def _tasks_in(written: YAMLValue) -> list[Task | Group[Task]]:

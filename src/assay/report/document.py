@@ -5,6 +5,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -99,10 +100,10 @@ class RunsReport:
     notes: Sequence[str] = ()
 
 
-def build_report(folders: Sequence[str | Path], options: ReportOptions | None = None) -> RunsReport:
+def build_report(folders: Sequence[str | PathLike[str]], options: ReportOptions | None = None) -> RunsReport:
     """Build the report of these runs."""
     options = options or ReportOptions()
-    readings = [_open_run(Path(folder)) for folder in folders]
+    readings = [opened_summary(Path(folder)) for folder in folders]
     parts = [_run_part(reading, options) for reading in readings]
     if len(readings) < 2:
         return RunsReport(parts)
@@ -117,7 +118,8 @@ def build_report(folders: Sequence[str | Path], options: ReportOptions | None = 
     return RunsReport(parts, comparison)
 
 
-def _open_run(folder: Path) -> RunSummary:
+def opened_summary(folder: Path) -> RunSummary:
+    """Open a finished run; a RunError where there is none."""
     if folder.is_file():
         raise RunError([no_run(folder)])
     reading = RunSummary(folder)

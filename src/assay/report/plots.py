@@ -4,11 +4,14 @@ Nothing in them is styled inline: colors come from STYLE, so that a page may for
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 from assay.comparison.comparison import ComparedRow, Comparison
 from assay.records import AnyJSON, JSONObject
+from assay.report.charts import Chart, Point, Series, draw, reliability_panel
+from assay.report.drawing import as_svg
 
 if TYPE_CHECKING:
     from assay.statistics.calibration import CurvePoint
@@ -28,6 +31,10 @@ svg.plot .node { fill: var(--panel); stroke: var(--line); }
 svg.plot .node.failing { stroke: var(--bad); stroke-width: 2; }
 svg.plot .way { stroke: var(--faint); stroke-width: 1.25; fill: none; }
 svg.plot .tip { fill: var(--faint); }
+svg.plot .stroke { fill: none; stroke: var(--accent); }
+svg.plot .fill.series0 { fill: var(--accent); }
+svg.plot .stroke.rule { stroke: var(--line); }
+svg.plot .stroke.grid { stroke: var(--track); }
 """
 """CSS of pages with plots; the colors are variables of the page."""
 START, END = "START", "END"
@@ -86,24 +93,18 @@ def histogram(bins: Sequence[Bin], *, width: int = 360, height: int = 120, label
     return _svg(width, height, f"{label}: {histogram_text(bins)}", parts)
 
 
-def calibration(points: Sequence["CurvePoint"], *, size: int = 220) -> str:
+def calibration(
+    points: Sequence["CurvePoint"], intervals: Sequence[tuple[float, float] | None] = (), *, size: float = 320
+) -> str:
     """Confidence against accuracy; a calibrated model is on the diagonal."""
-    left, floor = 34, size - 24
-    across, up = _scale(0, 1, left, size - 6), _scale(0, 1, floor, 6)
     most = max((each.n for each in points), default=1)
-    parts = [
-        f'<path class="rule" d="M{left} 6V{floor}H{size - 6}"/>',
-        f'<path class="rule" stroke-dasharray="3 3" d="M{left} {floor}L{size - 6} 6"/>',
-    ]
-    for each in points:
-        radius = 2 + 5 * (each.n / most) ** 0.5
-        label_text = f"confidence {each.confidence:.2f}: {each.accuracy:.2f} right of {each.n:,}"
-        dot = f'<circle class="mark" cx="{across(each.confidence):.1f}" cy="{up(each.accuracy):.1f}" r="{radius:.1f}"/>'
-        parts.append(f"<g><title>{label_text}</title>{dot}</g>")
-    parts += [_text(left, size - 8, "0"), _text(size - 6, size - 8, "1 confidence", "end")]
-    parts += [_text(left - 4, floor, "0", "end"), _text(left - 4, 16, "1", "end")]
-    parts.append(_text(left + 6, 16, "right", "start", "faint"))
-    return _svg(size, size, f"calibration: {calibration_text(points)}", parts)
+    drawn = []
+    for number, each in enumerate(points):
+        low, high = (intervals[number] if number < len(intervals) else None) or (None, None)
+        title = f"confidence {each.confidence:.2f}: {each.accuracy:.2f} right of {each.n:,}"
+        drawn.append(Point(each.confidence, each.accuracy, low, high, title, each.n / most))
+    drawing = draw(Chart("", [reliability_panel("", [Series("", drawn)])], width=size))
+    return as_svg(replace(drawing, title=f"calibration: {calibration_text(points)}"), embedded=True)
 
 
 def slices(rows: Sequence[Interval], *, start: float = 0.0, end: float = 1.0, width: int = 560) -> str:

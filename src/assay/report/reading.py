@@ -107,9 +107,12 @@ class RunHeadline:
 class RunSummary:
     """A run for pages and reports; `results` are empty while it is running, and where it has a `problem`."""
 
-    def __init__(self, path: Path, name: str = "", *, follow_links: bool = True, problem: str = "") -> None:
+    def __init__(
+        self, path: Path, name: str = "", *, follow_links: bool = True, problem: str = "", run: Run | None = None
+    ) -> None:
         self.path, self.name = path, name or Path(os.path.realpath(path)).name  # of a loop of links, too
-        self.run, self.problem = _open(path, follow_links) if not problem else (Run(path, {}, {}), problem)
+        opened = (run or Run(path, {}, {}), problem) if run or problem else _open(path, follow_links)
+        self.run, self.problem = opened
         self.status = UNREADABLE if self.problem else self.run.status
         self.manifest = self.run.manifest
         self.results: Mapping[str, Any] = {} if self.status == RUNNING else self.run.results

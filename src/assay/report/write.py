@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from importlib.resources import files
+from os import PathLike
 from pathlib import Path
 
 import orjson
@@ -93,7 +94,7 @@ def _template() -> Template:
         "ends": format_interval,
         "depth": depth,
         "parts": slices_plot,
-        "curve": lambda curve: Markup(calibration(curve.points)),
+        "curve": lambda curve: Markup(calibration(curve.points, curve.intervals)),
         "curve_rows": curve_rows,
         "card_rows": card_rows,
         "forest": differences_plot,
@@ -433,7 +434,7 @@ FILE_TYPES: Mapping[str, Callable[[RunsReport], str]] = {
 }
 
 
-def report_text(runs: Sequence[str | Path], format: str = "html", options: ReportOptions | None = None) -> str:
+def report_text(runs: Sequence[str | PathLike[str]], format: str = "html", options: ReportOptions | None = None) -> str:
     """Render a report of runs as text: `html`, `md`, `json` or `csv`."""
     if format not in FILE_TYPES:
         raise ConfigError([Problem(Place("format"), f"no format named {format!r}", did_you_mean(format, FILE_TYPES))])
@@ -441,7 +442,11 @@ def report_text(runs: Sequence[str | Path], format: str = "html", options: Repor
 
 
 def write_report(
-    runs: Sequence[str | Path], path: str | Path, *, format: str | None = None, options: ReportOptions | None = None
+    runs: Sequence[str | PathLike[str]],
+    path: str | PathLike[str],
+    *,
+    format: str | None = None,
+    options: ReportOptions | None = None,
 ) -> Path:
     """Write a report of runs; without `format` the file name decides, and html is the default."""
     target = Path(path)

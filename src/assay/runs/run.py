@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.config.row_names import row_key, row_name, rows_of, stderr_name
-from assay.errors import Place, Problem
+from assay.errors import Place, Problem, did_you_mean, some
+from assay.late import late
 from assay.records import AnyJSON, JSONObject, ScoreKey
 from assay.redaction import is_same, without_secrets
 from assay.runs import journal
@@ -45,8 +46,19 @@ from assay.statistics.influence import Bounds
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    # the types alone: imports go one way (docs/decisions/0028-one-run-for-every-reader.md)
+    from assay.comparison.comparison import Comparison
+    from assay.report.document import ReportOptions
+    from assay.report.pictures import Picture, PlotKind
+    from assay.report.text_table import TextTable
 
 RUNNING, STOPPED, COMPLETE = "running", "stopped", "complete"
+SCORE_TYPES = {
+    "task": "string", "kind": "string", "metric": "string", "filter": "string", "value": "float64", "stderr": "float64",
+    "low": "float64", "high": "float64", "n": "int64", "failed": "int64", "higher_is_better": "bool_",
+    "incomplete": "bool_", "reason": "string",
+}  # fmt: skip
+"""The columns of scores, with their types in Arrow."""
 DEEPEST = 6
 """Levels of folders below which no run is looked for."""
 
@@ -346,18 +358,94 @@ class Run:
         files = {task: self.sample_file(task) for task in self.scored_tasks}
         return {task: file for task, file in files.items() if file is not None}
 
-    def samples(self, task: str, columns: Sequence[str] | None = None) -> "Iterator[pa.RecordBatch]":
-        """The samples of a task as Arrow (docs/samples.md), one row group in memory at a time."""
+    def samples(self, task: str, columns: Sequence[str] | None = None) -> "pa.Table":
+        """The samples of a task as an Arrow table (docs/samples.md), one row for each document."""
+        import pyarrow as pa
+
+        tables = self._sample_tables(task, columns)
+        return pa.concat_tables(tables, promote_options="default").replace_schema_metadata().unify_dictionaries()
+
+    def sample_batches(self, task: str, columns: Sequence[str] | None = None) -> "Iterator[pa.RecordBatch]":
+        """The same as record batches, one row group in memory at a time."""
+        return (batch for table in self._sample_tables(task, columns) for batch in table.to_batches())
+
+    def _sample_tables(self, task: str, columns: Sequence[str] | None) -> "Iterator[pa.Table]":
         file = self.sample_file(task)
         if file is None:
             what = f"no samples of a task named {task!r}"
-            raise RunError([Problem(Place(str(self.path)), what, f"it has: {', '.join(self.tasks) or 'none'}")])
-        for table in file.tables():
-            yield from (table if columns is None else table.select(list(columns))).to_batches()
+            raise RunError([Problem(Place(str(self.path)), what, f"it has: {some(self.tasks) or 'none'}")])
+        known = file.table_names
+        for unknown in (name for name in columns or () if name not in known):
+            raise RunError([Problem(Place(str(file.path)), f"no column {unknown!r}", did_you_mean(unknown, known))])
+        chosen = known if columns is None else columns
+        return (table.select([name for name in chosen if name in table.column_names]) for table in file.tables())
 
     def responses(self) -> Iterator[JournaledResponse]:
         """Every response in the journal, failures included; damaged lines are left out."""
         return journal.responses(self.path / journal.NAME)
+
+    # ---- tables, comparisons, plots and reports: `report` and `comparison` make them
+
+    def scored_rows(self) -> Iterator[tuple[str, str, ResultRow]]:
+        """Every number: `task` or `group`, its name, and its row."""
+        for kind, names in (("task", self.scored_tasks), ("group", self.groups)):
+            yield from ((kind, name, row) for name in names for row in self.rows(name).values())
+
+    def scores(self) -> "pa.Table":
+        """The numbers of tasks and groups as an Arrow table, one row for each task, filter and metric."""
+        import pyarrow as pa
+
+        rows = [
+            (name, kind, row.metric, row.filter, row.value, row.stderr, row.low, row.high, row.n, row.failed,
+             row.higher_is_better, row.is_incomplete, row.reason or None)
+            for kind, name, row in self.scored_rows()
+        ]  # fmt: skip
+        columns = zip(*rows, strict=True) if rows else ((),) * len(SCORE_TYPES)
+        return pa.table(
+            {
+                name: pa.array(own, getattr(pa, kind)())
+                for (name, kind), own in zip(SCORE_TYPES.items(), columns, strict=True)
+            }
+        )
+
+    @property
+    def table(self) -> "TextTable":
+        """The results for a reader: fits the terminal, is HTML in a notebook, and Markdown as `str`."""
+        table: TextTable = late("table_of_run")(self)
+        return table
+
+    def compare(
+        self, *others: str | os.PathLike[str], tasks: Sequence[str] = (), metrics: Sequence[str] = (),
+        gates: Sequence[str] = (), allow_different_prompts: bool = False, level: float = 0.95,
+    ) -> "Comparison":  # fmt: skip
+        """Compare other runs with this one, document by document; `assay.compare` has more options."""
+        comparison: Comparison = late("compare")(
+            [self, *others], tasks=tasks, metrics=metrics, gates=gates,
+            allow_different_prompts=allow_different_prompts, level=level,
+        )  # fmt: skip
+        return comparison
+
+    def plot(
+        self, kind: "PlotKind" = "intervals", *, tasks: Sequence[str] = (), metric: str | None = None
+    ) -> "Picture":
+        """Draw the run: a notebook shows it, and `.save("out.svg")` writes it. `assay.plot` draws several runs."""
+        picture: Picture = late("plot")([self], kind, tasks=tasks, metric=metric)
+        return picture
+
+    def report(self, path: str | os.PathLike[str], *, options: "ReportOptions | None" = None) -> Path:
+        """Write a report of the run; the end of the name chooses HTML, Markdown, JSON or CSV."""
+        written: Path = late("write_report")([self], path, options=options)
+        return written
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        known = mapping(self.results.get("config")).get("model") or mapping(self.manifest.get("model")).get("name")
+        return f"<Run {str(self.path)!r}: {known or 'unknown model'}, {some(self.tasks) or 'no tasks'}, {self.status}>"
+
+    def _repr_html_(self) -> str:
+        return self.table._repr_html_()
 
 
 def finished_run(folder: str | Path) -> Run:

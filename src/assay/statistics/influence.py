@@ -235,6 +235,14 @@ class Estimate(float):
         counted = self.is_rate and self.draws == self.n
         return spread_of(self).freedom if self.method not in ("", "order") and not counted else None
 
+    def __repr__(self) -> str:
+        """The number as of a float, then its interval and documents: `0.5 (0.25 … 0.75, n 20)`."""
+        low, high = self._ends()
+        ends = f"{low:.4g} … {high:.4g}" if low is not None and high is not None else self.reason or "no interval"
+        return f"{float(self)!r} ({ends}, n {self.n:,})"
+
+    __str__ = float.__repr__  # in texts and files it is a number
+
     def but(self, **changes: Any) -> "Estimate":
         """Return a copy with some attributes changed."""
         own = {name: getattr(self, name) for name in self.__slots__} | changes

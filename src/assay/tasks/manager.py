@@ -70,6 +70,10 @@ class TaskManager:
         self._like_lm_eval = compat == "lm-eval"
         self.metadata = dict(metadata or {})
 
+    def __repr__(self) -> str:
+        counts = [f"{len(self.catalog.names(kind)):,} {kind}s" for kind in ("task", "group", "tag")]
+        return f"<TaskManager: {', '.join(counts)}>"
+
     @property
     def all_tasks(self) -> list[str]:
         """Every name that can be run: tasks, groups and tags."""

@@ -145,6 +145,19 @@ class SampleFile:
         names: list[str] = self._read(lambda file: file.schema_arrow.names)
         return names
 
+    @property
+    def table_names(self) -> list[str]:
+        """The columns of `tables`."""
+        if not self._read(lambda file: format_1.is_format_1(file.schema_arrow)):
+            return self.names
+        return list(dict.fromkeys(name for table in self.tables() for name in table.column_names))
+
+    @property
+    def num_rows(self) -> int:
+        """The number of samples."""
+        rows: int = self._read(lambda file: file.metadata.num_rows)
+        return rows
+
     @cached_property
     def leaves(self) -> frozenset[str]:
         """The fields that hold values, each with the way to it: `responses.text`. A file lacks what none of its samples has."""

@@ -1,0 +1,241 @@
+"""Runs from Python: `assay.run`, tables, frames, comparisons; short where they are printed."""
+
+import asyncio
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import assay
+
+OLD = Path(__file__).parent / "runs_0_1"
+SUMS = [(a, b) for a in range(4) for b in range(3)]
+
+
+def tasks(folder: Path, *names: str) -> str:
+    """Tasks of twelve sums each."""
+    folder.mkdir(exist_ok=True)
+    rows = [json.dumps({"q": f"{a} + {b} =", "a": str(a + b)}) for a, b in SUMS]
+    (folder / "sums.jsonl").write_text("\n".join(rows))
+    for name in names:
+        (folder / f"{name}.yaml").write_text(
+            f"task: '{name}'\ndataset_path: json\ndataset_kwargs: {{data_files: {folder / 'sums.jsonl'}}}\ntest_split: train\n"
+            "output_type: generate_until\ndoc_to_text: '{{q}}'\ndoc_to_target: '{{a}}'\ngeneration_kwargs: {max_gen_toks: 4}\n"
+            "metric_list: [{metric: exact_match}]\n"
+        )
+    return str(folder)
+
+
+def adder(right: Callable[[int, int], bool], identity: str = "adder") -> assay.Scripted:
+    """A model that adds where it is right; where that raises, the document fails."""
+
+    def generate(prompt: str, params: object, repeat: int) -> str:
+        a, b = (int(part) for part in prompt.removesuffix(" =").split(" + "))
+        return str(a + b) if right(a, b) else "no"
+
+    return assay.Scripted(generate=generate, identity=identity)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[assay.Run, assay.Run]:
+    """9 of 12 right, and 6 of 12."""
+    folder = tmp_path_factory.mktemp("runs")
+    path = tasks(folder / "tasks", "sums", "more")
+    shares = {"first": lambda a, b: a != 0, "second": lambda a, b: a > 1}
+    first, second = (
+        assay.run(
+            adder(right, name),
+            tasks=["sums", "more"],
+            include_path=path,
+            output_path=str(folder / name),
+            progress=False,
+        )
+        for name, right in shares.items()
+    )
+    return first, second
+
+
+def test_a_run_from_python_is_stored_where_the_command_stores_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tasks(tmp_path / "tasks", "sums")
+    run = assay.run(adder(lambda a, b: True), tasks="sums", include_path=path, progress=False)
+    assert isinstance(run, assay.Run) and run.status == "complete"
+    assert run.path.parent == tmp_path / "runs" and [each.name for each in Path("runs").iterdir()] == [run.path.name]
+    monkeypatch.setenv("ASSAY_RUNS_DIR", "elsewhere")
+    assert (
+        assay.run(adder(lambda a, b: True), tasks="sums", include_path=path, progress=False).path.parent.name
+        == "elsewhere"
+    )
+
+
+def test_a_run_starts_inside_a_running_event_loop_as_in_a_notebook(tmp_path: Path) -> None:
+    path = tasks(tmp_path / "tasks", "sums")
+
+    async def cell() -> assay.Run:
+        return assay.run(adder(lambda a, b: True), tasks="sums", include_path=path, output_path=str(tmp_path / "run"))
+
+    assert asyncio.run(cell()).rows("sums")["exact_match", "none"].value == 1.0
+
+
+def test_a_run_with_failed_documents_does_not_pass_for_a_complete_one(tmp_path: Path) -> None:
+    model = assay.Scripted(generate=lambda prompt, params, repeat: assay.Failed("no answer"), identity="never")  # type: ignore[arg-type, return-value]
+    path = tasks(tmp_path / "tasks", "sums")
+    run = assay.run(model, tasks="sums", include_path=path, output_path=str(tmp_path / "run"), progress=False)
+    assert run.status == "incomplete"
+    assert "incomplete" in repr(run) and "incomplete" in str(run.table) and "incomplete" in run.table._repr_html_()
+
+
+def test_options_that_return_no_run_are_refused(tmp_path: Path) -> None:
+    for option, said in (
+        ({"dry_run": True}, "a dry run has no results to return"),
+        ({"model_args": {"pretrained": ["a", "b"]}}, "names several checkpoints"),
+        ({"output_pth": "x"}, "did you mean 'output_path'"),
+    ):
+        with pytest.raises(assay.ConfigError, match=said):
+            assay.run("embedded", tasks="first_steps_sums", runs_dir=str(tmp_path), **option)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_scores_have_a_row_for_every_task_filter_and_metric(runs: tuple[assay.Run, assay.Run]) -> None:
+    polars = pytest.importorskip("polars")
+    first = runs[0].scores()
+    [row] = [row for row in first.to_pylist() if row["task"] == "sums"]
+    assert (row["kind"], row["metric"], row["filter"]) == ("task", "exact_match", "none")
+    assert (row["value"], row["n"], row["failed"], row["incomplete"]) == (0.75, 12, 0, False)
+    assert row["low"] < 0.75 < row["high"] and row["higher_is_better"] is True
+    assert first.to_pandas().shape == polars.from_arrow(first).shape == (2, 13)
+
+
+def test_samples_have_a_row_for_every_document(runs: tuple[assay.Run, assay.Run]) -> None:
+    polars = pytest.importorskip("polars")
+    samples = runs[0].samples("sums")
+    assert samples.column("exact_match,none").to_pylist() == [float(a != 0) for a, _ in SUMS]
+    assert samples.to_pandas()["doc_id"].tolist() == polars.from_arrow(samples)["doc_id"].to_list() == list(range(12))
+    assert runs[0].samples("sums", ["doc_id"]).column_names == ["doc_id"]
+    assert sum(batch.num_rows for batch in runs[0].sample_batches("sums")) == 12
+    with pytest.raises(assay.AssayError, match="no column 'doc_ids' — did you mean 'doc_id'"):
+        runs[0].samples("sums", ["doc_ids"])
+
+
+def test_runs_of_version_0_1_have_frames_and_tables() -> None:
+    for folder in sorted(OLD.iterdir()):
+        if (folder / "results.json").is_file():
+            run = assay.Run.open(folder)
+            assert run.scores().num_rows == len([*run.scored_rows()]) > 0
+            for task in run.scored_tasks:
+                assert run.samples(task).num_rows == run.facts(task)["size"]
+            assert "<table>" in run._repr_html_()
+
+
+def test_a_run_compares_itself_with_others(runs: tuple[assay.Run, assay.Run], tmp_path: Path) -> None:
+    comparison = runs[0].compare(runs[1])
+    assert isinstance(comparison, assay.Comparison)
+    assert {(row.name, row.difference) for row in comparison.rows} == {("sums", -0.25), ("more", -0.25)}
+    assert repr(comparison).startswith("<Comparison of second with first: 2 rows,")
+    assert "-0.2500" in str(comparison.table) and "-0.2500" in comparison._repr_html_()
+    assert [row.difference for row in assay.compare([runs[0], str(runs[1].path)]).rows] == [-0.25, -0.25]
+    assert runs[0].compare(runs[1], gates=["exact_match > -50pp"]).decision is not None
+    assert runs[0].report(tmp_path / "report.md").read_text().startswith("## first")
+
+
+def test_a_table_is_markdown_as_text_html_in_a_notebook_and_fits_a_terminal(
+    runs: tuple[assay.Run, assay.Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    table = runs[0].table
+    assert "|sums|exact_match ↑|0.7500|" in str(table).replace(" ", "").replace("↑", " ↑") and repr(table) == str(table)
+    assert table._repr_html_().count("<tr>") == 3
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = re.sub(r"\x1b\[[\d;]*m", "", repr(table)).splitlines()
+    assert "0.7500" in repr(table) and max(map(len, lines)) <= 60
+
+
+def test_names_in_a_table_are_not_markup(tmp_path: Path) -> None:
+    name = "<b>x\x1b[31m</b>"
+    path = tasks(tmp_path / "tasks", "sums")
+    run = assay.run(
+        adder(lambda a, b: True), tasks="sums", include_path=path, output_path=str(tmp_path / "run"), progress=False
+    )
+    results = json.loads((run.path / "results.json").read_text())
+    results["results"]["sums"]["alias"] = name
+    hostile = assay.Run(tmp_path / "run", run.manifest, results)
+    assert "<b>x" not in hostile._repr_html_() and "\x1b[31m</b>" not in str(hostile.table)
+
+
+def test_a_table_of_thousands_of_rows_stays_short() -> None:
+    row = {"exact_match,none": 0.5, "alias": "t"}
+    results = {"results": {f"t{n}": row for n in range(5000)}, "n-samples": {f"t{n}": {} for n in range(5000)}}
+    run = assay.Run(Path("large"), {}, results)
+    assert len(run._repr_html_()) < 200_000 and "4,700 rows more: .scores()" in str(run.table)
+    assert run.scores().num_rows == 5000
+
+
+def test_results_are_a_dict_that_is_short_where_it_is_printed(tmp_path: Path) -> None:
+    path = tasks(tmp_path / "tasks", "sums")
+    results = assay.simple_evaluate(adder(lambda a, b: True), tasks="sums", include_path=path)
+    assert isinstance(results, dict) and json.loads(json.dumps(results))["results"]["sums"]["exact_match,none"] == 1.0
+    assert len(repr(results)) < 600 and "sums, complete" in repr(results)
+    assert results._repr_html_().count("<tr>") == 2  # type: ignore[attr-defined]
+
+
+def test_objects_are_short_where_they_are_printed(runs: tuple[assay.Run, assay.Run]) -> None:
+    from assay.statistics import estimate
+
+    number = estimate([1, 0, 1, 1])
+    assert (
+        repr(number).startswith("0.75 (0.") and repr(number).endswith(", n 4)") and f"{number}" == str(number) == "0.75"
+    )
+    assert json.dumps(number) == "0.75"
+    assert repr(runs[0]) == f"<Run {str(runs[0].path)!r}: scripted, sums, more, complete>"
+    assert "first leads sums exact_match" in repr(assay.leaderboard(runs))
+    path = str(runs[0].path.parent / "tasks")
+    assert (
+        repr(assay.TaskManager(include_path=path, include_defaults=False)) == "<TaskManager: 2 tasks, 0 groups, 0 tags>"
+    )
+
+
+TYPED = """
+from typing import assert_type
+from pathlib import Path
+
+import assay
+
+run = assay.run("embedded", tasks=["first_steps_sums"], limit=10)
+assert_type(run, assay.Run)
+assert_type(assay.Run.open("runs/first"), assay.Run)
+comparison = run.compare("runs/second", metrics=["acc"])
+assert_type(comparison, assay.Comparison)
+assert_type(str(comparison.table), str)
+assert_type(run.plot("time").save("out.svg"), Path)
+assert_type(assay.plot([run, "runs/second"]), assay.Picture)
+assert_type(run.report("report.html"), Path)
+assert_type(run.rows("sums")[assay.ScoreKey("acc", "none")].value, float | None)
+value: float = assay.simple_evaluate("embedded", tasks="first_steps_sums")["results"]["first_steps_sums"]["acc,none"]
+assay.run("embedded", limt=10)  # type: ignore[arg-type]
+run.plot("pie")  # type: ignore[arg-type]
+"""
+
+
+@pytest.mark.slow
+def test_code_of_users_is_type_checked(tmp_path: Path) -> None:
+    """In mypy's strict mode an ignore that is not needed is an error, too: wrong names are refused, right ones pass."""
+    if shutil.which("mypy", path=str(Path(sys.executable).parent)) is None:
+        pytest.skip("mypy is not installed")
+    (tmp_path / "user.py").write_text(TYPED)
+    root = Path(__file__).parent.parent
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir", str(root / ".mypy_cache/users"),
+               "--config-file", "", "--ignore-missing-imports", "user.py"]  # fmt: skip
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout
