@@ -38,7 +38,7 @@ COMMANDS = {
     "new": "write files to start from: a task, group, metric, filter, scorer or graph",
     "runs": "list, show and remove runs",
     "cache": "list and remove the responses in a cache",
-    "fetch": "download the data sets of tasks into a folder, for machines without a network",
+    "fetch": "download lm-eval's task files (`fetch tasks`), or the data sets of tasks",
     "schema": "print the JSON Schema of task or group files, for editors",
 }
 MODULES = {
