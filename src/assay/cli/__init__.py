@@ -225,6 +225,12 @@ def _run_command(options: argparse.Namespace) -> int:
         from assay.registry import load_plugins
 
         load_plugins(options.plugin)
-    code = int(options.run(options))
+    if getattr(options, "command", "run") != "run" and "://" in repr(vars(options)):
+        from assay.cli.storage import local_copies
+
+        with local_copies(options):
+            code = int(options.run(options))
+    else:
+        code = int(options.run(options))
     sys.stdout.flush()
     return code

@@ -17,6 +17,7 @@ from assay.evaluation.prepare import Prepared, PreparedRun, load, prepare
 from assay.evaluation.scoring import AnswerSource, Output, score_tasks, scorer_processes
 from assay.evaluation.writing import Evaluation, OutputOptions, decided_before, open_output
 from assay.models.protocol import AnyModel
+from assay.runs.storage import check_storage
 from assay.tasks import TaskManager
 from assay.tasks.order import SeededOrder, StopRule
 
@@ -31,6 +32,7 @@ def prepare_run(
 ) -> PreparedRun:
     """Everything that can fail, before the model is opened."""
     started = time.time()
+    check_storage(config.output_path, config.runs_dir)
     check_model_options(config, model)
     definitions = load(config, manager)  # tasks and groups by name; executes no user code
     models = ModelPool(config, model, roles)  # opened when they are needed
