@@ -19,7 +19,21 @@ def test_the_core_has_no_heavy_dependency_and_the_extras_are_named() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     core = {re.split(r"[\[<>=!~ ]", name)[0] for name in project["dependencies"]}
     assert core.isdisjoint({"torch", "transformers", "datasets", "litellm", "pandas"})
-    extras = {"hub", "hf", "vllm", "metrics", "math", "view", "ray", "litellm", "mlflow", "wandb", "quick", "test"}
+    extras = {
+        "hub",
+        "hf",
+        "vllm",
+        "metrics",
+        "math",
+        "view",
+        "ray",
+        "litellm",
+        "mlflow",
+        "wandb",
+        "object-storage",
+        "quick",
+        "test",
+    }
     assert set(project["optional-dependencies"]) == extras
     assert "torch==2.13.0" in project["optional-dependencies"]["test"]
     architecture = (ROOT / "ARCHITECTURE.md").read_text()

@@ -255,16 +255,16 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def test_hostile_names_of_models_give_folders_of_their_own(tmp_path: Path) -> None:
+def test_hostile_names_of_models_give_separate_folders(tmp_path: Path) -> None:
     made = {
         name: run_name({"model": name.encode(errors="replace").hex()}, name, ["arc_easy", "模" * 90])
         for name in HOSTILE
     }
-    for name in made.values():
+    for name in folders.values():
         (tmp_path / name).mkdir()
         assert (tmp_path / name).resolve().parent == tmp_path.resolve()
         assert len(name.encode()) <= 255 and name[0] not in ".-~"
-    assert len({name.casefold() for name in made.values()}) == len(HOSTILE)
+    assert len({name.casefold() for name in folders.values()}) == len(HOSTILE)
 
 
 def test_a_loop_over_models_has_a_folder_for_each_and_repeating_it_asks_nothing(tasks: Path) -> None:
@@ -292,7 +292,7 @@ def test_a_loop_on_the_command_line(tasks: Path, capsys: pytest.CaptureFixture[s
     assert len(list(Path("loop").iterdir())) == 2
 
 
-def test_urls_are_told_from_paths() -> None:
+def test_urls_differ_from_paths() -> None:
     assert [is_url(each) for each in ("s3://b/r", "gs://b", "memory://x", "file:///tmp/x")] == [True] * 4
     assert [is_url(each) for each in ("runs/a", "C:/runs", "./s3:", "a:b", "model:8b/x", "/s3://x", "")] == [False] * 7
     assert url_of(Path("az://container/a b/run")) == "az://container/a b/run"

@@ -57,7 +57,7 @@ class OutputOptions(NamedTuple):
     keep_samples: bool = False
     task_run: MakeTaskRun = TaskRun
     announce: Announce | None = None
-    """Told where the run is written, before the first request."""
+    """Called with the place of the run, before the first request."""
 
 
 @dataclass(frozen=True)

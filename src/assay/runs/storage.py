@@ -299,12 +299,13 @@ def uploaded(path: str | os.PathLike[str], announce: Announce | None = None) -> 
     storage, say = Storage(url_of(path)), announce or (lambda _: None)
     folder = working_folder(storage.url)
     fetch(storage, folder, say)
+    has_ended = False
     try:
         yield folder
-    except BaseException:
-        if _files(folder) and not _is_unchanged(folder):
+        has_ended = True
+    finally:
+        if not has_ended and _files(folder) and not _is_unchanged(folder):
             _upload_rest(storage, folder, say)
-        raise
     say(f"uploading to {storage.shown} …")
     count = push(folder, storage.url)
     say(f"uploaded: {storage.shown} ({count} files; the local copy is in {folder})")
