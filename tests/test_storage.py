@@ -256,7 +256,7 @@ HOSTILE = [
 
 
 def test_hostile_names_of_models_give_separate_folders(tmp_path: Path) -> None:
-    made = {
+    folders = {
         name: run_name({"model": name.encode(errors="replace").hex()}, name, ["arc_easy", "模" * 90])
         for name in HOSTILE
     }
