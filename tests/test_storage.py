@@ -134,7 +134,10 @@ def test_a_truncated_and_a_missing_object_are_noticed(
     for _ in range(2):  # nor is the damaged copy taken the second time
         with pytest.raises(RunError, match=f"{name} is missing, or not as it was uploaded"):
             Run.open(URL)
+    with pytest.raises(RunError, match="not as it was uploaded"):
+        run_sums(RecordingModel(), tasks, URL)
     [folder] = Path("runs/remote").glob("*/run")
+    assert Run.open(folder).rows("sums")  # the good copy is not replaced by a damaged one
     push(folder, URL, force=True)
     assert Run.open(URL).rows("sums")
 
@@ -177,6 +180,34 @@ def test_two_machines_that_write_one_run_do_not_overwrite_each_other(
     with pytest.raises(UploadError, match="another copy of this one was uploaded since"):
         run_sums(RecordingModel(first=meanwhile), tasks, URL)
     assert Run.open(URL).rows("sums")
+
+
+def test_answers_that_were_never_uploaded_are_not_replaced_by_another_machines(
+    tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after kill -9: the copy has a response more than the storage, where another machine then finishes the run."""
+    run_sums(RecordingModel(failing={"3*3="}), tasks, URL)
+    [copy] = Path("runs/remote").glob("*/run")
+    with (copy / "responses.jsonl").open("ab") as journal:
+        journal.write(b"more\n")
+    with monkeypatch.context() as other:
+        move_to_another_machine(other, tmp_path)
+        run_sums(RecordingModel(), tasks, URL)
+    for _ in range(2):
+        with pytest.raises(RunError, match=r"has changed since its copy in .* was made, and so has the copy"):
+            run_sums(RecordingModel(), tasks, URL)
+    assert b"more" in (copy / "responses.jsonl").read_bytes()
+
+
+def test_runs_side_by_side_are_pushed_to_their_urls(tasks: Path) -> None:
+    for name, limit in (("one", 1), ("two", 2)):
+        run_sums(RecordingModel(), tasks, f"local/{name}", limit=limit)
+        push(Path("local") / name, f"memory://bucket/{name}")
+    assert push(Path("local/one"), "memory://bucket/one") == 0
+    with pytest.raises(UploadError, match="another run is there"):
+        push(Path("local/one"), "memory://bucket/two")
+    counts = [Run.open(f"memory://bucket/{name}").results["n-samples"]["sums"]["effective"] for name in ("one", "two")]
+    assert counts == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,14 @@ from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem, installing
 from assay.redaction import redacted_text
 from assay.runs.files import make_folder, replace_file
-from assay.runs.folder import MANIFEST, RESULTS, NoRun, RunError
+from assay.runs.folder import MANIFEST, RESULTS, NoRun, RunError, staging_folder
 from assay.runs.folder import UPLOADED as INDEX
 from assay.runs.lease import NAME as LOCK
 from assay.runs.lease import is_held
 from assay.user_code import user_code
 
-SYNCED = "synced.json"
-"""Beside a local copy: the objects and its own checksums when it was last equal to the storage."""
+SYNCED = ".{}.synced.json"
+"""The name of a file beside a local copy: the objects, and the copy's checksums, when it was last equal to the storage."""
 COPIES, REMOTE = "copies", "remote"
 _URL = re.compile(r"([a-z][a-z0-9+.-]+(?:::[a-z0-9+.-]+)*):/+(?=[^/])")
 _SAFE = re.compile(r"[^\w.@#+=-]+")
@@ -229,36 +229,38 @@ def _folder_of(url: str, above: Path) -> Path:
 
 
 def _copy(storage: Storage, there: Tokens, target: Path, *, is_whole: bool = True) -> None:
-    """Make a local folder equal to the storage: what has not changed stays, and everything that is fetched is checked."""
+    """Make a local folder equal to the storage: what has not changed stays, and nothing is put in place that is not as it was
+    uploaded."""
     before = _read_synced(target)
     stale = [name for name, token in there.items() if before.get(name) != token or not (target / name).is_file()]
-    for name in stale:
-        storage.download(name, target / name)
-    wrong = [name for name in _wrong(target, there, stale) if is_whole or name in there]
-    if wrong:
-        what = f"{wrong[0]} is missing, or not as it was uploaded" + (
-            f"; and {len(wrong) - 1} more" if wrong[1:] else ""
-        )
-        fix = "if the run is being uploaded, wait; else upload it again: assay runs push FOLDER URL"
-        raise RunError([Problem(Place(storage.shown), what, fix)])
+    make_folder(target.parent)
+    with staging_folder(target.parent) as part:
+        for name in stale:
+            storage.download(name, part / name)
+        fetched = {name: (part if name in set(stale) else target) / name for name in there}
+        wrong = [name for name in _wrong(fetched, set(stale)) if is_whole or name in there]
+        if wrong:
+            more = f"; and {len(wrong) - 1} more" if wrong[1:] else ""
+            what = f"{wrong[0]} is missing, or not as it was uploaded{more}"
+            fix = "if the run is being uploaded, wait; else upload it again: assay runs push FOLDER URL --force"
+            raise RunError([Problem(Place(storage.shown), what, fix)])
+        for name in stale:
+            make_folder((target / name).parent)
+            (part / name).replace(target / name)
     for name in before.keys() - there.keys() if is_whole else ():
         with suppress(OSError):
             (target / name).unlink()
-    _write_synced(target, storage, {**({} if is_whole else before), **there})
+    _write_synced(target, storage, {**({} if is_whole else before), **there}, _index_of(target) if is_whole else None)
 
 
-def _wrong(target: Path, there: Tokens, fetched: Iterable[str]) -> Iterator[str]:
+def _wrong(fetched: Mapping[str, Path], new: set[str]) -> Iterator[str]:
     """The files that are not as an upload's index says; every run below the folder may have one."""
-    new = set(fetched)
-    for name in there:
+    for name in fetched:
         inside = PurePosixPath(name)
         if inside.name == INDEX:
-            for listed, checksum in _checksums((target / name).read_bytes()).items():
+            for listed, checksum in _checksums(fetched[name].read_bytes()).items():
                 file = (inside.parent / listed).as_posix()
-                if not _is_safe(file) or file not in there:
-                    yield file
-                elif (file in new or name in new) and _checksum(target / file) != checksum:
-                    (target / file).unlink()  # the next attempt fetches it again
+                if file not in fetched or (not new.isdisjoint((file, name)) and _checksum(fetched[file]) != checksum):
                     yield file
 
 
@@ -267,18 +269,30 @@ def _checksum(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def _read_synced(target: Path) -> dict[str, str]:
+def _synced(target: Path) -> dict[str, Any]:
     try:
-        return _checksums((target.parent / SYNCED).read_bytes())
-    except OSError:
+        content = json.loads(_synced_file(target).read_bytes())
+    except (OSError, ValueError):
         return {}
+    return content if isinstance(content, dict) else {}
 
 
-def _write_synced(target: Path, storage: Storage, tokens: Tokens, checksums: Tokens | None = None) -> None:
+def _synced_file(target: Path) -> Path:
+    return target.resolve().with_name(SYNCED.format(target.resolve().name))
+
+
+def _read_synced(target: Path) -> dict[str, str]:
+    return dict(_synced(target).get("files") or {})
+
+
+def _write_synced(target: Path, storage: Storage, tokens: Tokens, checksums: Tokens | None) -> None:
+    """Record the objects of the storage; without `checksums`, the local copy may have more than they."""
     make_folder(target)
-    part = target.parent / f".{SYNCED}.{os.getpid()}.part"
-    part.write_text(json.dumps({"url": storage.shown, "files": dict(tokens), "checksums": dict(checksums or {})}))
-    replace_file(part, target.parent / SYNCED)
+    known = _synced(target).get("checksums") or {} if checksums is None else dict(checksums)
+    file = _synced_file(target)
+    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    part.write_text(json.dumps({"url": storage.shown, "files": dict(tokens), "checksums": known}))
+    replace_file(part, file)
 
 
 # ---- writing
@@ -304,7 +318,7 @@ def uploaded(path: str | os.PathLike[str], announce: Announce | None = None) -> 
         yield folder
         has_ended = True
     finally:
-        if not has_ended and _files(folder) and not _is_unchanged(folder):
+        if not has_ended and _files(folder) and not is_held(folder) and not _is_unchanged(folder):
             _upload_rest(storage, folder, say)
     say(f"uploading to {storage.shown} …")
     count = push(folder, storage.url)
@@ -324,10 +338,7 @@ def _upload_rest(storage: Storage, folder: Path, say: Announce) -> None:
 def shown_place(folder: Path) -> str:
     """Where a run that was written can be found: its URL, without secrets, or its folder."""
     is_copy = folder.parent.parent.name == REMOTE
-    with suppress(OSError, ValueError, AttributeError):
-        url = json.loads((folder.parent / SYNCED).read_bytes()).get("url") if is_copy else None
-        return str(url or folder.resolve())
-    return str(folder.resolve())
+    return str((_synced(folder).get("url") if is_copy else None) or folder.resolve())
 
 
 def check_storage(*paths: str | None) -> None:
@@ -354,7 +365,7 @@ def fetch(storage: Storage, folder: Path, say: Announce) -> None:
         say(f"{storage.shown}: continued from its copy in {folder}")
     if INDEX not in there:
         storage.write(INDEX, b'{"files": {}}')
-    _write_synced(folder, storage, storage.listing(), _index_of(folder))
+    _write_synced(folder, storage, storage.listing(), None)
 
 
 def push(folder: Path, url: str, *, force: bool = False) -> int:
@@ -415,11 +426,7 @@ def _index_of(folder: Path) -> dict[str, str]:
 
 def _is_unchanged(folder: Path) -> bool:
     """Whether a local copy is as it was when it was last equal to the storage."""
-    try:
-        known = json.loads((folder.parent / SYNCED).read_bytes()).get("checksums")
-    except (OSError, ValueError, AttributeError):
-        return False
-    return bool(known == _index_of(folder))
+    return bool(_synced(folder).get("checksums") == _index_of(folder))
 
 
 HEADS = (MANIFEST, RESULTS)
