@@ -76,6 +76,7 @@ def alone() -> Iterator[None]:
 def cache(alone: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
     monkeypatch.setenv("ASSAY_CACHE_DIR", str(folder))
+    monkeypatch.setenv("ASSAY_TASKS_DIR", str(tmp_path / "fetched"))
     monkeypatch.setenv("ASSAY_RUNS_DIR", str(tmp_path / "runs"))
     return folder
 

@@ -10,6 +10,8 @@ import yaml
 from tools.make_public import generated
 
 from assay import TaskManager, simple_evaluate
+from assay.catalog.selection import looks_like_path
+from assay.errors import ConfigError
 from assay.models import Scripted
 from assay.models.arguments import BACKEND_DESCRIPTIONS, DESCRIPTIONS, arguments_of, distinct_backends
 from assay.tasks.validate import validate
@@ -164,3 +166,29 @@ def test_the_page_of_the_api_names_what_is_public() -> None:
         "register_aggregator", "register_scorer",
     }  # fmt: skip
     assert missing == explained_elsewhere
+
+
+NAMED = re.compile(r"\bassay\b.*?(?:--tasks|-t|\bshow|\bvalidate|\bfetch(?: data)?)[ =]+([^\s`|;)…]+)")
+OWN = {"eval/classification/simpleqa", "my_graph", "quiz", "tag:reasoning", "tasks"}
+"""Names that a reader chooses; and `assay fetch tasks`."""
+
+
+def test_every_name_of_a_task_in_a_command_of_the_documents_resolves_or_is_answered_with_the_way_to_get_it() -> None:
+    """After the documented install, without lm_eval."""
+    manager, checked = TaskManager(), set()
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        text = page.read_text()
+        defined = {*re.findall(r"^\s*(?:task|group): (\w+)$", text, re.MULTILINE), *OWN}
+        for name in {each for listed in NAMED.findall(text) for each in listed.split(",")}:
+            bare = name.partition("@")[0]
+            if looks_like_path(bare) or bare in defined or bare.isupper() or bare.startswith("-"):
+                continue
+            checked.add(bare)
+            try:
+                assert manager.load([name])["tasks"], (page.name, name)
+            except ConfigError as error:
+                assert "is one of lm-eval's" in str(error) and "assay fetch tasks" in str(error), (
+                    page.name,
+                    str(error),
+                )
+    assert checked >= {"first_steps", "gsm8k", "arc_easy", "mmlu"}

@@ -31,6 +31,7 @@ def test_the_core_has_no_heavy_dependency_and_the_extras_are_named() -> None:
         "mlflow",
         "wandb",
         "plot",
+        "object-storage",
         "quick",
         "test",
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay import TaskManager
+from assay.catalog.lm_eval_names import FILE, lm_eval_names
 from assay.compat.evaluate_names import find_metric
 from assay.records import Function
 from assay.tasks.validate import validate
@@ -55,6 +56,13 @@ def test_the_names_are_the_same_sets(manager: TaskManager, reference: Reference)
     assert manager.all_tags == sorted(name for name, kind in kinds.items() if kind == "TAG")
     assert (len(manager.all_subtasks), len(manager.all_groups), len(manager.all_tags)) == (13_123, 855, 705)
     assert {tag: manager.catalog.index.tags[tag] for tag in manager.all_tags} == reference["tags"]
+
+
+def test_the_bundled_list_of_names_is_that_of_lm_eval_by_its_own_code(reference: Reference) -> None:
+    """After another version of lm_eval: tools/make_lm_eval_names.py."""
+    kinds = {"TASK": "task", "PY_TASK": "task", "GROUP": "group", "TAG": "tag"}
+    assert lm_eval_names() == {name: kinds[str(kind)] for name, kind in reference["kinds"].items()}
+    assert FILE.stat().st_size < 50_000
 
 
 def test_the_merged_configuration_of_every_file_is_equal_key_for_key(

@@ -83,7 +83,11 @@ def test_the_identity_of_a_run_is_what_its_results_depend_on() -> None:
 
 
 def test_every_field_is_an_option_or_internal() -> None:
-    assert {item.name for item in fields(RunConfig)} - set(OPTIONS) == {"model_named", "records_at_once"}
+    assert {item.name for item in fields(RunConfig)} - set(OPTIONS) == {
+        "model_named",
+        "keep_finished",
+        "records_at_once",
+    }
     assert all(isinstance(use, type(OPTIONS["limit"])) for use in OPTIONS.values())
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TypeVar
 
+from assay.similar import nearest as nearest
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
@@ -69,31 +71,6 @@ class ConfigError(AssayError, ValueError):
 def uncheckable(file: str, reason: str) -> Problem:
     """Report a file on which assay's own code fails; only that file is unusable."""
     return Problem(Place(file, 1, 1), reason, "correct the file; if it is valid, report this as a bug in assay")
-
-
-def nearest(name: str, options: Iterable[str], count: int = 5, *, floor: float = 0.6) -> list[str]:
-    """Return the options most similar to `name`, best first, without those below a similarity of `floor`.
-
-    >>> nearest("mmlu_anatmy", ["mmlu_anatomy", "mmlu_astronomy", "gsm8k"], count=1)
-    ['mmlu_anatomy']
-    >>> nearest("accuracy", ["acc", "bleu", "selective_accuracy"], count=1)
-    ['acc']
-    """
-    from difflib import SequenceMatcher
-
-    folded = name.casefold()
-    matcher = SequenceMatcher(autojunk=False)
-    matcher.set_seq2(folded)
-    ranked = []
-    for option in options:
-        matcher.set_seq1(option.casefold())
-        within = bool(folded) and folded in option.casefold()
-        shortened = len(option) >= 3 and folded.startswith(option.casefold())
-        least = min(floor, 0.3) if within or shortened else floor
-        if matcher.real_quick_ratio() >= least and matcher.quick_ratio() >= least and matcher.ratio() >= least:
-            bonus = 0.3 if within else 0.4 if shortened and "_" not in name else 0.0
-            ranked.append((-(matcher.ratio() + bonus), option))
-    return [option for _, option in sorted(ranked)[:count]]
 
 
 def did_you_mean(name: str, options: Iterable[str]) -> str:

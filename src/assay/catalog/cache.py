@@ -4,19 +4,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from assay.config.folders import cache_folder
 from assay.config.source import digest
-
-FOLDER_VARIABLE = "ASSAY_CACHE_DIR"
-
-
-def cache_folder() -> Path:
-    """The cache folder: $ASSAY_CACHE_DIR, else the system's cache directory."""
-    chosen = os.environ.get(FOLDER_VARIABLE)
-    if chosen:
-        return Path(chosen).expanduser()
-    from platformdirs import user_cache_path
-
-    return user_cache_path("assay", appauthor=False)
 
 
 def read_cached(name: str, stamp: str) -> bytes | None:

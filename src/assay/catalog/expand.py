@@ -8,8 +8,9 @@ from assay.catalog.conditions import ConditionError, holds
 from assay.catalog.examine import DEFINING_KEYS, GROUP_KEYS, TASK_KEYS, empty_group_problems, is_legacy_task
 from assay.catalog.include import NO_FIELDS, IncludeReader
 from assay.catalog.index import CatalogEntry, Index
+from assay.catalog.lm_eval_names import unknown_name
 from assay.config.fields import Fields
-from assay.errors import Place, Problem, nearest
+from assay.errors import Place, Problem
 from assay.records import Params
 
 ALIASES = ("task_alias", "group_alias")
@@ -306,15 +307,12 @@ class Expander:
                 Problem(reference.place, f"{reference.base!r} is broken: {broken.error}", "correct that file")
             )
             return
-        known = self.index.tags if reference.only_tag else {**self.index.named, **self.index.tags}
-        near = nearest(reference.base, known, floor=0.3)
-        fix = "did you mean " + ", ".join(near) + "?" if near else "`assay ls` lists every name"
+        problem = unknown_name(self.index, reference.base, reference.place, only_tag=reference.only_tag)
         if "group" in reference.written:
-            fix += "; or list the members of a new group under `task:`"
+            problem = replace(problem, fix=f"{problem.fix}; or list the members of a new group under `task:`")
         elif reference.written:
-            fix += "; or give an inline task its dataset_path"
-        what = f"no {'tag' if reference.only_tag else 'task, group or tag'} named {reference.base!r}"
-        self.problems.append(Problem(reference.place, what, fix))
+            problem = replace(problem, fix=f"{problem.fix}; or give an inline task its dataset_path")
+        self.problems.append(problem)
 
 
 def _with_mentioned_keys(node: GroupNode, written: Fields) -> GroupNode:

@@ -36,6 +36,8 @@ class Root:
 
 
 PLUGIN_GROUP = "assay.tasks"
+BUNDLED = "bundled"
+FOLDER_VARIABLE = "ASSAY_TASKS_DIR"
 CACHE_NAME = "installed.json"
 
 
@@ -47,7 +49,7 @@ def all_roots(include_path: IncludePath, *, include_defaults: bool, lenient: boo
 
 def default_roots() -> Iterator[Root]:
     """The default folders: bundled tasks, then those of installed packages."""
-    yield Root(str(Path(__file__).resolve().parent.parent / "bundled"), "bundled")
+    yield Root(str(Path(__file__).resolve().parent.parent / BUNDLED), BUNDLED)
     for origin, folder in installed_folders():
         if folder:
             yield Root(folder, origin)
@@ -96,7 +98,7 @@ def installed_folders() -> list[tuple[str, str]]:
 
     Cached until a package is installed or removed.
     """
-    stamp = stamp_files(__file__, *sys.path)
+    stamp = stamp_files(__file__, str(fetched_tasks().parent), *sys.path)
     body = read_cached(CACHE_NAME, stamp)
     if body is not None:
         return [(origin, folder) for origin, folder in json.loads(body)]
@@ -116,14 +118,24 @@ def _find_installed() -> Iterator[tuple[str, str]]:
 
 
 def lm_eval_tasks() -> Path | None:
-    """The task folder of an installed lm_eval, found through its metadata."""
+    """The task folder of an installed lm_eval, found through its metadata; else the one that `assay fetch tasks` made."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:
         folder = Path(str(distribution("lm_eval").locate_file("lm_eval/tasks")))
+        installed = (folder, *_package_folders("lm_eval", "tasks"))
     except PackageNotFoundError:
-        return None
-    return next((path.resolve() for path in (folder, *_package_folders("lm_eval", "tasks")) if path.is_dir()), None)
+        installed = ()
+    return next((path.resolve() for path in (*installed, fetched_tasks()) if path.is_dir()), None)
+
+
+def fetched_tasks() -> Path:
+    """The folder for lm-eval's task files without the package: below $ASSAY_TASKS_DIR, else the system's data directory."""
+    from platformdirs import user_data_path
+
+    chosen = os.environ.get(FOLDER_VARIABLE)
+    above = Path(chosen).expanduser() if chosen else user_data_path("assay", appauthor=False)
+    return above / "lm_eval" / "tasks"
 
 
 def plugin_folder(plugin: "EntryPoint") -> str:

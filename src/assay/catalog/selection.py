@@ -12,6 +12,7 @@ from assay.catalog.examine import check_fields
 from assay.catalog.expand import CatalogNode, Expander, GroupNode, InheritedSettings, MemberReference
 from assay.catalog.include import NO_FIELDS
 from assay.catalog.index import CatalogEntry
+from assay.catalog.lm_eval_names import unmatched
 from assay.config.fields import Fields, Origin
 from assay.errors import ConfigError, Place, Problem, nearest
 from assay.records import Params, UserValue
@@ -164,7 +165,7 @@ class Selector:
             return self.expander.named(MemberReference(name, TASKS_PLACE), settings)
         names = self.matching(name)
         if not names:
-            self._nothing(f"no name matches {name!r}", name.strip("*?"), self.index.names("task", "group", "tag"))
+            self.problems.append(unmatched(self.index, name, TASKS_PLACE))
         return [node for each in names for node in self.expander.named(MemberReference(each, TASKS_PLACE), settings)]
 
     def matching(self, pattern: str) -> list[str]:
@@ -259,8 +260,8 @@ class Selector:
     def _nothing(
         self, what: str, name: str, known: Iterable[str], otherwise: str = "`assay ls` lists every name"
     ) -> None:
-        near = nearest(name, known, floor=0.3)
-        self.problems.append(Problem(TASKS_PLACE, what, "did you mean " + ", ".join(near) + "?" if near else otherwise))
+        near = nearest(name, known)
+        self.problems.append(Problem(TASKS_PLACE, what, f"did you mean {', '.join(near)}?" if near else otherwise))
 
 
 def _top_entries(entries: list[CatalogEntry]) -> Iterator[CatalogEntry]:

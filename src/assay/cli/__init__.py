@@ -39,7 +39,7 @@ COMMANDS = {
     "new": "write files to start from: a task, group, metric, filter, scorer or graph",
     "runs": "list, show and remove runs",
     "cache": "list and remove the responses in a cache",
-    "fetch": "download the data sets of tasks into a folder, for machines without a network",
+    "fetch": "download lm-eval's task files (`fetch tasks`), or the data sets of tasks",
     "schema": "print the JSON Schema of task or group files, for editors",
 }
 MODULES = {
@@ -226,6 +226,12 @@ def _run_command(options: argparse.Namespace) -> int:
         from assay.registry import load_plugins
 
         load_plugins(options.plugin)
-    code = int(options.run(options))
+    if getattr(options, "command", "run") != "run" and "://" in repr(vars(options)):
+        from assay.cli.storage import local_copies
+
+        with local_copies(options):
+            code = int(options.run(options))
+    else:
+        code = int(options.run(options))
     sys.stdout.flush()
     return code

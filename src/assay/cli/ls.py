@@ -10,6 +10,7 @@ from assay.catalog.index import Index, index_root
 from assay.catalog.roots import all_roots
 from assay.cli.flags import add_catalog_options, task_manager
 from assay.cli.output import counted, echo_columns, echo_err, echo_json, is_terminal, printable, write_lines
+from assay.errors import Place
 from assay.records import JSON
 
 KINDS = {"tasks": ("task", "group", "tag"), "subtasks": ("task",), "groups": ("group",), "tags": ("tag",)}
@@ -56,7 +57,7 @@ def run_ls(options: argparse.Namespace) -> int:
     if options.pattern:
         rows = [row for row in rows if fnmatchcase(row.name, options.pattern)]
         if not rows:
-            echo_err(f"no name matches {options.pattern!r}")
+            _report_unmatched(options)
     if options.json:
         echo_json([row.described() for row in rows])
     elif is_terminal():
@@ -64,7 +65,29 @@ def run_ls(options: argparse.Namespace) -> int:
     else:
         write_lines(_line(row.name, row.error) for row in rows)
     _report_broken([row.name for row in rows if row.error])
+    if options.kind == "tasks" and is_terminal() and not options.pattern:
+        _report_absent(_index(options))
     return 0
+
+
+def _report_unmatched(options: argparse.Namespace) -> None:
+    """Say that nothing matches, and which of lm-eval's names would."""
+    if options.kind not in KINDS:
+        echo_err(f"no name matches {options.pattern!r}")
+        return
+    from assay.catalog.lm_eval_names import unmatched
+
+    problem = unmatched(_index(options), options.pattern, Place("ls"), KINDS[options.kind])
+    echo_err(f"{problem.what} — {problem.fix}")
+
+
+def _report_absent(index: Index) -> None:
+    """Say on a terminal that lm-eval's tasks are not in the list, and how to get them."""
+    from assay.catalog.lm_eval_names import GET, missing_names
+
+    absent = missing_names(index)
+    if absent:
+        echo_err(f"without lm-eval's {len(absent):,} tasks, groups and tags: {GET}")
 
 
 def _write_names(index: Index, kinds: tuple[str, ...]) -> int:

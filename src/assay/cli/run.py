@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from assay.catalog.selection import no_spec
@@ -16,8 +15,8 @@ from assay.cli import interrupted_code
 from assay.cli.flags import ALIASES, ELSEWHERE, NOT_NEEDED, TRACKERS, run_options
 from assay.cli.output import DECISION_EXIT, EXIT, echo, echo_err, echo_tables, exit_code, plain
 from assay.cli.progress import Progress
-from assay.cli.runs import runs_dir
 from assay.cli.show import write_out
+from assay.config.folders import runs_folder
 from assay.config.option import YAMLValue
 from assay.config.run import RunConfig, options_where
 from assay.config.source import Source, read_bytes
@@ -30,6 +29,8 @@ from assay.models.load import backend, parameters
 from assay.redaction import redacted_command
 from assay.report.table import checkpoints_json, checkpoints_table, table_footing, table_heading
 from assay.runs.results import ResultsJSON
+from assay.runs.run import Run
+from assay.runs.storage import UploadError, shown_place, write_beside
 from assay.tasks.order import StopRule
 
 CANNOT = 2
@@ -56,20 +57,25 @@ def run_run(options: argparse.Namespace) -> int:
             write_out(work)
             return EXIT["complete"]
         evaluation = _evaluated(work, command)
+    except UploadError as error:  # the run itself has its results
+        _show(Run.open(error.folder).results, config, options.depth)
+        raise
     except KeyboardInterrupt:
         is_stored = config.output_path or config.runs_dir
         echo_err("\nstopped" + (f"; resume with: {shlex.join(command)}" if is_stored else ""))
         return interrupted_code()
     _show(evaluation.results, config, options.depth)
     if evaluation.folder is not None:
-        echo(f"\nrun: {evaluation.folder.resolve()}")
+        echo(f"\nrun: {shown_place(evaluation.folder)}")
     return exit_code(evaluation.results)
 
 
 def _with_folder(config: RunConfig, *, no_output: bool) -> RunConfig:
     """Add the folder for runs, unless nothing is to be written."""
     if not no_output:
-        return config if config.output_path is not None else replace(config, runs_dir=str(runs_dir(config.runs_dir)))
+        if config.output_path is not None or config.runs_dir is not None:
+            return config
+        return replace(config, runs_dir=runs_folder(), keep_finished=True)
     for name in ("output_path", "runs_dir", "log_samples", "predict_only"):
         if getattr(config, name) and not config.dry_run:
             raise ConfigError([Problem(Place(name), f"--no_output excludes --{name}", "leave one of them out")])
@@ -90,7 +96,7 @@ def _evaluated(work: PreparedRun, command: Sequence[str]) -> Evaluation:
         write_out(work)
     rule = _stop_rule(work)
     with Progress() as progress, redirect_stdout(sys.stderr):
-        evaluation = execute(work, progress, OutputOptions(notes={"command": command}), rule)
+        evaluation = execute(work, progress, OutputOptions(notes={"command": command}, announce=echo_err), rule)
     if rule is not None and not evaluation.tasks:
         echo_err("decided before: nothing is asked; without --stop_when, the other documents are")
     return evaluation
@@ -132,10 +138,9 @@ def run_checkpoints(
         for line in table_footing(result) if result is not None else ["could not be evaluated"]:
             echo_err(f"{name}: {line}")
     if output is not None:
-        file = Path(output) / "checkpoints.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(plain(checkpoints_json(results)), indent=1, ensure_ascii=False), encoding="utf-8")
-        echo(f"\nruns: {Path(output).resolve()}")
+        content = json.dumps(plain(checkpoints_json(results)), indent=1, ensure_ascii=False).encode()
+        place = write_beside(output, "checkpoints.json", content)
+        echo(f"\nruns: {place}")
     codes = [CANNOT if result is None else exit_code(result) for result in results.values()]
     order = (CANNOT, EXIT["incomplete"], DECISION_EXIT["inconclusive"], EXIT["partial"])  # the worst first
     return next((code for code in order if code in codes), EXIT["complete"])

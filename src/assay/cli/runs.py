@@ -1,27 +1,27 @@
 """`assay runs` and `assay cache`: list, show and remove stored runs and stored responses."""
 
 import argparse
-import os
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from assay.cli.output import echo, echo_columns, echo_err, echo_tables
+from assay.config.folders import RUNS_DIR, RUNS_VARIABLE, runs_folder
 from assay.errors import ConfigError, Place, Problem, did_you_mean
+from assay.redaction import redacted_text
 from assay.report.reading import RunSummary
 from assay.report.table import table_heading
 from assay.runs.cache import FILE, Cache
 from assay.runs.folder import MANIFEST, RunError, no_run
 from assay.runs.lease import Lease
-from assay.runs.run import RUNNING, RUNS_DIR, Run, holds_run, runs_in
-
-ENVIRONMENT = "ASSAY_RUNS_DIR"
+from assay.runs.run import RUNNING, Run, holds_run, runs_in
+from assay.runs.storage import HEADS, is_url, local_folder, push
 
 
 def runs_dir(folder: str | None) -> Path:
-    """Return the folder of runs: the named one, else the environment's, else `runs` here."""
-    return Path(folder or os.environ.get(ENVIRONMENT) or RUNS_DIR)
+    """Return the folder of runs: the named one, else the environment's, else `runs` here; of a URL a copy, without samples."""
+    return local_folder(folder or runs_folder(), names=HEADS)
 
 
 def define_runs(parser: argparse.ArgumentParser) -> None:
@@ -29,9 +29,13 @@ def define_runs(parser: argparse.ArgumentParser) -> None:
     listed = actions.add_parser("list", help="every run: model, tasks, status, number", description="List runs.")
     shown = actions.add_parser("show", help="the results of a run", description="Show the results of a run.")
     removed = actions.add_parser("rm", help="remove runs", description="Remove runs; one in progress is refused.")
+    pushed = actions.add_parser("push", help="upload a run", description="Upload a run to object storage, or again.")
+    pushed.add_argument("path", metavar="DIR", help="the folder of the run")
+    pushed.add_argument("url", metavar="URL", help="such as s3://bucket/run")
+    pushed.add_argument("--force", action="store_true", help="replace another run that is there")
     for action in (listed, shown, removed):
         action.add_argument(
-            "--runs_dir", metavar="DIR", help=f"where runs are (default: ${ENVIRONMENT}, else {RUNS_DIR}/)"
+            "--runs_dir", metavar="DIR", help=f"a folder or URL of runs (default: ${RUNS_VARIABLE}, else {RUNS_DIR}/)"
         )
     shown.add_argument("name", metavar="RUN", help="its name below that folder, or its path")
     removed.add_argument("names", metavar="RUN", nargs="+", help="names below that folder, or paths")
@@ -39,6 +43,14 @@ def define_runs(parser: argparse.ArgumentParser) -> None:
 
 
 def run_runs(options: argparse.Namespace) -> int:
+    if options.action == "push":
+        return _push(Path(options.path), options.url, options.force)
+    if options.action == "show" and (is_url(options.name) or is_url(options.runs_dir or runs_folder())):
+        url = options.name if is_url(options.name) else f"{options.runs_dir or runs_folder()}/{options.name}"
+        return _show(local_folder(url))
+    if options.action == "rm" and any(map(is_url, [options.runs_dir or runs_folder(), *options.names])):
+        fix = "remove it with the tool of the storage"
+        raise ConfigError([Problem(Place("runs rm"), "removes runs of this machine only", fix)])
     folder = runs_dir(options.runs_dir)
     if options.action == "list":
         return _list(folder)
@@ -78,6 +90,14 @@ def _show(path: Path) -> int:
         return 0
     echo(table_heading(opened.results))
     echo_tables(opened.results)
+    return 0
+
+
+def _push(path: Path, url: str, force: bool) -> int:
+    Run.open(path)  # nothing else is uploaded
+    if not is_url(url):
+        raise ConfigError([Problem(Place(url), "is not a URL", "such as s3://bucket/run")])
+    echo(f"{push(path, url, force=force)} files uploaded: {redacted_text(url)}")
     return 0
 
 

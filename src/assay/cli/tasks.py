@@ -1,20 +1,27 @@
-"""`assay validate` and `assay fetch`: check task files, and download their data."""
+"""`assay validate` and `assay fetch`: check task files, download lm-eval's, and download the data of tasks."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
 
+from assay.catalog.index import Index, index_root
+from assay.catalog.lm_eval_names import KINDS, VERSION
+from assay.catalog.roots import default_roots, lm_eval_tasks
 from assay.cli.flags import add_catalog_options, add_option, task_manager
 from assay.cli.output import counted, echo, echo_err, echo_json
 from assay.config.run import RunConfig
 from assay.config.task import TaskConfig
+from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.prepare import find_problems
+from assay.exchange.lm_eval_tasks import fetch_tasks
 from assay.plugins import plugin_problems
 from assay.records import Document
 from assay.samples.data import FILE_READERS, data_set
 from assay.samples.rows import DataError
 
+TASKS, DATA = "tasks", "data"
 HERE = ("/", "./", "../", "~")
 """Prefixes of data set paths that are on this machine already."""
 
@@ -55,14 +62,34 @@ def run_validate(options: argparse.Namespace) -> int:
 
 
 def define_fetch(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("tasks", nargs="+", metavar="NAME", help="tasks, groups or tags to download the data of")
-    add_option(parser, "data_dir", required=True, help="the folder to write: DIR/<path>/<name>/<split>.jsonl")
+    parser.add_argument(
+        "tasks",
+        nargs="+",
+        metavar="NAME",
+        help="tasks, groups or tags to download the data of; or `tasks`: lm-eval's files",
+    )
+    add_option(parser, "data_dir", help="the folder for data: DIR/<path>/<name>/<split>.jsonl")
+    parser.add_argument(
+        "--from", dest="source", metavar="WHEEL", help="with `tasks`: a wheel of lm_eval, or its folder"
+    )
+    parser.add_argument("--version", metavar="X.Y.Z", help="with `tasks`: the version of lm_eval (default: 0.4.13)")
     add_catalog_options(parser)
     parser.set_defaults(run=run_fetch)
 
 
 def run_fetch(options: argparse.Namespace) -> int:
-    loaded = task_manager(options).load(options.tasks)
+    kind, *names = options.tasks
+    if kind == TASKS:
+        return _fetch_tasks(options, names)
+    for flag in ("source", "version"):
+        if getattr(options, flag) is not None:
+            place = Place("--from" if flag == "source" else "--version")
+            raise ConfigError([Problem(place, "is for lm-eval's task files", "write `assay fetch tasks`")])
+    names = names if kind == DATA and names else options.tasks
+    if options.data_dir is None:
+        what = "data needs a folder"
+        raise ConfigError([Problem(Place("--data_dir"), what, f"assay fetch {' '.join(names)} --data_dir DIR")])
+    loaded = task_manager(options).load(names)
     done: set[tuple[str | None, str | None]] = set()
     failed = 0
     for task in loaded["tasks"].values():
@@ -79,6 +106,24 @@ def run_fetch(options: argparse.Namespace) -> int:
             failed += 1
             echo_err(f"{task.name}: {error}")
     return 1 if failed else 0
+
+
+def _fetch_tasks(options: argparse.Namespace, names: Sequence[str]) -> int:
+    """Put lm-eval's task files on this machine, and say which names they add."""
+    if names or options.data_dir is not None:
+        fix = f"their data: assay fetch data {' '.join(names) or 'NAME'} --data_dir DIR"
+        raise ConfigError([Problem(Place("fetch tasks"), "gets the files of all of lm-eval's tasks", fix)])
+    if options.source is None:
+        echo_err(f"task files of lm_eval {options.version or VERSION} …")
+    fetched = fetch_tasks(options.version, Path(options.source) if options.source is not None else None)
+    index = Index([(root, index_root(root)) for root in default_roots()])
+    known = {kind: index.names(kind) for kind in KINDS}
+    there = "already there" if fetched.were_there else "fetched"
+    echo(f"lm-eval {fetched.version}: {fetched.files:,} files {there}: {fetched.folder}")
+    echo(f"{', '.join(f'{len(names):,} {kind}s' for kind, names in known.items())} can be named; `assay ls` lists them")
+    if (used := lm_eval_tasks()) is not None and used != fetched.folder.resolve():
+        echo_err(f"an installed lm_eval is used instead: {used}")
+    return 0
 
 
 def fetch(config: TaskConfig, folder: Path) -> list[tuple[Path, int]]:

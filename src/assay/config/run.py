@@ -191,12 +191,13 @@ class RunConfig:
         run=_path("DIR", imported="path"),
     )
     output_path: str | None = option(
-        "The folder of the run (default: a new one in runs_dir); the same command resumes an unfinished run.",
+        "The folder of the run, or a URL such as s3://bucket/run; the same command resumes it (default: a folder in runs_dir).",
         None,
         run=_path("DIR", "-o", imported="path"),
     )
     runs_dir: str | None = option(
-        "The folder for runs without an output_path (default: $ASSAY_RUNS_DIR, else runs/).",
+        "A folder or URL for many runs: each has its own folder in it, named after model and tasks, and the same command"
+        " the same one (default: $ASSAY_RUNS_DIR, else runs/, where a finished run is left alone).",
         None,
         run=_path("DIR", imported="path"),
     )
@@ -277,6 +278,7 @@ class RunConfig:
     verbosity: str | None = option("No effect: configure logging.", None, run=_ignored(short="-v", imported="dropped"))
     # not options: whether a model was named, which then answers for all models of a graph; SyGra's --batch_size
     model_named: bool = False
+    keep_finished: bool = False  # whether runs_dir was not named: the same command then gets a new folder
     records_at_once: int | None = None
 
     def __repr__(self) -> str:

@@ -18,6 +18,7 @@ from assay.evaluation.scoring import AnswerSource, Output, score_tasks, scorer_p
 from assay.evaluation.trials import try_requests
 from assay.evaluation.writing import Evaluation, OutputOptions, decided_before, is_resumed, open_output
 from assay.models.protocol import AnyModel
+from assay.runs.storage import check_storage
 from assay.tasks import TaskManager
 from assay.tasks.order import SeededOrder, StopRule
 
@@ -32,6 +33,7 @@ def prepare_run(
 ) -> PreparedRun:
     """Everything that can fail, before the model is opened."""
     started = time.time()
+    check_storage(config.output_path, config.runs_dir)
     check_model_options(config, model)
     definitions = load(config, manager)  # tasks and groups by name; executes no user code
     models = ModelPool(config, model, roles)  # opened when they are needed

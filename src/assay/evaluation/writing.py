@@ -28,9 +28,10 @@ from assay.registry import USED
 from assay.runs.folder import RunError, RunFolder, as_written, open_run
 from assay.runs.journal import Journal
 from assay.runs.results import ManifestJSON, ResultsJSON
-from assay.runs.run import Run, holds_run, output_folder
+from assay.runs.run import Run, output_folder, run_name
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import file_name
+from assay.runs.storage import Announce, is_url, local_folder, uploaded
 from assay.tasks.documents import parse_shard
 from assay.tasks.run import Keep, TaskRun
 from assay.tasks.runnable import Runnable
@@ -55,6 +56,8 @@ class OutputOptions(NamedTuple):
     notes: Mapping[str, Any] = {}
     keep_samples: bool = False
     task_run: MakeTaskRun = TaskRun
+    announce: Announce | None = None
+    """Called with the place of the run, before the first request."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +116,19 @@ def open_output(prepared: PreparedRun, models: Mapping[str, AnyModel], options: 
         return
     run_spec = spec(config, models, prepared.tasks, prepared.helper_files)
     noted = {**_noted(prepared, models), **options.notes}
-    folder = open_run(_place(config, run_spec, model), run_spec, noted, force=config.force)
-    note_addresses(folder, models)
-    with folder, scorer_memories(prepared.scorers, folder.path):
-        yield RunOutput(prepared, model, folder.journal, folder, options)
+    with uploaded(_place(config, run_spec, model), options.announce) as path:
+        folder = open_run(path, run_spec, noted, force=config.force)
+        note_addresses(folder, models)
+        if options.announce is not None:
+            options.announce(_opening(folder))
+        with folder, scorer_memories(prepared.scorers, folder.path):
+            yield RunOutput(prepared, model, folder.journal, folder, options)
+
+
+def _opening(folder: RunFolder) -> str:
+    """Where a run is written, and whether it is resumed."""
+    known = f" (resumed: {len(folder.journal):,} responses are there)" if folder.resumed else ""
+    return f"run folder: {folder.path}{known}"
 
 
 def is_resumed(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> bool:
@@ -136,13 +148,11 @@ def decided_before(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> Eva
     if config.output_path is None and config.runs_dir is None:
         return None
     run_spec = spec(config, models, prepared.tasks, prepared.helper_files)
-    path = _place(config, run_spec, models[UNDER_TEST])
-    if not holds_run(path):
-        return None
     try:
+        path = local_folder(_place(config, run_spec, models[UNDER_TEST]))
         run = Run.open(path)
         decided = run.extras.get("stop_when", {}) if run.has_finished else {}
-    except RunError:  # damaged: what it had decided is worked out again
+    except RunError:  # none, or a damaged one: what it had decided is worked out again
         return None
     is_this = decided.get("rule") == config.stop_when and decided.get("decision") in DECIDED
     is_this = is_this and is_same(run.manifest.get("spec"), as_written(run_spec))
@@ -161,13 +171,15 @@ def _noted(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> ManifestJSO
     }
 
 
-def _place(config: RunConfig, run_spec: ManifestJSON, model: AnyModel) -> Path:
-    """The folder that the user named, else a new one below `runs_dir`."""
+def _place(config: RunConfig, run_spec: ManifestJSON, model: AnyModel) -> str:
+    """The folder or URL that the user named, else one in `runs_dir`: always the same, or a new one if that is the default."""
     if config.output_path is not None:
-        return Path(config.output_path)
+        return config.output_path
     assert config.runs_dir is not None, "one of the two is given"
-    tasks = [str(task) for task in config.tasks]
-    return output_folder(Path(config.runs_dir), run_spec, model_name(config, model), tasks)
+    name, tasks = model_name(config, model), [str(task) for task in config.tasks]
+    if config.keep_finished and not is_url(config.runs_dir):
+        return str(output_folder(Path(config.runs_dir), run_spec, name, tasks))
+    return f"{config.runs_dir.rstrip('/') or '/'}/{run_name(run_spec, name, tasks)}"
 
 
 def _ending(account: ResultsJSON, config: RunConfig, usage: UsageSummary) -> ResultsJSON:

@@ -136,7 +136,7 @@ def check_generation(name: str, params: GenerationParams) -> None:
     ]
     if known is None:
         for key in unknown:
-            for near in nearest(key, GENERATION_PARAMETERS | SERVER_PARAMETERS, 1, floor=0.8):
+            for near in nearest(key, GENERATION_PARAMETERS | SERVER_PARAMETERS, 1, only_slips=True):
                 logging.getLogger("assay").warning(
                     "gen_kwargs: %r is passed to the server unchanged; did you mean %r?", key, near
                 )

@@ -49,6 +49,8 @@ OWNERLESS, DAY = re.compile(r"\.part-[a-z0-9_]{8}"), 86_400.0
 LINK_OUTSIDE = "is a link that leads out of the folder of the run, and links are not followed"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 MANIFEST, RESULTS, SAMPLES = "manifest.json", "results.json", "samples"
+UPLOADED = "uploaded.json"
+"""The checksums of all files of a run on object storage: its last object."""
 CHECKSUMS = "checksums"
 """The key of a finished run's manifest with the checksums of its other files: none of them can be another run's."""
 
@@ -306,7 +308,7 @@ def _aside(path: Path) -> Path:
 
 def _is_ours(entry: Path) -> bool:
     """Whether a file is what a run leaves that ended before it had a manifest."""
-    return entry.name in (lease.NAME, journal.NAME) or entry.name == f".{MANIFEST}.part"
+    return entry.name in (lease.NAME, journal.NAME, UPLOADED) or entry.name == f".{MANIFEST}.part"
 
 
 def _other_run(path: Path, before: JSONObject, now: JSONObject) -> Problem:

@@ -15,7 +15,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from assay.config.row_names import row_key, row_name, rows_of, stderr_name
+from assay.config.source import digest
 from assay.errors import Place, Problem, did_you_mean, some
 from assay.late import late
 from assay.records import AnyJSON, JSONObject, ScoreKey
@@ -41,6 +44,7 @@ from assay.runs.labels import TaskLabels, read_labels, with_corrected_rows
 from assay.runs.lease import is_held, progress
 from assay.runs.samples.reader import SampleFile, sample_file
 from assay.runs.samples.writer import file_name
+from assay.runs.storage import local_folder
 from assay.statistics.influence import Bounds
 
 if TYPE_CHECKING:
@@ -129,12 +133,12 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path, *, follow_links: bool = True) -> "Run":
-        """Open the run in a folder; a RunError where there is none, a damaged one, or one of a later format.
+        """Open the run in a folder or at a URL; a RunError where there is none, a damaged one, or one of a later format.
 
         A lost manifest is rebuilt from the header of the journal. Without `follow_links`, a run with files outside of its
         folder is refused.
         """
-        folder = Path(path)
+        folder = local_folder(path)
         if not follow_links:
             refuse_links_outside(folder)
         manifest = read_file(folder / MANIFEST) or manifest_from_journal(folder)
@@ -519,9 +523,6 @@ def _influences(written: Sequence[Sequence[AnyJSON]] | None) -> Mapping[tuple[st
     return {(task, row_key(row)): float(slope) for task, row, slope in written} if written else None
 
 
-RUNS_DIR = "runs"
-
-
 def output_folder(runs_dir: Path, spec: JSONObject, model: str, tasks: Sequence[str]) -> Path:
     """Return the folder of the latest unfinished run with this spec that no process holds, else a new one."""
     written_spec = as_written(spec)
@@ -539,11 +540,23 @@ def new_folder(runs_dir: Path, model: str, tasks: Sequence[str]) -> Path:
     >>> new_folder(Path("runs"), "org/llama 3", ["mmlu", "gsm8k"]).name[11:]
     'llama_3-mmlu-and-1-more'
     """
-    more = f"-and-{len(tasks) - 1}-more" if len(tasks) > 1 else ""
-    parts = [time.strftime("%Y-%m-%d"), _plain(Path(model).name), _plain(tasks[0] if tasks else "") + more]
-    name = "-".join(part for part in parts if part)
+    name = "-".join([time.strftime("%Y-%m-%d"), _described(model, tasks)])
     names = (name, *(f"{name}-{number}" for number in range(2, 1_000_000)))
     return next(path for each in names if not (path := runs_dir / each).exists())
+
+
+def run_name(spec: JSONObject, model: str, tasks: Sequence[str]) -> str:
+    """The name of a run in a folder of runs that the user chose: the same for the same run, and no other run's.
+
+    >>> run_name({"limit": 5}, "org/llama 3", ["mmlu", "gsm8k"])[:-8]
+    'llama_3-mmlu-and-1-more-'
+    """
+    return f"{_described(model, tasks)}-{digest(orjson.dumps(without_secrets(as_written(spec))))[:8]}"
+
+
+def _described(model: str, tasks: Sequence[str]) -> str:
+    more = f"-and-{len(tasks) - 1}-more" if len(tasks) > 1 else ""
+    return "-".join(part for part in (_plain(Path(model).name), _plain(tasks[0] if tasks else "") + more) if part)
 
 
 def _manifests(runs_dir: Path) -> Iterator[tuple[Path, JSONObject]]:
@@ -554,5 +567,6 @@ def _manifests(runs_dir: Path) -> Iterator[tuple[Path, JSONObject]]:
 
 
 def _plain(text: str) -> str:
-    """Text that is safe in the name of a folder, and not too long."""
-    return re.sub(r"[^\w.@#+-]+", "_", text).strip("._-")[:40]
+    """Text that is safe in the name of a folder, and not too long: names have at most 255 bytes."""
+    safe = re.sub(r"[^\w.@#+-]+", "_", text).strip("._-")[:40]
+    return safe.encode()[:80].decode(errors="ignore")

@@ -40,10 +40,6 @@ _TERM = r"""(?:[A-Za-z_]\w*(?:\.\w+|\[[^\]\s]+\])*(?:\s*\|\s*\w+(?:\([^()]*\))?)
 _EXPRESSION = re.compile(rf"{_TERM}(?:\s*[+~]\s*{_TERM})*")
 _OF_EXPRESSION = re.compile(r"""(?:^|[+~])\s*([A-Za-z_]\w*)""")
 _FUNCTION = re.compile(r"([A-Za-z_]\w*)(?:\.[A-Za-z_]\w*)+")
-CLOSE = 0.8
-"""How like a column a text with other characters than those of a word must be to be a slip of it."""
-
-
 MAX_COMPARED = 1 << 28
 """Characters of equal prompts after which no more are compared."""
 LOOKED_FURTHER = 1000
@@ -343,12 +339,12 @@ def _is_close(text: str, columns: Collection[str]) -> bool:
     """Whether a text of more than one word is like a column with such a name; a sentence is like none."""
     spaced = " " in text.strip()
     alike = [column for column in columns if (" " in column.strip()) == spaced]
-    return text[-1] not in ".:?!\n" and bool(nearest(text.strip(), alike, count=1, floor=CLOSE))
+    return text[-1] not in ".:?!\n" and bool(nearest(text.strip(), alike, count=1, only_slips=True))
 
 
 def _is_misspelt_prefix(text: str, columns: Collection[str]) -> bool:
     """Whether the first words of an answer are a slip of a column: "Answer" is a good beginning, "answr" is not."""
-    return bool(_WORD.fullmatch(text)) and text.islower() and bool(nearest(text, columns, count=1, floor=CLOSE))
+    return bool(_WORD.fullmatch(text)) and text.islower() and bool(nearest(text, columns, count=1, only_slips=True))
 
 
 def _some(columns: Collection[str]) -> str:
