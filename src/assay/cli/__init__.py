@@ -66,6 +66,17 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **options})
 
+    def _parse_optional(self, arg_string: str) -> Any:
+        return super()._parse_optional(self.as_defined(arg_string))
+
+    def as_defined(self, argument: str) -> str:
+        """A flag as the command spells it: dashes and underscores are alike."""
+        name, equals, value = argument.partition("=")
+        if not name.startswith("--") or name in self._option_string_actions:
+            return argument
+        alike = (each for each in self._option_string_actions if _plain_flag(each) == _plain_flag(name))
+        return next(alike, name) + equals + value
+
     def error(self, message: str) -> NoReturn:
         choice = CHOICE.search(message)
         if choice is not None:
@@ -76,7 +87,12 @@ class Parser(argparse.ArgumentParser):
         """End the command because of unknown arguments."""
         options = [name for name in self._option_string_actions if name.startswith("--")]
         wrong = [each.partition("=")[0] for each in unknown if each.startswith("-")] or unknown
-        super().error(f"unknown argument {wrong[0]}" + _suggestion(wrong[0], options))
+        meant = "--" + wrong[0][2:].replace("-", "_") if wrong[0].startswith("--") else wrong[0]
+        super().error(f"unknown argument {wrong[0]}" + _suggestion(meant, options))
+
+
+def _plain_flag(name: str) -> str:
+    return name.replace("-", "_")
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:
@@ -111,6 +127,8 @@ def _main(argv: Sequence[str] | None) -> int:
     parser.add_argument("--version", action="version", version=f"assay {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] and arguments[0].replace("_", "-") in COMMANDS:
+        arguments[0] = arguments[0].replace("_", "-")
     if (
         arguments[:1]
         and arguments[0].startswith("-")
@@ -124,6 +142,7 @@ def _main(argv: Sequence[str] | None) -> int:
             define(name, command)
             if name not in NAMELESS:
                 command.add_argument("--plugin", action="append", default=[], metavar="MODULE_OR_FILE", help=PLUGIN)
+            command.add_argument("--no_color", action="store_true", help="no colours ($NO_COLOR does the same)")
             chosen = command
     if not arguments:
         parser.print_help(sys.stderr)
@@ -188,12 +207,13 @@ def _stopping_signals() -> Iterator[None]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from assay.cli.output import echo_err, prepare_streams
+    from assay.cli.output import Screen, drawing, echo_err, prepare_streams
     from assay.errors import AssayError, SelfExplanatory
 
     prepare_streams()
+    drawn = Screen(getattr(options, "wide", False), getattr(options, "format", None) == "md", options.no_color)
     try:
-        with _stopping_signals():
+        with _stopping_signals(), drawing(drawn):
             return _run_command(options)
     except AssayError as error:
         for problem in error.problems:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from assay.comparison.comparison import ComparedRow, Comparison
 from assay.records import AnyJSON, JSONObject
+from assay.report.table import format_p
 
 if TYPE_CHECKING:
     from assay.statistics.calibration import CurvePoint
@@ -405,4 +406,4 @@ def _difference(row: ComparedRow) -> Interval:
 
 
 def _p_value(value: float | None) -> str:
-    return "" if value is None else "p < 0.001" if value < 0.001 else f"p {value:.3f}"
+    return "" if value is None else f"p {format_p(value)}"
