@@ -119,7 +119,7 @@ def commands(world: Path, out: Path) -> dict[str, list[object]]:
         "ls": ["ls", *catalog],
         "ls metrics": ["ls", "metrics"],
         "ls models": ["ls", "models"],
-        #        "ls runs": ["ls", "runs", "--runs_dir", world / "runs"],
+        "ls runs": ["ls", "runs", "--runs_dir", world / "runs"],
         "cache": ["cache", "ls", world / "cache"],
         "show": ["show", LONG, *catalog],
     }

@@ -14,6 +14,7 @@ from importlib import import_module
 from types import FrameType
 from typing import Any, NoReturn
 
+from assay.cli.help import description, example, main_help
 from assay.errors import nearest
 from assay.version import __version__
 
@@ -40,6 +41,8 @@ COMMANDS = {
     "cache": "list and remove the responses in a cache",
     "fetch": "download the data sets of tasks into a folder, for machines without a network",
     "schema": "print the JSON Schema of task or group files, for editors",
+    "doctor": "check this installation: versions, extras, GPU, server, hub, disk",
+    "completion": "print the completion of commands, flags and names for a shell",
 }
 MODULES = {
     "run": "flags",
@@ -51,7 +54,7 @@ MODULES = {
     "schema": "ls",
 }
 """The files of commands that share one; the others have a file with their name."""
-NAMELESS = ("import", "pack", "new", "runs", "cache", "schema")
+NAMELESS = ("import", "pack", "new", "runs", "cache", "schema", "doctor", "completion")
 """Commands that use no names of plug-ins."""
 PLUGIN = "a module or a .py file to import first: it may register metrics, models, … (docs/plugins.md); repeatable"
 
@@ -91,6 +94,13 @@ class Parser(argparse.ArgumentParser):
         super().error(f"unknown argument {wrong[0]}" + _suggestion(meant, options))
 
 
+class MainParser(Parser):
+    """The parser of `assay` itself, whose help lists the commands by section."""
+
+    def format_help(self) -> str:
+        return main_help(COMMANDS)
+
+
 def _plain_flag(name: str) -> str:
     return name.replace("-", "_")
 
@@ -104,6 +114,13 @@ def define(name: str, parser: argparse.ArgumentParser) -> None:
     """Add the flags of a command. Its file is imported only now."""
     module = import_module(f"assay.cli.{MODULES.get(name, name)}")
     getattr(module, f"define_{name.replace('-', '_')}")(parser)
+
+
+def add_shared(name: str, command: argparse.ArgumentParser) -> None:
+    """Add the flags that all commands have."""
+    if name not in NAMELESS:
+        command.add_argument("--plugin", action="append", default=[], metavar="MODULE_OR_FILE", help=PLUGIN)
+    command.add_argument("--no_color", action="store_true", help="no colours ($NO_COLOR does the same)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -123,10 +140,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     gc.set_threshold(50_000)  # with the default of 700, listing spends a tenth of its time on garbage collection
-    parser = Parser(prog="assay", description="Evaluate language models.")
+    parser = MainParser(prog="assay")
     parser.add_argument("--version", action="version", version=f"assay {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["__names"]:  # for the completion of shells
+        from assay.cli.completion import print_names
+
+        return print_names(arguments[1:])
     if arguments[:1] and arguments[0].replace("_", "-") in COMMANDS:
         arguments[0] = arguments[0].replace("_", "-")
     if (
@@ -135,18 +156,22 @@ def _main(argv: Sequence[str] | None) -> int:
         and LEGACY.intersection(each.partition("=")[0] for each in arguments)
     ):
         arguments.insert(0, "run")  # as lm-eval's command, which needs no word for it
-    chosen = parser
+    chosen: Parser = parser
     for name, sentence in COMMANDS.items():
-        command = commands.add_parser(name, help=sentence, description=sentence[0].upper() + sentence[1:] + ".")
+        command = commands.add_parser(
+            name,
+            help=sentence,
+            description=description(sentence),
+            epilog=example(name),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         if name in arguments[:1]:  # the others print one line each, and need not be imported
             define(name, command)
-            if name not in NAMELESS:
-                command.add_argument("--plugin", action="append", default=[], metavar="MODULE_OR_FILE", help=PLUGIN)
-            command.add_argument("--no_color", action="store_true", help="no colours ($NO_COLOR does the same)")
+            add_shared(name, command)
             chosen = command
     if not arguments:
-        parser.print_help(sys.stderr)
-        return 2
+        parser.print_help()
+        return 0
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         chosen.refuse(unknown)

@@ -88,7 +88,7 @@ def counted(number: int, noun: str) -> str:
 
 
 class Screen(NamedTuple):
-    """How tables are drawn: markdown or plain columns where nobody looks at a terminal, or where it is asked for."""
+    """How tables are drawn: markdown or plain columns where output is piped, or where it is asked for."""
 
     wide: bool = False
     markdown: bool = False
@@ -138,9 +138,14 @@ def terminal_width(stream: TextIO) -> int:
     return USUAL_WIDTH
 
 
-def echo_columns(header: Sequence[str], rows: Iterable[Sequence[str]], drop: Sequence[str] = ()) -> None:
+def echo_columns(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    drop: Sequence[str] = (),
+    styles: Mapping[tuple[int, str | None], str] | None = None,
+) -> None:
     """Print rows under a header: fitted on a terminal, else in aligned columns."""
-    table = TableView(header, [[printable(cell).replace("\n", "⏎") for cell in row] for row in rows], drop)
+    table = _printable(TableView(header, list(rows), drop, styles or {}))
     if screen().is_fitted:
         echo_table(table)
         return
