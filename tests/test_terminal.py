@@ -319,3 +319,52 @@ def test_an_unknown_flag_with_dashes_has_its_suggestion_and_abbreviations_are_re
         assert said in capsys.readouterr().err
     with pytest.raises(SystemExit, match="0"):
         main(["verify_backend", "--help"])
+
+
+# --- reasons ----------------------------------------------------------------------------------------------------------
+
+
+def test_tasks_without_data_are_one_line_before_the_table_and_none_after_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_world(tmp_path / "tasks")
+    names = [f"subject_{number:02}" for number in range(56)]
+    for name in names:
+        text = TASK.format(name=name, data=f"gone/{name}/test.jsonl", metric=METRIC, filter=FILTER)
+        (folder / f"{name}.yaml").write_text(text)
+    (folder / "odd.yaml").write_text(TASK.format(name="odd", data="rows.jsonl", metric="missing", filter=FILTER))
+    arguments = ["run", "--model", "dummy", "--include_path", str(folder), "--no_defaults", "--tasks", LONG, *names]
+    assert main([*arguments, "-o", str(tmp_path / "run")]) == 1
+    said = capsys.readouterr().err
+    [line] = [line for line in said.splitlines() if "no data file" in line]
+    assert line.startswith("56 of 57 tasks (subject_00, subject_01, subject_02 and 53 more) cannot be run: ")
+    assert "gone/subject_…/test.jsonl" in line and line.endswith("continuing without them; all names in results.json")
+    assert said.count("subject_00") == 1
+    broken = json.loads((tmp_path / "run/results.json").read_text())["assay"]["broken"]
+    assert list(broken) == names
+    assert main(["runs", "show", str(tmp_path / "run")]) == 0
+
+
+def test_the_same_failure_of_many_tasks_is_one_line_with_their_sums() -> None:
+    from assay.runs.results import failure_lines
+
+    def task(failed: int, reason: str) -> dict[str, Any]:
+        return {"failed": failed, "documents": 10, "incomplete": True, "reasons": {reason: failed}, "rows": {}}
+
+    tasks = {f"t{number}": task(number, "no answer") for number in range(1, 5)}
+    account = {"tasks": {**tasks, "other": task(7, "too long")}, "broken": {"u": "old", "v": "old"}}
+    assert failure_lines(account) == [
+        "incomplete: 4 tasks (t1, t2, t3 and 1 more): 10 of 40 documents failed (10× no answer)",
+        "incomplete: other: 7 of 10 documents failed (7× too long)",
+        "not run: 2 of 7 tasks (u, v): old",
+    ]
+
+
+def test_reasons_with_other_remedies_are_not_united() -> None:
+    from assay.errors import grouped
+
+    libraries = {f"task_{name}": f"needs {name}: pip install {name}" for name in ("nltk", "rouge", "langdetect")}
+    libraries = {f"t{number}": reason for number, reason in enumerate(libraries.values())}
+    assert [names for names, _ in grouped(libraries.items())] == [["t0"], ["t1"], ["t2"]]
+    two = {"task_a": "data/task_a is missing", "task_b": "data/task_b is missing"}
+    assert grouped(two.items()) == [(["task_a"], "data/task_a is missing"), (["task_b"], "data/task_b is missing")]
