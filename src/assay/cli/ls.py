@@ -78,9 +78,12 @@ def run_ls(options: argparse.Namespace) -> int:
 
 def _show(rows: list[ListedName], *, wide: bool) -> None:
     """Print the list on a terminal: with titles and sizes of a few hundred names, with what the index has of more."""
-    from assay.cli.ls_details import detailed
+    if len(rows) <= DETAILED:
+        from assay.cli.ls_details import detailed  # reads files, and their data
 
-    cells = detailed(rows) if len(rows) <= DETAILED else [(each, "") for each in map(_from_index, rows)]
+        cells = detailed(rows)
+    else:
+        cells = [(each, "") for each in map(_from_index, rows)]
     about = [(row.name, row.kind, title, size) for row, (title, size) in zip(rows, cells, strict=True)]
     has_sizes = any(each[3] for each in about)
     header = ("name", "kind", "title", "documents")[: 4 if has_sizes else 3]

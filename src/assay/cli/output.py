@@ -34,7 +34,7 @@ def printable(text: str) -> str:
     >>> printable("a" + chr(27) + "[31mb")
     'a\\\\x1b[31mb'
     """
-    return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+    return text if text.isprintable() else _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
 def prepare_streams() -> None:
@@ -145,10 +145,11 @@ def echo_columns(
     styles: Mapping[tuple[int, str | None], str] | None = None,
 ) -> None:
     """Print rows under a header: fitted on a terminal, else in aligned columns."""
-    table = _printable(TableView(header, list(rows), drop, styles or {}))
+    table = TableView(header, list(rows), drop, styles or {})
     if screen().is_fitted:
         echo_table(table)
         return
+    table = _printable(table)
     widths = [max(len(row[column]) for row in [list(header), *table.rows]) for column in range(len(header))]
     for row in [header, *table.rows]:
         sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
@@ -176,7 +177,11 @@ def _left_out_lines(names: Sequence[str]) -> list[str]:
 
 
 def _printable(table: TableView) -> TableView:
-    return replace(table, rows=[[printable(cell).replace("\n", "⏎") for cell in row] for row in table.rows])
+    rows = [
+        row if all(map(str.isprintable, row)) else [printable(cell).replace("\n", "⏎") for cell in row]
+        for row in table.rows
+    ]
+    return replace(table, rows=rows)
 
 
 def echo_wrapped(text: str, stream: TextIO | None = None) -> None:

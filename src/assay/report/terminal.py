@@ -73,10 +73,25 @@ def fitted_table(table: TableView, width: int | None, *, colored: bool = False) 
     plain = [""] * len(names)
     styled = {row for row, _ in table.styles}
     for number, row in enumerate(table.rows):
+        line = _plain_line(row, layout, is_right) if number not in styled else None
+        if line is not None:
+            shown.append(line)
+            continue
         whole = table.styles.get((number, None), "") if number in styled else ""
         styles = [table.styles.get((number, name), whole) for name in names] if number in styled else plain
         shown += lines(row, styles)
     return shown, layout.left_out
+
+
+def _plain_line(row: Sequence[str], layout: Layout, is_right: Sequence[bool]) -> str | None:
+    """A row without styles whose cells fit, as most do: fourteen thousand names are printed at once. None for others."""
+    parts = []
+    for column, width, right in zip(layout.columns, layout.widths, is_right, strict=True):
+        text = row[column]
+        if len(text) > width or not text.isascii():
+            return None
+        parts.append(text.rjust(width) if right else text.ljust(width))
+    return GAP.join(parts).rstrip()
 
 
 def fit(table: TableView, width: int | None) -> Layout | None:
