@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import resource
 import subprocess
 import time
@@ -204,7 +205,11 @@ def test_a_good_task_among_forty_with_bad_data_is_run_and_each_of_them_is_report
     assert list(results["results"]) == ["fine"]
     broken = results["assay"]["broken"]
     assert [(name, broken[name]) for name in said if said[name] not in broken[name]] == []
-    assert [name for name in said if f"task '{name}' cannot be run: " not in printed] == []
+    alone = [name for name in said if f"task '{name}' cannot be run: " in printed]
+    together = [
+        int(count) for count in re.findall(r"^(\d+) of \d+ tasks \(.*\) cannot be run: ", printed, re.MULTILINE)
+    ]
+    assert alone and together and len(alone) + sum(together) == len(said)
 
 
 TYPES = {

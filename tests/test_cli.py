@@ -29,7 +29,7 @@ def test_help_names_every_command(run_assay: Run) -> None:
     said = run_assay("--help")
     assert said.returncode == 0
     for command in ("ls", "show", "validate", "new", "schema"):
-        assert f"    {command} " in said.stdout
+        assert f"  {command} " in said.stdout
 
 
 def test_ls_lists_names_one_a_line_when_piped(write: Write, run_assay: Run) -> None:

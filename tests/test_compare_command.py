@@ -33,8 +33,8 @@ def runs(tmp_path: Path) -> list[str]:
     return [str(each) for each in two_runs(tmp_path, WORSE, BETTER)]
 
 
-def bounds() -> tuple[float, float]:
-    half = 1.644854 * math.sqrt((30 - 9) * 100 / 99 / 100**2 + 1 / 100**2) * 100 / 101
+def bounds(z: float = 1.644854) -> tuple[float, float]:
+    half = z * math.sqrt((30 - 9) * 100 / 99 / 100**2 + 1 / 100**2) * 100 / 101
     return 30 / 101 - half, 30 / 101 + half
 
 
@@ -164,10 +164,17 @@ def test_the_table_shows_both_numbers_their_difference_and_why(
 ) -> None:
     assert main(["compare", *runs, "--flips", "1"]) == 0
     said = capsys.readouterr().out
-    assert "|0.6000|0.9000|+0.3000|" in said
-    assert "|30/0/70 " in said
+    [line] = [line for line in said.splitlines() if line.startswith("|t ")]
+    low, high = (f"{end:+.3f}" for end in bounds(1.959964))
+    assert [cell.strip() for cell in line.strip("|").split("|")] == [
+        "t", "x ↑", "0.6000", "0.9000", f"+0.3000 [{low}, {high}]", "better", "100"
+    ]  # fmt: skip
     assert "b: first difference: model" in said
     assert "better t · document 60 · x 0 → 1" in said
+    assert main(["compare", *runs, "--wide"]) == 0
+    wide = capsys.readouterr().out
+    assert "|0.6000|0.9000|+0.3000|" in wide
+    assert "|30/0/70 " in wide
 
 
 def test_differences_are_drawn_where_that_is_asked_for(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:

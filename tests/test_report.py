@@ -236,7 +236,7 @@ def test_p_values_of_groups_are_not_among_the_corrected_ones(tmp_path: Path) -> 
         for line in as_markdown(report).splitlines()
         if len(row := [each.strip() for each in line.strip("|").split("|")]) == 10 and row[2] == "x"
     }
-    assert cells == {"both": ("0.004", ""), "t": ("0.004", "0.008"), "u": ("1.000", "1.000")}  # mid-p: 2 · 2⁻⁸ / 2
+    assert cells == {"both": ("0.0039", ""), "t": ("0.0039", "0.0078"), "u": ("1.0000", "1.0000")}  # mid-p: 2 · 2⁻⁸ / 2
     assert "8 / 0 / 0" not in as_html(report)
     assert "0 / 8 / 0" in as_html(report)  # better, worse, same
     assert "p (Holm), tasks" in as_html(report)

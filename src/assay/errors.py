@@ -95,6 +95,49 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
+def grouped(reasons: Iterable[tuple[str, str]], least: int = 3) -> list[tuple[list[str], str]]:
+    """Names by their reason. Reasons that differ only in paths, numbers and the names themselves are one if there are
+    `least` of them, with `…` where they differ.
+
+    >>> grouped([(name, f"data/{name} is on the hub: pip install x") for name in ("t_a", "t_b", "t_c")] + [("u", "too old")])
+    [(['t_a', 't_b', 't_c'], 'data/t_… is on the hub: pip install x'), (['u'], 'too old')]
+    """
+    groups: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    for name, reason in reasons:
+        groups.setdefault(tuple(_unchanging(word, name) for word in reason.split(" ")), []).append((name, reason))
+    named: list[tuple[list[str], str]] = []
+    for members in groups.values():
+        texts = list(dict.fromkeys(reason for _, reason in members))
+        if len(members) >= least or len(texts) == 1:
+            named.append(
+                (
+                    [name for name, _ in members],
+                    " ".join(map(_common, zip(*(t.split(" ") for t in texts), strict=True))),
+                )
+            )
+        else:
+            named += [([name], reason) for name, reason in members]
+    return named
+
+
+def _unchanging(word: str, name: str) -> str:
+    return "…" if "/" in word or any(map(str.isdigit, word)) or (len(name) > 2 and name in word) else word
+
+
+def _common(words: Sequence[str]) -> str:
+    """One word for several: what they begin and end with alike."""
+    if len(set(words)) == 1:
+        return words[0]
+    start = _beginning(words)
+    end = _beginning([word[len(start) :][::-1] for word in words])[::-1]
+    return f"{start}…{end}"
+
+
+def _beginning(words: Sequence[str]) -> str:
+    first, last = min(words), max(words)  # the two that differ the most
+    return first[: next((n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))]
+
+
 def installing(extra: str) -> str:
     """Return the command that installs an extra: by name only if assay was installed from a package index."""
     from importlib.metadata import PackageNotFoundError, distribution

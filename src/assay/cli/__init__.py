@@ -14,6 +14,7 @@ from importlib import import_module
 from types import FrameType
 from typing import Any, NoReturn
 
+from assay.cli.help import description, example, main_help
 from assay.errors import nearest
 from assay.version import __version__
 
@@ -41,6 +42,8 @@ COMMANDS = {
     "cache": "list and remove the responses in a cache",
     "fetch": "download lm-eval's task files (`fetch tasks`), or the data sets of tasks",
     "schema": "print the JSON Schema of task or group files, for editors",
+    "doctor": "check this installation: versions, extras, GPU, server, hub, disk",
+    "completion": "print the completion of commands, flags and names for a shell",
 }
 MODULES = {
     "run": "flags",
@@ -52,7 +55,7 @@ MODULES = {
     "schema": "ls",
 }
 """The files of commands that share one; the others have a file with their name."""
-NAMELESS = ("import", "pack", "new", "runs", "cache", "schema")
+NAMELESS = ("import", "pack", "new", "runs", "cache", "schema", "doctor", "completion")
 """Commands that use no names of plug-ins."""
 PLUGIN = "a module or a .py file to import first: it may register metrics, models, … (docs/plugins.md); repeatable"
 
@@ -67,6 +70,17 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **options})
 
+    def _parse_optional(self, arg_string: str) -> Any:
+        return super()._parse_optional(self.as_defined(arg_string))
+
+    def as_defined(self, argument: str) -> str:
+        """A flag as the command spells it: dashes and underscores are alike."""
+        name, equals, value = argument.partition("=")
+        if not name.startswith("--") or name in self._option_string_actions:
+            return argument
+        alike = (each for each in self._option_string_actions if _plain_flag(each) == _plain_flag(name))
+        return next(alike, name) + equals + value
+
     def error(self, message: str) -> NoReturn:
         choice = CHOICE.search(message)
         if choice is not None:
@@ -77,7 +91,19 @@ class Parser(argparse.ArgumentParser):
         """End the command because of unknown arguments."""
         options = [name for name in self._option_string_actions if name.startswith("--")]
         wrong = [each.partition("=")[0] for each in unknown if each.startswith("-")] or unknown
-        super().error(f"unknown argument {wrong[0]}" + _suggestion(wrong[0], options))
+        meant = "--" + wrong[0][2:].replace("-", "_") if wrong[0].startswith("--") else wrong[0]
+        super().error(f"unknown argument {wrong[0]}" + _suggestion(meant, options))
+
+
+class MainParser(Parser):
+    """The parser of `assay` itself, whose help lists the commands by section."""
+
+    def format_help(self) -> str:
+        return main_help(COMMANDS)
+
+
+def _plain_flag(name: str) -> str:
+    return name.replace("-", "_")
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:
@@ -89,6 +115,13 @@ def define(name: str, parser: argparse.ArgumentParser) -> None:
     """Add the flags of a command. Its file is imported only now."""
     module = import_module(f"assay.cli.{MODULES.get(name, name)}")
     getattr(module, f"define_{name.replace('-', '_')}")(parser)
+
+
+def add_shared(name: str, command: argparse.ArgumentParser) -> None:
+    """Add the flags that all commands have."""
+    if name not in NAMELESS:
+        command.add_argument("--plugin", action="append", default=[], metavar="MODULE_OR_FILE", help=PLUGIN)
+    command.add_argument("--no_color", action="store_true", help="no colours ($NO_COLOR does the same)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -108,27 +141,38 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     gc.set_threshold(50_000)  # with the default of 700, listing spends a tenth of its time on garbage collection
-    parser = Parser(prog="assay", description="Evaluate language models.")
+    parser = MainParser(prog="assay")
     parser.add_argument("--version", action="version", version=f"assay {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["__names"]:  # for the completion of shells
+        from assay.cli.completion import print_names
+
+        return print_names(arguments[1:])
+    if arguments[:1] and arguments[0].replace("_", "-") in COMMANDS:
+        arguments[0] = arguments[0].replace("_", "-")
     if (
         arguments[:1]
         and arguments[0].startswith("-")
         and LEGACY.intersection(each.partition("=")[0] for each in arguments)
     ):
         arguments.insert(0, "run")  # as lm-eval's command, which needs no word for it
-    chosen = parser
+    chosen: Parser = parser
     for name, sentence in COMMANDS.items():
-        command = commands.add_parser(name, help=sentence, description=sentence[0].upper() + sentence[1:] + ".")
+        command = commands.add_parser(
+            name,
+            help=sentence,
+            description=description(sentence),
+            epilog=example(name),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         if name in arguments[:1]:  # the others print one line each, and need not be imported
             define(name, command)
-            if name not in NAMELESS:
-                command.add_argument("--plugin", action="append", default=[], metavar="MODULE_OR_FILE", help=PLUGIN)
+            add_shared(name, command)
             chosen = command
     if not arguments:
-        parser.print_help(sys.stderr)
-        return 2
+        parser.print_help()
+        return 0
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         chosen.refuse(unknown)
@@ -189,12 +233,13 @@ def _stopping_signals() -> Iterator[None]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from assay.cli.output import echo_err, prepare_streams
+    from assay.cli.output import Screen, drawing, echo_err, prepare_streams
     from assay.errors import AssayError, SelfExplanatory
 
     prepare_streams()
+    drawn = Screen(getattr(options, "wide", False), getattr(options, "format", None) == "md", options.no_color)
     try:
-        with _stopping_signals():
+        with _stopping_signals(), drawing(drawn):
             return _run_command(options)
     except AssayError as error:
         for problem in error.problems:

@@ -1,11 +1,12 @@
 """`assay compare` and `assay verify-backend`: differences between runs, and between backends, document by document."""
 
 import argparse
+import sys
 from dataclasses import replace
 from pathlib import Path
 
-from assay.cli.flags import add_option, run_options
-from assay.cli.output import DECISION_EXIT, echo, echo_err, echo_json
+from assay.cli.flags import add_option, add_table_options, run_options
+from assay.cli.output import DECISION_EXIT, draw_table, echo, echo_err, echo_json, echo_table, echo_wrapped, screen
 from assay.cli.progress import Progress
 from assay.cli.report import of_readable_runs
 from assay.comparison.compare import compare
@@ -20,6 +21,7 @@ from assay.report.comparison_text import (
     comparison_json,
     comparison_summary,
     comparison_table,
+    comparison_views,
     flip_lines,
     gate_line,
     verification_json,
@@ -85,7 +87,7 @@ def define_compare(parser: argparse.ArgumentParser) -> None:
     )
     add("--level", type=float, default=0.95, metavar="P", help="confidence of intervals, and one-sided of gates (0.95)")
     add("--power", type=float, default=0.8, metavar="P", help="power at which a difference counts as detectable (0.8)")
-    add("--format", choices=["table", "md", "json", "csv"], default="table", help="md: the table and the summary alone")
+    add_table_options(parser, "json", "csv")
     add("--plot", nargs="?", const=True, metavar="FILE", help="draw the differences with their intervals: below the table, or"
         " into FILE.svg, .png or .pdf")  # fmt: skip
     add("--summary", action="store_true", help="eight lines for a chat message, and nothing else")
@@ -123,14 +125,19 @@ def run_compare(options: argparse.Namespace) -> int:
     elif options.format == "csv":
         echo(comparison_csv(comparison).rstrip("\n"))
     else:
-        _show(comparison, plain=options.format == "md", plot=options.plot is True)
+        _show(comparison, plain=options.format == "md", plot=options.plot is True, wide=options.wide)
     if isinstance(options.plot, str):
         echo_err(f"plot: {plot_comparison(comparison).save(options.plot).resolve()}")
     return DECISION_EXIT[comparison.decision] if is_whole else 2
 
 
-def _show(comparison: Comparison, *, plain: bool, plot: bool) -> None:
-    echo(comparison_table(comparison))
+def _show(comparison: Comparison, *, plain: bool, plot: bool, wide: bool) -> None:
+    if screen().is_fitted:
+        for title, table in comparison_views(comparison, wide=wide):
+            echo_wrapped(f"{title}\n")
+            echo_table(table)
+    else:
+        echo(comparison_table(comparison, wide=wide))
     for number, each in enumerate(comparison.runs[1:] if plot else (), 1):
         echo(
             f"\n{each.label} minus {comparison.runs[0].label}\n{forest_text(difference_intervals(comparison, number))}"
@@ -138,14 +145,14 @@ def _show(comparison: Comparison, *, plain: bool, plot: bool) -> None:
     if comparison.flips:
         echo("\n" + "\n".join(flip_lines(comparison.flips)))
     if not plain:
-        echo("\n" + "\n".join(attribution_lines(comparison)))
+        echo_wrapped("\n" + "\n".join(attribution_lines(comparison)))
     if comparison.verdicts:
-        echo("\n" + "\n".join(map(gate_line, comparison.verdicts)))
-        echo("\n" + comparison_summary(comparison))
+        echo_wrapped("\n" + "\n".join(map(gate_line, comparison.verdicts)))
+        echo_wrapped("\n" + comparison_summary(comparison))
     elif plain:
-        echo("\n" + comparison_summary(comparison))
+        echo_wrapped("\n" + comparison_summary(comparison))
     for note in comparison.notes:
-        echo_err(f"note: {note}")
+        echo_wrapped(f"note: {note}", sys.stderr)
 
 
 def define_verify_backend(parser: argparse.ArgumentParser) -> None:
@@ -185,7 +192,7 @@ def run_verify_backend(options: argparse.Namespace) -> int:
     if options.format == "json":
         echo_json(verification_json(outcome))
     else:
-        echo(verification_text(outcome))
+        echo(verification_text(outcome, draw_table))
     if options.output_path is not None:
         echo_err(f"runs: {options.output_path}/a, {options.output_path}/b")
     return 0 if outcome.verdict == options.accept else VERDICT_EXIT[outcome.verdict]

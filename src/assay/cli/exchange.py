@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from assay.cli.flags import add_option
+from assay.cli.flags import add_option, add_table_options
 from assay.cli.output import counted, echo, echo_err, echo_results
 from assay.exchange.archive import pack
 from assay.exchange.exporters import export
@@ -37,6 +37,7 @@ def define_import(parser: argparse.ArgumentParser) -> None:
     add("--group", action="append", default=[], metavar="FILE", help="a YAML file of a group whose members are among the"
         " imported tasks; repeatable")  # fmt: skip
     add_option(parser, "force", help="move another run in DIR aside")
+    add_table_options(parser)
     parser.set_defaults(run=run_import)
 
 

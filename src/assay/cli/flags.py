@@ -44,6 +44,7 @@ def define_run(parser: argparse.ArgumentParser) -> None:
     )
     groups[PATHS].add_argument("--no_output", action="store_true", help="write no files, only print the table")
     groups[SCORING].add_argument("--depth", type=parse_count, metavar="N", help="levels of groups in the table")
+    add_table_options(groups[SCORING])
     _define_sygra(groups[GRAPHS].add_argument)
     for name in TRACKERS:
         parser.add_argument(f"--{name}", nargs="?", const=True, help=argparse.SUPPRESS)
@@ -226,6 +227,17 @@ def add_catalog_options(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "include_path")
     add_option(parser, "include_defaults")
     parser.add_argument("--compat", choices=["lm-eval"], help="read every folder as leniently as lm-eval does")
+
+
+def add_table_options(parser: "argparse.ArgumentParser | argparse._ArgumentGroup", *more: str) -> None:
+    """Add the flags of a command that prints tables; `more` are its other formats."""
+    parser.add_argument(
+        "--format",
+        choices=["table", "md", *more],
+        default="table",
+        help="table fits the terminal, and is markdown when piped; md is always markdown",
+    )
+    parser.add_argument("--wide", action="store_true", help="all columns, however wide the terminal is")
 
 
 def task_manager(options: argparse.Namespace) -> "TaskManager":

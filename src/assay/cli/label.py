@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from assay.cli.flags import parse_count
-from assay.cli.output import counted, echo, echo_err
+from assay.cli.flags import add_table_options, parse_count
+from assay.cli.output import counted, draw_table, echo, echo_err, echo_wrapped
 from assay.comparison.judge_card import judge_card
 from assay.comparison.labelling import (
     AGREEMENT,
@@ -16,7 +16,6 @@ from assay.comparison.labelling import (
     store_labels,
     write_table,
 )
-from assay.report.table import markdown_table
 from assay.report.write import CARD, card_rows
 from assay.runs.run import Run
 
@@ -42,6 +41,7 @@ def define_label(parser: argparse.ArgumentParser) -> None:
         help="write the judge's scores into the table (default: people label blindly)",
     )
     add("--seed", type=int, default=0, metavar="N", help="another random choice (0)")
+    add_table_options(parser)
     parser.set_defaults(run=run_label)
 
 
@@ -54,7 +54,7 @@ def run_label(options: argparse.Namespace) -> int:
     elif not options.card:
         _write(run, rows, options)
     if options.card:
-        echo(markdown_table(CARD, card_rows(judge_card(run, rows))))
+        echo(draw_table(CARD, card_rows(judge_card(run, rows))))
     return 0
 
 
@@ -62,11 +62,11 @@ def _write(run: Run, rows: list[JudgeRows], options: argparse.Namespace) -> None
     path = Path(options.output_path or "labels.csv")
     plans = [plan_labels(run, each, options.n, options.seed) for each in rows]
     written = write_table(run, plans, path, seen=options.show_scores)
-    echo("width of the 95 % interval to expect, by how labels and verdicts correlate:")
+    echo_wrapped("width of the 95 % interval to expect, by how labels and verdicts correlate:")
     header = ("task", "labels", "labels alone", *(f"r = {each}" for each in AGREEMENT))
-    echo(markdown_table(header, [line for plan in plans for line in _widths(plan)]))
+    echo(draw_table(header, [line for plan in plans for line in _widths(plan)]))
     for plan in plans:
-        echo(_scale(plan))
+        echo_wrapped(_scale(plan))
     echo(f"{path}: {counted(written, 'document')} to label; then: assay label {run.path} --import {path}")
 
 
@@ -105,7 +105,7 @@ def _import(run: Run, rows: list[JudgeRows], path: Path) -> None:
                     about["method"],
                 )
             )
-    echo(markdown_table(("task", "row", "judge", "corrected", "95 %", "labels", "method"), lines))
+    echo(draw_table(("task", "row", "judge", "corrected", "95 %", "labels", "method"), lines))
     if read.empty:
         echo_err(
             f"{counted(read.empty, 'line')} without a label: if people skip what is hard to judge, the corrected value is biased"

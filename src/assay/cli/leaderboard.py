@@ -6,11 +6,12 @@ import io
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from assay.cli.output import echo, echo_err, echo_json
+from assay.cli.flags import add_table_options
+from assay.cli.output import draw_table, echo, echo_err, echo_json, wrapped_text
 from assay.comparison.leaderboard import Leaderboard, Ranking, leaderboard
 from assay.errors import ConfigError, Place, Problem
 from assay.report.comparison_text import format_p
-from assay.report.table import format_decimal, format_interval, markdown_table, spreadsheet_text
+from assay.report.table import format_decimal, format_interval, format_p, spreadsheet_text
 from assay.statistics.ratings import Rating
 
 RATED = ("Rank", "ranks", "Model", "Rating", "95 %", "wins/ties/losses", "documents")
@@ -35,7 +36,7 @@ def define_leaderboard(parser: argparse.ArgumentParser) -> None:
         help="confidence of intervals, and of all ranks together (0.95)",
     )
     add("--allow_different_prompts", action="store_true", help="rank runs whose prompts differ, too")
-    add("--format", choices=["table", "json", "csv"], default="table")
+    add_table_options(parser, "json", "csv")
     add("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     add("--csv", action="store_const", const="csv", dest="format", help="the same as --format csv")
     parser.set_defaults(run=run_leaderboard)
@@ -89,13 +90,14 @@ def leaderboard_text(board: Leaderboard) -> str:
     blocks = []
     for pool in dict.fromkeys(each.pool for each in board.ratings):
         header = [cell.replace("95 %", level) for cell in RATED]
-        blocks.append(markdown_table(header, [_rated(each) for each in board.ratings if each.pool == pool]))
+        blocks.append(draw_table(header, [_rated(each) for each in board.ratings if each.pool == pool]))
     for ranking in board.rankings:
         header = [cell.replace("95 % of it", f"{level} of it") for cell in RANKED]  # values have the run's own
         direction = "higher is better" if ranking.higher_is_better else "lower is better"
         filtered = "" if ranking.filter == "none" else f" ({ranking.filter})"
         blocks.append(
-            f"{ranking.name}: {ranking.metric}{filtered}, {direction}\n" + markdown_table(header, _ranked(ranking))
+            wrapped_text(f"{ranking.name}: {ranking.metric}{filtered}, {direction}\n")
+            + draw_table(header, _ranked(ranking), drop=[header[each] for each in (7, 8, 6)])
         )
     return "\n\n".join(blocks)
 

@@ -10,9 +10,11 @@ from assay.catalog.index import Index, index_root
 from assay.catalog.roots import all_roots
 from assay.cli.flags import add_catalog_options, task_manager
 from assay.cli.output import counted, echo_columns, echo_err, echo_json, is_terminal, printable, write_lines
-from assay.errors import Place
+from assay.errors import ConfigError, Place, Problem
 from assay.records import JSON
 
+DETAILED = 300
+"""The most names whose files are read for titles and sizes: fourteen thousand would take half a minute."""
 KINDS = {"tasks": ("task", "group", "tag"), "subtasks": ("task",), "groups": ("group",), "tags": ("tag",)}
 TABLES = ("formats", "models", "metrics", "filters", "scorers", "aggregators", "aggregations", "reductions", "samplers",
           "transforms", "unit_metrics", "aggregator_metrics", "exporters")  # fmt: skip
@@ -31,22 +33,28 @@ class ListedName(NamedTuple):
         error = {"error": self.error} if self.error else {}
         return {"name": self.name, "kind": self.kind, "path": self.path, **error, **(self.more or {})}
 
-    def where(self) -> str:
-        return f"broken: {self.error}" if self.error else self.path or ""
-
 
 def define_ls(parser: argparse.ArgumentParser) -> None:
-    kinds = [*KINDS, *TABLES]
+    kinds = [*KINDS, *TABLES, "runs"]
     parser.add_argument(
         "kind", nargs="?", default="tasks", choices=kinds, help="tasks: everything that can be run (default)"
     )
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="with runs: the folder that they are in")
+    parser.add_argument("--runs_dir", metavar="DIR", help="the same")
     parser.add_argument("--pattern", metavar="GLOB", help="only names that match")
     parser.add_argument("--json", action="store_true", help="an array of objects: name, kind, path and more")
+    parser.add_argument("--wide", action="store_true", help="with the files, however wide the terminal is")
     add_catalog_options(parser)
     parser.set_defaults(run=run_ls)
 
 
 def run_ls(options: argparse.Namespace) -> int:
+    if options.kind == "runs":
+        from assay.cli.runs import run_runs  # reads runs, which names do without
+
+        return run_runs(argparse.Namespace(action="list", runs_dir=options.folder or options.runs_dir))
+    if options.folder is not None:
+        raise ConfigError([Problem(Place("ls"), f"unknown argument {options.folder!r}", "write --pattern GLOB")])
     if options.kind in KINDS:
         index = _index(options)
         if not (options.json or options.pattern or is_terminal()):
@@ -61,7 +69,7 @@ def run_ls(options: argparse.Namespace) -> int:
     if options.json:
         echo_json([row.described() for row in rows])
     elif is_terminal():
-        echo_columns(("name", "kind", "where"), [(row.name, row.kind, row.where()) for row in rows])
+        _show(rows, wide=options.wide)
     else:
         write_lines(_line(row.name, row.error) for row in rows)
     _report_broken([row.name for row in rows if row.error])
@@ -88,6 +96,28 @@ def _report_absent(index: Index) -> None:
     absent = missing_names(index)
     if absent:
         echo_err(f"without lm-eval's {len(absent):,} tasks, groups and tags: {GET}")
+
+
+def _show(rows: list[ListedName], *, wide: bool) -> None:
+    """Print the list on a terminal: with titles and sizes of a few hundred names, with what the index has of more."""
+    if len(rows) <= DETAILED:
+        from assay.cli.ls_details import detailed  # reads files, and their data
+
+        cells = detailed(rows)
+    else:
+        cells = [(each, "") for each in map(_from_index, rows)]
+    about = [(row.name, row.kind, title, size) for row, (title, size) in zip(rows, cells, strict=True)]
+    has_sizes = any(each[3] for each in about)
+    header = ("name", "kind", "title", "documents")[: 4 if has_sizes else 3]
+    shown = [each[: len(header)] for each in about]
+    if wide:
+        header, shown = (*header, "where"), [(*each, row.path or "") for each, row in zip(shown, rows, strict=True)]
+    echo_columns(header, shown)
+
+
+def _from_index(row: ListedName) -> str:
+    more = row.more or {}
+    return f"broken: {row.error}" if row.error else str(more.get("description") or more.get("output_type") or "")
 
 
 def _write_names(index: Index, kinds: tuple[str, ...]) -> int:
@@ -162,9 +192,14 @@ def _table_rows(options: argparse.Namespace) -> list[ListedName]:
 
     kind, known = options.kind.removesuffix("s"), table(options.kind)
     rows = [ListedName("custom", kind, None, more={"description": ""})] if kind == "filter" else []
+    first: dict[int, str] = {}
     for name in known.names():
         try:
-            rows.append(ListedName(name, kind, None, more=_described(kind, known[name])))
+            member = known[name]
+            more = _described(kind, member)
+            if first.setdefault(id(member), name) != name:
+                more |= {"alias_of": first[id(member)], "description": f"same as {first[id(member)]}"}
+            rows.append(ListedName(name, kind, None, more=more))
         except AssayError as error:
             rows.append(ListedName(name, kind, None, str(error)))
     return sorted(rows, key=lambda row: row.name)
@@ -172,7 +207,9 @@ def _table_rows(options: argparse.Namespace) -> list[ListedName]:
 
 def _described(kind: str, member: Any) -> dict[str, JSON]:
     if kind == "metric":
-        return {"output_types": list(member.functions), "aggregation": member.aggregation}
+        functions = list(member.functions.values())
+        about = _sentence(functions[0]) if functions else ""
+        return {"output_types": list(member.functions), "aggregation": member.aggregation, "description": about}
     return {"description": _sentence(getattr(member, "function", member))}
 
 

@@ -6,12 +6,16 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from assay.config.option import YAMLValue
 from assay.records import JSON, Function
+from assay.report.terminal import TableView, cell_width, fitted_table, pieces
 
 if TYPE_CHECKING:
     from assay.runs.results import ResultsJSON
@@ -20,6 +24,7 @@ EXIT = {"complete": 0, "incomplete": 1, "partial": 3}
 """Exit codes by the status of a run."""
 DECISION_EXIT = {"pass": 0, "fail": 1, "inconclusive": 4, None: 0}
 """Exit codes by the decision of gates, or of a rule to stop."""
+USUAL_WIDTH = 80
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -29,7 +34,7 @@ def printable(text: str) -> str:
     >>> printable("a" + chr(27) + "[31mb")
     'a\\\\x1b[31mb'
     """
-    return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+    return text if text.isprintable() else _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
 def prepare_streams() -> None:
@@ -82,20 +87,140 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def echo_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under a header, in aligned columns."""
-    table = [[printable(cell).replace("\n", "⏎") for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in [list(header), *table]) for column in range(len(header))]
-    bold, end = ("\x1b[1m", "\x1b[0m") if is_terminal() else ("", "")
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-    head = "  ".join(cell.ljust(width) for cell, width in zip(header, widths, strict=True)).rstrip()
-    sys.stdout.write("\n".join([f"{bold}{head}{end}", *lines]) + "\n")
+class Screen(NamedTuple):
+    """How tables are drawn: markdown or plain columns where output is piped, or where it is asked for."""
+
+    wide: bool = False
+    markdown: bool = False
+    no_color: bool = False
+
+    @property
+    def is_fitted(self) -> bool:
+        return is_terminal() and not self.markdown
+
+    @property
+    def is_colored(self) -> bool:
+        return (
+            is_terminal() and not self.no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        )
+
+    @property
+    def width(self) -> int | None:
+        """The columns of the terminal; None without a limit."""
+        return None if self.wide else terminal_width(sys.stdout)
+
+
+_SCREEN: ContextVar[Screen] = ContextVar("screen")
+_USUAL = Screen()
+
+
+@contextmanager
+def drawing(screen: Screen) -> Iterator[None]:
+    """Draw the tables of one command like this."""
+    before = _SCREEN.set(screen)
+    try:
+        yield
+    finally:
+        _SCREEN.reset(before)
+
+
+def screen() -> Screen:
+    return _SCREEN.get(_USUAL)
+
+
+def terminal_width(stream: TextIO) -> int:
+    """The width of a terminal: $COLUMNS, else what it says itself, else 80."""
+    chosen = os.environ.get("COLUMNS", "")
+    if chosen.isdecimal() and int(chosen):
+        return int(chosen)
+    with suppress(OSError, ValueError):  # it has no descriptor, or is not a terminal
+        return os.get_terminal_size(stream.fileno()).columns or USUAL_WIDTH
+    return USUAL_WIDTH
+
+
+def echo_columns(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    drop: Sequence[str] = (),
+    styles: Mapping[tuple[int, str | None], str] | None = None,
+) -> None:
+    """Print rows under a header: fitted on a terminal, else in aligned columns."""
+    table = TableView(header, list(rows), drop, styles or {})
+    if screen().is_fitted:
+        echo_table(table)
+        return
+    table = _printable(table)
+    widths = [max(len(row[column]) for row in [list(header), *table.rows]) for column in range(len(header))]
+    for row in [header, *table.rows]:
+        sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
+
+
+def draw_table(header: Sequence[str], rows: Sequence[Sequence[str]], drop: Sequence[str] = ()) -> str:
+    """Rows as text: fitted on a terminal, else markdown."""
+    from assay.report.table import markdown_table
+
+    if not screen().is_fitted:
+        return markdown_table(header, rows)
+    shown, left_out = fitted_table(_printable(TableView(header, rows, drop)), screen().width)
+    return "\n".join([*shown, *_left_out_lines(left_out)])
+
+
+def echo_table(table: TableView) -> None:
+    """Print a table on a terminal, with its styles."""
+    shown, left_out = fitted_table(_printable(table), screen().width, colored=screen().is_colored)
+    write_lines(shown)
+    write_lines(_left_out_lines(left_out))
+
+
+def _left_out_lines(names: Sequence[str]) -> list[str]:
+    return [wrapped_text(f"left out: {', '.join(names)}; --wide shows all columns")] if names else []
+
+
+def _printable(table: TableView) -> TableView:
+    rows = [
+        row if all(map(str.isprintable, row)) else [printable(cell).replace("\n", "⏎") for cell in row]
+        for row in table.rows
+    ]
+    return replace(table, rows=rows)
+
+
+def echo_wrapped(text: str, stream: TextIO | None = None) -> None:
+    """Print lines of text; on a terminal they are broken at spaces. Paths and addresses stay whole."""
+    target = stream or sys.stdout
+    target.write(wrapped_text(printable(text), target) + "\n")
+
+
+def wrapped_text(text: str, stream: TextIO | None = None) -> str:
+    """The text in lines that fit the terminal, if it is for one."""
+    target = stream or sys.stdout
+    width = terminal_width(target) if target.isatty() else None
+    return "\n".join(part for line in text.split("\n") for part in break_line(line, width))
+
+
+def break_line(line: str, width: int | None) -> list[str]:
+    """A line in several that fit, but for paths and addresses, which stay whole; further ones are indented."""
+    if width is None or cell_width(line) <= width:
+        return [line]
+    lead = line[: len(line) - len(line.lstrip(" "))]
+    lines, current = [], lead
+    for word in line[len(lead) :].split(" "):
+        for number, part in enumerate([word] if "/" in word else pieces(word, width - len(lead) - 2)):
+            space = " " if current.strip() and not number else ""
+            if current.strip() and cell_width(current + space + part) > width:
+                lines.append(current)
+                current = f"{lead}  {part}"
+            else:
+                current += space + part
+    return [*lines, current]
 
 
 def echo_tables(results: "ResultsJSON", depth: int | None = None) -> None:
-    """Print the table of tasks, and that of groups if they have metrics."""
-    from assay.report.table import results_table
+    """Print the results: on a terminal one table; else that of all lines, and that of groups if they have metrics."""
+    from assay.report.table import results_table, results_view
 
+    if screen().is_fitted:
+        echo_table(results_view(results, depth))
+        return
     echo(results_table(results, depth=depth))
     groups = results_table(results, groups=True, depth=depth)
     if groups:
@@ -106,10 +231,10 @@ def echo_results(results: "ResultsJSON", folder: Path) -> int:
     """Print the tables and the folder of a run that was made without a model; returns the exit code of its status."""
     from assay.report.table import table_footing, table_heading
 
-    echo(table_heading(results))
+    echo_wrapped(table_heading(results))
     echo_tables(results)
     for line in table_footing(results):
-        echo_err(line)
+        echo_wrapped(line, sys.stderr)
     echo(f"\nrun: {folder.resolve()}")
     return EXIT.get(results.get("assay", {}).get("status", ""), EXIT["incomplete"])
 

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from assay.cli.flags import add_catalog_options, task_manager
-from assay.cli.output import echo, echo_err, echo_json
+from assay.cli.flags import add_catalog_options, add_table_options, task_manager
+from assay.cli.output import draw_table, echo, echo_err, echo_json, echo_wrapped, wrapped_text
 from assay.comparison.planning import Aim, Planned, Unknown, may_be_rate, planned_from_runs, planned_from_tasks
 from assay.config.row_names import row_key
 from assay.errors import ConfigError, Place, Problem, some
 from assay.records import ScoreKey
-from assay.report.table import markdown_table
 
 if TYPE_CHECKING:
     from assay.comparison.noise import NoiseRow
@@ -58,7 +57,7 @@ def define_plan(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="with --baseline: the wanted half-width of an interval (default: that of --mde)",
     )
-    add("--format", choices=["table", "json"], default="table")
+    add_table_options(parser, "json")
     add_catalog_options(parser)
     parser.set_defaults(run=run_plan)
 
@@ -71,9 +70,9 @@ def run_plan(options: argparse.Namespace) -> int:
         planned = [{**asdict(each), "enough": each.is_enough} for each in rows]
         echo_json({"aim": asdict(aim), "rows": planned, "noise": [asdict(each) for each in noise]})
     else:
-        echo(markdown_table(HEADER, [_cells(each) for each in rows]))
+        echo(draw_table(HEADER, [_cells(each) for each in rows], drop=("repeats needed",)))
         for line in _assumptions(options, aim, rows):
-            echo(line)
+            echo_wrapped(line)
         if noise:
             echo("\n" + _noise_table(options, aim, noise))
     return 0
@@ -135,9 +134,8 @@ def _noise_table(options: argparse.Namespace, aim: Aim, noise: "Sequence[NoiseRo
         )
         for each in noise
     ]  # fmt: skip
-    return (
-        markdown_table(header, rows)
-        + "\n± is half of a 95 % interval; between and within are variances of a document's score."
+    return draw_table(header, rows, drop=("± chosen", "within", "between documents")) + wrapped_text(
+        "\n± is half of a 95 % interval; between and within are variances of a document's score."
     )
 
 

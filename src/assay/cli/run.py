@@ -13,14 +13,24 @@ from typing import Any
 from assay.catalog.selection import no_spec
 from assay.cli import interrupted_code
 from assay.cli.flags import ALIASES, ELSEWHERE, NOT_NEEDED, TRACKERS, run_options
-from assay.cli.output import DECISION_EXIT, EXIT, echo, echo_err, echo_tables, exit_code, plain
+from assay.cli.output import (
+    DECISION_EXIT,
+    EXIT,
+    draw_table,
+    echo,
+    echo_err,
+    echo_tables,
+    echo_wrapped,
+    exit_code,
+    plain,
+)
 from assay.cli.progress import Progress
 from assay.cli.show import write_out
 from assay.config.folders import runs_folder
 from assay.config.option import YAMLValue
 from assay.config.run import RunConfig, options_where
 from assay.config.source import Source, read_bytes
-from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.errors import AssayError, ConfigError, Place, Problem, grouped
 from assay.evaluation.flow import execute, prepare_run
 from assay.evaluation.options import checkpoint_runs, run_config, task_manager
 from assay.evaluation.prepare import PreparedRun
@@ -28,7 +38,7 @@ from assay.evaluation.writing import Evaluation, OutputOptions
 from assay.models.load import backend, parameters
 from assay.redaction import redacted_command
 from assay.report.table import checkpoints_json, checkpoints_table, table_footing, table_heading
-from assay.runs.results import ResultsJSON
+from assay.runs.results import MANY, ResultsJSON, tasks_text
 from assay.runs.run import Run
 from assay.runs.storage import UploadError, shown_place, write_beside
 from assay.tasks.order import StopRule
@@ -86,8 +96,14 @@ def _prepared(config: RunConfig) -> PreparedRun:
     """Prepare a run: everything that can fail without a model has been tried."""
     with redirect_stdout(sys.stderr):  # what user code prints is not part of the table
         work = prepare_run(config, task_manager(config))
-    for name, reason in work.broken.items():
-        echo_err(f"task {name!r} cannot be run: {reason}; continuing without it")
+    is_kept = config.output_path or config.runs_dir
+    for names, reason in grouped(work.broken.items()):
+        tasks = tasks_text(names, len(work.broken) + len(work.tasks)) if len(names) > 1 else f"task {names[0]!r}"
+        more = "; all names in results.json" if is_kept and len(names) > MANY else ""
+        echo_wrapped(
+            f"{tasks} cannot be run: {reason}; continuing without {'them' if len(names) > 1 else 'it'}{more}",
+            sys.stderr,
+        )
     return work
 
 
@@ -133,7 +149,7 @@ def run_checkpoints(
             for problem in error.problems:
                 echo_err(f"{name}: {problem}")
         _free_memory()
-    echo(checkpoints_table(results))
+    echo(checkpoints_table(results, draw_table))
     for name, result in results.items():
         for line in table_footing(result) if result is not None else ["could not be evaluated"]:
             echo_err(f"{name}: {line}")
@@ -147,12 +163,12 @@ def run_checkpoints(
 
 
 def _show(results: ResultsJSON, config: RunConfig, depth: int | None) -> None:
-    echo(table_heading(results))
+    echo_wrapped(table_heading(results))
     echo_tables(results, depth)
     if config.show_config:
         echo(json.dumps(results["configs"], indent=2, default=str, ensure_ascii=False))
-    for line in table_footing(results):
-        echo_err(line)
+    for line in table_footing(results, with_broken=False):
+        echo_wrapped(line, sys.stderr)
 
 
 def _warn_ineffective(options: argparse.Namespace, config: RunConfig) -> None:

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from assay.cli.output import echo, echo_columns, echo_err, echo_tables
+from assay.cli.flags import add_table_options
+from assay.cli.output import echo, echo_columns, echo_err, echo_tables, echo_wrapped
 from assay.config.folders import RUNS_DIR, RUNS_VARIABLE, runs_folder
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.redaction import redacted_text
@@ -37,6 +38,8 @@ def define_runs(parser: argparse.ArgumentParser) -> None:
         action.add_argument(
             "--runs_dir", metavar="DIR", help=f"a folder or URL of runs (default: ${RUNS_VARIABLE}, else {RUNS_DIR}/)"
         )
+    add_table_options(listed)
+    add_table_options(shown)
     shown.add_argument("name", metavar="RUN", help="its name below that folder, or its path")
     removed.add_argument("names", metavar="RUN", nargs="+", help="names below that folder, or paths")
     parser.set_defaults(run=run_runs)
@@ -67,7 +70,11 @@ def _list(folder: Path) -> int:
     if not readings:
         echo(f"no runs in {folder}; `assay run` puts them there")
         return 0
-    echo_columns(("run", "started", "model", "tasks", "status", "number"), [_row(each) for each in readings])
+    echo_columns(
+        ("run", "started", "model", "tasks", "status", "number"),
+        [_row(each) for each in readings],
+        drop=("started", "tasks"),
+    )
     for each in readings:
         if each.problem:
             echo_err(f"{each.path}: {each.problem}")
@@ -88,7 +95,7 @@ def _show(path: Path) -> int:
     if opened.status == RUNNING or not opened.results:
         echo(f"{path}: {opened.status}; no results yet")
         return 0
-    echo(table_heading(opened.results))
+    echo_wrapped(table_heading(opened.results))
     echo_tables(opened.results)
     return 0
 
@@ -129,6 +136,7 @@ def define_cache(parser: argparse.ArgumentParser) -> None:
     pruned = actions.add_parser("prune", help="remove responses: of a model, unused ones, or all")
     for action in (listed, pruned):
         action.add_argument("folder", metavar="DIR", help="the folder that --use_cache named")
+    add_table_options(listed)
     pruned.add_argument("--model", metavar="NAME", help="only those of this model, by its name in `ls`")
     pruned.add_argument("--unused_days", type=float, metavar="N", help="only those that no run has used for N days")
     pruned.add_argument("--all", action="store_true", help="every response")

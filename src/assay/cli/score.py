@@ -5,12 +5,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from assay.cli.flags import add_option
-from assay.cli.output import counted, echo, echo_err, echo_results, echo_tables, exit_code
+from assay.cli.flags import add_option, add_table_options
+from assay.cli.output import counted, draw_table, echo, echo_results, echo_tables, echo_wrapped, exit_code
 from assay.evaluation.merge import merge
 from assay.evaluation.score import CHANGES, Rescored, RowChange, ScoreOptions, score
 from assay.redaction import redacted_command
-from assay.report.table import markdown_table, table_footing
+from assay.report.table import table_footing
 
 SHOWN = 10
 CATALOG = "a folder with tasks, in addition to those of the run"
@@ -41,6 +41,7 @@ def define_score(parser: argparse.ArgumentParser) -> None:
     )
     add("--output_path", "-o", metavar="DIR", help="put scored/ there (default: into the folder of the run)")
     add_option(parser, "confirm_run_unsafe_code")
+    add_table_options(parser)
     parser.set_defaults(run=run_score)
 
 
@@ -69,7 +70,7 @@ def _show(scored: Rescored) -> None:
     for line in _samples(scored):
         echo(line)
     for line in [*scored.remarks, *table_footing(scored.results)]:
-        echo_err(line)
+        echo_wrapped(line, sys.stderr)
     echo(f"\nscored: {scored.folder.resolve()}")
 
 
@@ -81,7 +82,7 @@ def _numbers(numbers: Sequence[RowChange]) -> str:
         if each.before != each.after or each.changed
     ]
     return (
-        markdown_table(("Task or group", "Metric", "Before", "After", "Difference", "changed"), rows)
+        draw_table(("Task or group", "Metric", "Before", "After", "Difference", "changed"), rows)
         if rows
         else "no number changed"
     )
@@ -114,6 +115,7 @@ def define_merge(parser: argparse.ArgumentParser) -> None:
         "confirm_run_unsafe_code",
         help="run code that the model wrote (not needed for shards that were made here with this flag)",
     )
+    add_table_options(parser)
     parser.set_defaults(run=run_merge)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from assay.catalog.functions import functions_in
 from assay.cli.flags import add_catalog_options, add_option, task_manager
 from assay.cli.graph_picture import drawn, mermaid
-from assay.cli.output import counted, echo, echo_columns, echo_err, echo_json, plain
+from assay.cli.output import counted, echo, echo_columns, echo_err, echo_json, echo_wrapped, plain
 from assay.config.fields import Fields
 from assay.config.option import YAMLValue
 from assay.errors import ConfigError, Place, Problem
@@ -85,14 +85,14 @@ def _show_all(manager: TaskManager, loaded: LoadedTasks, options: argparse.Names
 
 def _show_task(manager: TaskManager, task: Task) -> None:
     groups = manager.catalog.index.groups_of(task.config.task)
-    echo(f"{task.name}  ·  task, {task.output_type}, version {task.version}")
+    echo_wrapped(f"{task.name}  ·  task, {task.output_type}, version {task.version}")
     for title, items in (("tags", task.tags), ("in groups", groups)):
         if items:
-            echo(f"{title}: {', '.join(items)}")
+            echo_wrapped(f"{title}: {', '.join(items)}")
     for note in task.notes:
-        echo(f"note: {note}")
+        echo_wrapped(f"note: {note}")
     for sentence in unchecked_parameters(task.config):
-        echo(f"note: {sentence}")
+        echo_wrapped(f"note: {sentence}")
     if task.unsent is not None:
         echo(f"cannot be run: {task.unsent}")
     if isinstance(task.definition, GraphFile):
@@ -178,7 +178,7 @@ def _show_first(manager: TaskManager, task: Task, data_dir: str | None) -> None:
 def _show_group(group: Group[Task], depth: int | None) -> None:
     tasks, groups = group.get_all_tasks(), group.get_all_groups()
     below = f"{counted(len(tasks), 'task')}, {counted(len(groups), 'group')} below"
-    echo(f"{group.name}  ·  group, {below}, version {group.version}")
+    echo_wrapped(f"{group.name}  ·  group, {below}, version {group.version}")
     for key, value in group.metadata.items():
         if key != "version":
             echo(f"{key}: {redacted(value, str(key))}")

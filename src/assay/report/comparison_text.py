@@ -4,7 +4,7 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 
 from assay.comparison.comparison import Attribution, ComparedRow, Comparison, Flip, GateVerdict
@@ -26,10 +26,13 @@ from assay.comparison.verification import (
 from assay.config.row_names import shown_filter
 from assay.errors import some
 from assay.records import AnyJSON, JSONDict
-from assay.report.table import markdown_table, spreadsheet_text
+from assay.report.table import format_p, markdown_table, spreadsheet_text
+from assay.report.terminal import TOGETHER, TableView
 
 HEADER = ("Tasks", "Filter", "Metric", "", "a", "b", "b − a", "interval", "p", "p (Holm)", "test", "better/worse/same", "n",
           "detectable", "b is")  # fmt: skip
+SHORT = ("Tasks", "Metric", "a", "b", "b − a [interval]", "b is", "n")
+DrawTable = Callable[[Sequence[str], Sequence[Sequence[str]]], str]
 DECISIONS = {"pass": "PASS", "fail": "FAIL", "inconclusive": "INCONCLUSIVE"}
 DECISION_MARKS = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
 MAX_SUMMARY_LINES = 8
@@ -48,27 +51,61 @@ VERDICT_TEXTS = {
 }
 
 
-def comparison_table(comparison: Comparison) -> str:
-    """The rows as markdown, one table for each run compared with the first."""
-    tables = []
+def comparison_table(comparison: Comparison, *, wide: bool = False) -> str:
+    """The rows as markdown, one table for each run compared with the first; `wide` has all columns."""
+    views = comparison_views(comparison, wide=wide)
+    text = "\n\n".join(f"{title}\n\n{markdown_table(table.header, table.rows)}" for title, table in views)
+    return text.replace(TOGETHER, " ")
+
+
+def comparison_views(comparison: Comparison, *, wide: bool = False) -> Iterator[tuple[str, TableView]]:
+    """For each run compared with the first a title and its table: seven columns, or all of them."""
+    level = f"{comparison.level:.0%}".replace("%", " %")
     for number, run in enumerate(comparison.runs[1:], 1):
         rows = [row for row in comparison.rows if row.run == number]
         title = f"a: {comparison.runs[0].label} — {comparison.runs[0].model}\nb: {run.label} — {run.model}"
-        head = [each.replace("interval", f"{comparison.level:.0%}".replace("%", " %")) for each in HEADER]
-        tables.append(f"{title}\n\n{markdown_table(head, list(_comparison_cells(rows)))}")
-    return "\n\n".join(tables)
+        head = [each.replace("interval", level) for each in (HEADER if wide else SHORT)]
+        cells = list(_all_cells(rows) if wide else _short_cells(rows))
+        styles: dict[tuple[int, str | None], str] = {
+            (n, None): "bold" for n, row in enumerate(rows) if row.kind == "group"
+        }
+        colors = {"better": "green", "worse": "red", "differs": "yellow"}
+        styles |= {(n, "b is"): colors[row.verdict] for n, row in enumerate(rows) if row.verdict in colors}
+        yield title, TableView(head, cells, styles=styles)
 
 
-def _comparison_cells(rows: Sequence[ComparedRow]) -> Iterator[tuple[str, ...]]:
+def _short_cells(rows: Sequence[ComparedRow]) -> Iterator[tuple[str, ...]]:
     before = ""
     for row in rows:
-        alias = " " * row.depth + ("- " if row.depth else "") + row.alias
+        ends = (
+            f" [{f',{TOGETHER}'.join(format_short(end, '+', 3) for end in row.interval)}]"
+            if row.interval is not None
+            else ""
+        )
+        reason = f" {row.reason}" if row.reason and not ends else ""
+        shown = shown_filter(row.filter, is_group=row.kind == "group")
+        name = row.metric + (f" ({shown})" if shown not in ("", "none") else "")
+        yield (
+            "" if row.name == before else _tree_name(row),
+            f"{name}{TOGETHER}{_arrow(row)}".rstrip(TOGETHER),
+            format_short(row.a),
+            format_short(row.b),
+            f"{format_short(row.difference, '+')}{ends}{reason}",
+            _verdict_text(row),
+            _documents(row),
+        )
+        before = row.name
+
+
+def _all_cells(rows: Sequence[ComparedRow]) -> Iterator[tuple[str, ...]]:
+    before = ""
+    for row in rows:
         counts = f"{row.wins}/{row.losses}/{row.ties}" if row.wins is not None else ""
         yield (
-            "" if row.name == before else alias,
+            "" if row.name == before else _tree_name(row),
             shown_filter(row.filter, is_group=row.kind == "group"),
             row.metric,
-            {True: "↑", False: "↓"}.get(row.higher_is_better, "") if row.higher_is_better is not None else "",
+            _arrow(row),
             format_score(row.a),
             format_score(row.b),
             format_signed(row.difference),
@@ -79,24 +116,49 @@ def _comparison_cells(rows: Sequence[ComparedRow]) -> Iterator[tuple[str, ...]]:
             format_p(row.p_holm),
             row.test,
             counts,
-            f"{row.n}" + (f" in {row.clusters}" if row.clusters else ""),
+            _documents(row),
             format_score(row.mde),
-            f"same {row.same}" if row.same else row.verdict if row.verdict != "unknown" else "",
+            _verdict_text(row),
         )
         before = row.name
+
+
+def _tree_name(row: ComparedRow) -> str:
+    return " " * row.depth + ("- " if row.depth else "") + row.alias
+
+
+def _arrow(row: ComparedRow) -> str:
+    return "" if row.higher_is_better is None else "↑" if row.higher_is_better else "↓"
+
+
+def _documents(row: ComparedRow) -> str:
+    return f"{row.n}" + (f" in {row.clusters}" if row.clusters else "")
+
+
+def _verdict_text(row: ComparedRow) -> str:
+    return f"same {row.same}" if row.same else row.verdict if row.verdict != "unknown" else ""
 
 
 def format_score(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
 
 
+def format_short(value: float | None, sign: str = "", most: int = 4) -> str:
+    """A number with so many decimals, or with fewer where it is large.
+
+    >>> format_short(0.25), format_short(-5692.38, "+"), format_short(434.9848, "+")
+    ('0.2500', '-5692', '+435.0')
+    """
+    if value is None:
+        return "–"
+    digits = (
+        most if not abs(value) >= 10 else max(0, 3 - math.floor(math.log10(abs(value)))) if abs(value) < 1e6 else None
+    )
+    return f"{value:{sign}.4g}" if digits is None else f"{value:{sign}.{digits}f}"
+
+
 def format_signed(value: float | None) -> str:
     return "–" if value is None else f"{value:+.4f}"
-
-
-def format_p(p: float | None) -> str:
-    """A p-value with four digits."""
-    return "" if p is None else "<0.0001" if p < 0.0001 else f"{p:.4f}"
 
 
 def attribution_lines(comparison: Comparison) -> list[str]:
@@ -161,6 +223,8 @@ def gate_line(verdict: GateVerdict) -> str:
 
     >>> gate_line(GateVerdict("acc > -0.5pp", "t", "acc", "none", 1, "pass", 0.01, 0.002, -0.005, unit="pp"))
     '✓ acc > -0.5pp: t +1.00pp, bound +0.20pp'
+    >>> gate_line(GateVerdict("acc > -1pp", "t", "acc", "strict", 1, "fail", -0.1, -0.05, -0.01, unit="pp"))
+    '✗ acc > -1pp: t (strict) -10.00pp, bound -5.00pp'
     """
 
     def format_difference(value: float) -> str:
@@ -169,7 +233,8 @@ def gate_line(verdict: GateVerdict) -> str:
     difference = [format_difference(verdict.difference)] if verdict.difference is not None else []
     bound = [f"bound {format_difference(verdict.bound)}"] if verdict.bound is not None else []
     text = ", ".join([*difference, *bound, *([verdict.reason] if verdict.reason else [])])
-    return f"{DECISION_MARKS[verdict.decision]} {verdict.gate}: {verdict.name} {text}"
+    name = verdict.name if verdict.filter == "none" else f"{verdict.name} ({verdict.filter})"
+    return f"{DECISION_MARKS[verdict.decision]} {verdict.gate}: {name} {text}"
 
 
 def _headline(rows: Sequence[ComparedRow]) -> str:
@@ -245,15 +310,15 @@ def comparison_csv(comparison: Comparison) -> str:
     return out.getvalue()
 
 
-def verification_text(of: Verification) -> str:
-    """The verification as text."""
+def verification_text(of: Verification, draw: DrawTable = markdown_table) -> str:
+    """The verification as text; `draw` makes its tables."""
     parts = [
         _heading(of),
-        _kinds(of),
+        _kinds(of, draw),
         _texts(of),
         _likelihoods(of),
         _choices(of),
-        _rows(of.rows),
+        _rows(of.rows, draw),
         _failures(of),
         _verdict(of),
     ]
@@ -266,12 +331,12 @@ def _heading(of: Verification) -> Iterator[str]:
     yield f"tolerance: {of.tolerance.per_token:g} per token, {of.tolerance.texts:.0%} of greedy texts"
 
 
-def _kinds(of: Verification) -> Iterator[str]:
+def _kinds(of: Verification, draw: DrawTable) -> Iterator[str]:
     rows = [
         (KIND_NAMES[kind], str(asked), str(compared), str(left or ""))
         for kind, asked, compared, left in counts_by_kind(of)
     ]
-    yield markdown_table(("requests", "asked", "compared", "not comparable"), rows)
+    yield draw(("requests", "asked", "compared", "not comparable"), rows)
     if of.answers.requests["sampled"]:
         yield "sampled generations differ by chance: only their scores are compared"
     for each in of.of.left_out:
@@ -323,10 +388,10 @@ def _choices(of: Verification) -> Iterator[str]:
             yield f"  {each.where.task} document {each.where.doc_id}: A choice {each.a} B choice {each.b}"
 
 
-def _rows(rows: Sequence[VerificationRow]) -> Iterator[str]:
+def _rows(rows: Sequence[VerificationRow], draw: DrawTable) -> Iterator[str]:
     if rows:
         header = ("Task", "Metric", "Filter", "n", "A", "B", "Drift", "95 %", "")
-        yield markdown_table(header, [_row(each) for each in rows])
+        yield draw(header, [_row(each) for each in rows])
 
 
 def _row(row: VerificationRow) -> tuple[str, ...]:

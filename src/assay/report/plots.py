@@ -12,6 +12,7 @@ from assay.comparison.comparison import ComparedRow, Comparison
 from assay.records import AnyJSON, JSONObject
 from assay.report.charts import Chart, Point, Series, draw, reliability_panel
 from assay.report.drawing import as_svg
+from assay.report.table import format_p
 
 if TYPE_CHECKING:
     from assay.statistics.calibration import CurvePoint
@@ -406,4 +407,4 @@ def _difference(row: ComparedRow) -> Interval:
 
 
 def _p_value(value: float | None) -> str:
-    return "" if value is None else "p < 0.001" if value < 0.001 else f"p {value:.3f}"
+    return "" if value is None else f"p {format_p(value)}"

@@ -4,11 +4,12 @@ for cells.
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from assay.config.row_names import row_key, row_name, rows_of, shown_filter, stderr_name
 from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
+from assay.report.terminal import TOGETHER, TableView
 from assay.runs.results import ResultsJSON, coverage, failure_lines, result_paths
 
 HEADER = ("Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr", "95 %", "n", "failed")
@@ -36,6 +37,56 @@ def results_table(results: ResultsJSON, *, groups: bool = False, depth: int | No
     return markdown_table(title, rows) if rows else ""
 
 
+DROP = ("Version", "n-shot", "Stderr", "Filter")
+"""Columns that a narrow terminal does without; a Filter only where every line has the same."""
+
+
+def results_view(results: ResultsJSON, depth: int | None = None) -> TableView:
+    """The results as one table for a terminal: groups with their members below them, each once; groups are bold."""
+    header = ("Tasks", "Version", "Filter", "n-shot", "Metric", "Value", "Stderr", "95 %", "n", "failed")
+    rows: list[tuple[str, ...]] = []
+    styles: dict[tuple[int, str | None], str] = {}
+    groups = results.get("groups", {})
+    for name, row in _named_rows(results, {**results["results"], **groups}, depth):
+        alias, version, chosen, shots, metric, arrow, value, sign, stderr, interval, count, failed = row
+        error = f"{sign} {stderr}".strip() if stderr not in ("", "N/A", NO_VALUE) else ""
+        if name in groups or name in results.get("group_subtasks", {}):
+            styles[len(rows), None] = "bold"
+        if failed.strip("0"):
+            styles[len(rows), "failed"] = "red" if failed.endswith("*") else "yellow"
+        rows.append(
+            (
+                alias,
+                version,
+                chosen,
+                shots,
+                f"{metric}{TOGETHER}{arrow}".rstrip(TOGETHER),
+                value,
+                error,
+                interval.replace(" …", f"{TOGETHER}…"),
+                count,
+                failed,
+            )
+        )
+    filters = {row[2] for row in rows}
+    return TableView(header, rows, DROP if len(filters - {"", "none"}) <= 0 else DROP[:-1], styles)
+
+
+def _named_rows(results: ResultsJSON, rows: JSONObject, depth: int | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The rows of the table of all lines, each with the name of its task or group."""
+    members = results.get("group_subtasks", {})
+    for path in result_paths(results):
+        name, level = path[-1], len(path) - 1
+        if name in rows and (depth is None or level <= depth):
+            yield from ((name, row) for row in _task_rows(path, rows[name], results))
+            if level == depth and members.get(name):
+                yield "", _members_row(level, len(members[name]))
+
+
+def _members_row(level: int, count: int) -> tuple[str, ...]:
+    return (" " * (level + 1) + f"… {count} members", *[""] * (len(HEADER) - 1))
+
+
 def table_heading(results: ResultsJSON) -> str:
     """The line above the tables: the model and its settings."""
     config = results.get("config", {})
@@ -45,10 +96,10 @@ def table_heading(results: ResultsJSON) -> str:
     return ", ".join(parts)
 
 
-def table_footing(results: ResultsJSON) -> list[str]:
-    """The lines below the tables: usage, failures, and tasks that could not run."""
+def table_footing(results: ResultsJSON, *, with_broken: bool = True) -> list[str]:
+    """The lines below the tables: usage, failures, and, unless it was said before, tasks that could not run."""
     own = results.get("assay", {})
-    return [*_usage_lines(own.get("account", {})), *failure_lines(own)]
+    return [*_usage_lines(own.get("account", {})), *failure_lines(own, with_broken=with_broken)]
 
 
 def _usage_lines(account: JSONObject) -> list[str]:
@@ -97,14 +148,13 @@ def _duration(seconds: float) -> str:
 
 
 def _rows(results: ResultsJSON, *, groups: bool, depth: int | None) -> Iterator[tuple[str, ...]]:
-    rows = _group_rows(results) if groups else results["results"]
-    members = results.get("group_subtasks", {})
+    if not groups:
+        yield from (row for _, row in _named_rows(results, results["results"], depth))
+        return
+    rows = _group_rows(results)
     for path in result_paths(results):
-        name, level = path[-1], len(path) - 1
-        if name in rows and (depth is None or level <= depth):
-            yield from _task_rows(path, rows[name], results)
-            if level == depth and members.get(name) and not groups:
-                yield (" " * (level + 1) + f"… {len(members[name])} members", *[""] * (len(HEADER) - 1))
+        if path[-1] in rows and (depth is None or len(path) - 1 <= depth):
+            yield from _task_rows(path, rows[path[-1]], results)
 
 
 def _group_rows(results: ResultsJSON) -> JSONDict:
@@ -291,14 +341,26 @@ def format_decimal(value: float | None, digits: int = 4) -> str:
     return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.4g}"
 
 
+def format_p(p: float | None) -> str:
+    """A p-value with four digits.
+
+    >>> format_p(0.00001), format_p(0.0412), format_p(None)
+    ('<0.0001', '0.0412', '')
+    """
+    return "" if p is None or p != p else "<0.0001" if p < 0.0001 else f"{p:.4f}"
+
+
 def format_interval(low: float | None, high: float | None, method: str = "") -> str:
     return f"{format_end(low, method)} … {format_end(high, method)}" if low is not None and high is not None else ""
 
 
-def checkpoints_table(checkpoints: Mapping[str, ResultsJSON | None]) -> str:
+def checkpoints_table(
+    checkpoints: Mapping[str, ResultsJSON | None],
+    draw: Callable[[Sequence[str], Sequence[Sequence[str]]], str] = markdown_table,
+) -> str:
     """One row per metric of every task and group, one column per checkpoint; a dash where there is no value."""
     header = ("Tasks", "Filter", "Metric", "", *checkpoints)
-    return markdown_table(header, [_checkpoint_row(row, checkpoints) for row in _checkpoint_rows(checkpoints)])
+    return draw(header, [_checkpoint_row(row, checkpoints) for row in _checkpoint_rows(checkpoints)])
 
 
 def checkpoints_json(checkpoints: Mapping[str, ResultsJSON | None]) -> JSONDict:

@@ -27,6 +27,7 @@ from assay.report.table import (
     fenced,
     format_decimal,
     format_interval,
+    format_p,
     format_value,
     markdown_text,
     shorten,
@@ -86,6 +87,7 @@ def _template() -> Template:
         "safe_text": visible,
         "cut": lambda text: visible(shorten(str(text))),
         "decimal": format_decimal,
+        "p_value": format_p,
         "json": lambda value: visible(orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2).decode()),
         "short": lambda value: visible(shorten(str(value), MAX_CELL_TEXT)),
     }
@@ -283,7 +285,7 @@ def _comparison_row(row: ComparedRow) -> tuple[str, ...]:
     mark = {"better": "🟢", "worse": "🔴", "differs": "🔵"}.get(row.verdict, "")
     difference = "–" if row.difference is None else f"{row.difference:+.4f}"
     interval = f"{row.interval[0]:+.3f} … {row.interval[1]:+.3f}" if row.interval is not None else ""
-    corrected = format_decimal(row.p_holm, 3) if row.kind == "task" else ""
+    corrected = format_p(row.p_holm) if row.kind == "task" else ""
     name = _indented(row.alias or row.name, row.depth)
     metric = markdown_text(row.metric + ("" if row.filter == "none" else f" ({row.filter})"))
     return (
@@ -294,7 +296,7 @@ def _comparison_row(row: ComparedRow) -> tuple[str, ...]:
         format_decimal(row.b),
         difference,
         interval,
-        format_decimal(row.p, 3),
+        format_p(row.p),
         corrected,
         str(row.n),
     )

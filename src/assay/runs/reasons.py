@@ -9,6 +9,10 @@ LONGER = "give max_length=… in --model_args if the model takes more, or --over
 """The remedy where prompts are too long."""
 
 
+def without_numbers(reason: str) -> str:
+    return NUMBER.sub("#", reason)
+
+
 def grouped_reasons(reasons: Mapping[str, int]) -> list[str]:
     """Return the reasons with their counts, the most frequent first.
 
@@ -17,7 +21,7 @@ def grouped_reasons(reasons: Mapping[str, int]) -> list[str]:
     """
     groups: dict[str, list[tuple[str, int]]] = {}
     for reason, count in reasons.items():
-        groups.setdefault(NUMBER.sub("#", reason), []).append((reason, count))
+        groups.setdefault(without_numbers(reason), []).append((reason, count))
     lines = [(sum(count for _, count in group), _merged([reason for reason, _ in group])) for group in groups.values()]
     return [f"{count}× {text}" for count, text in sorted(lines, key=lambda line: -line[0])]
 

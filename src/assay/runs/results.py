@@ -1,15 +1,16 @@
 """results.json in lm-eval's layout, its `assay` section, and the order of its tasks and groups."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.config.row_names import row_name, stderr_name
-from assay.errors import some
+from assay.errors import grouped, some
 from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
 from assay.redaction import redacted
-from assay.runs.reasons import grouped_reasons
+from assay.runs.reasons import grouped_reasons, without_numbers
 from assay.statistics.influence import Estimate
 
 if TYPE_CHECKING:
@@ -340,39 +341,30 @@ def _rule_line(rule: JSONObject) -> str:
     return f"stop_when: {rule['rule']}: {said}" + (f": {', '.join(numbers)}" if numbers else "")
 
 
-def failure_lines(account: JSONObject) -> list[str]:
-    """List the problems of a run, a line each: failed documents, missing numbers, skipped members and tasks."""
+class _Remark(NamedTuple):
+    """A sentence about a task, with the mark of its line."""
+
+    task: str
+    text: str
+    mark: str = ""
+
+
+def failure_lines(account: JSONObject, *, with_broken: bool = True) -> list[str]:
+    """List the problems of a run, a line each: failed documents, missing numbers, skipped members and tasks. What holds for
+    many tasks is one line."""
     lines = [_rule_line(account["stop_when"])] if account.get("stop_when") else []
     if account.get("ended") and not str(account["ended"]).startswith("stop_when:"):
         further = "" if account.get("imported") else "; the same command resumes it"
         lines.append(f"ended early: {account['ended']}{further}")
     if account.get("shard"):
         lines.append(f"shard {account['shard']['part']}: the results of a part; `assay merge` joins all parts")
-    for task, own in account.get("tasks", {}).items():
-        if own["failed"]:
-            mark = "incomplete: " if own["incomplete"] else ""
-            reasons_counted = grouped_reasons(own["reasons"])
-            more = f"; and {len(reasons_counted) - 3} more reasons" if len(reasons_counted) > 3 else ""
-            lines.append(
-                f"{mark}{task}: {own['failed']} of {own['documents']} documents failed ({'; '.join(reasons_counted[:3])}{more})"
-            )
-        if own.get("not_asked"):
-            lines.append(f"incomplete: {task}: {own['not_asked']} documents were not asked")
-        tied = own.get("audit", {}).get("tied", {}).get("count")
-        if tied:
-            lines.append(f"{task}: all choices have the same log-likelihood in {tied} of {own['documents']} documents")
-        if own.get("noticed"):
-            lines.append(
-                f"{task}: answers " + ", ".join(_share(w, n, own["documents"]) for w, n in own["noticed"].items())
-            )
-        lines += [f"{task}: {remark}" for remark in own.get("remarks", ())]
-        lines += [f"{task}: {row}: {about['note']}" for row, about in own.get("rows", {}).items() if about.get("note")]
-        lines += [f"no value: {task}: {row}: {reason}" for row, reason in own.get("no_value", {}).items()]
-        lines += [
-            f"{task}: the metric {metric!r} is declared, and has no score" for metric in own.get("never_came", ())
-        ]
+    tasks: Mapping[str, JSONObject] = account.get("tasks", {})
+    lines += _remark_lines(
+        [*_failed_documents(tasks), *(each for name, own in tasks.items() for each in _remarks(name, own))]
+    )
     for group, own in account.get("groups", {}).items():
-        lines += [f"{group}: left out: {member}: {why}" for member, why in own.get("skipped", {}).items()]
+        left_out = grouped(own.get("skipped", {}).items())
+        lines += [f"{group}: left out: {tasks_text(names, noun='member')}: {why}" for names, why in left_out]
         lines += [f"{group}: {row}: {about['note']}" for row, about in own["rows"].items() if about.get("note")]
         without = {row: known.get("reason", "") for row, known in own["rows"].items() if known["value"] is None}
         lines += [f"{group}: {row}: no number: {reason}" for row, reason in without.items()]
@@ -380,7 +372,74 @@ def failure_lines(account: JSONObject) -> list[str]:
             named = {"not run": own["not_run"], "incomplete": own["incomplete_tasks"]}
             reasons = "; ".join(f"{what}: {some(names)}" for what, names in named.items() if names)
             lines.append(f"incomplete: {group}: {coverage(own)} ({reasons})")
-    return lines + [f"not run: {task}: {reason}" for task, reason in account.get("broken", {}).items()]
+    broken = account.get("broken", {}) if with_broken else {}
+    total = len(broken) + len(tasks)
+    return lines + [f"not run: {tasks_text(names, total)}: {why}" for names, why in grouped(broken.items())]
+
+
+def tasks_text(names: Sequence[str], of: int | None = None, noun: str = "task") -> str:
+    """The name of a task; of several how many they are, and some of the names.
+
+    >>> tasks_text(["a", "b", "c", "d"], of=7), tasks_text(["a"], of=7)
+    ('4 of 7 tasks (a, b, c and 1 more)', 'a')
+    """
+    return names[0] if len(names) == 1 else f"{len(names)}{f' of {of}' if of else ''} {noun}s ({some(names)})"
+
+
+def _failed_documents(tasks: Mapping[str, JSONObject]) -> Iterator[_Remark]:
+    """Sentences about failed documents: of tasks with the same reasons, one with the sum of their numbers."""
+    alike: dict[tuple[bool, frozenset[str]], list[str]] = {}
+    for name, own in tasks.items():
+        if own["failed"]:
+            alike.setdefault((bool(own["incomplete"]), frozenset(map(without_numbers, own["reasons"]))), []).append(
+                name
+            )
+    for (incomplete, _), names in alike.items():
+        for together in [names] if len(names) >= MANY else [[name] for name in names]:
+            counts: Counter[str] = Counter()
+            for name in together:
+                counts.update(tasks[name]["reasons"])
+            reasons = grouped_reasons(counts)
+            more = f"; and {len(reasons) - 3} more reasons" if len(reasons) > 3 else ""
+            failed, documents = (sum(tasks[name][key] for name in together) for key in ("failed", "documents"))
+            text = f"{failed} of {documents} documents failed ({'; '.join(reasons[:3])}{more})"
+            yield _Remark(tasks_text(together), text, "incomplete: " if incomplete else "")
+
+
+def _remarks(task: str, own: JSONObject) -> Iterator[_Remark]:
+    if own.get("not_asked"):
+        yield _Remark(task, f"{own['not_asked']} documents were not asked", "incomplete: ")
+    tied = own.get("audit", {}).get("tied", {}).get("count")
+    if tied:
+        yield _Remark(task, f"all choices have the same log-likelihood in {tied} of {own['documents']} documents")
+    if own.get("noticed"):
+        shares = ", ".join(_share(what, count, own["documents"]) for what, count in own["noticed"].items())
+        yield _Remark(task, f"answers {shares}")
+    yield from (_Remark(task, remark) for remark in own.get("remarks", ()))
+    rows = own.get("rows", {}).items()
+    yield from (_Remark(task, f"{row}: {about['note']}") for row, about in rows if about.get("note"))
+    yield from (_Remark(task, f"{row}: {reason}", "no value: ") for row, reason in own.get("no_value", {}).items())
+    for metric in own.get("never_came", ()):
+        yield _Remark(task, f"the metric {metric!r} is declared, and has no score")
+
+
+MANY = 3
+"""Tasks that are named in one line if the same is said of them."""
+
+
+def _remark_lines(remarks: Sequence[_Remark]) -> list[str]:
+    """A line for each remark; one for all tasks of which the same is said."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for each in remarks:
+        alike.setdefault((each.mark, each.text), []).append(each.task)
+    lines = []
+    for each in remarks:
+        names = alike[each.mark, each.text]
+        if len(names) < MANY:
+            lines.append(f"{each.mark}{each.task}: {each.text}")
+        elif each.task == names[0]:
+            lines.append(f"{each.mark}{tasks_text(names)}: {each.text}")
+    return lines
 
 
 def total_usage(accounts: Sequence[JSONObject]) -> JSONDict:

@@ -1,0 +1,93 @@
+"""The help of the command line: commands in sections, and examples."""
+
+import re
+import textwrap
+from collections.abc import Mapping
+
+SECTIONS = {
+    "evaluate": ("run", "score", "merge", "verify-backend", "plan"),
+    "look": ("view", "samples", "runs", "report", "plot", "label"),
+    "compare": ("compare", "gate", "leaderboard"),
+    "exchange": ("export", "import", "pack"),
+    "tasks": ("ls", "show", "new", "validate", "fetch", "schema"),
+    "set-up": ("doctor", "completion", "cache"),
+}
+"""The commands of every section, in the order of the help."""
+EXAMPLES = {
+    "run": "assay run --model openai-chat --model_args model=NAME,base_url=URL --tasks first_steps --limit 10",
+    "score": "assay score runs/a --metric exact_match:ignore_case=true",
+    "merge": "assay merge runs/whole runs/part1 runs/part2",
+    "verify-backend": "assay verify-backend embedded dummy --tasks first_steps_sums --limit 20",
+    "plan": "assay plan first_steps_sums --mde 5pp",
+    "view": "assay view runs",
+    "samples": "assay samples runs/a --wrong -n 3",
+    "runs": "assay runs list",
+    "report": "assay report runs/a runs/b -o report.html",
+    "label": "assay label runs/a -n 100",
+    "compare": "assay compare runs/a runs/b --gate 'acc > -1pp'",
+    "leaderboard": "assay leaderboard runs/a runs/b runs/c",
+    "export": "assay export runs/a --to lm-eval -o files",
+    "import": "assay import files -o runs/a",
+    "pack": "assay pack runs/a --no_gold",
+    "ls": "assay ls --pattern 'first_steps*'",
+    "show": "assay show first_steps_sums",
+    "new": "assay new task my_task",
+    "validate": "assay validate --include_path my_tasks",
+    "fetch": "assay fetch arc_easy --data_dir data",
+    "schema": "assay schema task > task.schema.json",
+    "doctor": "assay doctor",
+    "completion": "assay completion bash >> ~/.bashrc",
+    "cache": "assay cache ls answers",
+}
+BRIEFLY = {
+    "score": "score the answers of a run again, without a model",
+    "plan": "how many documents are needed to detect a difference",
+    "report": "results and comparison in one file: HTML, markdown, JSON, CSV",
+    "label": "documents for people to label, to correct a judge",
+    "compare": "compare runs document by document: is B worse than A, and why",
+    "leaderboard": "rank models, with intervals of ranks",
+    "export": "to lm-eval's files, Inspect's logs, Parquet, MLflow, W&B",
+    "import": "from lm-eval's files, Inspect's logs, other runs",
+    "pack": "write a run to one file without secrets",
+    "ls": "list tasks, groups, metrics, models, runs …",
+    "new": "write a task, metric, filter, scorer or graph to start from",
+    "fetch": "download data sets of tasks",
+    "doctor": "check versions, extras, GPU, server, hub, disk",
+    "completion": "completion for bash, zsh or fish",
+}
+"""Shorter sentences, where that of a command does not fit a line."""
+WIDTH = 80
+NAME_WIDTH = 16
+
+
+def main_help(commands: Mapping[str, str]) -> str:
+    """The help of `assay`: every command with a sentence, by section, on one screen."""
+    placed = {name for names in SECTIONS.values() for name in names}
+    rest = tuple(name for name in commands if name not in placed)
+    lines = ["usage: assay COMMAND …   (assay COMMAND --help: its flags; assay --version)"]
+    for title, names in {**SECTIONS, **({"more": rest} if rest else {})}.items():
+        lines.append(f"{title}:")
+        lines += [
+            f"  {name:{NAME_WIDTH}}{_clause(BRIEFLY.get(name, commands[name]))}" for name in names if name in commands
+        ]
+    lines.append("examples:")
+    lines += ["  assay run --model embedded --tasks first_steps --limit 8", "  assay compare runs/a runs/b"]
+    lines.append("  assay view runs")
+    return "\n".join(lines) + "\n"
+
+
+def _clause(sentence: str) -> str:
+    """The beginning of a sentence that fits a line: up to a comma, colon or semicolon, if it must be cut."""
+    most = WIDTH - NAME_WIDTH - 2
+    if len(sentence) <= most:
+        return sentence
+    cuts = [each.start() for each in re.finditer("[,:;]", sentence) if each.start() <= most]
+    return sentence[: cuts[0]] if cuts else sentence[: most - 1] + "…"
+
+
+def description(sentence: str) -> str:
+    return textwrap.fill(sentence[0].upper() + sentence[1:] + ".", WIDTH - 2)
+
+
+def example(name: str) -> str | None:
+    return f"example:\n  {EXAMPLES[name]}" if name in EXAMPLES else None

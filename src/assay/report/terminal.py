@@ -1,0 +1,196 @@
+"""Tables that fit a terminal: columns are left out in a fixed order, long cells are wrapped, widths are counted in cells."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+GAP = "  "
+NARROW = (10, 7)
+"""The narrowest columns of names: of intervals on one line, then on two. Below that, each row becomes a block of lines."""
+ROOMY = 40
+"""Cells that are longer are wrapped before a column is left out; shorter ones only after all have been that may be."""
+TOGETHER = "\N{NO-BREAK SPACE}"
+"""A space where a cell is not broken."""
+STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+_NUMBER = re.compile(r"[-+−±×÷/<]*\s?\d[\d.,]*(e[-+]?\d+)?( MB)?[%*]?|–|")
+_LETTER = re.compile(r"[^\W\d_]")
+_PARTS = re.compile(r"[^_\-/:.,=@|]*[_\-/:.,=@|]?")
+_TREE = re.compile(r" *(- )?")
+
+
+@dataclass(frozen=True)
+class TableView:
+    """Rows under a header; `drop` lists the columns that a narrow terminal does without, the first of them first. Styles are
+    those of a cell, by row and column, or of a whole row, with the column None."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    drop: Sequence[str] = ()
+    styles: Mapping[tuple[int, str | None], str] = field(default_factory=dict)
+
+
+class Layout(NamedTuple):
+    """The columns that are shown, by their numbers; their widths; and the names of those left out."""
+
+    columns: Sequence[int]
+    widths: Sequence[int]
+    left_out: Sequence[str]
+
+
+def cell_width(text: str) -> int:
+    """The cells of a terminal that a text takes: two for a wide character.
+
+    >>> cell_width("acc"), cell_width("日本")
+    (3, 4)
+    """
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # not needed for most tables
+
+    return cell_len(text)
+
+
+def fitted_table(table: TableView, width: int | None, *, colored: bool = False) -> tuple[list[str], Sequence[str]]:
+    """The lines of a table that are at most so wide, and the names of the columns that were left out."""
+    layout = fit(table, width)
+    if layout is None:
+        return list(_blocks(table, width or 0)), ()
+    is_right = [all(_NUMBER.fullmatch(row[column]) for row in table.rows) for column in layout.columns]
+
+    def lines(row: Sequence[str], styles: Sequence[str]) -> Iterator[str]:
+        cells = [wrap(row[column], most) for column, most in zip(layout.columns, layout.widths, strict=True)]
+        for number in range(max(map(len, cells))):
+            parts = [cell[number].replace(TOGETHER, " ") if number < len(cell) else "" for cell in cells]
+            filled = [
+                _styled(part, most, style if colored else "", right=right)
+                for part, most, right, style in zip(parts, layout.widths, is_right, styles, strict=True)
+            ]
+            yield GAP.join(filled).rstrip()
+
+    shown = list(lines(table.header, ["bold"] * len(layout.columns)))
+    names = [table.header[column] for column in layout.columns]
+    plain = [""] * len(names)
+    styled = {row for row, _ in table.styles}
+    for number, row in enumerate(table.rows):
+        line = _plain_line(row, layout, is_right) if number not in styled else None
+        if line is not None:
+            shown.append(line)
+            continue
+        whole = table.styles.get((number, None), "") if number in styled else ""
+        styles = [table.styles.get((number, name), whole) for name in names] if number in styled else plain
+        shown += lines(row, styles)
+    return shown, layout.left_out
+
+
+def _plain_line(row: Sequence[str], layout: Layout, is_right: Sequence[bool]) -> str | None:
+    """A row without styles whose cells fit, as most do: fourteen thousand names are printed at once. None for others."""
+    parts = []
+    for column, width, right in zip(layout.columns, layout.widths, is_right, strict=True):
+        text = row[column]
+        if len(text) > width or not text.isascii():
+            return None
+        parts.append(text.rjust(width) if right else text.ljust(width))
+    return GAP.join(parts).rstrip()
+
+
+def fit(table: TableView, width: int | None) -> Layout | None:
+    """Choose columns and widths; None if the table cannot be that narrow."""
+    everything = [table.header, *table.rows]
+    natural = [max(cell_width(row[column]) for row in everything) for column in range(len(table.header))]
+    columns = [number for number, name in enumerate(table.header) if natural[number] or name]
+    if width is None:
+        return Layout(columns, [natural[each] for each in columns], ())
+    left_out: list[str] = []
+    for name in (None, *table.drop):
+        if name is not None and name in table.header:
+            columns = [each for each in columns if table.header[each] != name]
+            if any(row[table.header.index(name)] for row in table.rows):
+                left_out.append(name)
+        widths = _narrowed(table, columns, natural, width, ROOMY)
+        if widths is not None:
+            return Layout(columns, widths, left_out)
+    for least, is_broken in ((NARROW[0], False), (NARROW[0], True), (NARROW[1], True)):
+        widths = _narrowed(table, columns, natural, width, least, is_broken=is_broken)
+        if widths is not None:
+            return Layout(columns, widths, left_out)
+    return None
+
+
+def _narrowed(
+    table: TableView, columns: Sequence[int], natural: Sequence[int], width: int, least: int, *, is_broken: bool = False
+) -> list[int] | None:
+    """The widths of columns that share a width: those with letters get narrower, the widest first, but not below `least`.
+    Numbers stay whole; `is_broken`: but for the two ends of an interval."""
+    free = width - len(GAP) * (len(columns) - 1)
+    if sum(natural[each] for each in columns) <= free:
+        return [natural[each] for each in columns]
+    rigid: dict[int, int] = {}
+    for each in columns:
+        if not any(_LETTER.search(row[each]) for row in table.rows):
+            cells = [table.header[each], *(row[each] for row in table.rows)]
+            whole = [word for cell in cells for word in (cell.split(" ") if is_broken or cell is cells[0] else [cell])]
+            rigid[each] = max(map(cell_width, whole))
+    flexible = [natural[each] for each in columns if each not in rigid]
+    level = _level(flexible, free - sum(rigid.values()))
+    if level is None or level < min(least, max(flexible, default=0)):
+        return None
+    return [rigid[each] if each in rigid else min(natural[each], level) for each in columns]
+
+
+def _level(widths: Sequence[int], free: int) -> int | None:
+    """The greatest width at which columns that are cut to it fit together; None if not even empty ones do."""
+    left, level = free, None
+    for number, each in enumerate(sorted(widths)):
+        level = left // (len(widths) - number)
+        if each > level:
+            return level if level > 0 else None
+        left -= each
+    return max(widths, default=0) if left >= 0 else level if level and level > 0 else None
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """A text in lines of so many cells: broken at spaces, names after a `_` or another mark, and nothing is lost.
+
+    >>> wrap(" - first_steps_graph_classes", 16)
+    [' - first_steps_', '   graph_classes']
+    """
+    if cell_width(text) <= width:
+        return [text]
+    tree = _TREE.match(text)
+    start = tree.group() if tree and width - len(tree.group()) >= 4 else ""
+    lines: list[str] = []
+    line = ""
+    for word in text[len(start) :].split(" "):
+        for number, part in enumerate(pieces(word, width - len(start))):
+            space = " " if line and not number else ""
+            if line and cell_width(line + space + part) > width - len(start):
+                lines.append(line)
+                line = part
+            else:
+                line += space + part
+    return [(start if not number else " " * len(start)) + each for number, each in enumerate([*lines, line])]
+
+
+def pieces(word: str, width: int) -> list[str]:
+    """A word whole, or if it is too long in parts that are not."""
+    if cell_width(word) <= width:
+        return [word]
+    from rich.cells import chop_cells
+
+    return [each for part in _PARTS.findall(word) if part for each in chop_cells(part, max(width, 2))]
+
+
+def _styled(text: str, width: int, style: str, *, right: bool) -> str:
+    space = " " * (width - cell_width(text))
+    shown = f"\x1b[{STYLES[style]}m{text}\x1b[0m" if style and text else text
+    return space + shown if right else shown + space
+
+
+def _blocks(table: TableView, width: int) -> Iterator[str]:
+    """For a very narrow terminal: the cells of a row below each other, with their names."""
+    for row in table.rows:
+        yield from wrap(row[0], width) if row[0] else ()
+        for name, cell in zip(table.header[1:], row[1:], strict=True):
+            if cell:
+                yield from wrap(f"  {name}: {cell}".replace(TOGETHER, " "), width)

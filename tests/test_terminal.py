@@ -1,0 +1,370 @@
+"""Tables on a terminal: no line is wider than it, nothing that matters is left out; piped, they are what they were."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay import simple_evaluate
+from assay.cli import main
+from assay.cli.output import break_line
+from assay.models import Scripted
+from assay.report.terminal import TableView, fit, fitted_table, wrap
+from terminal_world import STYLE, cells, on_terminal, widest
+from test_label_command import evaluated, filled
+
+LONG = "a_task_with_a_name_that_is_much_longer_than_most_terminals_would_like_it_to_be"
+TWIN = LONG.replace("most", "many")
+"""A name that differs from the other in the middle alone."""
+JAPANESE = "日本語の長い名前のグループで、端末の幅を超えるもの😀"
+METRIC = "a_metric_whose_name_is_nearly_as_long_as_that"
+WIDTHS = (40, 60, 80, 100, 120, 200)
+TASK = """
+task: {name}
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {data}}}}}
+test_split: test
+output_type: generate_until
+doc_to_text: "{{{{q}}}}"
+doc_to_target: a
+filter_list: [{{name: {filter}, filter: [{{function: take_first}}]}}, {{name: lower, filter: [{{function: lowercase}}, {{function: take_first}}]}}]
+metric_list: [{{metric: exact_match}}, {{metric: !function scores.{metric}, aggregation: mean, higher_is_better: false}}]
+"""
+FILTER = "a_filter_that_is_named_by_a_sentence"
+SCORES = f"def {METRIC}(references, predictions, **more):\n    return 0.5\n"
+GROUP = """
+group: everything
+group_alias: {alias}
+task: [{tasks}]
+aggregate_metric_list: [{{metric: exact_match, aggregation: mean}}]
+"""
+DOCUMENTS = 12
+
+
+def write_world(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "scores.py").write_text(SCORES)
+    rows = "".join(json.dumps({"q": f"{n}?", "a": "yes" if n % 3 else "no"}) + "\n" for n in range(DOCUMENTS))
+    (folder / "rows.jsonl").write_text(rows)
+    for name in (LONG, TWIN):
+        (folder / f"{name[:40]}_{len(list(folder.iterdir()))}.yaml").write_text(
+            TASK.format(name=name, data=folder / "rows.jsonl", metric=METRIC, filter=FILTER)
+        )
+    (folder / "group.yaml").write_text(GROUP.format(alias=JAPANESE, tasks=f"{LONG}, {TWIN}"))
+    return folder
+
+
+def evaluate(world: Path, output: Path, answer: str, **options: Any) -> Path:
+    def say(prompt: str, params: Mapping[str, object], repeat: int) -> str:
+        if options.get("failing") and prompt == "3?":
+            raise TimeoutError("no answer")
+        return answer
+
+    simple_evaluate(
+        Scripted(generate=say, identity=answer), tasks=["everything"], include_path=str(world), include_defaults=False,
+        output_path=str(output), limit=options.get("limit"), shard=options.get("shard"),
+    )  # fmt: skip
+    return output
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs of tasks with long names, two shards, a cache, and a judged run with labels."""
+    folder = tmp_path_factory.mktemp("world")
+    tasks = write_world(folder / "tasks")
+    evaluate(tasks, folder / "runs" / f"first_{LONG}", "yes", failing=True)
+    evaluate(tasks, folder / "runs" / f"second_{LONG}", "no")
+    (folder / "judged").mkdir()
+    judged = evaluated(folder / "judged")
+    assert main(["label", str(judged), "-o", str(folder / "labels.csv"), "-n", "20"]) == 0
+    filled(folder / "labels.csv", lambda row: int("right" in row["answer"]))
+    arguments = ["--tasks", LONG, "--include_path", str(tasks), "--no_defaults", "--model", "dummy"]
+    for part in ("1/2", "2/2"):
+        assert main(["run", *arguments, "--shard", part, "-o", str(folder / f"part{part[0]}")]) in (0, 1, 3)
+    assert main(["run", *arguments, "--no_output", "--use_cache", str(folder / "cache")]) == 0
+    assert main(["export", str(folder / "runs" / f"first_{LONG}"), "--to", "lm-eval", "-o", str(folder / "lm")]) == 0
+    return folder
+
+
+def commands(world: Path, out: Path) -> dict[str, list[object]]:
+    """Every command that prints a table."""
+    first, second = (world / "runs" / f"{each}_{LONG}" for each in ("first", "second"))
+    catalog = ["--include_path", world / "tasks", "--no_defaults"]
+    return {
+        "run": ["run", "--model", "dummy", "--tasks", "everything", *catalog, "--no_output"],
+        "runs show": ["runs", "show", first],
+        "runs list": ["runs", "list", "--runs_dir", world / "runs"],
+        "score": [
+            "score",
+            first,
+            "--metric",
+            "exact_match:ignore_case=true",
+            "--filter",
+            "other=lowercase",
+            "-o",
+            out / "scored",
+            *catalog,
+        ],
+        "merge": ["merge", out / "merged", world / "part1", world / "part2", "--include_path", world / "tasks"],
+        "import": ["import", world / "lm", "-o", out / "imported"],
+        "compare": ["compare", first, second],
+        "leaderboard": ["leaderboard", first, second],
+        "plan from tasks": ["plan", LONG, TWIN, "--mde", "5pp", "--metric", "exact_match", *catalog],
+        "plan from a run": ["plan", "--mde", "5pp", "--baseline", first],
+        "label": ["label", world / "judged/run", "-o", out / "labels.csv"],
+        "label import": ["label", world / "judged/run", "--import", world / "labels.csv", "--card"],
+        "ls": ["ls", *catalog],
+        "ls metrics": ["ls", "metrics"],
+        "ls models": ["ls", "models"],
+        "ls runs": ["ls", "runs", "--runs_dir", world / "runs"],
+        "cache": ["cache", "ls", world / "cache"],
+        "show": ["show", LONG, *catalog],
+    }
+
+
+WHOLE = ("run: /", "scored: /", "all of them: /", "/", "files below /")
+"""Lines with paths, which stay whole so that they can be copied."""
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_no_line_of_any_table_is_wider_than_the_terminal(columns: int, world: Path, tmp_path: Path) -> None:
+    for name, arguments in commands(world, tmp_path).items():
+        code, text = on_terminal(arguments, columns)
+        lines = [line for line in text.splitlines() if not line.startswith(WHOLE)]
+        assert code in (0, 1), (name, text)
+        assert len(lines) > 1, name
+        assert widest("\n".join(lines)) <= columns, (name, text)
+
+
+def plain(text: str) -> str:
+    return STYLE.sub("", text)
+
+
+def first_run(world: Path) -> Path:
+    return world / "runs" / f"first_{LONG}"
+
+
+def test_columns_are_left_out_in_order_and_failures_never(world: Path) -> None:
+    """Of 12 documents of each task one failed: 1 failed, which makes the number incomplete."""
+    heads = {}
+    for columns in (80, 300):
+        _, text = on_terminal(["runs", "show", first_run(world)], columns)
+        head = next(line for line in plain(text).splitlines() if line.startswith("Tasks"))
+        heads[columns] = [name for name in re.split(r" {2,}", head) if name]
+        assert "1*" in text
+    assert heads[80] == ["Tasks", "Filter", "Metric", "Value", "95 %", "n", "failed"]
+    everything = ["Tasks", "Version", "Filter", "n-shot", "Metric", "Value", "Stderr", "95 %", "n", "failed"]
+    assert heads[300] == everything
+    _, text = on_terminal(["runs", "show", first_run(world), "--wide"], 80)
+    assert widest(text) > 100
+    assert [name for name in re.split(r" {2,}", plain(text).splitlines()[1]) if name] == everything
+    assert "left out" not in text
+
+
+def test_names_that_differ_in_the_middle_stay_apart_at_any_width(world: Path) -> None:
+    for columns in WIDTHS:
+        _, text = on_terminal(["runs", "show", first_run(world)], columns)
+        letters = (
+            re.sub(r"[^a-z]", "", "".join(line[:12] for line in plain(text).splitlines())) if columns == 60 else ""
+        )
+        whole = re.sub(r"\s", "", plain(text))
+        assert ("most" in whole and "many" in whole) or "most" in letters
+
+
+def test_group_rows_are_there_once_on_a_terminal_and_twice_when_piped(
+    world: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text = on_terminal(["runs", "show", first_run(world)], 300)
+    assert text.count(JAPANESE) == 1
+    assert f"\x1b[1m{JAPANESE}\x1b[0m" in text
+    assert main(["runs", "show", str(first_run(world))]) == 0
+    piped = capsys.readouterr().out
+    assert piped.count(JAPANESE) == 2 and piped.splitlines()[1].startswith("|Tasks ") and "\x1b" not in piped
+    assert on_terminal(["runs", "show", first_run(world), "--format", "md"], 60) == (0, piped)
+
+
+def test_colours_are_left_out_where_that_is_asked_for(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["compare", first_run(world), world / "runs" / f"second_{LONG}"]
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert "\x1b[1mTasks" in on_terminal(arguments)[1]
+    for flags, variables in (
+        (["--no_color"], {}),
+        (["--no-color"], {}),
+        ([], {"NO_COLOR": "1"}),
+        ([], {"TERM": "dumb"}),
+    ):
+        with monkeypatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            code, text = on_terminal([*arguments, *flags])
+            assert code == 0 and "\x1b" not in text and widest(text) <= 80
+
+
+def test_worse_is_red_and_better_green(tmp_path: Path) -> None:
+    from compared_world import two_runs
+
+    a, b = two_runs(tmp_path, [1] * 60 + [0] * 40, [1] * 90 + [0] * 10)
+    assert "\x1b[32mbetter\x1b[0m" in on_terminal(["compare", a, b])[1]
+    assert "\x1b[31mworse\x1b[0m" in on_terminal(["compare", b, a])[1]
+
+
+def test_a_perplexity_keeps_its_factor_and_the_ends_of_its_interval() -> None:
+    about = {"value": 198.66, "n": 9, "failed": 0, "interval": [2.47, 9300.748], "method": "student-log"}
+    results: dict[str, Any] = {
+        "results": {"t": {"alias": "t", "word_perplexity,none": 198.66, "word_perplexity_stderr,none": 379.8}},
+        "assay": {"tasks": {"t": {"failed": 0, "documents": 9, "rows": {"word_perplexity,none": about}}}},
+    }
+    from assay.report.table import results_view
+
+    lines, left_out = fitted_table(results_view(results), 100)
+    assert re.split(r" {2,}", lines[1].strip())[3:] == [
+        "word_perplexity",
+        "198.6600",
+        "×/÷ 6.77",
+        "2.47 … 9300",
+        "9",
+        "0",
+    ]
+    assert not left_out
+
+
+def test_the_width_is_that_of_columns_then_of_the_terminal_then_80(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["runs", "show", first_run(world)]
+    assert 80 < widest(on_terminal(arguments, 120)[1]) <= 120
+    assert widest(on_terminal(arguments, 0)[1]) <= 80
+    for chosen, most in (("60", 60), ("x", 120), ("0", 120)):
+        monkeypatch.setenv("COLUMNS", chosen)
+        assert widest(on_terminal(arguments, 120)[1]) <= most
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("one two three", 7, ["one two", "three"]),
+        (" - first_steps_graph_classes", 16, [" - first_steps_", "   graph_classes"]),
+        ("日本語の名前", 5, ["日本", "語の", "名前"]),
+        ("org/model-7b", 10, ["org/model-", "7b"]),
+        ("abcdefghij", 4, ["abcd", "efgh", "ij"]),
+        ("", 4, [""]),
+    ],
+)
+def test_long_cells_are_wrapped_and_lose_nothing(text: str, width: int, lines: Sequence[str]) -> None:
+    assert wrap(text, width) == lines
+    assert max(map(cells, lines)) <= width
+
+
+def test_a_table_of_numbers_too_many_for_a_line_becomes_blocks() -> None:
+    table = TableView(("name", *"abcdefgh"), [("x", *["0.123456789"] * 8)])
+    assert fit(table, 40) is None
+    assert fitted_table(table, 40)[0] == ["x", *(f"  {name}: 0.123456789" for name in "abcdefgh")]
+
+
+def test_paths_stay_whole_in_sentences_and_long_words_do_not() -> None:
+    path = "/a/path/that/is/rather/long"
+    assert break_line(f"see {path} for more", 20) == ["see", f"  {path}", "  for more"]
+    assert break_line("see " + "x" * 20, 12) == ["see", "  " + "x" * 10, "  " + "x" * 10]
+    assert break_line("see " + "x" * 20, None) == ["see " + "x" * 20]
+
+
+# --- flags ------------------------------------------------------------------------------------------------------------
+
+
+def test_flags_take_dashes_and_underscores_alike(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tasks = str(world / "tasks")
+    said = []
+    for flags in (
+        ["--model_args", "", "--include_path", tasks, "--no_defaults", "--num_fewshot=1", "--no_output"],
+        ["--model-args", "", "--include-path", tasks, "--no-defaults", "--num-fewshot=1", "--no-output"],
+        ["--model_args", "", "--include-path", tasks, "--no_defaults", "--num_fewshot=1", "--no-output"],
+    ):
+        assert main(["run", "--model", "dummy", "--tasks", LONG, "--limit", "2", *flags]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] == said[2] and "num_fewshot: 1" in said[0]
+    assert main(["runs", "list", "--runs-dir", str(world / "runs")]) == 0
+    assert "first_a_task" in capsys.readouterr().out
+
+
+def test_every_flag_of_every_command_is_known_with_dashes() -> None:
+    from assay.cli import COMMANDS, Parser, define
+
+    checked = 0
+    for name in COMMANDS:
+        parser = Parser(prog="assay")
+        define(name, parser)
+        flags = [flag for flag in parser._option_string_actions if flag.startswith("--")]
+        assert len({flag.replace("-", "_") for flag in flags}) == len(flags), name
+        for flag in flags:
+            for spelled in (flag.replace("_", "-").replace("--", "--", 1), "--" + flag[2:].replace("-", "_")):
+                assert parser.as_defined(f"{spelled}=x") == f"{flag}=x"
+                checked += "_" in flag
+    assert checked > 150
+
+
+def test_an_unknown_flag_with_dashes_has_its_suggestion_and_abbreviations_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for wrong, said in (
+        ("--num-fewshots", "unknown argument --num-fewshots; did you mean --num_fewshot?"),
+        ("--num-few", "unknown argument --num-few"),
+        ("--mod", "unknown argument --mod"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            main(["run", "--model", "dummy", "--tasks", "x", wrong, "3"])
+        assert said in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="0"):
+        main(["verify_backend", "--help"])
+
+
+# --- reasons ----------------------------------------------------------------------------------------------------------
+
+
+def test_tasks_without_data_are_one_line_before_the_table_and_none_after_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_world(tmp_path / "tasks")
+    names = [f"subject_{number:02}" for number in range(56)]
+    for name in names:
+        text = TASK.format(name=name, data=f"gone/{name}/test.jsonl", metric=METRIC, filter=FILTER)
+        (folder / f"{name}.yaml").write_text(text)
+    (folder / "odd.yaml").write_text(TASK.format(name="odd", data="rows.jsonl", metric="missing", filter=FILTER))
+    arguments = ["run", "--model", "dummy", "--include_path", str(folder), "--no_defaults", "--tasks", LONG, *names]
+    assert main([*arguments, "-o", str(tmp_path / "run")]) == 1
+    said = capsys.readouterr().err
+    [line] = [line for line in said.splitlines() if "no data file" in line]
+    assert line.startswith("56 of 57 tasks (subject_00, subject_01, subject_02 and 53 more) cannot be run: ")
+    assert "gone/subject_…/test.jsonl" in line and line.endswith("continuing without them; all names in results.json")
+    assert said.count("subject_00") == 1
+    broken = json.loads((tmp_path / "run/results.json").read_text())["assay"]["broken"]
+    assert list(broken) == names
+    assert main(["runs", "show", str(tmp_path / "run")]) == 0
+
+
+def test_the_same_failure_of_many_tasks_is_one_line_with_their_sums() -> None:
+    from assay.runs.results import failure_lines
+
+    def task(failed: int, reason: str) -> dict[str, Any]:
+        return {"failed": failed, "documents": 10, "incomplete": True, "reasons": {reason: failed}, "rows": {}}
+
+    tasks = {f"t{number}": task(number, "no answer") for number in range(1, 5)}
+    account = {"tasks": {**tasks, "other": task(7, "too long")}, "broken": {"u": "old", "v": "old"}}
+    assert failure_lines(account) == [
+        "incomplete: 4 tasks (t1, t2, t3 and 1 more): 10 of 40 documents failed (10× no answer)",
+        "incomplete: other: 7 of 10 documents failed (7× too long)",
+        "not run: 2 of 7 tasks (u, v): old",
+    ]
+
+
+def test_reasons_with_other_remedies_are_not_united() -> None:
+    from assay.errors import grouped
+
+    libraries = {f"task_{name}": f"needs {name}: pip install {name}" for name in ("nltk", "rouge", "langdetect")}
+    libraries = {f"t{number}": reason for number, reason in enumerate(libraries.values())}
+    assert [names for names, _ in grouped(libraries.items())] == [["t0"], ["t1"], ["t2"]]
+    two = {"task_a": "data/task_a is missing", "task_b": "data/task_b is missing"}
+    assert grouped(two.items()) == [(["task_a"], "data/task_a is missing"), (["task_b"], "data/task_b is missing")]
