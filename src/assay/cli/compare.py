@@ -4,8 +4,9 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from assay.cli.flags import add_option, run_options
-from assay.cli.output import DECISION_EXIT, echo, echo_err, echo_json
+from assay.cli.flags import add_gate_flags, add_option, run_options
+from assay.cli.gate import check_report_path, report_gates
+from assay.cli.output import echo, echo_err, echo_json
 from assay.cli.progress import Progress
 from assay.cli.report import of_readable_runs
 from assay.comparison.compare import compare
@@ -14,6 +15,7 @@ from assay.comparison.verification import DIFFER, DRIFTS, NOTHING, PRECISIONS, S
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
+from assay.report.ci import GateOutcome, recovery_table
 from assay.report.comparison_text import (
     attribution_lines,
     comparison_csv,
@@ -64,6 +66,7 @@ def define_compare(parser: argparse.ArgumentParser) -> None:
     add("--gate", action="append", default=[], metavar="GATE", help="required difference: 'acc > -0.5pp',"
         " 'mmlu/acc >= -1%% rel', 'word_perplexity < 0.05'; exit 0: all pass, 1: one fails, 4: one is inconclusive;"
         " repeatable")  # fmt: skip
+    add_gate_flags(parser)
     add(
         "--cluster_by",
         metavar="COLUMN",
@@ -85,12 +88,18 @@ def define_compare(parser: argparse.ArgumentParser) -> None:
     add("--level", type=float, default=0.95, metavar="P", help="confidence of intervals, and one-sided of gates (0.95)")
     add("--power", type=float, default=0.8, metavar="P", help="power at which a difference counts as detectable (0.8)")
     add("--format", choices=["table", "md", "json", "csv"], default="table", help="md: the table and the summary alone")
+    add(
+        "--recovery",
+        action="store_true",
+        help="also b ÷ a with its interval: how much of a reference is kept (quantization)",
+    )
     add("--plot", action="store_true", help="draw the differences with their intervals below the table")
     add("--summary", action="store_true", help="eight lines for a chat message, and nothing else")
     parser.set_defaults(run=run_compare)
 
 
 def run_compare(options: argparse.Namespace) -> int:
+    check_report_path(options)
     comparison, is_whole = of_readable_runs(
         options.runs,
         lambda runs: compare(
@@ -104,6 +113,7 @@ def run_compare(options: argparse.Namespace) -> int:
             flips=options.flips,
             level=options.level,
             power=options.power,
+            recovery=options.recovery,
         ),
         needed=1,
     )
@@ -115,11 +125,20 @@ def run_compare(options: argparse.Namespace) -> int:
         echo(comparison_csv(comparison).rstrip("\n"))
     else:
         _show(comparison, plain=options.format == "md", plot=options.plot)
-    return DECISION_EXIT[comparison.decision] if is_whole else 2
+    return _gates_code(comparison, options) if is_whole else 2
+
+
+def _gates_code(comparison: Comparison, options: argparse.Namespace) -> int:
+    names = " and ".join(run.label for run in comparison.runs[1:])
+    title = f"{names} against {comparison.runs[0].label}"
+    outcome = GateOutcome(title, comparison.verdicts, options.inconclusive, comparison.notes)
+    return report_gates(outcome, options) if comparison.verdicts else 0
 
 
 def _show(comparison: Comparison, *, plain: bool, plot: bool) -> None:
     echo(comparison_table(comparison))
+    if any(row.recovery is not None for row in comparison.rows):
+        echo("\n" + recovery_table(comparison))
     for number, each in enumerate(comparison.runs[1:] if plot else (), 1):
         echo(
             f"\n{each.label} minus {comparison.runs[0].label}\n{forest_text(difference_intervals(comparison, number))}"

@@ -15,6 +15,7 @@ from assay.cli import interrupted_code
 from assay.cli.flags import ALIASES, ELSEWHERE, NOT_NEEDED, TRACKERS, run_options
 from assay.cli.output import DECISION_EXIT, EXIT, echo, echo_err, echo_tables, exit_code, plain
 from assay.cli.progress import Progress
+from assay.cli.run_gates import gates_of
 from assay.cli.runs import runs_dir
 from assay.cli.show import write_out
 from assay.config.option import YAMLValue
@@ -41,6 +42,7 @@ def run_run(options: argparse.Namespace) -> int:
     command = redacted_command(["assay", *sys.argv[1:]])
     _warn_ineffective(options, config)
     checkpoints = checkpoint_runs(config)
+    gates = gates_of(options, config, has_checkpoints=bool(checkpoints))
     try:
         if checkpoints and not config.dry_run:
             # A chat template needs the model; any other problem is the same for all checkpoints.
@@ -50,6 +52,7 @@ def run_run(options: argparse.Namespace) -> int:
                 checkpoints, lambda each: _evaluated(_prepared(each), command).results, config.output_path
             )
         work = _prepared(next(iter(checkpoints.values()), config))
+        gates.check(work)
         if config.dry_run:
             _stop_rule(work)
             write_out(work)
@@ -62,7 +65,7 @@ def run_run(options: argparse.Namespace) -> int:
     _show(evaluation.results, config, options.depth)
     if evaluation.folder is not None:
         echo(f"\nrun: {evaluation.folder.resolve()}")
-    return exit_code(evaluation.results)
+    return gates.exit_code(evaluation)
 
 
 def _with_folder(config: RunConfig, *, no_output: bool) -> RunConfig:
