@@ -367,7 +367,7 @@ def test_several_runs_carry_their_noise(tmp_path: Path) -> None:
     within = (0 + 4 / 3 + 4 / 3 + 1.12) / 4  # of [2, 2, 0]: 4/3; of [0, 0.4, 2]: (0.64 + 0.16 + 1.44) / 2
     assert noise["within"] == pytest.approx(within)
     between = ((1.5 - 1.2) ** 2 + (1.1 - 1.2) ** 2 + (1 - 1.2) ** 2) / 2
-    assert (noise["runs"], noise["between_runs"]) == (3, pytest.approx(between - within / 40))
+    assert (noise["runs"], noise["between_runs"]) == (3, pytest.approx(between - within / 80))
     assert packed.rows("t")[next(iter(packed.rows("t")))].value == pytest.approx(1.2)
     seeds = [each["seeds"]["random_seed"] for each in packed.manifest["baseline"]]
     assert seeds == [0, 1, 2]
@@ -379,7 +379,7 @@ def test_several_runs_carry_their_noise(tmp_path: Path) -> None:
     changes = [b - a for a, b in zip(means, [0.0] * 5 + [2.0] * 35, strict=True)]
     centre = sum(changes) / 40
     plain = sum((each - centre) ** 2 for each in changes) / 39 / 40
-    more = (between - within / 40) * 4 / 3
+    more = (between - within / 80) * 4 / 3
     freedom = (plain + more) ** 2 / (plain**2 / 39 + more**2 / 2)
     from scipy.stats import t as student
 
