@@ -162,12 +162,9 @@ def simulated(runs: tuple[Run, Run], n: int, count: int = RUNS) -> Shares:
         bare += (pair.b or 0) < (pair.a or 0)
         bare_margin += (pair.b or 0) < (pair.a or 0) - DROP
         if number < RATIOS:
-            found = recovery_of(pair, 0.95)
+            kept = recovery_of(pair, 0.95)
             held += (
-                found is not None
-                and found.low is not None
-                and found.high is not None
-                and found.low <= ratio <= found.high
+                kept is not None and kept.low is not None and kept.high is not None and kept.low <= ratio <= kept.high
             )
     return Shares(_shares(first), _shares(second), bare / count, bare_margin / count, held / min(RATIOS, count), count)
 
@@ -204,16 +201,16 @@ def rows() -> Iterator[Said]:
     with tempfile.TemporaryDirectory() as folder:
         runs = stored_runs(Path(folder))
         worst = plan("t", "a rate", None, assumed(Aim(mde=DROP)), Aim(mde=DROP)).needed
-        alarms, found = [], []
+        alarms, drops = [], []
         for same in ("sampled anew", "greedy, 4 % differ"):
             for n, how in ((planned(runs, same), "plan with two runs"), (worst, "plan without a run")):
                 unchanged = simulated((runs["main"], runs[same]), n)
                 lower = simulated((runs["main"], runs[f"{same}, 3 points lower"]), n)
                 alarms.append(unchanged.regression["fail"])
-                found.append(lower.regression["fail"])
+                drops.append(lower.regression["fail"])
                 yield from _lines(f"{same}, n = {n} ({how})", unchanged, lower)
         yield Said("all together: false alarms", f"{np.mean(alarms):.2%} of {len(alarms) * RUNS:,}", "≤ 5 %")
-        yield Said("worst of all: a 3-point drop is found", f"{min(found):.1%}", "≥ 80 %")
+        yield Said("worst of all: a 3-point drop is found", f"{min(drops):.1%}", "≥ 80 %")
         without, carried = noisy_baseline(False), noisy_baseline(True)
         yield Said(
             "whole runs differ by 2 points; baseline of 3 runs: false alarms",
@@ -228,7 +225,7 @@ def _lines(name: str, unchanged: Shares, lower: Shares) -> Iterator[Said]:
     yield Said(
         f"{name}: {both}: false alarms",
         f"{unchanged.regression['fail']:.2%}",
-        "≤ 5 %",
+        "5 % ± 0.5",
         f"{unchanged.bare:.0%} of a bare threshold",
     )
     yield Said(

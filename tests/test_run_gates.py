@@ -14,7 +14,7 @@ from assay.comparison.absolute import RunNumbers
 from assay.comparison.compare import compare
 from assay.comparison.comparison import GateVerdict
 from assay.comparison.conditions import parse_gate
-from assay.comparison.packs import open_run, pack_baseline
+from assay.comparison.packs import noise_lines, open_run, pack_baseline
 from assay.comparison.verdicts import gate
 from assay.errors import AssayError
 from assay.report.ci import GateOutcome, annotations, gates_markdown, junit_xml
@@ -206,7 +206,8 @@ def with_usage(source: Path, target: Path, **usage: Any) -> Path:
 
     shutil.copytree(source, target)
     results = json.loads((target / "results.json").read_text())
-    results["assay"]["account"] = {"requests": 9, "failed": 0, "retries": 0, **usage}
+    if usage:
+        results["assay"]["account"] = {"requests": 9, "failed": 0, "retries": 0, **usage}
     results.pop("crc32", None)
     (target / "results.json").write_text(json.dumps(results))
     manifest = json.loads((target / "manifest.json").read_text())
@@ -352,6 +353,12 @@ def test_a_damaged_pack_is_refused(world: Path, tmp_path: Path, capsys: pytest.C
     pack = pack_baseline([world / "main"], tmp_path / "b.zip").path
     pack.write_bytes(pack.read_bytes()[:2000])
     assert main(["gate", str(world / "worse"), "x > -1pp", "--baseline", str(pack)]) == 2
+    report = tmp_path / "j.xml"
+    assert (
+        main(["compare", str(world / "main"), str(world / "worse"), "--gate", "y > -1pp", "--junit", str(report)]) == 2
+    )
+    assert "no shared metric named" in report.read_text()
+    assert main(["compare", str(world / "main"), str(world / "worse"), "--inconclusive", "pass"]) == 2
     assert "cannot be unpacked" in capsys.readouterr().err
 
 
@@ -363,6 +370,7 @@ def test_several_runs_carry_their_noise(tmp_path: Path) -> None:
     runs = [make_run(tasks, tmp_path / f"r{n}", {"t": own}, random_seed=n) for n, own in enumerate(scores)]
     candidate = make_run(tasks, tmp_path / "c", {"t": [0.0] * 5 + [2.0] * 35})
     packed = open_run(pack_baseline(runs, tmp_path / "b.zip").path)
+    assert [line[:36] for line in noise_lines(tmp_path / "b.zip")] == ["noise: t x,none: ±0.2412 between 3 r"]
     noise = packed.summary("t")["rows"]["x,none"]["noise"]
     within = (0 + 4 / 3 + 4 / 3 + 1.12) / 4  # of [2, 2, 0]: 4/3; of [0, 0.4, 2]: (0.64 + 0.16 + 1.44) / 2
     assert noise["within"] == pytest.approx(within)
@@ -400,6 +408,31 @@ def test_runs_that_are_not_alike_make_no_baseline(
         assert said in capsys.readouterr().err
     assert main(["pack", str(world / "main"), "--baseline", "--no_gold"]) == 2
     assert "no texts at all" in capsys.readouterr().err
+
+
+def test_a_group_of_several_runs_is_the_mean_of_its_tasks(tmp_path: Path) -> None:
+    """t is right 100 and 60 times in 100, u 50 and 70: the runs' means are 0.75 and 0.65, the mean of the group 0.7."""
+    tasks = write_tasks(tmp_path / "tasks", {"t": [{}] * 100, "u": [{}] * 100}, group=GROUP)
+    scores = [
+        {"t": [1.0] * 100, "u": [1.0] * 50 + [0.0] * 50},
+        {"t": [1.0] * 60 + [0.0] * 40, "u": [1.0] * 70 + [0.0] * 30},
+    ]
+    runs = [make_run(tasks, tmp_path / f"r{n}", own, tasks=["g"]) for n, own in enumerate(scores)]
+    pack = pack_baseline(runs, tmp_path / "b.zip").path
+    noise = open_run(pack).summary("g")["rows"]["x,none"]["noise"]
+    chance = (0.4 / 2 / 100 + 0.2 / 2 / 100) / 4  # 40 and 20 of 100 documents differ by 1, whose variance is a half
+    assert noise["between_runs"] == pytest.approx(0.005 - chance / 2)  # of 0.75 and 0.65
+    [verdict] = gate(runs[0], ["x >= baseline - 50pp"], baseline=pack).verdicts
+    assert (verdict.name, verdict.difference) == ("g", pytest.approx(0.05))
+    assert "with the noise between 2 runs" in verdict.reason
+
+
+def test_the_time_of_a_resumed_run_is_known_within_limits(world: Path, tmp_path: Path) -> None:
+    run = with_usage(world / "main", tmp_path / "resumed")
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["created"] -= 3600
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    assert decided(run, "time <= 2h", "time <= 30m", "time <= 0") == ["pass", "inconclusive", "fail"]
 
 
 # --- recovery ------------------------------------------------------------------------------------------------------
@@ -494,6 +527,26 @@ def test_a_mistake_is_refused_before_the_first_request(
     assert main([*SUMS[:4], "-L", "5", *out, *arguments]) == 2
     assert said.format(main=small) in capsys.readouterr().err
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "expected"),
+    [
+        ("gate: [acc >= 10%, failed <= 0]\n", [], 0),
+        ("gate: acc > 99.99%\ninconclusive: pass\n", [], 1),
+        ("gate: acc >= 10%\n", ["--gate", "acc < 10%"], 1),  # a flag replaces it
+        ("gate: [3]\n", [], 2),
+        ("gate: acc >= 10%\ninconclusive: maybe\n", [], 2),
+        ("gates: acc >= 10%\n", [], 2),
+    ],
+)
+def test_gates_may_be_in_a_config_file(
+    text: str, flags: list[str], expected: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "ci.yaml"
+    config.write_text(f"tasks: [first_steps_facts]\nlimit: 8\noutput_path: {tmp_path / 'r'}\n{text}")
+    assert main(["run", "--config", str(config), *flags]) == expected
+    capsys.readouterr()
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,12 @@
 """`assay compare` and `assay verify-backend`: differences between runs, and between backends, document by document."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from assay.cli.flags import add_gate_flags, add_option, run_options
-from assay.cli.gate import check_report_path, report_gates
+from assay.cli.gate import report_gates, reported_errors
 from assay.cli.output import echo, echo_err, echo_json
 from assay.cli.progress import Progress
 from assay.cli.report import of_readable_runs
@@ -99,24 +100,12 @@ def define_compare(parser: argparse.ArgumentParser) -> None:
 
 
 def run_compare(options: argparse.Namespace) -> int:
-    check_report_path(options)
-    comparison, is_whole = of_readable_runs(
-        options.runs,
-        lambda runs: compare(
-            [Path(each) for each in runs],
-            tasks=options.tasks,
-            metrics=options.metrics,
-            gates=options.gate,
-            cluster_by=options.cluster_by,
-            allow_different_prompts=options.allow_different_prompts,
-            allow_incomplete=options.allow_incomplete,
-            flips=options.flips,
-            level=options.level,
-            power=options.power,
-            recovery=options.recovery,
-        ),
-        needed=1,
-    )
+    for flag in ("inconclusive", "junit"):
+        if getattr(options, flag) and not options.gate:
+            fix = "add --gate 'acc > -1pp'"
+            raise ConfigError([Problem(Place(f"--{flag}"), "is for gates, and there is none", fix)])
+    with reported_errors(options, " ".join(options.runs)):
+        comparison, is_whole = of_readable_runs(options.runs, lambda runs: _compared(runs, options), needed=1)
     if options.summary:
         echo(comparison_summary(comparison))
     elif options.format == "json":
@@ -126,6 +115,22 @@ def run_compare(options: argparse.Namespace) -> int:
     else:
         _show(comparison, plain=options.format == "md", plot=options.plot)
     return _gates_code(comparison, options) if is_whole else 2
+
+
+def _compared(runs: Sequence[str], options: argparse.Namespace) -> Comparison:
+    return compare(
+        [Path(each) for each in runs],
+        tasks=options.tasks,
+        metrics=options.metrics,
+        gates=options.gate,
+        cluster_by=options.cluster_by,
+        allow_different_prompts=options.allow_different_prompts,
+        allow_incomplete=options.allow_incomplete,
+        flips=options.flips,
+        level=options.level,
+        power=options.power,
+        recovery=options.recovery,
+    )
 
 
 def _gates_code(comparison: Comparison, options: argparse.Namespace) -> int:

@@ -84,7 +84,7 @@ def run_pack(options: argparse.Namespace) -> int:
 
 
 def _pack_baseline(options: argparse.Namespace) -> int:
-    from assay.comparison.packs import pack_baseline
+    from assay.comparison.packs import noise_lines, pack_baseline
 
     if options.no_gold:
         raise ConfigError([Problem(Place("--no_gold"), "a baseline has no texts at all", "leave it out")])
@@ -92,5 +92,7 @@ def _pack_baseline(options: argparse.Namespace) -> int:
     archive = pack_baseline(options.folders, path)
     runs = counted(len(options.folders), "run")
     echo(f"{archive.path}: the scores of {runs}, no texts, {archive.path.stat().st_size:,} bytes")
+    for line in noise_lines(archive.path):
+        echo(line)
     echo(f"to compare with it: assay gate RUN 'acc >= baseline - 1pp' --baseline {archive.path}")
     return 0

@@ -3,7 +3,8 @@
 import argparse
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -44,17 +45,24 @@ def run_gate(options: argparse.Namespace) -> int:
     return concluded(make, options, options.folder)
 
 
-def concluded(make: Callable[[], GateReport], options: argparse.Namespace, title: str) -> int:
-    """Decide the gates of a run, report the verdicts wherever they are wanted, and return the exit code. An error is in the
-    JUnit file, too: a broken pipeline has no green test."""
-    started = time.monotonic()
+@contextmanager
+def reported_errors(options: argparse.Namespace, title: str) -> Iterator[None]:
+    """Write an error to the JUnit file, too: a broken pipeline has no green test."""
     check_report_path(options)
+    started = time.monotonic()
     try:
-        report = make()
+        yield
     except AssayError as error:
         if options.junit:
             write_junit(options.junit, junit_xml(GateOutcome(title, ()), time.monotonic() - started, str(error)))
         raise
+
+
+def concluded(make: Callable[[], GateReport], options: argparse.Namespace, title: str) -> int:
+    """Decide the gates of a run, report the verdicts wherever they are wanted, and return the exit code."""
+    started = time.monotonic()
+    with reported_errors(options, title):
+        report = make()
     against = f" against {report.baseline}" if report.baseline is not None else ""
     outcome = GateOutcome(f"{report.run}{against}", report.verdicts, options.inconclusive, report.notes)
     if getattr(options, "format", "text") == "json":

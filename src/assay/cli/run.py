@@ -15,7 +15,7 @@ from assay.cli import interrupted_code
 from assay.cli.flags import ALIASES, ELSEWHERE, NOT_NEEDED, TRACKERS, run_options
 from assay.cli.output import DECISION_EXIT, EXIT, echo, echo_err, echo_tables, exit_code, plain
 from assay.cli.progress import Progress
-from assay.cli.run_gates import gates_of
+from assay.cli.run_gates import gates_of, taken_from
 from assay.cli.runs import runs_dir
 from assay.cli.show import write_out
 from assay.config.option import YAMLValue
@@ -37,7 +37,10 @@ CANNOT = 2
 
 def run_run(options: argparse.Namespace) -> int:
     records_at_once = _translate_sygra(options)
-    config = replace(run_config(run_options(options, _from_file(options.config))), records_at_once=records_at_once)
+    config = replace(
+        run_config(run_options(options, taken_from(_from_file(options.config), options))),
+        records_at_once=records_at_once,
+    )
     config = _with_folder(config, no_output=options.no_output)
     command = redacted_command(["assay", *sys.argv[1:]])
     _warn_ineffective(options, config)

@@ -1,13 +1,17 @@
 """The gates of `assay run`: checked before the first request, decided after the last one."""
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assay.cli.output import echo, exit_code
+from assay.config.option import YAMLValue
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.writing import Evaluation
+
+KEYS = frozenset(("gate", "baseline", "inconclusive", "junit"))
 
 
 @dataclass(frozen=True)
@@ -19,11 +23,11 @@ class RunGates:
     def check(self, work: PreparedRun) -> None:
         """Refuse what this run cannot be asked about."""
         if self.options.gate:
-            from assay.cli.gate import check_report_path
+            from assay.cli.gate import reported_errors
             from assay.comparison.before import check_gates
 
-            check_report_path(self.options)
-            check_gates(work, self.options.gate, self.options.baseline)
+            with reported_errors(self.options, "run"):
+                check_gates(work, self.options.gate, self.options.baseline)
 
     def exit_code(self, evaluation: Evaluation) -> int:
         """Decide the gates, and return their exit code; without a gate, that of the run."""
@@ -35,6 +39,20 @@ class RunGates:
 
         echo()
         return concluded(lambda: gate(folder, options.gate, baseline=options.baseline), options, str(folder))
+
+
+def taken_from(file: Mapping[str, YAMLValue], options: argparse.Namespace) -> dict[str, YAMLValue]:
+    """Take the keys about gates from a --config file, where no flag has them; returns the other ones."""
+    for key in KEYS & file.keys():
+        value = file[key]
+        texts = value if key == "gate" and isinstance(value, list) else [value]
+        wrong = [each for each in texts if not isinstance(each, str)]
+        if wrong or (key == "inconclusive" and value not in ("pass", "fail")):
+            must = {"gate": "a text or a list of texts", "inconclusive": "pass or fail"}.get(key, "a text")
+            raise ConfigError([Problem(Place(f"{options.config}: {key}"), f"must be {must}, got {value!r:.60}", "")])
+        if not getattr(options, key):
+            setattr(options, key, texts if key == "gate" else value)
+    return {key: value for key, value in file.items() if key not in KEYS}
 
 
 def gates_of(options: argparse.Namespace, config: RunConfig, *, has_checkpoints: bool) -> RunGates:

@@ -190,8 +190,7 @@ def _counted(gate: Gate, run: Run) -> Count:
         if gate.name is not None:
             what = f"{gate.written!r}: the time is that of the whole run"
             raise ConfigError([Problem(GATE, what, "write 'time <= 10m'")])
-        seconds = _as_float(run.results.get("total_evaluation_time_seconds"))
-        return Count(seconds, reason="" if seconds is not None else "the run does not say how long it took")
+        return _seconds(gate, run)
     if gate.metric in ("cost", "tokens"):
         return _of_usage(gate, run, tasks)
     broken = sorted({*run.broken} & below(run, gate.name, {*tasks, *run.broken}) if gate.name else {*run.broken})
@@ -241,6 +240,19 @@ def _of_usage(gate: Gate, run: Run, tasks: Sequence[str]) -> Count:
     if not costs or None in costs:
         return Count(None, reason="the cost is not known: give prices in --model_args")
     return Count(sum(each for each in costs if each is not None))
+
+
+def _seconds(gate: Gate, run: Run) -> Count:
+    """How long a run took. Of one that was resumed only the last part is known, and how long ago the first began."""
+    seconds, started = (_as_float(run.results.get(key)) for key in ("total_evaluation_time_seconds", "start_time"))
+    created, finished = (number(run.manifest.get(key)) for key in ("created", "finished"))
+    if seconds is None:
+        return Count(None, reason="the run does not say how long it took")
+    if started is None or created is None or finished is None or created >= started - 1:
+        return Count(seconds)
+    if gate.lets(seconds) == gate.lets(finished - created):
+        return Count(seconds)
+    return Count(None, reason=f"the run was resumed: it took between {seconds:.0f} and {finished - created:.0f} s")
 
 
 def _as_float(value: object) -> float | None:

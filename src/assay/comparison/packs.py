@@ -2,7 +2,7 @@
 
 import math
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -69,6 +69,20 @@ def pack_baseline(folders: Sequence[str | Path], output: str | Path) -> Packed:
             task.write(folder / SAMPLES / f"{file_name(name)}.parquet")
         write_results(folder, _results(runs, tasks), _manifest(runs))
         return pack(folder, target)
+
+
+def noise_lines(path: Path) -> Iterator[str]:
+    """The noise floor of a baseline: how far its numbers differ from run to run, and scores within documents."""
+    run = open_run(path)
+    for name in (*run.groups, *run.scored_tasks):
+        for key, row in run.rows(name).items():
+            noise = mapping(mapping(mapping(run.summary(name).get("rows")).get(row.name)).get("noise"))
+            parts = (
+                [f"±{math.sqrt(noise['between_runs']):.4f} between {noise['runs']} runs"] if noise.get("runs") else []
+            )
+            parts += [f"±{math.sqrt(noise['within']):.4f} within a document"] if noise.get("within") else []
+            if parts:
+                yield f"noise: {name} {row_name(key)}: {', '.join(parts)}"
 
 
 def _refuse_unlike(runs: Sequence[Run]) -> None:
