@@ -18,6 +18,7 @@ from assay.comparison.packs import noise_lines, open_run, pack_baseline
 from assay.comparison.verdicts import gate
 from assay.errors import AssayError
 from assay.report.ci import GateOutcome, annotations, gates_markdown, junit_xml
+from assay.report.comparison_text import gate_line
 from assay.runs.run import Run
 from assay.statistics.intervals import interval
 from compared_world import GROUP, make_run, write_tasks
@@ -256,11 +257,19 @@ def test_an_incomplete_run_passes_only_if_a_gate_says_how_many_may_fail(world: P
     assert [each.decision for each in report.verdicts] == ["pass", "inconclusive"]
     assert "'failed <= 1%' allows some documents to fail" in report.verdicts[1].reason
     assert report.verdicts[0].bound == pytest.approx(0.1 ** (1 / 98) - 0.02, abs=1e-9)
+    assert "the whole run is incomplete: incomplete: t: 2 of 100 documents failed" in gate_line(report.verdicts[1])
     assert decided(run, "t/x > 0.9", "failed <= 1%") == ["pass", "pass"]
     assert decided(run, "t/x > 0.9", "failed <= 0") == ["pass", "fail", "inconclusive"]
     assert main(["gate", str(run), "t/x > 0.9", "--inconclusive", "pass"]) == 4  # no policy makes a run complete
     assert main(["gate", str(run), "t/x > 0.9", "--inconclusive", "fail"]) == 1
     assert main(["gate", str(run), "t/x > 0.9", "--allow_incomplete"]) == 0
+
+
+def test_a_bound_stays_within_the_scale(tmp_path: Path) -> None:
+    """4 of 6 documents have a score: were the others wrong, the bound would be below 0."""
+    tasks = write_tasks(tmp_path / "tasks", {"t": [{}] * 6})
+    run = make_run(tasks, tmp_path / "r", {"t": [1.0, 1.0, 0.0, 0.0, "broken", "broken"]})  # type: ignore[list-item]
+    assert [each.bound for each in gate(run, ["x > 0.1", "x < 0.9"]).verdicts[:2]] == [0.0, 1.0]
 
 
 def test_a_partial_run_never_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

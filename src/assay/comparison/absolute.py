@@ -120,10 +120,11 @@ def _measured(gate: Gate, row: PairedRow, numbers: RunNumbers) -> Measured:
         return replace(measured, reason=_why_no_bound(stored, estimate))
     missed = 0 if numbers.allow_incomplete else sum(part.member.missed for part in row.parts)
     lower, upper = moved(row.parts, 0.0) if missed else (0.0, 0.0)
+    least, most = stored.scale or (SHARE if estimate.is_rate else (-math.inf, math.inf))
 
     def ends(alpha: float) -> Ends:
         low, high = interval(estimate, 1 - 2 * alpha) or (math.nan, math.nan)
-        return low + lower, high + upper
+        return max(low + lower, least), min(high + upper, most)
 
     reason = f"assuming the worst for the {missed} documents without a score" if missed else ""
     return replace(measured, ends=ends, reason=reason)

@@ -211,8 +211,9 @@ def why_undecided(row: PairedRow, runs: Sequence[Run]) -> str:
         if lacking:
             return f"{member.task}: {lacking} documents were not asked; {ALLOW}"
         if not member.is_rate and member.missed > MOST * (member.n + member.missed):
-            what = f"{member.task}: {member.missed} of {member.n + member.missed} documents are not scored in both runs"
-            return f"{what}; {ALLOW}"
+            where = " in both runs" if len(runs) > 1 else ""
+            whole = member.n + member.missed
+            return f"{member.task}: {member.missed} of {whole} documents are not scored{where}; {ALLOW}"
     return ""
 
 

@@ -100,7 +100,7 @@ def gate(
     if not allow_incomplete:
         verdicts += _about_the_run(opened, verdicts)
     return GateReport(
-        opened.path, opened.status, verdicts, Path(baseline) if baseline is not None else None, notes, level
+        Path(run), opened.status, verdicts, Path(baseline) if baseline is not None else None, notes, level
     )
 
 
@@ -134,7 +134,7 @@ def _about_the_run(run: Run, verdicts: Sequence[GateVerdict]) -> list[GateVerdic
     if only_failed and any(each.decision == "pass" for each in allowed):
         return []
     lines = failure_lines(run.extras)
-    reason = f"the run is {run.status}" + (f": {some(lines)}" if lines else "")
+    reason = f"is {run.status}" + (f": {some(lines)}" if lines else "")
     reason += "; 'failed <= 1%' allows some documents to fail" if only_failed else ""
     reason += "; --allow_incomplete decides all the same"
     return [GateVerdict("complete", WHOLE, "complete", "", 1, "inconclusive", None, None, 0.0, reason, "", 1.0, "run")]
