@@ -19,6 +19,7 @@ PARTS = (
     "graphs",
     "paired",
     "stopping",
+    "gates",
     "viewer",
     "local",
     "labels",

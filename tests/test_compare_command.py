@@ -14,7 +14,7 @@ from assay import simple_evaluate
 from assay.cli import main
 from assay.comparison.compare import compare
 from assay.comparison.comparison import ComparedRow, ComparedRun, Comparison
-from assay.comparison.gates import parse_gate
+from assay.comparison.conditions import parse_gate
 from assay.errors import AssayError
 from assay.models import Scripted
 from assay.report.comparison_text import comparison_csv, comparison_summary, gate_line

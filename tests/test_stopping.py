@@ -250,7 +250,7 @@ def test_limit_sample_and_repeats_work(tmp_path: Path) -> None:
         ("exact_math > 0.5", {}, "task 't' has no metric named 'exact_math' — did you mean 'exact_match'"),
         ("tt/exact_match > 0.5", {}, "the run has no task or group named 'tt' — did you mean 't'"),
         ("exact_match > 5pp", {}, "has the unit 'pp' of a difference, and names no run — add 'vs RUN'"),
-        ("exact_match > 5%", {}, "does not say of what it is a percentage"),
+        ("exact_match > 5% vs {tmp}/main", {}, "does not say of what it is a percentage"),
         ("exact_match > 1.5", {}, "decided before any document: the number is always from 0 to 1"),
         ("exact_match > 0.5 vs {tmp}/none", {}, "none"),
         ("exact_match > 2 vs {tmp}/main", {}, "decided before any document: the difference is always from -1 to 1"),

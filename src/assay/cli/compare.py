@@ -2,11 +2,13 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from assay.cli.flags import add_option, add_table_options, run_options
-from assay.cli.output import DECISION_EXIT, draw_table, echo, echo_err, echo_json, echo_table, echo_wrapped, screen
+from assay.cli.flags import add_gate_flags, add_option, add_table_options, run_options
+from assay.cli.gate import report_gates, reported_errors
+from assay.cli.output import draw_table, echo, echo_err, echo_json, echo_table, echo_wrapped, screen
 from assay.cli.progress import Progress
 from assay.cli.report import of_readable_runs
 from assay.comparison.compare import compare
@@ -15,6 +17,7 @@ from assay.comparison.verification import DIFFER, DRIFTS, NOTHING, PRECISIONS, S
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.options import run_config
 from assay.evaluation.verify import verify
+from assay.report.ci import GateOutcome, recovery_table
 from assay.report.comparison_text import (
     attribution_lines,
     comparison_csv,
@@ -67,6 +70,7 @@ def define_compare(parser: argparse.ArgumentParser) -> None:
     add("--gate", action="append", default=[], metavar="GATE", help="required difference: 'acc > -0.5pp',"
         " 'mmlu/acc >= -1%% rel', 'word_perplexity < 0.05'; exit 0: all pass, 1: one fails, 4: one is inconclusive;"
         " repeatable")  # fmt: skip
+    add_gate_flags(parser)
     add(
         "--cluster_by",
         metavar="COLUMN",
@@ -88,6 +92,11 @@ def define_compare(parser: argparse.ArgumentParser) -> None:
     add("--level", type=float, default=0.95, metavar="P", help="confidence of intervals, and one-sided of gates (0.95)")
     add("--power", type=float, default=0.8, metavar="P", help="power at which a difference counts as detectable (0.8)")
     add_table_options(parser, "json", "csv")
+    add(
+        "--recovery",
+        action="store_true",
+        help="also b ÷ a with its interval: how much of a reference is kept (quantization)",
+    )
     add("--plot", nargs="?", const=True, metavar="FILE", help="draw the differences with their intervals: below the table, or"
         " into FILE.svg, .png or .pdf")  # fmt: skip
     add("--summary", action="store_true", help="eight lines for a chat message, and nothing else")
@@ -102,22 +111,12 @@ def run_compare(options: argparse.Namespace) -> int:
                 [Problem(Place(options.plot), what, "write the runs first: RUN RUN --plot, or RUN RUN --plot out.svg")]
             )
         check_target(Path(options.plot))  # before any run is read
-    comparison, is_whole = of_readable_runs(
-        options.runs,
-        lambda runs: compare(
-            [Path(each) for each in runs],
-            tasks=options.tasks,
-            metrics=options.metrics,
-            gates=options.gate,
-            cluster_by=options.cluster_by,
-            allow_different_prompts=options.allow_different_prompts,
-            allow_incomplete=options.allow_incomplete,
-            flips=options.flips,
-            level=options.level,
-            power=options.power,
-        ),
-        needed=1,
-    )
+    for flag in ("inconclusive", "junit"):
+        if getattr(options, flag) and not options.gate:
+            fix = "add --gate 'acc > -1pp'"
+            raise ConfigError([Problem(Place(f"--{flag}"), "is for gates, and there is none", fix)])
+    with reported_errors(options, " ".join(options.runs)):
+        comparison, is_whole = of_readable_runs(options.runs, lambda runs: _compared(runs, options), needed=1)
     if options.summary:
         echo(comparison_summary(comparison))
     elif options.format == "json":
@@ -128,7 +127,30 @@ def run_compare(options: argparse.Namespace) -> int:
         _show(comparison, plain=options.format == "md", plot=options.plot is True, wide=options.wide)
     if isinstance(options.plot, str):
         echo_err(f"plot: {plot_comparison(comparison).save(options.plot).resolve()}")
-    return DECISION_EXIT[comparison.decision] if is_whole else 2
+    return _gates_code(comparison, options) if is_whole else 2
+
+
+def _compared(runs: Sequence[str], options: argparse.Namespace) -> Comparison:
+    return compare(
+        [Path(each) for each in runs],
+        tasks=options.tasks,
+        metrics=options.metrics,
+        gates=options.gate,
+        cluster_by=options.cluster_by,
+        allow_different_prompts=options.allow_different_prompts,
+        allow_incomplete=options.allow_incomplete,
+        flips=options.flips,
+        level=options.level,
+        power=options.power,
+        recovery=options.recovery,
+    )
+
+
+def _gates_code(comparison: Comparison, options: argparse.Namespace) -> int:
+    names = " and ".join(run.label for run in comparison.runs[1:])
+    title = f"{names} against {comparison.runs[0].label}"
+    outcome = GateOutcome(title, comparison.verdicts, options.inconclusive, comparison.notes)
+    return report_gates(outcome, options) if comparison.verdicts else 0
 
 
 def _show(comparison: Comparison, *, plain: bool, plot: bool, wide: bool) -> None:
@@ -138,6 +160,8 @@ def _show(comparison: Comparison, *, plain: bool, plot: bool, wide: bool) -> Non
             echo_table(table)
     else:
         echo(comparison_table(comparison, wide=wide))
+    if any(row.recovery is not None for row in comparison.rows):
+        echo("\n" + recovery_table(comparison))
     for number, each in enumerate(comparison.runs[1:] if plot else (), 1):
         echo(
             f"\n{each.label} minus {comparison.runs[0].label}\n{forest_text(difference_intervals(comparison, number))}"

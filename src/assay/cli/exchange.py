@@ -6,6 +6,7 @@ from pathlib import Path
 
 from assay.cli.flags import add_option, add_table_options
 from assay.cli.output import counted, echo, echo_err, echo_results
+from assay.errors import ConfigError, Place, Problem
 from assay.exchange.archive import pack
 from assay.exchange.exporters import export
 from assay.exchange.importers import import_runs
@@ -51,7 +52,14 @@ def run_import(options: argparse.Namespace) -> int:
 
 def define_pack(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("folder", metavar="RUN", help="the folder of a run")
+    add(
+        "folders",
+        nargs="+",
+        metavar="RUN",
+        help="the folder of a run; of several runs of one model, a baseline of their means",
+    )
+    add("--baseline", action="store_true", help="a small file to compare with: scores, hashes and noise, no texts"
+        " (compare, gate and run --baseline read it)")  # fmt: skip
     add("--no_gold", action="store_true", help="remove right answers: targets, the columns they are made of, examples in prompts;"
         " what was removed is listed")  # fmt: skip
     add("--output_path", "-o", metavar="FILE", help="the archive (default: RUN.zip here)")
@@ -59,7 +67,9 @@ def define_pack(parser: argparse.ArgumentParser) -> None:
 
 
 def run_pack(options: argparse.Namespace) -> int:
-    archive = pack(options.folder, options.output_path, no_gold=options.no_gold)
+    if options.baseline or len(options.folders) > 1:
+        return _pack_baseline(options)
+    archive = pack(options.folders[0], options.output_path, no_gold=options.no_gold)
     for what in archive.removed:
         echo_err(f"removed: {what}")
     if options.no_gold:
@@ -71,4 +81,19 @@ def run_pack(options: argparse.Namespace) -> int:
         )
     echo(f"{archive.path}: {counted(len(archive.files), 'file')}, {archive.path.stat().st_size:,} bytes")
     echo(f"to read it: assay import {archive.path} -o FOLDER (or unzip it), then assay view FOLDER")
+    return 0
+
+
+def _pack_baseline(options: argparse.Namespace) -> int:
+    from assay.comparison.packs import noise_lines, pack_baseline
+
+    if options.no_gold:
+        raise ConfigError([Problem(Place("--no_gold"), "a baseline has no texts at all", "leave it out")])
+    path = options.output_path or f"{Path(options.folders[0]).resolve().name}-baseline.zip"
+    archive = pack_baseline(options.folders, path)
+    runs = counted(len(options.folders), "run")
+    echo(f"{archive.path}: the scores of {runs}, no texts, {archive.path.stat().st_size:,} bytes")
+    for line in noise_lines(archive.path):
+        echo(line)
+    echo(f"to compare with it: assay gate RUN 'acc >= baseline - 1pp' --baseline {archive.path}")
     return 0

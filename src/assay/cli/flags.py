@@ -34,6 +34,8 @@ ELSEWHERE = {
     "quality": ("-q", "measure quality with a UnitMetrics node, or with a judge"),
 }
 """SyGra's flags that are not supported, and what to do instead."""
+SUMMARY = "GITHUB_STEP_SUMMARY"
+"""The variable with the file of the summary that GitHub shows for a step."""
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -45,10 +47,26 @@ def define_run(parser: argparse.ArgumentParser) -> None:
     groups[PATHS].add_argument("--no_output", action="store_true", help="write no files, only print the table")
     groups[SCORING].add_argument("--depth", type=parse_count, metavar="N", help="levels of groups in the table")
     add_table_options(groups[SCORING])
+    gates = parser.add_argument_group("gates (exit code 0: pass, 1: fail, 4: inconclusive)")
+    gates.add_argument("--gate", action="append", default=[], metavar="GATE", help="what the run must show: 'acc >= 0.8',"
+        " 'failed <= 1%%', 'acc >= baseline - 1pp' (docs/ci.md); repeatable")  # fmt: skip
+    gates.add_argument(
+        "--baseline", metavar="RUN", help="the run, or the file of `assay pack`, that differences are to"
+    )
+    add_gate_flags(gates)
     _define_sygra(groups[GRAPHS].add_argument)
     for name in TRACKERS:
         parser.add_argument(f"--{name}", nargs="?", const=True, help=argparse.SUPPRESS)
     parser.set_defaults(run=_start_run)
+
+
+def add_gate_flags(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
+    """Add the flags of all commands with gates."""
+    parser.add_argument("--inconclusive", choices=["pass", "fail"], help="what a gate counts as that too few documents decide"
+        " (default: its own exit code, 4)")  # fmt: skip
+    parser.add_argument("--junit", metavar="FILE", help="write the verdicts as JUnit XML")
+    parser.add_argument("--github", action="store_true", help=f"write annotations and a summary for GitHub Actions (default:"
+        f" where ${SUMMARY} is set)")  # fmt: skip
 
 
 def _define_sygra(add: Callable[..., argparse.Action]) -> None:

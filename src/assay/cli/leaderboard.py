@@ -10,7 +10,6 @@ from assay.cli.flags import add_table_options
 from assay.cli.output import draw_table, echo, echo_err, echo_json, wrapped_text
 from assay.comparison.leaderboard import Leaderboard, Ranking, leaderboard
 from assay.errors import ConfigError, Place, Problem
-from assay.report.comparison_text import format_p
 from assay.report.table import format_decimal, format_interval, format_p, spreadsheet_text
 from assay.statistics.ratings import Rating
 

@@ -25,6 +25,7 @@ from assay.cli.output import (
     plain,
 )
 from assay.cli.progress import Progress
+from assay.cli.run_gates import gates_of, taken_from
 from assay.cli.show import write_out
 from assay.config.folders import runs_folder
 from assay.config.option import YAMLValue
@@ -48,11 +49,15 @@ CANNOT = 2
 
 def run_run(options: argparse.Namespace) -> int:
     records_at_once = _translate_sygra(options)
-    config = replace(run_config(run_options(options, _from_file(options.config))), records_at_once=records_at_once)
+    config = replace(
+        run_config(run_options(options, taken_from(_from_file(options.config), options))),
+        records_at_once=records_at_once,
+    )
     config = _with_folder(config, no_output=options.no_output)
     command = redacted_command(["assay", *sys.argv[1:]])
     _warn_ineffective(options, config)
     checkpoints = checkpoint_runs(config)
+    gates = gates_of(options, config, has_checkpoints=bool(checkpoints))
     try:
         if checkpoints and not config.dry_run:
             # A chat template needs the model; any other problem is the same for all checkpoints.
@@ -62,6 +67,7 @@ def run_run(options: argparse.Namespace) -> int:
                 checkpoints, lambda each: _evaluated(_prepared(each), command).results, config.output_path
             )
         work = _prepared(next(iter(checkpoints.values()), config))
+        gates.check(work)
         if config.dry_run:
             _stop_rule(work)
             write_out(work)
@@ -77,7 +83,7 @@ def run_run(options: argparse.Namespace) -> int:
     _show(evaluation.results, config, options.depth)
     if evaluation.folder is not None:
         echo(f"\nrun: {shown_place(evaluation.folder)}")
-    return exit_code(evaluation.results)
+    return gates.exit_code(evaluation)
 
 
 def _with_folder(config: RunConfig, *, no_output: bool) -> RunConfig:

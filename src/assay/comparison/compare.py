@@ -12,8 +12,10 @@ import numpy as np
 import orjson
 
 from assay.comparison.comparison import STAGES, Attribution, ComparedRow, ComparedRun, Comparison, Difference, Flip
+from assay.comparison.conditions import Gate, parse_gate
 from assay.comparison.contrasts import ComparedTask
-from assay.comparison.gates import Gate, GateEvidence, Measured, decide, measure, parse_gate
+from assay.comparison.gates import GateEvidence, Measured, decide, measure
+from assay.comparison.packs import open_run
 from assay.comparison.pairing import (
     PROMPT_OPTIONS,
     PairedTask,
@@ -22,6 +24,7 @@ from assay.comparison.pairing import (
     refuse_other_prompts,
     shared_tasks,
 )
+from assay.comparison.recovery import recovery_of
 from assay.comparison.rows import (
     PairedRow,
     below,
@@ -39,15 +42,16 @@ from assay.statistics.paired import holm
 
 @dataclass(frozen=True)
 class CompareOptions:
-    tasks: Sequence[str]
-    metrics: Sequence[str]
-    gates: Sequence[Gate]
-    cluster_by: str | None
-    other_prompts: bool
-    incomplete: bool
-    flips: int
-    level: float
-    power: float
+    tasks: Sequence[str] = ()
+    metrics: Sequence[str] = ()
+    gates: Sequence[Gate] = ()
+    cluster_by: str | None = None
+    other_prompts: bool = False
+    incomplete: bool = False
+    flips: int = 0
+    level: float = 0.95
+    power: float = 0.8
+    recovery: bool = False
 
 
 def compare(  # noqa: PLR0913  # each is an option of the command
@@ -62,21 +66,32 @@ def compare(  # noqa: PLR0913  # each is an option of the command
     flips: int = 0,
     level: float = 0.95,
     power: float = 0.8,
+    recovery: bool = False,
 ) -> Comparison:
     """The others of these runs against the first, on the documents they share.
 
     `tasks` (names, globs, groups) and `metrics` choose rows. `level` is that of the intervals and, one-sided, of the gates.
     `flips` is how many documents of each task are listed that became worse, and that became better. Runs whose prompts differ are
     refused unless that is allowed. Gates assume the worst for documents not scored in both runs, unless `allow_incomplete`.
+    `recovery` adds b over a to each row, with its interval.
     """
     parsed_gates = [parse_gate(each) for each in gates]
-    _check_shares(level, power)
+    check_shares(level, power)
     options = CompareOptions(
-        tasks, metrics, parsed_gates, cluster_by, allow_different_prompts, allow_incomplete, flips, level, power
+        tasks,
+        metrics,
+        parsed_gates,
+        cluster_by,
+        allow_different_prompts,
+        allow_incomplete,
+        flips,
+        level,
+        power,
+        recovery,
     )
     read = _read([Path(run) for run in runs])
     pairs = [_compare_pair(read[0], other, number, options) for number, other in enumerate(read[1:], 1)]
-    parts, measured = [part for part, _ in pairs], [each for _, gated in pairs for each in gated]
+    parts, measured = [part for part, _ in pairs], [each for _, gated in pairs for own in gated for each in own]
     return Comparison(
         runs=_labelled(read),
         rows=_corrected([row for part in parts for row in part.rows], 1 - level),
@@ -91,7 +106,15 @@ def compare(  # noqa: PLR0913  # each is an option of the command
     )
 
 
-def _check_shares(level: float, power: float) -> None:
+def measured_gates(folders: Sequence[Path], options: CompareOptions) -> tuple[list[list[Measured]], list[str]]:
+    """Measure the rows of each gate in the second of two runs; returns also notes about them."""
+    runs = _read(folders)
+    compared, gated = _compare_pair(runs[0], runs[1], 1, options)
+    return gated, [*_endings(runs[:1]), *compared.notes]
+
+
+def check_shares(level: float, power: float = 0.8) -> None:
+    """Refuse an invalid level or power."""
     for name, value in (("--level", level), ("--power", power)):
         if not 0.5 < value < 1:
             what = f"{name} must be between 0.5 and 1, got {value:g}"
@@ -106,11 +129,11 @@ def _read(folders: Sequence[Path]) -> list[Run]:
     twice = [folder for number, folder in enumerate(folders) if places[number] in places[:number]]
     if twice:
         raise ConfigError([Problem(Place(str(twice[0])), "the same run is named twice", "name each run once")])
-    return [Run.open(folder).finished() for folder in folders]
+    return [open_run(folder) for folder in folders]
 
 
-def _compare_pair(a: Run, b: Run, number: int, options: CompareOptions) -> tuple[Comparison, list[Measured]]:
-    """One run against the first, and its gates, which are decided together with those of the other runs."""
+def _compare_pair(a: Run, b: Run, number: int, options: CompareOptions) -> tuple[Comparison, list[list[Measured]]]:
+    """One run against the first, and gate by gate its rows, which are decided together with those of the other runs."""
     notes: list[str] = []
     shared = set(shared_tasks(a, b))
     named = (
@@ -127,12 +150,20 @@ def _compare_pair(a: Run, b: Run, number: int, options: CompareOptions) -> tuple
     evidence = GateEvidence(gated, (a, b), number, options.incomplete)
     compared = Comparison(
         runs=(),
-        rows=[compared_row(row, number, options.level, options.power, _same_answers(row, tasks)) for row in paired],
+        rows=[_row(row, number, options, _same_answers(row, tasks)) for row in paired],
         attributions=[attribute(a, b, tasks, number)],
         flips=flips_of(tasks, paired, number, options.flips) if options.flips else (),
         notes=notes,
     )
-    return compared, [each for gate in options.gates for each in measure(gate, evidence)]
+    return compared, [measure(gate, evidence) for gate in options.gates]
+
+
+def _row(row: PairedRow, number: int, options: CompareOptions, has_same_answers: bool) -> ComparedRow:
+    compared = compared_row(row, number, options.level, options.power, has_same_answers)
+    ratio = recovery_of(row, options.level) if options.recovery else None
+    if ratio is None:
+        return compared
+    return replace(compared, recovery=ratio.value, recovery_low=ratio.low, recovery_high=ratio.high)
 
 
 def _same_answers(row: PairedRow, tasks: Sequence[PairedTask]) -> bool:
@@ -211,8 +242,8 @@ def _flips_of_row(task: PairedTask, row: PairedRow, member: ComparedTask, run: i
             score_b=float(member.scores_b[place]),
             answer_a=answer(stored_a[int(rows_a[place])], row.key.filter),
             answer_b=answer(stored_b[int(rows_b[place])], row.key.filter),
-            target=target(stored_a[int(rows_a[place])]),
-            question=str(stored_a[int(rows_a[place])]["prompt"]),
+            target=target(stored_a[int(rows_a[place])]) or target(stored_b[int(rows_b[place])]),
+            question=str(stored_a[int(rows_a[place])]["prompt"] or stored_b[int(rows_b[place])]["prompt"]),
             is_loss=bool(worse[place] > 0),
             doc_id_b=int(task.scores_b.documents[rows_b[place]]),
         )

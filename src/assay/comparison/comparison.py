@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 STAGES = ("data", "prompt", "sampling", "model", "filter", "scorer")
 """The stages of a number, in the order of the flow."""
 
-Unit = Literal["pp", "% rel", ""]
+Unit = Literal["pp", "% rel", "% of baseline", "%", ""]
+GateKind = Literal["difference", "value", "count", "run"]
+"""Kinds of gates: about a difference to another run, a number, a count of the run, or whether the run is complete."""
 Says = Literal["better", "worse", "differs", "unclear", "same", "unknown"]
 
 
@@ -38,7 +40,7 @@ class ComparedRow:
     `run` is the number of the other one among the runs. `difference` is b minus a; `reason` explains a missing
     interval or p. A win is a document that b does better, in the metric's direction. `mde` is the least true difference
     that is detected with the requested power. `only_a` and `only_b` documents were scored in one run alone. `same` is what all
-    documents have the same of, if any: `answers`, or only `scores`.
+    documents have the same of, if any: `answers`, or only `scores`. `recovery` is b over a, where that was asked for.
     """
 
     kind: Literal["task", "group"]
@@ -68,6 +70,9 @@ class ComparedRow:
     reason: str = ""
     verdict: Says = "unknown"
     same: Literal["answers", "scores", ""] = ""
+    recovery: float | None = None
+    recovery_low: float | None = None
+    recovery_high: float | None = None
 
     def outcome(self, alpha: float) -> Says:
         """The outcome for b: for a task by its corrected p, for a group by its interval; `unclear` is not `equal`. Where
@@ -138,7 +143,8 @@ class Attribution:
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
     """The outcome of a gate for one row: `bound` is the end of the one-sided interval that decides, at `level`. `unit` is
-    the gate's: `pp`, `% rel`, or nothing for the metric's own."""
+    the gate's: `pp`, `% rel`, `%`, or nothing for the metric's own. Where its `kind` is not a difference, `difference` is
+    the number itself."""
 
     gate: str
     name: str
@@ -152,6 +158,21 @@ class GateVerdict:
     reason: str = ""
     unit: Unit = ""
     level: float = 0.95
+    kind: GateKind = "difference"
+
+    @property
+    def row(self) -> str:
+        """The row as people write it: without the filter where that says nothing, or is in the gate."""
+        shown = self.filter and self.filter != "none" and f",{self.filter}" not in self.gate
+        return f"{self.name} {self.metric},{self.filter}" if shown else self.name
+
+
+def decision_of(verdicts: Sequence[GateVerdict]) -> Decision | None:
+    """The outcome of all gates: one failure fails them all, one that cannot be decided leaves them open."""
+    decisions = {verdict.decision for verdict in verdicts}
+    if not decisions:
+        return None
+    return "fail" if "fail" in decisions else "inconclusive" if "inconclusive" in decisions else "pass"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +211,4 @@ class Comparison:
 
     @property
     def decision(self) -> Decision | None:
-        """The outcome of all gates: one failure fails them all, one that cannot be decided leaves them open."""
-        decisions = {verdict.decision for verdict in self.verdicts}
-        if not decisions:
-            return None
-        return "fail" if "fail" in decisions else "inconclusive" if "inconclusive" in decisions else "pass"
+        return decision_of(self.verdicts)

@@ -1,83 +1,22 @@
 """Gates: thresholds for a difference, and what missing documents mean for them."""
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from assay.comparison.comparison import GateVerdict, Unit
+from assay.comparison.comparison import GateVerdict
+from assay.comparison.conditions import COUNTS, GATE, Gate, suggestion
 from assay.comparison.contrasts import Part, Reach
 from assay.comparison.rows import PairedRow, below
 from assay.config.row_names import row_name
-from assay.errors import ConfigError, Place, Problem, did_you_mean, some
+from assay.errors import ConfigError, Problem, some
 from assay.records import ScoreKey
 from assay.runs.run import Run
 from assay.statistics.intervals import Decision
 from assay.statistics.paired import Contrast, interval
 from assay.statistics.sequences import without_difference
-
-_WRITTEN = re.compile(
-    r"\s*(?:(?P<name>\S.*)/)?(?P<metric>[^/<>=,\s]+)(?:,(?P<filter>[^<>=\s]+))?\s*(?P<sign>>=|<=|>|<)\s*"
-    r"(?P<number>[+\-−]?(?:\d+\.?\d*|\.\d+))\s*(?P<unit>pp|%\s*rel|rel|%|)\s*"
-)
-GATE = Place("--gate")
-FIX = "write it as 'acc > -0.5pp', 'mmlu/acc >= -1% rel' or 'word_perplexity < 0.05'"
-
-
-@dataclass(frozen=True)
-class Gate:
-    """A metric's difference against a threshold: of the top-level rows, or of the rows that a name selects."""
-
-    written: str
-    name: str | None
-    metric: str
-    filter: str | None
-    sign: str
-    threshold: float
-    unit: Unit
-
-    @property
-    def relative(self) -> bool:
-        """Whether it is a share of the first run's value."""
-        return self.unit == "% rel"
-
-    @property
-    def wants_more(self) -> bool:
-        return self.sign.startswith(">")
-
-    def lets(self, value: float) -> bool:
-        """Whether a value is on the right side."""
-        return {">": value > self.threshold, ">=": value >= self.threshold, "<": value < self.threshold,
-                "<=": value <= self.threshold}[self.sign]  # fmt: skip
-
-
-def parse_gate(written: str, place: Place = GATE, fix: str = FIX) -> Gate:
-    """A gate from `[NAME/]METRIC[,FILTER] > NUMBER[pp|% rel|rel]`.
-
-    >>> gate = parse_gate("mmlu/acc > -0.5pp")
-    >>> gate.name, gate.metric, gate.sign, gate.threshold, gate.relative
-    ('mmlu', 'acc', '>', -0.005, False)
-    """
-    match = _WRITTEN.fullmatch(written)
-    if match is None:
-        raise ConfigError([Problem(place, f"invalid gate {written!r}", fix)])
-    unit = match["unit"].replace(" ", "")
-    if unit == "%":
-        fix = "write 'pp' for percentage points, or '% rel' for a share of the first run's value"
-        raise ConfigError([Problem(place, f"{written!r} does not say of what it is a percentage", fix)])
-    number = float(match["number"].replace("−", "-"))
-    return Gate(
-        written.strip(),
-        match["name"].strip() if match["name"] else None,
-        match["metric"],
-        match["filter"],
-        match["sign"],
-        number / 100 if unit in ("pp", "%rel") else number,
-        "% rel" if unit.endswith("rel") else "pp" if unit == "pp" else "",
-    )
-
 
 Ends = tuple[float, float]
 
@@ -116,18 +55,20 @@ class Measured:
         """Decide at this alpha."""
         decision, bound = (self.known, None) if self.ends is None else _decided(self.gate, self.ends(alpha))
         gate, reason = self.gate, self.reason
+        shift = 1.0 if gate.unit == "% of baseline" else 0.0
+        shown = [None if each is None else each + shift for each in (self.difference, bound)]
         if decision == "inconclusive" and self.needed is not None:
             reason = "; ".join(filter(None, [reason, self.needed(alpha)]))
         return GateVerdict(
-            gate.written, self.row.name, *self.row.key, self.number, decision, self.difference, bound, gate.threshold, reason,
-            gate.unit, 1 - alpha,
+            gate.written, self.row.name, *self.row.key, self.number, decision, shown[0], shown[1],
+            gate.threshold + shift, reason, gate.unit, 1 - alpha, gate.kind,
         )  # fmt: skip
 
 
 def measure(gate: Gate, evidence: GateEvidence) -> list[Measured]:
     """Measure each row that a gate selects. A row that only the first run has is undecided: a run that lacks
     a task or a group passes no gate."""
-    return [_measured(gate, row, evidence) for row in _selected(gate, evidence.rows, evidence.runs[0])]
+    return [_measured(gate, row, evidence) for row in selected(gate, evidence.rows, evidence.runs[0].members)]
 
 
 def decide(measured: Sequence[Measured], level: float) -> list[GateVerdict]:
@@ -143,28 +84,32 @@ def decide(measured: Sequence[Measured], level: float) -> list[GateVerdict]:
     return [verdicts[place] for place in range(len(measured))]
 
 
-def _selected(gate: Gate, rows: Sequence[PairedRow], run: Run) -> list[PairedRow]:
-    """The rows that both runs have, and those of the first that the other lacks."""
+def selected(
+    gate: Gate, rows: Sequence[PairedRow], members: Mapping[str, Sequence[str]], shared: str = "shared "
+) -> list[PairedRow]:
+    """The rows that a gate is about: those that both runs have, and those of the first that the other lacks. `members` are
+    those of groups."""
     of_metric = [row for row in rows if row.key.metric == gate.metric and gate.filter in (None, row.key.filter)]
     if not of_metric:
-        known = {row.key.metric for row in rows}
+        known = {row.key.metric for row in rows} | ({*COUNTS} if not shared else set())
         wrong = gate.metric if gate.metric not in known else row_name(ScoreKey(gate.metric, str(gate.filter)))
-        fix = did_you_mean(wrong, known if gate.metric not in known else {row_name(row.key) for row in rows})
-        raise ConfigError([Problem(GATE, f"no shared metric named {wrong!r}", fix)])
+        fix = suggestion(wrong, known if gate.metric not in known else {row_name(row.key) for row in rows})
+        if shared and gate.metric in COUNTS:
+            fix = f"`assay gate RUN '{gate.written}'` is about counts of one run"
+        raise ConfigError([Problem(GATE, f"no {shared}metric named {wrong!r}", fix)])
     if gate.name is None:
-        shared = _top_level([row for row in of_metric if not row.is_lone], run)
-        return [*shared, *(row for row in _top_level(of_metric, run) if row.is_lone)]
+        both = _top_level([row for row in of_metric if not row.is_lone], members)
+        return [*both, *(row for row in _top_level(of_metric, members) if row.is_lone)]
     matching = [row for row in of_metric if row.name == gate.name or fnmatchcase(row.name, gate.name)]
     if not matching:
         names = {row.name for row in of_metric}
-        what = f"no shared task or group named {gate.name!r} has {gate.metric!r}"
-        raise ConfigError([Problem(GATE, what, did_you_mean(gate.name, names))])
+        what = f"no {shared}task or group named {gate.name!r} has {gate.metric!r}"
+        raise ConfigError([Problem(GATE, what, suggestion(gate.name, names))])
     return matching
 
 
-def _top_level(rows: Sequence[PairedRow], run: Run) -> list[PairedRow]:
+def _top_level(rows: Sequence[PairedRow], tree: Mapping[str, Sequence[str]]) -> list[PairedRow]:
     """Return the rows that are below no other row of the metric: the headline."""
-    tree = run.members
     names = {row.name for row in rows}
     under: set[str] = set()
     waiting = [member for name in names for member in tree.get(name, ())]
@@ -203,6 +148,8 @@ def _measured(gate: Gate, row: PairedRow, evidence: GateEvidence) -> Measured:
     missed = 0 if evidence.allow_incomplete else sum(part.member.missed for part in row.parts)
     lower, upper = moved(row.parts, scale) if missed else (0.0, 0.0)
     reason = f"assuming the worst for the {missed} documents not scored in both runs" if missed else ""
+    if row.noise is not None:
+        reason = "; ".join(filter(None, [reason, f"with the noise between {row.noise.runs} runs"]))
     if row.is_alike:
         return _alike(replace(measured, reason=reason), row, evidence, (lower / unit, upper / unit))
     if interval(contrast, 0.9) is None:
@@ -264,8 +211,9 @@ def why_undecided(row: PairedRow, runs: Sequence[Run]) -> str:
         if lacking:
             return f"{member.task}: {lacking} documents were not asked; {ALLOW}"
         if not member.is_rate and member.missed > MOST * (member.n + member.missed):
-            what = f"{member.task}: {member.missed} of {member.n + member.missed} documents are not scored in both runs"
-            return f"{what}; {ALLOW}"
+            where = " in both runs" if len(runs) > 1 else ""
+            whole = member.n + member.missed
+            return f"{member.task}: {member.missed} of {whole} documents are not scored{where}; {ALLOW}"
     return ""
 
 

@@ -27,6 +27,8 @@ Array = NDArray[Any]
 PROMPT_OPTIONS = ("apply_chat_template", "system_instruction", "fewshot_as_multiturn", "fewshot_random_seed", "num_fewshot",
                   "over_length")  # fmt: skip
 """Options of a run that change the prompts."""
+PACKED = {name: f"hash_of_{name}" for name in ("prompts", "responses", "contents", "clusters")}
+"""Columns of a packed baseline, which has hashes in place of texts."""
 
 
 def task_scores(run: Run, task: str) -> "TaskScores | None":
@@ -105,20 +107,30 @@ class TaskScores:
             parts = [(None if each.prompt == whole else each.prompt, each.continuation) for each in requests]
             return _digest(f"{whole}\0{self.graph or orjson.dumps(parts).decode()}")
 
-        return self._named(["prefix", "prompt", "requests"], name)
+        return self._named("prompts", ["prefix", "prompt", "requests"], name)
 
     @cached_property
     def responses(self) -> Array:
         """A hash of each document's responses."""
-        return self._named(["responses"], lambda responses: _digest(orjson.dumps(responses).decode()))
+        return self._named("responses", ["responses"], lambda responses: _digest(orjson.dumps(responses).decode()))
 
     @cached_property
     def contents(self) -> Array:
         """A hash of each document's content."""
-        return self._named(["doc"], _digest)
+        return self._named("contents", ["doc"], _digest)
 
-    def _named(self, columns: Sequence[str], name: Callable[..., int]) -> Array:
+    def _packed(self, what: str) -> Array | None:
+        """The hashes of a packed baseline; None where the file has the texts themselves."""
+        if PACKED[what] not in self.file.names:
+            return None
+        kind = np.int64 if what == "clusters" else np.uint64
+        return _joined([np.array(part[PACKED[what]], kind) for part in self.file.columns([PACKED[what]])], kind)
+
+    def _named(self, what: str, columns: Sequence[str], name: Callable[..., int]) -> Array:
         """A number of 64 bits for each sample, from some of its columns."""
+        packed = self._packed(what)
+        if packed is not None:
+            return packed
         parts = self.file.columns(columns)
         return _joined(
             [np.array([*map(name, *(part[each] for each in columns))], np.uint64) for part in parts], np.uint64
@@ -127,6 +139,9 @@ class TaskScores:
     def clusters(self, column: str) -> Array | None:
         """The cluster of each sample by a column of its document, one without a value being its own; None where no document
         has the column."""
+        packed = self._packed("clusters") if column == self.cluster_by else None
+        if packed is not None:
+            return packed
         clusters = np.array(self.documents)
         known, place = False, 0
         for part in self.file.columns(["doc"]):

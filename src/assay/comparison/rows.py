@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from assay.config.row_names import row_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import ScoreKey
 from assay.runs.results import names_with_depth
-from assay.runs.run import Run
+from assay.runs.run import Run, mapping, number
+from assay.statistics.influence import Spread
 from assay.statistics.paired import Contrast, detectable, interval, significance
 
 Runs = tuple[Run, Run]
@@ -25,6 +26,30 @@ SCORE_AGAIN = "how it follows from its tasks is not noted; `assay score RUN` not
 
 NO_SPREAD = {True: "no document differs", False: "all documents differ alike"}
 LONE = "the other run has no such number, or no samples of it"
+
+
+class RunNoise(NamedTuple):
+    """The variance between whole runs of the baseline, beyond that of single answers, and how many runs it is known from."""
+
+    variance: float
+    runs: int
+
+    @classmethod
+    def of(cls, run: Run, name: str, key: ScoreKey) -> "RunNoise | None":
+        """As a baseline of several runs has it."""
+        noise = mapping(mapping(mapping(run.summary(name).get("rows")).get(row_name(key))).get("noise"))
+        variance, runs = number(noise.get("between_runs")), int(noise.get("runs") or 0)
+        return cls(variance, runs) if variance and runs > 1 else None
+
+    def added(self, plain: Contrast, scale: float) -> Contrast:
+        """The difference of another run to the mean of these: one more draw of a run, and the mean of as many."""
+        more, own = (
+            self.variance * (1 + scale**2 / self.runs),
+            plain.spread.variance if plain.spread else plain.variance,
+        )
+        total = own + more
+        freedom = total**2 / (own**2 / plain.freedom + more**2 / (self.runs - 1))
+        return replace(plain, contributions=None, variance=plain.variance + more, spread=Spread(total, freedom, 0.0))
 
 
 @dataclass(frozen=True)
@@ -43,6 +68,7 @@ class PairedRow:
     parts: Sequence[Part] = ()
     reason: str = ""
     is_lone: bool = False
+    noise: RunNoise | None = None
 
     @property
     def is_alike(self) -> bool:
@@ -52,7 +78,8 @@ class PairedRow:
     def contrast(self, scale: float = 1.0) -> Contrast | None:
         if not self.parts or self.a is None or self.b is None:
             return None
-        return contrast(self.parts, self.a, self.b, scale)
+        plain = contrast(self.parts, self.a, self.b, scale)
+        return plain if plain is None or self.noise is None else self.noise.added(plain, scale)
 
 
 def _is_alike(member: ComparedTask) -> bool:
@@ -141,7 +168,10 @@ def _task_rows(name: str, depth: int, runs: Runs, known: Known) -> Iterator[Pair
                 yield PairedRow("task", name, alias, key, depth, better, a, b, (), member)
             else:
                 parts = () if member.reason else (Part(member),)
-                yield PairedRow("task", name, alias, key, depth, better, member.a, member.b, parts, member.reason)
+                yield PairedRow(
+                    "task", name, alias, key, depth, better, member.a, member.b, parts, member.reason,
+                    noise=RunNoise.of(runs[0], name, key),
+                )  # fmt: skip
 
 
 def _group_rows(name: str, depth: int, runs: Runs, known: Known) -> Iterator[PairedRow]:
@@ -150,7 +180,9 @@ def _group_rows(name: str, depth: int, runs: Runs, known: Known) -> Iterator[Pai
         if key not in others:
             continue
         parts, a, b, reason = _group_parts(name, key, runs, known)
-        yield PairedRow("group", name, runs[0].alias(name), key, depth, better.get(key.metric), a, b, parts, reason)
+        noise = RunNoise.of(runs[0], name, key)
+        alias, way = runs[0].alias(name), better.get(key.metric)
+        yield PairedRow("group", name, alias, key, depth, way, a, b, parts, reason, noise=noise)
 
 
 def _group_parts(

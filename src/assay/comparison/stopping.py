@@ -5,10 +5,11 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NamedTuple
 
-from assay.comparison.gates import ENDED, Gate, parse_gate
+from assay.comparison.conditions import Gate, Plain, parse_gate
+from assay.comparison.gates import ENDED
+from assay.comparison.packs import open_run
 from assay.comparison.pairing import PROMPT_OPTIONS, task_scores
 from assay.comparison.planning import Aim, Unknown
 from assay.config.row_names import row_name
@@ -52,10 +53,13 @@ def stop_rule(prepared: PreparedRun) -> "StopWhen | None":
     if written is None:
         return None
     match = _WRITTEN.fullmatch(written)
-    gate, other = parse_gate(match["gate"] if match else written, PLACE, FIX), match["run"] if match else None
+    other = match["run"] if match else None
+    plain: Plain = "value" if other is None else "difference"
+    gate = parse_gate(match["gate"] if match else written, PLACE, FIX, plain)
     _refuse_options(prepared, gate, is_bar=other is None)
     members = _members(gate, prepared)
     bounds = _shared_bounds(members, prepared)
+    gate = replace(gate.on(bounds), unit=gate.unit if other is not None else "")
     if other is not None:
         run = _opened(other)
         members = {name: _with_baseline(name, each, prepared, run) for name, each in members.items()}
@@ -187,7 +191,7 @@ def _score(record: SampleRecord, key: ScoreKey) -> float | None:
 
 def _refuse_options(prepared: PreparedRun, gate: Gate, *, is_bar: bool) -> None:
     config = prepared.config
-    if is_bar and gate.unit:
+    if is_bar and gate.kind == "difference":
         what = f"{gate.written!r} has the unit {gate.unit!r} of a difference, and names no run"
         raise _refused(what, "add 'vs RUN', or write the bar as the number itself: 'acc > 0.7'")
     if config.shard is not None:
@@ -314,10 +318,27 @@ def _bounds(task: Runnable, key: ScoreKey) -> Bounds:
 
 
 def _opened(folder: str) -> Run:
-    run = Run.open(Path(folder)).finished()
+    run = open_run(folder)
     if run.status not in ENDED:
         raise _refused(f"the run {folder} is {run.status}", "resume it, or name one that is complete")
     return run
+
+
+def refuse_other_task(task: Runnable, prepared: PreparedRun, run: Run, place: Place = PLACE) -> None:
+    """Refuse another run whose documents, prompts or settings of a task are not those of the run to be made."""
+    name, where = task.task.name, f"the run {run.path}"
+    spec, mine = run.answers_manifest.get("spec", {}), as_written(identity_of(prepared.config))
+    for option in SELECTION:
+        if spec.get(option) not in (None, 0) and spec.get(option) != mine.get(option):
+            what = f"{where} has only the documents of --{option} {spec[option]}"
+            raise ConfigError([Problem(place, what, "use the same, or a whole run")])
+    changed = [option for option in PROMPT_OPTIONS if spec and spec.get(option) != mine.get(option)]
+    if changed:
+        what = f"{where} has other prompts: --{changed[0]} is not the same"
+        raise ConfigError([Problem(place, what, "use the same, or another run")])
+    if run.source(name) not in ("", task.source) or spec.get("tasks", {}).get(name) not in (None, task_digest(task)):
+        what = f"task {name!r} has other documents or settings in {where}"
+        raise ConfigError([Problem(place, what, "evaluate that model again")])
 
 
 def _with_baseline(name: str, member: Member, prepared: PreparedRun, run: Run) -> Member:
@@ -328,17 +349,9 @@ def _with_baseline(name: str, member: Member, prepared: PreparedRun, run: Run) -
         raise _refused(f"{where} has no task {name!r}", did_you_mean(name, run.scored_tasks) or "name another run")
     if member.key not in run.rows(name):
         raise _refused(f"task {name!r} has no {row_name(member.key)!r} in {where}", "name another run, or metric")
-    spec, mine = run.answers_manifest.get("spec", {}), as_written(identity_of(prepared.config))
-    for option in SELECTION:
-        if spec.get(option) not in (None, 0) and spec.get(option) != mine.get(option):
-            raise _refused(
-                f"{where} has only the documents of --{option} {spec[option]}", "use the same, or a whole run"
-            )
-    changed = [option for option in PROMPT_OPTIONS if spec.get(option) != mine.get(option)]
-    if changed:
-        raise _refused(f"{where} has other prompts: --{changed[0]} is not the same", "use the same, or another run")
-    if run.source(name) != task.source or spec.get("tasks", {}).get(name) not in (None, task_digest(task)):
+    if run.source(name) != task.source:
         raise _refused(f"task {name!r} has other documents or settings in {where}", "evaluate that model again")
+    refuse_other_task(task, prepared, run)
     scores = task_scores(run, name)
     if scores is None:
         raise _refused(f"the samples of task {name!r} are not in {where}", "name another run")

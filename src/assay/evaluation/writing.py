@@ -25,10 +25,10 @@ from assay.models.protocol import AnyModel, Remote
 from assay.records import JSONDict
 from assay.redaction import is_same
 from assay.registry import USED
-from assay.runs.folder import RunError, RunFolder, as_written, open_run
+from assay.runs.folder import MANIFEST, NoRun, RunError, RunFolder, as_written, open_run
 from assay.runs.journal import Journal
 from assay.runs.results import ManifestJSON, ResultsJSON
-from assay.runs.run import Run, output_folder, run_name
+from assay.runs.run import Run, holds_run, output_folder, run_name
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import file_name
 from assay.runs.storage import Announce, is_url, local_folder, uploaded
@@ -136,10 +136,13 @@ def is_resumed(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> bool:
     config = prepared.config
     if not any(isinstance(model, Remote) for model in models.values()):
         return False
-    if config.output_path is not None:
-        return holds_run(Path(config.output_path))
+    if config.output_path is None and config.runs_dir is None:
+        return False
     run_spec = spec(config, models, prepared.tasks, prepared.helper_files)
-    return config.runs_dir is not None and holds_run(_place(config, run_spec, models[UNDER_TEST]))
+    try:
+        return holds_run(local_folder(_place(config, run_spec, models[UNDER_TEST]), [MANIFEST]))
+    except NoRun:
+        return False
 
 
 def decided_before(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> Evaluation | None:

@@ -224,17 +224,25 @@ def gate_line(verdict: GateVerdict) -> str:
     >>> gate_line(GateVerdict("acc > -0.5pp", "t", "acc", "none", 1, "pass", 0.01, 0.002, -0.005, unit="pp"))
     '✓ acc > -0.5pp: t +1.00pp, bound +0.20pp'
     >>> gate_line(GateVerdict("acc > -1pp", "t", "acc", "strict", 1, "fail", -0.1, -0.05, -0.01, unit="pp"))
-    '✗ acc > -1pp: t (strict) -10.00pp, bound -5.00pp'
+    '✗ acc > -1pp: t acc,strict -10.00pp, bound -5.00pp'
+    >>> gate_line(GateVerdict("failed <= 1%", "first", "failed", "", 1, "fail", 0.02, None, 0.01, unit="%", kind="count"))
+    '✗ failed <= 1%: first 2.00%'
     """
 
-    def format_difference(value: float) -> str:
-        return f"{value * 100:+.2f}{verdict.unit}" if verdict.unit else f"{value:+.4f}"
-
-    difference = [format_difference(verdict.difference)] if verdict.difference is not None else []
-    bound = [f"bound {format_difference(verdict.bound)}"] if verdict.bound is not None else []
+    difference = [gate_number(verdict, verdict.difference)] if verdict.difference is not None else []
+    bound = [f"bound {gate_number(verdict, verdict.bound)}"] if verdict.bound is not None else []
     text = ", ".join([*difference, *bound, *([verdict.reason] if verdict.reason else [])])
-    name = verdict.name if verdict.filter == "none" else f"{verdict.name} ({verdict.filter})"
-    return f"{DECISION_MARKS[verdict.decision]} {verdict.gate}: {name} {text}"
+    return f"{DECISION_MARKS[verdict.decision]} {verdict.gate}: {verdict.row} {text}"
+
+
+def gate_number(verdict: GateVerdict, value: float) -> str:
+    """A number of a verdict in the unit of its gate."""
+    sign = "+" if verdict.kind == "difference" and verdict.unit != "% of baseline" else ""
+    if verdict.unit:
+        return f"{value * 100:{sign}.2f}{verdict.unit}"
+    if verdict.kind == "count":
+        return f"{value:.1f} s" if verdict.metric == "time" else f"{value:.6g}"
+    return f"{value:{sign}.4f}"
 
 
 def _headline(rows: Sequence[ComparedRow]) -> str:

@@ -137,7 +137,7 @@ def interval(contrast: Contrast, level: float) -> tuple[float, float] | None:
     if not contrast.variance and not contrast.unit:
         return None
     centre, error = smoothed(contrast)
-    below, above = for_skewness(_quantile(contrast, level), contrast.skewness)
+    below, above = for_skewness(quantile(contrast, level), contrast.skewness)
     low = max(min(centre - below * error, contrast.difference), -contrast.wide)
     high = min(max(centre + above * error, contrast.difference), contrast.wide)
     if not contrast.difference:
@@ -148,7 +148,8 @@ def interval(contrast: Contrast, level: float) -> tuple[float, float] | None:
     return low, (min(high, beside) if rejects else max(high, 0.0))
 
 
-def _quantile(contrast: Contrast, level: float) -> float:
+def quantile(contrast: Contrast, level: float) -> float:
+    """How many standard errors the interval of a difference goes to either side."""
     if contrast.unit and not contrast.is_clustered:
         return NormalDist().inv_cdf(0.5 + level / 2)
     return student(level, contrast.freedom)

@@ -1,0 +1,312 @@
+"""Baselines as files: the scores of every document, of one run or the mean of several, without texts; and runs in files."""
+
+import math
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assay.comparison.contrasts import aggregation_of
+from assay.comparison.pairing import PACKED, Array, TaskScores, task_scores
+from assay.config.row_names import repeats_name, row_name
+from assay.errors import Place, Problem, some
+from assay.exchange.archive import Packed, pack, unpack
+from assay.records import JSONDict, ScoreKey
+from assay.redaction import without_secrets
+from assay.runs.folder import SAMPLES, RunError, staging_folder, write_results
+from assay.runs.run import COMPLETE, Run, finished_run, mapping
+from assay.runs.samples.encode import score_arrays
+from assay.runs.samples.records import ScoreColumns
+from assay.runs.samples.schema import ALWAYS, arrow_type
+from assay.runs.samples.writer import GroupWriter, file_name
+from assay.statistics.arrays import estimate
+from assay.statistics.influence import Bounds
+from assay.statistics.noise import noise_of
+
+EXPLAINED = 0.5
+"""How much of what single answers explain is subtracted from the variance between runs. With all of it, too little remains of few
+runs (6 % false alarms of three, `python -m bench gates`); with none, real drops are missed."""
+_folders: list["tempfile.TemporaryDirectory[str]"] = []
+"""Where files were unpacked; removed at the end of the process."""
+
+
+def open_run(path: str | Path) -> Run:
+    """The finished run in a folder, or in a file of `assay pack`."""
+    return Run.open(
+        _folder(str(path), Path(path).stat().st_mtime_ns) if Path(path).is_file() else Path(path)
+    ).finished()
+
+
+@lru_cache(maxsize=64)
+def _folder(path: str, written: int) -> Path:  # noqa: ARG001  # a file that is written again is another one
+    if Path(path).suffix.lower() != ".zip":
+        raise RunError(
+            [Problem(Place(path), "is neither the folder of a run nor a file of `assay pack`", "name one of them")]
+        )
+    place = tempfile.TemporaryDirectory(prefix="assay-")
+    _folders.append(place)
+    target = Path(place.name) / Path(path).name
+    unpack(Path(path), target)
+    return target
+
+
+def pack_baseline(folders: Sequence[str | Path], output: str | Path) -> Packed:
+    """Write the scores of a run's documents to a small file that can be compared with. Of several runs of one model it has
+    their means, and how far they differ: from answer to answer, and from run to run."""
+    runs = [finished_run(folder) for folder in folders]
+    _refuse_unlike(runs)
+    target = Path(output)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with staging_folder(target.parent) as scratch:
+        folder = scratch / file_name(target.stem)
+        (folder / SAMPLES).mkdir(parents=True)
+        tasks = {name: _shared(name, runs) for name in runs[0].scored_tasks}
+        for name, task in tasks.items():
+            task.write(folder / SAMPLES / f"{file_name(name)}.parquet")
+        write_results(folder, _results(runs, tasks), _manifest(runs))
+        return pack(folder, target)
+
+
+def noise_lines(path: Path) -> Iterator[str]:
+    """The noise floor of a baseline: how far its numbers differ from run to run, and scores within documents."""
+    run = open_run(path)
+    for name in (*run.groups, *run.scored_tasks):
+        for key, row in run.rows(name).items():
+            noise = mapping(mapping(mapping(run.summary(name).get("rows")).get(row.name)).get("noise"))
+            parts = (
+                [f"±{math.sqrt(noise['between_runs']):.4f} between {noise['runs']} runs"] if noise.get("runs") else []
+            )
+            parts += [f"±{math.sqrt(noise['within']):.4f} within a document"] if noise.get("within") else []
+            if parts:
+                yield f"noise: {name} {row_name(key)}: {', '.join(parts)}"
+
+
+def _refuse_unlike(runs: Sequence[Run]) -> None:
+    first = runs[0]
+    for run in runs:
+        place = Place(str(run.path))
+        if run.status != COMPLETE:
+            raise RunError(
+                [Problem(place, f"the run is {run.status}: a baseline is complete", "resume it, or name another")]
+            )
+        lacking = [task for task in run.scored_tasks if run.sample_file(task) is None]
+        if lacking:
+            raise RunError(
+                [Problem(place, f"the samples of {some(lacking)} are missing", "restore them, or name another run")]
+            )
+        if set(run.scored_tasks) != set(first.scored_tasks):
+            odd = sorted({*run.scored_tasks} ^ {*first.scored_tasks})
+            raise RunError(
+                [
+                    Problem(
+                        place, f"it does not have the tasks of {first.path}: {some(odd)}", "name runs of the same tasks"
+                    )
+                ]
+            )
+        other = [task for task in run.scored_tasks if run.source(task) != first.source(task)]
+        if other:
+            raise RunError(
+                [
+                    Problem(
+                        place,
+                        f"it has other documents than {first.path} in {some(other)}",
+                        "name runs of the same data",
+                    )
+                ]
+            )
+
+
+@dataclass(frozen=True)
+class SharedTask:
+    """A task of several runs: its documents, hashes of its texts, and by row the scores in each run, NaN where one has none."""
+
+    scores: TaskScores
+    numbers: Mapping[ScoreKey, Array]
+    """Rows that are means of numbers: an array with a line for each run."""
+    others: Mapping[ScoreKey, Sequence[Any]]
+    """Other rows, as the first run has them."""
+    repeats: Mapping[ScoreKey, Sequence[Sequence[float]]]
+    """Scores of every answer, where a document has several in a single run."""
+    is_one: bool
+
+    def mean(self, key: ScoreKey) -> Array:
+        return np.asarray(self.numbers[key].mean(axis=0))
+
+    def per_document(self, key: ScoreKey) -> list[list[float]]:
+        """By document the scores that differ by chance alone: of its answers, or of the runs."""
+        if self.is_one:
+            return [[*each] for each in self.repeats.get(key, ())]
+        whole = self.numbers[key][:, ~np.isnan(self.numbers[key]).any(axis=0)]
+        return [list(map(float, each)) for each in whole.T]
+
+    def write(self, path: Path) -> None:
+        import pyarrow as pa
+
+        size = len(self.scores.documents)
+        means = {key: self.mean(key) for key in self.numbers}
+        rows = []
+        for place in range(size):
+            scores: dict[str, Any] = {
+                row_name(key): float(v[place]) for key, v in means.items() if not math.isnan(v[place])
+            }
+            scores |= {row_name(key): v[place] for key, v in self.others.items() if v[place] is not None}
+            if self.is_one:
+                scores |= {repeats_name(key): v[place] for key, v in self.repeats.items() if len(v[place]) > 1}
+            else:
+                every = {key: v[:, place] for key, v in self.numbers.items() if not np.isnan(v[:, place]).any()}
+                scores |= {repeats_name(key): v.tolist() for key, v in every.items()}
+            rows.append(ScoreColumns({}, scores, None, {}, ()))
+        arrays, names = score_arrays(rows)
+        for name in ALWAYS - {*arrays, "doc_id"}:
+            kind = arrow_type(name)
+            empty: object = (
+                [] if pa.types.is_list(kind) else "{}" if name == "doc" else '""' if name in ("target", "gold") else ""
+            )
+            arrays[name] = pa.array([empty] * size, kind)
+        arrays["doc_id"] = pa.array(self.scores.documents, pa.int64())
+        for name, digests in self.digests().items():
+            arrays[name] = pa.array(digests)
+        scores_last = {name: arrays[name] for name in arrays if "," not in name} | {
+            n: a for n, a in arrays.items() if "," in n
+        }
+        writer = GroupWriter(path)
+        writer.write(scores_last, names)
+        writer.end()
+
+    def digests(self) -> dict[str, Array]:
+        own = self.scores
+        known = {"prompts": own.prompts, "responses": own.responses, "contents": own.contents}
+        clusters = own.clusters(own.cluster_by) if own.cluster_by else None
+        return {PACKED[n]: a for n, a in known.items()} | (
+            {PACKED["clusters"]: clusters} if clusters is not None else {}
+        )
+
+
+def _shared(name: str, runs: Sequence[Run]) -> SharedTask:
+    """The task of all runs on the documents of the first."""
+    every = [scores for run in runs if (scores := task_scores(run, name)) is not None]
+    first = every[0]
+    for run, scores in zip(runs[1:], every[1:], strict=True):
+        if not np.array_equal(first.documents, scores.documents) or not np.array_equal(first.prompts, scores.prompts):
+            what = f"task {name!r} has other documents or prompts than in {runs[0].path}"
+            raise RunError([Problem(Place(str(run.path)), what, "name runs of the same prompts")])
+    numbers, others = {}, {}
+    for key, column in first.values.items():
+        if all(key in own.values and _is_mean(run, name, key, own) for run, own in zip(runs, every, strict=True)):
+            numbers[key] = np.stack(
+                [np.where(own.values[key].present, own.values[key].values, np.nan) for own in every]
+            )
+        elif column.is_score:
+            others[key] = [
+                v if there else None for v, there in zip(column.values.tolist(), column.present, strict=True)
+            ]
+    repeats = _repeats(first, [*numbers]) if len(runs) == 1 else {}
+    return SharedTask(first, numbers, others, repeats, is_one=len(runs) == 1)
+
+
+def _is_mean(run: Run, task: str, key: ScoreKey, scores: TaskScores) -> bool:
+    column = scores.values[key]
+    if column.values.dtype == object or not column.is_score or not column.present.any():
+        return False
+    aggregation = aggregation_of(run, task, key, column.present_values)
+    return aggregation is not None and aggregation.name == "mean"
+
+
+def _repeats(scores: TaskScores, keys: Iterable[ScoreKey]) -> dict[ScoreKey, list[list[float]]]:
+    every = [each for part in scores.file.columns(["scores"]) for each in part["scores"]]
+    lists_of = {key: [each.get(repeats_name(key)) or [] for each in every] for key in keys}
+    return {key: lists for key, lists in lists_of.items() if any(map(len, lists))}
+
+
+def _manifest(runs: Sequence[Run]) -> JSONDict:
+    """The manifest of the first run, with the seeds and fingerprints of all."""
+    first = runs[0]
+    specs = [mapping(run.manifest.get("spec")) for run in runs]
+    seeds = ("random_seed", "numpy_random_seed", "torch_random_seed", "fewshot_random_seed")
+    listed = [
+        {"run": run.path.name, "spec_digest": run.manifest.get("spec_digest"), "model": spec.get("model"),
+         "created": run.manifest.get("created"), "seeds": {each: spec.get(each) for each in seeds}}
+        for run, spec in zip(runs, specs, strict=True)
+    ]  # fmt: skip
+    is_one_model = all(spec.get(key) == specs[0].get(key) for spec in specs for key in ("model", "roles"))
+    spec = {key: value for key, value in specs[0].items() if key != "model" or is_one_model}
+    left_out = ("scored", "of", "checksums", "signature")
+    manifest = {key: value for key, value in first.manifest.items() if key not in left_out}
+    return {**without_secrets(manifest), "spec": spec, "status": COMPLETE, "baseline": listed}
+
+
+def _results(runs: Sequence[Run], tasks: Mapping[str, SharedTask]) -> JSONDict:
+    """The results of the first run with the means of all, and the noise of each number."""
+    first = runs[0]
+    results: JSONDict = _copied(without_secrets(first.results))
+    extras = results.setdefault("assay", {})
+    for name, task in tasks.items():
+        own = extras.setdefault("tasks", {}).setdefault(name, {}).setdefault("rows", {})
+        for key in task.numbers:
+            about = own.setdefault(row_name(key), {})
+            if len(runs) > 1:
+                scale = first.rows(name)[key].scale
+                results["results"][name] |= _number(row_name(key), task.mean(key), scale, about)
+            noise = noise_of([each for each in task.per_document(key) if len(each) > 1])
+            if noise is not None:
+                about["noise"] = noise._asdict() | between_runs(
+                    [each.rows(name)[key].value for each in runs], noise.within / len(task.per_document(key))
+                )
+    for name in first.groups if len(runs) > 1 else ():
+        for key, row in first.rows(name).items():
+            _put_group(results, name, key, runs, tasks)
+            assert row
+    return results
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copied(each) for key, each in value.items()}
+    return [_copied(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _number(name: str, values: Array, scale: Bounds | None, about: JSONDict) -> JSONDict:
+    """A mean of documents' means, as results.json has it."""
+    known = values[~np.isnan(values)]
+    inside = scale if scale is not None and all(map(math.isfinite, scale)) else None
+    number = estimate(known, bounds=inside)
+    about |= {"value": float(number), "stderr": number.stderr, "n": len(known), "interval": [number.low, number.high]}
+    metric, _, filter_name = name.partition(",")
+    return {name: float(number), f"{metric}_stderr,{filter_name}": "N/A" if number.stderr is None else number.stderr}
+
+
+def between_runs(values: Sequence[float | None], chance: float) -> JSONDict:
+    """How far whole runs differ, beyond what the chance of single answers explains (`chance` is its variance)."""
+    known = [each for each in values if each is not None]
+    if len(values) < 2 or len(known) < len(values):
+        return {}
+    return {"runs": len(known), "between_runs": max(float(np.var(known, ddof=1)) - EXPLAINED * chance, 0.0)}
+
+
+def _put_group(
+    results: JSONDict, name: str, key: ScoreKey, runs: Sequence[Run], tasks: Mapping[str, SharedTask]
+) -> None:
+    """The mean of a group's number where it follows from means of tasks with the same weights; else it is left out."""
+    written = row_name(key)
+    rows = [run.rows(name).get(key) for run in runs]
+    parts = [row.influences if row is not None else None for row in rows]
+    about = results["assay"]["groups"][name]["rows"][written]
+    is_linear = parts[0] is not None and all(part == parts[0] for part in parts)
+    if parts[0] is None or not is_linear or not all(k in tasks[t].numbers for t, k in parts[0]):
+        for place in (results["results"][name], results["groups"][name], results["assay"]["groups"][name]["rows"]):
+            place.pop(written, None)
+        return
+    values = [row.value for row in rows if row is not None and row.value is not None]
+    value = sum(slope * float(np.nanmean(tasks[t].mean(k))) for (t, k), slope in parts[0].items())
+    chance = 0.0
+    for (task, row), slope in parts[0].items():
+        documents = tasks[task].per_document(row)
+        noise = noise_of(documents)
+        chance += slope**2 * noise.within / len(documents) if noise is not None else 0.0
+    for place in (results["results"][name], results["groups"][name]):
+        place[written] = value
+    about |= {"value": value, "interval": None, "noise": between_runs(values, chance)}
