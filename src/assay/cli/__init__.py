@@ -56,7 +56,8 @@ NAMELESS = ("import", "pack", "new", "runs", "cache", "schema")
 PLUGIN = "a module or a .py file to import first: it may register metrics, models, … (docs/plugins.md); repeatable"
 
 
-LEGACY = frozenset(("--model", "--tasks", "-t", "--config"))
+OWN = frozenset(("-h", "--help", "--version"))
+"""Flags of the program itself; with any other as its first argument, `run` is meant."""
 CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)$")
 
 
@@ -77,6 +78,11 @@ class Parser(argparse.ArgumentParser):
         options = [name for name in self._option_string_actions if name.startswith("--")]
         wrong = [each.partition("=")[0] for each in unknown if each.startswith("-")] or unknown
         super().error(f"unknown argument {wrong[0]}" + _suggestion(wrong[0], options))
+
+
+def _is_own(flag: str) -> bool:
+    """Whether a flag is one of the program itself, or meant as one."""
+    return flag in OWN or bool(flag.startswith("--") and nearest(flag, OWN, 1, floor=0.8))
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:
@@ -111,11 +117,7 @@ def _main(argv: Sequence[str] | None) -> int:
     parser.add_argument("--version", action="version", version=f"assay {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if (
-        arguments[:1]
-        and arguments[0].startswith("-")
-        and LEGACY.intersection(each.partition("=")[0] for each in arguments)
-    ):
+    if arguments and arguments[0].startswith("-") and not _is_own(arguments[0]):
         arguments.insert(0, "run")  # as lm-eval's command, which needs no word for it
     chosen = parser
     for name, sentence in COMMANDS.items():

@@ -35,25 +35,32 @@ UNKNOWN = ("pretty_env_info", "upper_git_hash", "eot_token_id", "chat_template",
 """Facts that lm-eval records and assay does not have."""
 
 
-def export_lm_eval(run: Run, target: Path) -> list[Path]:
-    """Write the files below `target`; facts that lm-eval records and assay does not are null."""
+def export_lm_eval(run: Run, target: Path, *, samples: bool = True) -> list[Path]:
+    """Write the files below `target`, or beside it if it is a .json file; facts that lm-eval records and assay lacks are null.
+
+    As in lm-eval, the date is put into the name of a .json file, and without `samples` there are no hashes of them.
+    """
     date = _date(run.results)
-    folder = target / file_name(
-        str(run.results.get("model_name_sanitized") or run.results.get("model_name") or "model")
-    )
+    is_file = target.suffix == ".json"
+    folder, stem = (target.parent, target.stem) if is_file else (target / model_folder(run.results), "results")
     folder.mkdir(parents=True, exist_ok=True)
     files, hashes = [], {}
-    for task, samples in run.sample_files().items():
+    for task, stored in run.sample_files().items() if samples else ():
         path = folder / f"samples_{file_name(task)}_{date}.jsonl"
-        hashes[task] = _write_samples(samples, path)
+        hashes[task] = _write_samples(stored, path)
         files.append(path)
     packages = run.manifest.get("environment", {}).get("packages", {})
     reported = {key: value for key, value in run.results.items() if key not in OURS}
     unknown = {key: reported.get(key) for key in UNKNOWN}
     versions = {"transformers_version": packages.get("transformers", "N/A"), "task_hashes": hashes}
-    results = folder / f"results_{date}.json"
+    results = folder / f"{stem}_{date}.json"
     write_json(results, {**reported, **unknown, **versions})
     return [results, *files]
+
+
+def model_folder(results: JSONObject) -> str:
+    """The folder that lm-eval gives to a model."""
+    return file_name(str(results.get("model_name_sanitized") or results.get("model_name") or "model"))
 
 
 def _date(results: JSONObject) -> str:
