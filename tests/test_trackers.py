@@ -43,15 +43,15 @@ def test_a_tracker_that_is_not_installed_changes_nothing_and_the_command_is_prin
 
 
 class Tracker:
-    """A stand-in for a tracker's module: notes what it is given, or fails."""
+    """A stand-in for a tracker's module: notes what it is passed, or fails."""
 
     def __init__(self, broken: bool = False) -> None:
         self.broken, self.calls = broken, list[tuple[str, Any]]()
 
-    def init(self, **given: Any) -> None:
+    def init(self, **passed: Any) -> None:
         if self.broken:
             raise RuntimeError("no route to https://me:secret@host?key=abc")
-        self.calls.append(("init", given))
+        self.calls.append(("init", passed))
 
     def log(self, values: Any, **more: Any) -> None:
         self.calls.append(("log", values))
@@ -68,12 +68,12 @@ def test_trackio_is_given_the_numbers_and_its_arguments(
     run_world.run(RecordingModel(), tasks, output)
     [where] = export(output, "trackio", args={"project": "mine", "group": "g"})
     assert where.startswith("trackio project mine, run ")
-    (_, given), (_, values), (last, _) = tracker.calls
-    assert (given["project"], given["group"], last) == ("mine", "g", "finish")
+    (_, passed), (_, values), (last, _) = tracker.calls
+    assert (passed["project"], passed["group"], last) == ("mine", "g", "finish")
     assert values["sums/exact_match/none"] == EXACT_MATCH and values["colours/acc/none"] == ACC
 
 
-def test_a_tracker_that_raises_is_told_without_its_secrets_and_the_run_is_stored(
+def test_a_tracker_that_raises_is_reported_without_its_secrets_and_the_run_is_stored(
     tasks: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "trackio", Tracker(broken=True))  # type: ignore[arg-type]
@@ -99,7 +99,7 @@ def test_keys_of_a_config_file_are_the_flags(
     more = ["--include_path", str(tasks), "--runs_dir", str(tmp_path / "runs")]
     assert main(["run", "--config", str(file), *more]) == 0
     assert main(["run", "--config", str(file), *more, "--trackio_args", "project=flag"]) == 0
-    assert [given["project"] for kind, given in tracker.calls if kind == "init"] == ["file", "flag"]
+    assert [passed["project"] for kind, passed in tracker.calls if kind == "init"] == ["file", "flag"]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_results_and_samples_are_pushed_to_data_sets_of_the_hub_as_lm_eval_names
     assert "hf_test_token" not in ended.stdout + ended.stderr + (tasks.parent / "run/manifest.json").read_text()
 
 
-def test_a_hub_that_does_not_answer_is_told_and_the_exit_code_is_that_of_the_run(tasks: Path, run_assay: Run) -> None:
+def test_a_hub_that_does_not_answer_is_reported_and_the_exit_code_is_that_of_the_run(tasks: Path, run_assay: Run) -> None:
     if importlib.util.find_spec("huggingface_hub") is None:
         pytest.skip("huggingface_hub is an extra: pip install 'assay[hub]'")
     arguments = "hub_results_org=me,push_results_to_hub=True,token=hf_test_token_1234"

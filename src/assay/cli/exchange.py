@@ -28,8 +28,8 @@ def define_export(parser: argparse.ArgumentParser) -> None:
 
 
 def run_export(options: argparse.Namespace) -> int:
-    given = {name: joined_pairs(name, getattr(options, name)) for name in ("args", "config_args")}
-    for place in export(options.folder, options.to, options.output_path, name=options.name, **given):
+    pairs = {name: joined_pairs(name, getattr(options, name)) for name in ("args", "config_args")}
+    for place in export(options.folder, options.to, options.output_path, name=options.name, **pairs):
         echo(place)
     return 0
 

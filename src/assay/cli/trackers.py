@@ -23,7 +23,7 @@ from assay.user_code import UserCodeError, user_code
 
 TARGETS = {"wandb_args": "wandb", "trackio_args": "trackio", "hf_hub_log_args": "hf-hub"}
 LIBRARIES = {"wandb": "wandb", "trackio": "trackio", "hf-hub": "huggingface_hub"}
-NEEDS_FOLDER = "a tracker is given the files of the run: leave --no_output out"
+NEEDS_FOLDER = "a tracker needs the files of the run: leave --no_output out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +36,25 @@ class Tracking:
 
     def command(self, folder: Path) -> str:
         """The command that does it, without secrets."""
-        given = [part for name, pairs in self.arguments.items() for part in (f"--{name}", *(_written(pairs)))]
-        return shlex.join(redacted_command(["assay", "export", str(folder), "--to", self.to, *given]))
+        flags = [part for name, pairs in self.arguments.items() for part in (f"--{name}", *(_written(pairs)))]
+        return shlex.join(redacted_command(["assay", "export", str(folder), "--to", self.to, *flags]))
 
 
 def requested_trackers(options: argparse.Namespace, file: dict[str, YAMLValue]) -> list[Tracking]:
     """Collect the trackers of flags and of a file, whose keys are taken out; wrong arguments are refused before the run."""
-    given = {name: _given(name, getattr(options, name), file.pop(name, None)) for name in TRACKERS}
-    if given["wandb_config_args"] and not given["wandb_args"]:
+    pairs = {name: _arguments(name, getattr(options, name), file.pop(name, None)) for name in TRACKERS}
+    if pairs["wandb_config_args"] and not pairs["wandb_args"]:
         echo_err("--wandb_config_args has no effect without --wandb_args")
     trackers = []
     for name, to in TARGETS.items():
-        arguments = {"args": given[name]}
-        if name == "wandb_args" and given["wandb_config_args"]:
-            arguments["config_args"] = given["wandb_config_args"]
+        arguments = {"args": pairs[name]}
+        if name == "wandb_args" and pairs["wandb_config_args"]:
+            arguments["config_args"] = pairs["wandb_config_args"]
         if name == "hf_hub_log_args":
-            known = hub_arguments(given[name])
+            known = hub_arguments(pairs[name])
             if not (known["push_results_to_hub"] or known["push_samples_to_hub"]):
                 continue
-        if given[name]:
+        if pairs[name]:
             trackers.append(Tracking(name, to, arguments))
     if trackers and options.no_output:
         raise ConfigError([Problem(Place(trackers[0].flag), "there is nothing to log", NEEDS_FOLDER)])
@@ -65,7 +65,7 @@ def requested_trackers(options: argparse.Namespace, file: dict[str, YAMLValue]) 
 
 
 def track(trackers: Iterable[Tracking], folder: Path | None) -> None:
-    """Export a finished run to every tracker; what fails is told with the command to do it afterwards."""
+    """Export a finished run to every tracker; a failure is reported with the command to do it afterwards."""
     for each in trackers if folder is not None else ():
         try:
             with user_code(each.to):
@@ -82,7 +82,7 @@ def track(trackers: Iterable[Tracking], folder: Path | None) -> None:
                 echo(f"{each.to}: {redacted_text(place)}")
 
 
-def _given(name: str, flag: Sequence[str] | None, in_file: YAMLValue) -> dict[str, YAMLValue]:
+def _arguments(name: str, flag: Sequence[str] | None, in_file: YAMLValue) -> dict[str, YAMLValue]:
     if flag is None and not isinstance(in_file, str | Mapping | None):
         raise ConfigError(
             [Problem(Place(name), f"must have arguments, got {in_file!r:.60}", "write {project: name} or project=name")]

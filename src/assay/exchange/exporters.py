@@ -155,8 +155,8 @@ def export(
     `name` is the experiment or project of a tracker, `args` are the arguments that open it, `config_args` further settings there.
     """
     options = {"name": name, "args": args, "config_args": config_args}
-    given = {key: value for key, value in options.items() if value is not None}
-    exporter = EXPORTERS.check(to, given, Place("--to"))
+    named = {key: value for key, value in options.items() if value is not None}
+    exporter = EXPORTERS.check(to, named, Place("--to"))
     if target is None and not _goes_anywhere(exporter):
         raise ConfigError([Problem(Place("--output_path"), f"{to} needs a folder to write to", "give one with -o")])
     where = target if target is None else str(target) if _goes_anywhere(exporter) else Path(target)
@@ -166,7 +166,7 @@ def export(
         if to in EXPORTERS.added
         else nullcontext()
     ):
-        written = exporter(finished, where, **given)
+        written = exporter(finished, where, **named)
     return [str(each) for each in ([written] if isinstance(written, str | Path) else written or ())]
 
 

@@ -59,11 +59,11 @@ def export_wandb(
         raise _missing("wandb") from None
     if target is not None:
         Path(target).mkdir(parents=True, exist_ok=True)
-    given = dict(args or {})
-    step = given.pop("step", None)
+    arguments = dict(args or {})
+    step = arguments.pop("step", None)
     own = {"name": run.path.resolve().name, "dir": target, "tags": list(_tags(run).values())}
     settings = {**tracked_settings(run.results), **(config_args or {})}
-    tracked = wandb.init(**{"project": name or PROJECT, **own, **given, "config": settings})
+    tracked = wandb.init(**{"project": name or PROJECT, **own, **arguments, "config": settings})
     columns = ["model", "name", "kind", "metric", "filter", "value", "stderr", "low", "high", "n"]
     tracked.log({"numbers": wandb.Table(columns=columns, data=[list(row) for row in result_values(run)])}, step=step)
     tracked.summary.update(dict(tracked_metrics(run)))
@@ -76,15 +76,15 @@ def export_trackio(run: Run, target: str | None, name: str | None = None, args: 
     """Log a run to Trackio; `name` is the project, `args` are those of `trackio.init`. Returns the project."""
     if target is not None:
         fix = "leave it out, or set TRACKIO_DIR"
-        raise ConfigError([Problem(Place("--output_path"), "Trackio has a folder of its own", fix)])
+        raise ConfigError([Problem(Place("--output_path"), "Trackio always writes to its folder", fix)])
     try:
         import trackio
     except ImportError:
         raise ConfigError([Problem(Place("--to trackio"), "trackio is not installed", "pip install trackio")]) from None
-    given = dict(args or {})
-    step = given.pop("step", None)
+    arguments = dict(args or {})
+    step = arguments.pop("step", None)
     own = {"project": name or PROJECT, "name": run.path.resolve().name, "config": tracked_settings(run.results)}
-    project = {**own, **given}
+    project = {**own, **arguments}
     trackio.init(**project)
     trackio.log(dict(tracked_metrics(run)), **({} if step is None else {"step": step}))
     trackio.finish()
@@ -117,36 +117,36 @@ def hub_arguments(args: JSONObject | None) -> JSONObject:
 def export_hub(run: Run, target: str | None, args: JSONObject | None = None) -> list[str]:
     """Push lm-eval's files of a run to data sets of the Hugging Face hub, as lm-eval does; returns their names.
 
-    `args` are those of lm-eval's --hf_hub_log_args; `target`, if given, is the owner of the data sets."""
-    given = hub_arguments(args)
+    `args` are those of lm-eval's --hf_hub_log_args; `target`, if any, is the owner of the data sets."""
+    arguments = hub_arguments(args)
     try:
         from huggingface_hub import HfApi
     except ImportError:
         raise ConfigError(
             [Problem(Place("--to hf-hub"), "huggingface_hub is not installed", installing("hub"))]
         ) from None
-    api = HfApi(token=str(given["token"]) or None, endpoint=os.environ.get("HF_ENDPOINT"))
-    owner = target or str(given["hub_results_org"]) or str(api.whoami()["name"])
-    details = str(given["hub_repo_name"] or given["details_repo_name"] or HUB_NAME)
-    results = str(given["hub_repo_name"] or given["results_repo_name"] or details)
-    pushes = {"results": bool(given["push_results_to_hub"]), "samples": bool(given["push_samples_to_hub"])}
+    api = HfApi(token=str(arguments["token"]) or None, endpoint=os.environ.get("HF_ENDPOINT"))
+    owner = target or str(arguments["hub_results_org"]) or str(api.whoami()["name"])
+    details = str(arguments["hub_repo_name"] or arguments["details_repo_name"] or HUB_NAME)
+    results = str(arguments["hub_repo_name"] or arguments["results_repo_name"] or details)
+    pushes = {"results": bool(arguments["push_results_to_hub"]), "samples": bool(arguments["push_samples_to_hub"])}
     pushed = []
     with TemporaryDirectory() as folder:
         files = export_lm_eval(run, Path(folder))
         for what, repository in (("results", results), ("samples", details)):
             if pushes[what]:
                 own = [file for file in files if file.name.startswith(f"{what}_")]
-                pushed.append(_push(api, f"{owner}/{repository}", own, given))
+                pushed.append(_push(api, f"{owner}/{repository}", own, arguments))
     return list(dict.fromkeys(pushed))
 
 
-def _push(api: Any, repository: str, files: Sequence[Path], given: JSONObject) -> str:
+def _push(api: Any, repository: str, files: Sequence[Path], arguments: JSONObject) -> str:
     """Push files into the model's folder of a data set; returns its address."""
     from huggingface_hub import CommitOperationAdd
 
-    repository += "" if given["public_repo"] else "-private"
-    api.create_repo(repository, repo_type="dataset", private=not given["public_repo"], exist_ok=True)
-    if given["gated"]:
+    repository += "" if arguments["public_repo"] else "-private"
+    api.create_repo(repository, repo_type="dataset", private=not arguments["public_repo"], exist_ok=True)
+    if arguments["gated"]:
         api.update_repo_settings(repository, repo_type="dataset", gated="auto")
     api.create_commit(
         repository,

@@ -1,4 +1,4 @@
-"""Lm-eval's names of models that are no backends here, each with the way to evaluate such a model."""
+"""Lm-eval's names of models that assay has no backend for, each with the way to evaluate such a model."""
 
 from collections.abc import Mapping
 
@@ -35,7 +35,7 @@ OUR_WAY: Mapping[str, str] = {
     "openvino": f"start OpenVINO's model server {SERVED}, or give --model hf --device cpu for the original weights",
     "sglang": SGLANG,
     "sglang-generate": SGLANG,
-    "steered": "add the steering vectors in a backend of your own, and name its file with --plugin (docs/backends.md)",
+    "steered": "write a backend that adds the steering vectors, and name its file with --plugin (docs/backends.md)",
     "textsynth": "write a backend for its API, a class of 20 lines, and name its file with --plugin (docs/backends.md)",
     "trtllm": f"start trtllm-serve {SERVED}",
     "vllm-vlm": f"{TEXT_ONLY} --model vllm",
