@@ -213,7 +213,9 @@ def test_results_and_samples_are_pushed_to_data_sets_of_the_hub_as_lm_eval_names
     assert "hf_test_token" not in ended.stdout + ended.stderr + (tasks.parent / "run/manifest.json").read_text()
 
 
-def test_a_hub_that_does_not_answer_is_reported_and_the_exit_code_is_that_of_the_run(tasks: Path, run_assay: Run) -> None:
+def test_a_hub_that_does_not_answer_is_reported_and_the_exit_code_is_that_of_the_run(
+    tasks: Path, run_assay: Run
+) -> None:
     if importlib.util.find_spec("huggingface_hub") is None:
         pytest.skip("huggingface_hub is an extra: pip install 'assay[hub]'")
     arguments = "hub_results_org=me,push_results_to_hub=True,token=hf_test_token_1234"

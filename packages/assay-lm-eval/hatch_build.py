@@ -57,7 +57,7 @@ class Refusal(BuildHookInterface[Any]):
 
     PLUGIN_NAME = "custom"
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         found = installed_lm_eval() if self.target_name == "wheel" else None
         if found is not None:
             raise RuntimeError(REFUSAL.format(version=found[0], folder=found[1]))

@@ -157,10 +157,11 @@ def _truth(text: str) -> bool:
 
 _SYNTAX: dict[str, dict[str, Any]] = {
     "pairs": {"nargs": "+", "action": "extend"},
+    "arguments": {"nargs": "+", "action": "extend"},
     "role": {"action": "append"},
     "append": {"action": "append"},
     "duration": {"type": parse_duration},
-    **{syntax: {} for syntax in ("samples", "arguments", "numbers", "value")},
+    **{syntax: {} for syntax in ("samples", "numbers", "value")},
 }
 _FIELDS = {item.name: item for item in yaml_fields(RunConfig)}
 
@@ -181,7 +182,7 @@ def run_options(flags: argparse.Namespace, file: YAMLMapping | None = None) -> d
 
 def _joined(name: str, value: Any, use: RunOption) -> YAMLValue:
     """Unite the texts of a flag that takes many of them."""
-    if use.syntax == "pairs":
+    if use.syntax in ("pairs", "arguments"):
         return joined_pairs(name, value)
     return dict(_role(text) for text in value) if use.syntax == "role" else value
 

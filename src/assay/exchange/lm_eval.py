@@ -62,7 +62,9 @@ def export_lm_eval(run: Run, target: Path, *, samples: bool = True) -> list[Path
 def model_folder(results: JSONObject) -> str:
     """The folder that lm-eval writes the files of a model to: an adapter's name comes before that of its model."""
     arguments = results.get("config", {}).get("model_args") or {}
-    adapter = next((arguments[key] for key in ("peft", "delta") if isinstance(arguments, Mapping) and key in arguments), None)
+    adapter = next(
+        (arguments[key] for key in ("peft", "delta") if isinstance(arguments, Mapping) and key in arguments), None
+    )
     if adapter is not None:
         return file_name(re.sub(r"[\"<>:/|\\?*\[\]]+", "__", str(adapter)))
     return file_name(str(results.get("model_name_sanitized") or results.get("model_name") or "model"))

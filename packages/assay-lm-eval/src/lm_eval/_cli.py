@@ -27,8 +27,12 @@ from lm_eval._utils import make_table, setup_logging
 COMMANDS = ("run", "ls", "validate")
 RUNS = ".assay"
 """The folder of assay's runs below --output_path."""
-KINDS = {"tasks": {}, "groups": {"list_subtasks": False, "list_tags": False},
-         "subtasks": {"list_groups": False, "list_tags": False}, "tags": {"list_groups": False, "list_subtasks": False}}  # fmt: skip
+KINDS = {
+    "tasks": {},
+    "groups": {"list_subtasks": False, "list_tags": False},
+    "subtasks": {"list_groups": False, "list_tags": False},
+    "tags": {"list_groups": False, "list_subtasks": False},
+}
 SEVERAL = (
     "assay evaluates in one process: --model hf --model_args parallelize=true spreads a model over the GPUs, --model vllm"
     " --model_args tensor_parallel_size=N, too; to share the documents of a run out, start `assay run … --shard I/N` for each"
@@ -58,13 +62,21 @@ def _parser(arguments: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
     about = "lm-eval's command, carried out by assay. Without a command, run is meant."
     parser = Parser(prog="lm-eval", description=about)
     made = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    sentences = {"run": "evaluate a model on tasks", "ls": "list tasks, groups, subtasks or tags", "validate": "check task names"}
-    commands = {name: made.add_parser(name, help=sentence, description=sentence) for name, sentence in sentences.items()}
+    sentences = {
+        "run": "evaluate a model on tasks",
+        "ls": "list tasks, groups, subtasks or tags",
+        "validate": "check task names",
+    }
+    commands = {
+        name: made.add_parser(name, help=sentence, description=sentence) for name, sentence in sentences.items()
+    }
     if arguments[:1] != ["ls"] and arguments[:1] != ["validate"]:
         define_run(commands["run"])
         commands["run"].add_argument("--plugin", action="append", default=[], metavar="MODULE_OR_FILE", help=PLUGIN)
         commands["run"].set_defaults(run=_run)
-    commands["ls"].add_argument("what", nargs="?", choices=list(KINDS), help="tasks (all names), groups, subtasks or tags")
+    commands["ls"].add_argument(
+        "what", nargs="?", choices=list(KINDS), help="tasks (all names), groups, subtasks or tags"
+    )
     commands["ls"].set_defaults(run=_ls)
     commands["validate"].add_argument("--tasks", "-t", required=True, metavar="TASK1,TASK2", help="names, with commas")
     commands["validate"].set_defaults(run=_validate)

@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 from typing import Any
 
 import assay
+from assay.config.arguments import parse_arguments
+from assay.errors import did_you_mean
 from assay.models.load import backend, parameters
 from assay.tasks import Task
 from lm_eval._models import HFLM, as_model
+from lm_eval._utils import load_yaml_config
 
 COMPAT = "lm-eval"
 
@@ -46,9 +50,17 @@ def simple_evaluate(
     metadata: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """Evaluate a model on tasks with lm-eval's numbers; lm-eval's parameters in its order, and any option of `assay run` by name."""
-    options = {key: value for key, value in locals().items() if key not in ("model", "model_args", "more", "evaluation_tracker")}
-    if isinstance(model, str) and isinstance(model_args, Mapping) and not isinstance(model_args.get("pretrained", ""), str):
+    """Evaluate a model on tasks with lm-eval's numbers; its parameters in its order, and any option of `assay run` by name."""
+    options = {
+        key: value
+        for key, value in locals().items()
+        if key not in ("model", "model_args", "more", "evaluation_tracker")
+    }
+    if (
+        isinstance(model, str)
+        and isinstance(model_args, Mapping)
+        and not isinstance(model_args.get("pretrained", ""), str)
+    ):
         model, model_args = HFLM(**model_args), None
     given = {**options, "device": None if device is None else str(device), **more}
     found = as_model(model)
@@ -66,12 +78,18 @@ def evaluate(lm: Any, task_dict: Mapping[Any, Any], limit: float | None = None, 
 
 def _like_lm_eval(model: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with lm-eval's numbers: prompts that are too long lose their beginning, where the model can do that."""
-    return {"compat": COMPAT, "over_length": over_length(model), **{k: v for k, v in options.items() if k != "verbosity"}}
+    return {
+        "compat": COMPAT,
+        "over_length": over_length(model),
+        **{k: v for k, v in options.items() if k != "verbosity"},
+    }
 
 
 def over_length(model: Any) -> str:
     """As lm-eval treats prompts that are too long for a model."""
-    cuts = "over_length" in parameters(backend(model)) if isinstance(model, str) else bool(getattr(model, "cuts", False))
+    cuts = (
+        "over_length" in parameters(backend(model)) if isinstance(model, str) else bool(getattr(model, "cuts", False))
+    )
     return "truncate" if cuts else "error"
 
 
@@ -82,7 +100,7 @@ def _note(tracker: Any, results: Mapping[str, Any]) -> None:
             setattr(about, key, results.get(key))
 
 
-def get_sample_size(task: Any, limit: float | None) -> int | None:
+def get_sample_size(task: Any, limit: float | None) -> int | None:  # noqa: ARG001  # lm-eval's signature
     """The number of documents that a limit means."""
     if limit is None or limit >= 1:
         return None if limit is None else int(limit)
@@ -129,7 +147,7 @@ class TaskManager(assay.TaskManager):
 
     def __init__(
         self,
-        verbosity: Any = None,  # noqa: ARG002  # lm-eval's first parameter, without effect there, too
+        verbosity: Any = None,  # lm-eval's first parameter, without effect there, too
         include_path: Any = None,
         include_defaults: bool = True,
         metadata: Mapping[str, Any] | None = None,
@@ -172,6 +190,38 @@ def get_task_name_from_config(task_config: Mapping[str, str]) -> str:
 
 
 def get_task_name_from_object(task_object: Any) -> str:
-    return str(getattr(task_object, "name", None) or getattr(task_object, "task_name", None) or type(task_object).__name__)
+    return str(
+        getattr(task_object, "name", None) or getattr(task_object, "task_name", None) or type(task_object).__name__
+    )
 
 
+class EvaluatorConfig(SimpleNamespace):
+    """The settings of a run as lm-eval's class has them: keywords, or the keys of a YAML file, over its defaults."""
+
+    def __init__(self, **settings: Any) -> None:
+        unknown = [key for key in settings if key not in SETTINGS]
+        if unknown:
+            raise TypeError(f"lm-eval has no setting {unknown[0]!r} — {did_you_mean(unknown[0], SETTINGS)}")
+        super().__init__(**{**SETTINGS, **settings})
+        for key in (key for key in SETTINGS if key.endswith("_args") or key in ("gen_kwargs", "metadata")):
+            setattr(self, key, parse_arguments(getattr(self, key) or None, key))
+        self.tasks = self.tasks.split(",") if isinstance(self.tasks, str) else list(self.tasks)
+
+    @classmethod
+    def from_config(cls, config_path: Any) -> "EvaluatorConfig":
+        return cls(**load_yaml_config(config_path))
+
+    def process_tasks(self, metadata: Mapping[str, Any] | None = None) -> TaskManager:
+        """The manager that finds the tasks."""
+        return TaskManager(include_path=self.include_path, metadata=metadata)
+
+
+SETTINGS: Mapping[str, Any] = {
+    "config": None, "model": "hf", "model_args": {}, "tasks": [], "num_fewshot": None, "batch_size": 1, "max_batch_size": None,
+    "device": None, "limit": None, "samples": None, "use_cache": None, "cache_requests": {}, "check_integrity": False,
+    "write_out": False, "log_samples": False, "output_path": None, "predict_only": False, "system_instruction": None,
+    "apply_chat_template": False, "fewshot_as_multiturn": None, "show_config": False, "include_path": None, "gen_kwargs": {},
+    "verbosity": None, "wandb_args": {}, "wandb_config_args": {}, "hf_hub_log_args": {}, "trackio_args": {},
+    "seed": [0, 1234, 1234, 1234], "trust_remote_code": False, "confirm_run_unsafe_code": False, "metadata": {},
+}  # fmt: skip
+"""lm-eval's settings with their defaults; the device is chosen by the backend."""

@@ -13,9 +13,19 @@ from assay.models.conversations import answer_rendered
 from assay.models.lm_eval_names import OUR_WAY
 from assay.models.load import BACKENDS, backend, load_model
 from assay.models.protocol import Answered, AnyModel, Can, Remote
-from assay.records import Failed, Generate, Likelihood, Loglikelihood, Message, Request, Response, Rolling, Text
+from assay.records import (
+    Failed,
+    Generate,
+    Likelihood,
+    Loglikelihood,
+    Message,
+    Request,
+    Response,
+    Rolling,
+    Text,
+    messages_to_plain,
+)
 from assay.records import arguments as request_arguments
-from assay.records import messages_to_plain
 from assay.user_code import UserCodeError, user_code
 from lm_eval._utils import simple_parse_args_string
 
@@ -36,7 +46,9 @@ class CachingLM:
     """Refused: responses are kept by the run, and shared between runs with use_cache."""
 
     def __init__(self, lm: object, cache_db: str) -> None:
-        raise ImportError(f"responses are cached by assay: pass the model itself, with use_cache={cache_db!r} (a folder)")
+        raise ImportError(
+            f"responses are cached by assay: pass the model itself, with use_cache={cache_db!r} (a folder)"
+        )
 
 
 class LM(abc.ABC):
@@ -66,7 +78,9 @@ class LM(abc.ABC):
         return cls.create_from_arg_obj(simple_parse_args_string(arg_string), additional_config)
 
     @classmethod
-    def create_from_arg_obj(cls, arg_dict: Mapping[str, Any], additional_config: Mapping[str, Any] | None = None) -> "LM":
+    def create_from_arg_obj(
+        cls, arg_dict: Mapping[str, Any], additional_config: Mapping[str, Any] | None = None
+    ) -> "LM":
         more = {key: value for key, value in (additional_config or {}).items() if value is not None}
         return cls(**{**arg_dict, **more})
 
@@ -172,7 +186,7 @@ class LMModel:
     def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
         return self.lm.apply_chat_template(messages_to_plain(messages), add_generation_prompt=add_generation_prompt)
 
-    def count_tokens(self, text: str) -> int | None:  # noqa: ARG002  # lm-eval's models need not count
+    def count_tokens(self, text: str) -> int | None:  # lm-eval's models need not count
         return None
 
 
@@ -338,12 +352,14 @@ def factory(kind: type) -> Callable[..., LMModel]:
 
 def as_model(model: Any) -> Any:
     """A model as assay's functions take it: names stay, lm-eval's objects are adapted."""
-    if isinstance(model, str) or not isinstance(model, LM) and hasattr(model, "identity"):
+    if isinstance(model, str) or (not isinstance(model, LM) and hasattr(model, "identity")):
         return model
     if not all(hasattr(model, method) for method in METHODS.values()):
         what = f"{model!r:.60} is neither a model nor the name of one"
         fix = "give a name, an HFLM, or an object of a class derived from lm_eval.api.model.LM"
         raise ConfigError([Problem(Place("model"), what, fix)])
     own = isinstance(model, BackendLM)
-    overridden: Iterable[str] = (each for each in METHODS.values() if getattr(type(model), each) is not getattr(BackendLM, each))
+    overridden: Iterable[str] = (
+        each for each in METHODS.values() if getattr(type(model), each) is not getattr(BackendLM, each)
+    )
     return model.assay_model if own and not any(overridden) else LMModel(model)

@@ -12,6 +12,7 @@ from typing import Any
 OWN: dict[str, tuple[str, tuple[str, ...]]] = {
     "lm_eval.api.model": ("_models", ("LM", "TemplateLM", "CacheHook", "CachingLM")),
     "lm_eval.config": ("_evaluation", ()),
+    "lm_eval.config.evaluate_config": ("_evaluation", ("EvaluatorConfig",)),
     "lm_eval.evaluator": ("_evaluation", ("simple_evaluate", "evaluate")),
     "lm_eval.evaluator_utils": ("_evaluation", ("get_sample_size",)),
     "lm_eval.loggers": ("_tracking", ("EvaluationTracker", "WandbLogger", "TrackioLogger")),
@@ -51,7 +52,7 @@ OWN: dict[str, tuple[str, tuple[str, ...]]] = {
 """Modules with the file here that has their names; those of assay's `compat` are added to them."""
 
 WAYS = {
-    "lm_eval.models": "derive from lm_eval.api.model.LM, or write a backend (docs/backends.md); `assay ls models` lists those there are",
+    "lm_eval.models": "derive from lm_eval.api.model.LM, or write a backend (docs/backends.md); `assay ls models` lists all",
     "lm_eval.models.utils": "copy it into your script: it is a helper of lm-eval's models, which are not here",
     "lm_eval.decontamination": "assay has no search for contaminated documents",
     "lm_eval.caching": "--use_cache DIR keeps responses; `assay cache` lists and removes them",
@@ -62,7 +63,9 @@ WAYS = {
     "lm_eval._cli": "run `lm_eval` as a command, or assay.simple_evaluate in Python",
     "lm_eval.tasks": "assay.TaskManager finds and loads tasks",
 }
-GENERAL = "docs/migrating.md of assay lists every name; for lm-eval itself: pip uninstall assay-lm-eval, pip install lm_eval"
+GENERAL = (
+    "docs/migrating.md of assay lists every name; for lm-eval itself: pip uninstall assay-lm-eval, pip install lm_eval"
+)
 
 
 def _way(name: str) -> str:
@@ -93,14 +96,16 @@ def _compat() -> dict[str, ModuleType]:
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Makes the modules below `lm_eval` that are not files."""
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ARG002
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if not fullname.startswith("lm_eval.") or fullname.rpartition(".")[2].startswith("_"):
             return None
         if fullname in OWN or fullname in _compat():
             return ModuleSpec(fullname, self, is_package=True)
         raise ModuleNotFoundError(f"assay-lm-eval has no module {fullname} — {_way(fullname)}", name=fullname)
 
-    def create_module(self, spec: ModuleSpec) -> None:  # noqa: ARG002  # the usual one
+    def create_module(self, spec: ModuleSpec) -> None:  # the usual one
         return None
 
     def exec_module(self, module: ModuleType) -> None:

@@ -27,7 +27,10 @@ class GeneralConfigTracker:
     def log_experiment_args(self, model_source: str, model_args: Any, *_: Any, **__: Any) -> None:
         """Note the model: its name is the first of lm-eval's arguments for one."""
         found = model_args if isinstance(model_args, Mapping) else {}
-        named = next((str(found[key]) for key in ("peft", "delta", "pretrained", "model", "path", "engine") if key in found), None)
+        named = next(
+            (str(found[key]) for key in ("peft", "delta", "pretrained", "model", "path", "engine") if key in found),
+            None,
+        )
         self.model_source, self.model_name = model_source, named or random_name_id()
         self.model_name_sanitized = sanitize_model_name(self.model_name)
 
@@ -42,7 +45,9 @@ class EvaluationTracker:
         self.push_samples_to_hub = bool(self.arguments["push_samples_to_hub"])
         self.date_id = _now()
 
-    def save_results_aggregated(self, results: dict[str, Any], samples: Mapping[str, Iterable[Any]] | None = None) -> None:
+    def save_results_aggregated(
+        self, results: dict[str, Any], samples: Mapping[str, Iterable[Any]] | None = None
+    ) -> None:
         """Write MODEL/results_DATE.json below the output path, or STEM_DATE.json beside a .json path."""
         if not self.output_path:
             logger.info("Output path not provided, skipping saving results aggregated")
@@ -51,11 +56,17 @@ class EvaluationTracker:
         self.general_config_tracker.model_name_sanitized = self._model(results)
         hashes = {task: _hash(each) for task, each in (samples or {}).items()}
         path = Path(self.output_path)
-        file = path.with_name(f"{path.stem}_{self.date_id}.json") if path.suffix == ".json" else self._folder() / f"results_{self.date_id}.json"
+        file = (
+            path.with_name(f"{path.stem}_{self.date_id}.json")
+            if path.suffix == ".json"
+            else self._folder() / f"results_{self.date_id}.json"
+        )
         file.parent.mkdir(parents=True, exist_ok=True)
         results["task_hashes"] = hashes
         kept = {key: value for key, value in results.items() if key != "samples"}
-        file.write_text(json.dumps(kept, indent=2, default=handle_non_serializable, ensure_ascii=False), encoding="utf-8")
+        file.write_text(
+            json.dumps(kept, indent=2, default=handle_non_serializable, ensure_ascii=False), encoding="utf-8"
+        )
         if self.push_results_to_hub:
             self._pushed("results_repo_name", [file])
 
@@ -136,7 +147,9 @@ class _Logger:
 class WandbLogger(_Logger):
     """Logs results to the open run of Weights & Biases, or to a new one."""
 
-    def __init__(self, init_args: Mapping[str, Any] | None = None, config_args: Mapping[str, Any] | None = None, **more: Any) -> None:
+    def __init__(
+        self, init_args: Mapping[str, Any] | None = None, config_args: Mapping[str, Any] | None = None, **more: Any
+    ) -> None:
         try:
             import wandb
         except ImportError:
@@ -157,7 +170,15 @@ class WandbLogger(_Logger):
         import wandb
 
         for task, rows in samples.items():
-            data = [[row["doc_id"], json.dumps(row["arguments"], default=str), str(row["target"]), str(row["filtered_resps"])] for row in rows]
+            data = [
+                [
+                    row["doc_id"],
+                    json.dumps(row["arguments"], default=str),
+                    str(row["target"]),
+                    str(row["filtered_resps"]),
+                ]
+                for row in rows
+            ]
             table = wandb.Table(columns=["id", "arguments", "target", "filtered_resps"], data=data)
             self.run.log({f"{task}_eval_results": table}, step=self.step)
 
@@ -178,7 +199,7 @@ class TrackioLogger(_Logger):
         """Log the numbers."""
         self._trackio.log(self._numbers(), **({} if self.step is None else {"step": self.step}))
 
-    def log_eval_samples(self, samples: Any) -> None:  # noqa: ARG002
+    def log_eval_samples(self, samples: Any) -> None:
         """Refuse: samples are in the files of the run."""
         logger.info("samples are not logged to Trackio: EvaluationTracker writes them, and `assay view` shows them")
 

@@ -19,7 +19,8 @@ from assay.compat.names import simple_parse_args_string as simple_parse_args_str
 from assay.config.source import Source
 
 ARROWS = {True: "↑", False: "↓"}
-DATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d[-:]\d\d[-:]\d\d(?:\.\d+)?")
+WHOLE = re.compile(r"-?\d+(?:\.0+)?")
+"""A whole number, however many zeros it is written with."""
 
 
 def make_table(result_dict: Mapping[str, Any], column: str = "results", sort_results: bool = False) -> str:
@@ -30,8 +31,7 @@ def make_table(result_dict: Mapping[str, Any], column: str = "results", sort_res
         row = result_dict[column][name]
         about = result_dict.get("higher_is_better", {}).get(name, {})
         label = " " * depth + "- " * (depth > 0) + str(row.get("alias", name))
-        version = result_dict.get("versions", {}).get(name, "    N/A")
-        shown = [label, str(int(version) if isinstance(version, float) and version.is_integer() else version)]
+        shown = [label, str(result_dict.get("versions", {}).get(name, "    N/A"))]
         for key, value in sorted(item for item in row.items() if "," in item[0]):
             metric, _, filter_name = key.partition(",")
             if metric.endswith("_stderr"):
@@ -41,7 +41,17 @@ def make_table(result_dict: Mapping[str, Any], column: str = "results", sort_res
             cells = [*shown, filter_name, shots, metric, ARROWS.get(about.get(metric), ""), text]
             rows.append([*cells, *_error(row.get(f"{metric}_stderr,{filter_name}"))])
             shown = ["", ""]
-    header = ["Groups" if column == "groups" else "Tasks", "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr"]
+    header = [
+        "Groups" if column == "groups" else "Tasks",
+        "Version",
+        "Filter",
+        "n-shot",
+        "Metric",
+        "",
+        "Value",
+        "",
+        "Stderr",
+    ]
     return _markdown(header, rows)
 
 
@@ -52,7 +62,10 @@ def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     rule = ["-" * (width - numeric) + ":" * numeric for width, (_, numeric) in zip(widths, columns, strict=True)]
     lines = [[f"{name:^{width}}" for name, width in zip(header, widths, strict=True)], rule]
     for row in zip(*(cells for cells, _ in columns), strict=True):
-        padded = [cell.rjust(width) if _is_number(cell) else cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        padded = [
+            cell.rjust(width) if _is_number(cell) else cell.ljust(width)
+            for cell, width in zip(row, widths, strict=True)
+        ]
         lines.append(padded)
     return "".join("|" + "|".join(line) + "|\n" for line in lines)
 
@@ -60,10 +73,12 @@ def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _digits(cells: Sequence[str]) -> tuple[list[str], bool]:
     """The cells of a column, and whether all of them are numbers: then they get as many digits as the longest needs."""
     if not any(cell.strip() for cell in cells) or not all(_is_number(cell) or not cell.strip() for cell in cells):
-        return list(cells), False
+        return [str(int(float(cell))) if WHOLE.fullmatch(cell) else cell for cell in cells], False
     finite = [cell for cell in cells if cell.strip() and cell.lower() != "nan"]
     places = max((len(cell.rstrip("0").partition(".")[2]) if "." in cell else 0 for cell in finite), default=0)
-    texts = [("NaN" if cell.lower() == "nan" else f"{float(cell):.{places}f}") if cell.strip() else "" for cell in cells]
+    texts = [
+        ("NaN" if cell.lower() == "nan" else f"{float(cell):.{places}f}") if cell.strip() else "" for cell in cells
+    ]
     return texts, True
 
 
