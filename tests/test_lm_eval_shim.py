@@ -6,7 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -238,3 +238,33 @@ def test_the_page_of_commands_lists_each_with_its_result() -> None:
     assert len(COMMANDS) >= 25 and page.count("\n| ") == len(COMMANDS) + 1 and "WRONG" not in page
     for command in COMMANDS:
         assert f"| `{command.text}` | {'answered' if command.answer else 'runs'}" in page, command.text
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The package in this process, for as long as a test: torch is loaded only once."""
+    monkeypatch.syspath_prepend(str(SHIM))
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "lm_eval"]:
+        del sys.modules[name]
+    sys.meta_path[:] = [each for each in sys.meta_path if type(each).__module__ != "lm_eval._modules"]
+
+
+def test_a_model_in_memory_gives_the_numbers_of_lm_eval(in_process: None) -> None:
+    torch = pytest.importorskip("torch", reason="transformers is an extra: pip install 'assay[hf]'")
+    transformers = pytest.importorskip("transformers")
+    import lm_eval
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(MODEL)
+    lm = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=8, dtype=torch.float32, device=torch.device("cpu"))
+    results = lm_eval.simple_evaluate(model=lm, tasks=["first_steps_facts", "first_steps_sums"], limit=8, device="cpu")
+    for task, row in REAL["results"].items():
+        assert results["results"][task] == {name: pytest.approx(value, abs=1e-6) for name, value in row.items()}, task
+    first = REAL["samples"]["first_steps_facts"][0]
+    asked = Instance("loglikelihood", {}, tuple(first["arguments"]["gen_args_0"].values()), 0)
+    [(value, greedy)] = lm.loglikelihood([asked])
+    assert value == pytest.approx(float(first["resps"][0][0][0]), abs=1e-5) and str(greedy) == first["resps"][0][0][1]
+    assert lm.model is model and lm.tokenizer is tokenizer and lm.device == model.device
