@@ -75,7 +75,7 @@ def track(trackers: Iterable[Tracking], folder: Path | None) -> None:
         except (AssayError, UserCodeError) as error:
             reason = "; ".join(map(str, error.problems)) if isinstance(error, AssayError) else str(error)
             echo_err(
-                f"not logged: {redacted_text(reason)}\nthe run is stored; to log it: {each.command(folder or Path())}"
+                f"not logged: {redacted_text(reason)}\nthe run is stored; to log it: {each.command((folder or Path()).resolve())}"
             )
         else:
             for place in places:
