@@ -12,8 +12,9 @@ import pytest
 
 from assay import TaskManager, simple_evaluate
 from assay.comparison.compare import compare
-from assay.exchange.exporters import export_parquet, tracked_metrics
+from assay.exchange.exporters import export_parquet
 from assay.exchange.lm_eval import export_lm_eval
+from assay.exchange.trackers import tracked_metrics
 from assay.models import Scripted
 from assay.report.document import build_report
 from assay.report.table import results_table, table_footing

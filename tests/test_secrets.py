@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from assay.comparison.pairing import model_of
-from assay.exchange.exporters import export, tracked_settings
+from assay.exchange.exporters import export
 from assay.exchange.inspect.log_file import member
+from assay.exchange.trackers import tracked_settings
 from assay.redaction import redacted, redacted_command, redacted_text
 from assay.report.write import report_text
 from assay.runs.run import Run as RunReader

@@ -44,7 +44,7 @@ _ARGUMENTS = frozenset((
 _PASSWORD = re.compile(r"(?<=://)[^\s/@:\"'<>]*:[^\s/@\"'<>]+@")
 _PAIRS = {"{": "}", "[": "]", "(": ")"}
 _CLOSING, _QUOTES = "}])", ("'", '"')
-_KNOWN = re.compile(r"\b(?:sk|hf|ghp|gho|xox[abp])[-_][A-Za-z0-9_\-]{8,}")
+_KNOWN = re.compile(r"\b(?!hf_hub_log_args\b)(?:sk|hf|ghp|gho|xox[abp])[-_][A-Za-z0-9_\-]{8,}")
 _BEARER = re.compile(r"(Bearer\s+)\S+", re.IGNORECASE)
 
 _HARMLESS = re.compile(

@@ -61,7 +61,8 @@ NAMELESS = ("import", "pack", "new", "runs", "cache", "schema", "doctor", "compl
 PLUGIN = "a module or a .py file to import first: it may register metrics, models, … (docs/plugins.md); repeatable"
 
 
-LEGACY = frozenset(("--model", "--tasks", "-t", "--config"))
+OWN = frozenset(("-h", "--help", "--version"))
+"""Flags of the program itself; with any other as its first argument, `run` is meant."""
 CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)$")
 
 
@@ -105,6 +106,11 @@ class MainParser(Parser):
 
 def _plain_flag(name: str) -> str:
     return name.replace("-", "_")
+
+
+def _is_own(flag: str) -> bool:
+    """Whether a flag is one of the program itself, or meant as one."""
+    return flag in OWN or bool(flag.startswith("--") and nearest(flag, OWN, 1, floor=0.8))
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:
@@ -152,11 +158,7 @@ def _main(argv: Sequence[str] | None) -> int:
         return print_names(arguments[1:])
     if arguments[:1] and arguments[0].replace("_", "-") in COMMANDS:
         arguments[0] = arguments[0].replace("_", "-")
-    if (
-        arguments[:1]
-        and arguments[0].startswith("-")
-        and LEGACY.intersection(each.partition("=")[0] for each in arguments)
-    ):
+    if arguments and arguments[0].startswith("-") and not _is_own(arguments[0]):
         arguments.insert(0, "run")  # as lm-eval's command, which needs no word for it
     chosen: Parser = parser
     for name, sentence in COMMANDS.items():

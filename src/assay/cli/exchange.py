@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from assay.cli.flags import add_option, add_table_options
+from assay.cli.flags import add_option, add_table_options, joined_pairs
 from assay.cli.output import counted, echo, echo_err, echo_results
 from assay.errors import ConfigError, Place, Problem
 from assay.exchange.archive import pack
@@ -17,15 +17,20 @@ def define_export(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", metavar="RUN", help="the folder of a run, or of a scoring of it: RUN/scored/001")
     add("--to", required=True, metavar="NAME", help="lm-eval: results and samples files; inspect: a .eval log for each task;"
-        " parquet: three tables; mlflow, wandb: numbers, settings and files in a tracker; or a plug-in's exporter")  # fmt: skip
+        " parquet: three tables; mlflow, wandb, trackio: numbers, settings and files in a tracker; hf-hub: lm-eval's files as"
+        " data sets of the hub; or a plug-in's exporter")  # fmt: skip
     add("--output_path", "-o", metavar="DIR", help="where to write; for mlflow the address of its server or a folder, for wandb"
         " the folder of its files (default: as configured there)")  # fmt: skip
     add("--name", metavar="NAME", help="the experiment of mlflow, or the project of wandb (default: assay)")
+    for name, whose in (("args", "arguments of wandb.init, trackio.init, or of lm-eval's --hf_hub_log_args"),
+                        ("config_args", "further settings of the run in wandb")):  # fmt: skip
+        add(f"--{name}", nargs="+", action="extend", metavar="K=V", help=whose)
     parser.set_defaults(run=run_export)
 
 
 def run_export(options: argparse.Namespace) -> int:
-    for place in export(options.folder, options.to, options.output_path, name=options.name):
+    pairs = {name: joined_pairs(name, getattr(options, name)) for name in ("args", "config_args")}
+    for place in export(options.folder, options.to, options.output_path, name=options.name, **pairs):
         echo(place)
     return 0
 

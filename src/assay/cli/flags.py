@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,13 @@ from assay.errors import ConfigError, Place, Problem
 if typing.TYPE_CHECKING:
     from assay.tasks import TaskManager
 
-TRACKERS = ("wandb_args", "wandb_config_args", "trackio_args", "hf_hub_log_args")
-"""Flags of lm-eval without an effect here."""
+TRACKERS = {
+    "wandb_args": "log the finished run to Weights & Biases: arguments of wandb.init",
+    "wandb_config_args": "with --wandb_args: further settings of the run there",
+    "trackio_args": "log the finished run to Trackio: arguments of trackio.init",
+    "hf_hub_log_args": "push the finished run to the Hugging Face hub, as lm-eval does: push_results_to_hub=True …",
+}
+"""Flags of lm-eval that are carried out when a run is finished (cli/trackers.py)."""
 ALIASES = {"num_records": "limit", "output_dir": "output_path"}
 """SyGra's names of flags, and ours."""
 NOT_NEEDED = {
@@ -55,8 +60,8 @@ def define_run(parser: argparse.ArgumentParser) -> None:
     )
     add_gate_flags(gates)
     _define_sygra(groups[GRAPHS].add_argument)
-    for name in TRACKERS:
-        parser.add_argument(f"--{name}", nargs="?", const=True, help=argparse.SUPPRESS)
+    for name, sentence in TRACKERS.items():
+        groups[PATHS].add_argument(f"--{name}", nargs="+", action="extend", metavar="K=V", help=sentence)
     parser.set_defaults(run=_start_run)
 
 
@@ -171,10 +176,11 @@ def _truth(text: str) -> bool:
 
 _SYNTAX: dict[str, dict[str, Any]] = {
     "pairs": {"nargs": "+", "action": "extend"},
+    "arguments": {"nargs": "+", "action": "extend"},
     "role": {"action": "append"},
     "append": {"action": "append"},
     "duration": {"type": parse_duration},
-    **{syntax: {} for syntax in ("samples", "arguments", "numbers", "value")},
+    **{syntax: {} for syntax in ("samples", "numbers", "value")},
 }
 _FIELDS = {item.name: item for item in yaml_fields(RunConfig)}
 
@@ -195,9 +201,14 @@ def run_options(flags: argparse.Namespace, file: YAMLMapping | None = None) -> d
 
 def _joined(name: str, value: Any, use: RunOption) -> YAMLValue:
     """Unite the texts of a flag that takes many of them."""
-    if use.syntax == "pairs":
-        return {key: part for text in value for key, part in parse_arguments(text, name).items()}
+    if use.syntax in ("pairs", "arguments"):
+        return joined_pairs(name, value)
     return dict(_role(text) for text in value) if use.syntax == "role" else value
+
+
+def joined_pairs(name: str, texts: Sequence[str] | None) -> dict[str, YAMLValue] | None:
+    """Unite the texts of a flag that takes `k=v,k=v k=v`."""
+    return None if texts is None else {key: part for each in texts for key, part in parse_arguments(each, name).items()}
 
 
 def _role(text: str) -> tuple[str, str]:

@@ -7,12 +7,12 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from assay.catalog.selection import no_spec
 from assay.cli import interrupted_code
-from assay.cli.flags import ALIASES, ELSEWHERE, NOT_NEEDED, TRACKERS, run_options
+from assay.cli.flags import ALIASES, ELSEWHERE, NOT_NEEDED, run_options
 from assay.cli.output import (
     DECISION_EXIT,
     EXIT,
@@ -27,6 +27,7 @@ from assay.cli.output import (
 from assay.cli.progress import Progress
 from assay.cli.run_gates import gates_of, taken_from
 from assay.cli.show import write_out
+from assay.cli.trackers import Tracking, requested_trackers, track
 from assay.config.folders import runs_folder
 from assay.config.option import YAMLValue
 from assay.config.run import RunConfig, options_where
@@ -47,14 +48,14 @@ from assay.tasks.order import StopRule
 CANNOT = 2
 
 
-def run_run(options: argparse.Namespace) -> int:
+def run_run(options: argparse.Namespace, shell: "Shell | None" = None) -> int:
+    shell = shell or Shell()
     records_at_once = _translate_sygra(options)
-    config = replace(
-        run_config(run_options(options, taken_from(_from_file(options.config), options))),
-        records_at_once=records_at_once,
-    )
-    config = _with_folder(config, no_output=options.no_output)
-    command = redacted_command(["assay", *sys.argv[1:]])
+    file = taken_from(_from_file(options.config), options)
+    trackers = requested_trackers(options, file)
+    config = replace(run_config(run_options(options, file)), records_at_once=records_at_once)
+    config = shell.with_folder(config, options)
+    command = redacted_command([shell.name, *sys.argv[1:]])
     _warn_ineffective(options, config)
     checkpoints = checkpoint_runs(config)
     gates = gates_of(options, config, has_checkpoints=bool(checkpoints))
@@ -64,7 +65,9 @@ def run_run(options: argparse.Namespace) -> int:
             if not config.apply_chat_template:
                 prepare_run(config, task_manager(config))
             return run_checkpoints(
-                checkpoints, lambda each: _evaluated(_prepared(each), command).results, config.output_path
+                checkpoints,
+                lambda each: _tracked(_evaluated(_prepared(each), command), trackers).results,
+                config.output_path,
             )
         work = _prepared(next(iter(checkpoints.values()), config))
         gates.check(work)
@@ -74,21 +77,20 @@ def run_run(options: argparse.Namespace) -> int:
             return EXIT["complete"]
         evaluation = _evaluated(work, command)
     except UploadError as error:  # the run itself has its results
-        _show(Run.open(error.folder).results, config, options.depth)
+        shell.show(Evaluation(dict(Run.open(error.folder).results), None, ()), config, options)
         raise
     except KeyboardInterrupt:
         is_stored = config.output_path or config.runs_dir
         echo_err("\nstopped" + (f"; resume with: {shlex.join(command)}" if is_stored else ""))
         return interrupted_code()
-    _show(evaluation.results, config, options.depth)
-    if evaluation.folder is not None:
-        echo(f"\nrun: {shown_place(evaluation.folder)}")
+    shell.show(evaluation, config, options)
+    _tracked(evaluation, trackers)
     return gates.exit_code(evaluation)
 
 
-def _with_folder(config: RunConfig, *, no_output: bool) -> RunConfig:
+def _with_folder(config: RunConfig, options: argparse.Namespace) -> RunConfig:
     """Add the folder for runs, unless nothing is to be written."""
-    if not no_output:
+    if not options.no_output:
         if config.output_path is not None or config.runs_dir is not None:
             return config
         return replace(config, runs_dir=runs_folder(), keep_finished=True)
@@ -121,6 +123,12 @@ def _evaluated(work: PreparedRun, command: Sequence[str]) -> Evaluation:
         evaluation = execute(work, progress, OutputOptions(notes={"command": command}, announce=echo_err), rule)
     if rule is not None and not evaluation.tasks:
         echo_err("decided before: nothing is asked; without --stop_when, the other documents are")
+    return evaluation
+
+
+def _tracked(evaluation: Evaluation, trackers: Sequence[Tracking]) -> Evaluation:
+    """Log a finished run to its trackers."""
+    track(trackers, evaluation.folder)
     return evaluation
 
 
@@ -168,13 +176,26 @@ def run_checkpoints(
     return next((code for code in order if code in codes), EXIT["complete"])
 
 
-def _show(results: ResultsJSON, config: RunConfig, depth: int | None) -> None:
+def _show(evaluation: Evaluation, config: RunConfig, options: argparse.Namespace) -> None:
+    results = evaluation.results
     echo_wrapped(table_heading(results))
-    echo_tables(results, depth)
+    echo_tables(results, options.depth)
     if config.show_config:
         echo(json.dumps(results["configs"], indent=2, default=str, ensure_ascii=False))
     for line in table_footing(results, with_broken=False):
         echo_wrapped(line, sys.stderr)
+    if evaluation.folder is not None:
+        echo(f"\nrun: {shown_place(evaluation.folder)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """The parts of the command that `lm_eval` of packages/assay-lm-eval has otherwise: its name, where a run is stored, and
+    what is printed and written at its end."""
+
+    name: str = "assay"
+    with_folder: Callable[[RunConfig, argparse.Namespace], RunConfig] = _with_folder
+    show: Callable[[Evaluation, RunConfig, argparse.Namespace], None] = _show
 
 
 def _warn_ineffective(options: argparse.Namespace, config: RunConfig) -> None:
@@ -182,7 +203,7 @@ def _warn_ineffective(options: argparse.Namespace, config: RunConfig) -> None:
     known = parameters(backend(config.model))
     unused = options_where(lambda each: each.group == "")
     unsupported = [name for name in options_where(lambda each: each.for_model) if name not in known]
-    names = [*unsupported, *TRACKERS, *unused]
+    names = [*unsupported, *unused]
     ineffective = [f"--{name}" for name in names if getattr(options, name, None) not in (None, False)]
     if ineffective:
         echo_err(f"no effect here: {', '.join(ineffective)}")

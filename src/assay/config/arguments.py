@@ -2,11 +2,13 @@
 
 import ast
 import json
+import re
 from collections.abc import Mapping
 
 from assay.config.option import YAMLValue
 from assay.errors import ConfigError, Place, Problem
 
+_NEXT_KEY = re.compile(r" +(?:[\w.\-]+ *=|$|,)")
 MAX_WHOLE = 2**64 - 1
 """The largest whole number that JSON writers, seeds and servers take."""
 
@@ -83,9 +85,13 @@ def parse_value(text: str) -> YAMLValue:
 
 
 def _split(text: str) -> list[str]:
-    """Split at commas and spaces that are not inside brackets or quotes."""
+    """Split at commas that are not inside brackets or quotes, and at spaces before the next key.
+
+    >>> _split('a=1 b=[2, 3],c=--x --y')
+    ['a=1', 'b=[2, 3]', 'c=--x --y']
+    """
     parts, depth, quote, current = [], 0, "", ""
-    for letter in text:
+    for place, letter in enumerate(text):
         if quote:
             quote = "" if letter == quote else quote
         elif letter in "'\"":
@@ -94,7 +100,7 @@ def _split(text: str) -> list[str]:
             depth += 1
         elif letter in "])}":
             depth -= 1
-        if letter in ", " and depth == 0 and not quote:
+        if depth == 0 and not quote and (letter == "," or (letter == " " and _NEXT_KEY.match(text, place))):
             parts.append(current)
             current = ""
         else:

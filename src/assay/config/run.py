@@ -266,7 +266,9 @@ class RunConfig:
         "Print prompts, targets and counts; send no request.", False, run=_scoring(identity=False, imported="dropped")
     )
     metadata: str | Mapping[str, object] | None = option(
-        "Values passed to every task.", NOTHING, run=_scoring("JSON", syntax="arguments", imported="arguments")
+        "Values passed to every task: k=v,k=v or JSON.",
+        NOTHING,
+        run=_scoring("K=V", syntax="arguments", imported="arguments"),
     )
     # accepted because lm-eval has them
     cache_requests: bool | str = option(

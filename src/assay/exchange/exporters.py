@@ -1,6 +1,5 @@
 """Exporters: a run in the format of lm-eval, Inspect, MLflow or Weights & Biases, or as Parquet tables."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -8,98 +7,15 @@ from typing import Any, get_args
 
 import orjson
 
-from assay.errors import ConfigError, Place, Problem, installing
+from assay.errors import ConfigError, Place, Problem
 from assay.exchange.inspect.exporter import export_inspect
 from assay.exchange.lm_eval import export_lm_eval
-from assay.records import AnyJSON, JSONDict, JSONObject, arguments
-from assay.redaction import redacted
+from assay.exchange.trackers import export_hub, export_mlflow, export_trackio, export_wandb, result_values
+from assay.records import AnyJSON, JSONObject, arguments
 from assay.registry import Table, must_be_callable, read_signature, refused
 from assay.runs.files import replace_file
-from assay.runs.folder import MANIFEST, RESULTS
 from assay.runs.run import Run, finished_run
 from assay.runs.samples.records import SampleRecord
-
-
-def export_mlflow(run: Run, target: str | None, name: str | None = None) -> str:
-    """Log a run to MLflow; `target` is a server or a folder, `name` the experiment. Returns where it is logged."""
-    try:
-        import mlflow
-    except ImportError:
-        raise _missing("mlflow") from None
-    name, files = name or PROJECT, None
-    if target is not None and "://" not in target:
-        folder = Path(target).resolve()
-        folder.mkdir(parents=True, exist_ok=True)
-        target, files = f"sqlite:///{folder / 'mlflow.db'}", (folder / "artifacts").as_uri()
-    if target is not None:
-        mlflow.set_tracking_uri(target)
-    if files is not None and mlflow.get_experiment_by_name(name) is None:
-        mlflow.create_experiment(name, artifact_location=files)
-    experiment = mlflow.set_experiment(name)
-    with mlflow.start_run(run_name=run.path.resolve().name, tags=_tags(run)) as tracked:
-        mlflow.log_params({key: _short(value) for key, value in tracked_settings(run.results).items()})
-        mlflow.log_metrics(dict(tracked_metrics(run)))
-        for file, content in ((RESULTS, run.results), (MANIFEST, run.manifest)):
-            mlflow.log_text(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode(), file)
-        return f"{mlflow.get_tracking_uri()} experiment {experiment.experiment_id} run {tracked.info.run_id}"
-
-
-def export_wandb(run: Run, target: str | None, name: str | None = None) -> str:
-    """Log a run to Weights & Biases; `target` is the folder for its files, `name` the project. Returns where it is logged."""
-    try:
-        import wandb
-    except ImportError:
-        raise _missing("wandb") from None
-    if target is not None:
-        Path(target).mkdir(parents=True, exist_ok=True)
-    tracked = wandb.init(
-        project=name or PROJECT,
-        name=run.path.resolve().name,
-        dir=target,
-        config=tracked_settings(run.results),
-        tags=list(_tags(run).values()),
-    )
-    columns = ["model", "name", "kind", "metric", "filter", "value", "stderr", "low", "high", "n"]
-    tracked.log({"numbers": wandb.Table(columns=columns, data=[list(row) for row in result_values(run)])})
-    tracked.summary.update(dict(tracked_metrics(run)))
-    where = str(tracked.dir)
-    tracked.finish()
-    return where
-
-
-def tracked_metrics(run: Run) -> Iterator[tuple[str, float]]:
-    """The numbers by name, `task/metric/filter`, each with its standard error and ends of its interval where it has them."""
-    for _, name, _, metric, filter_name, value, stderr, low, high, n in result_values(run):
-        whole = "/".join(_tracker_name(part) for part in (name, metric, filter_name))
-        known = {"": value, "_stderr": stderr, "_low": low, "_high": high, "_n": n}
-        yield from ((whole + ending, float(each)) for ending, each in known.items() if each is not None)
-
-
-def tracked_settings(results: JSONObject) -> JSONDict:
-    """Flatten the settings of a run: `model_args.pretrained`, `limit` …"""
-    config = {key: value for key, value in redacted(results.get("config", {})).items() if value not in (None, [], {})}
-    nested = config.pop("model_args", None) or {}
-    items = nested.items() if isinstance(nested, Mapping) else [("text", nested)]
-    return {**config, **{f"model_args.{key}": value for key, value in items}}
-
-
-def _tags(run: Run) -> dict[str, str]:
-    version = str(run.results.get("assay_version") or run.results.get("lm_eval_version") or "")
-    return {"model": run.model_name, "status": str(run.results.get("assay", {}).get("status", "")), "version": version}
-
-
-def _tracker_name(name: str) -> str:
-    """A name that every tracker takes."""
-    return re.sub(r"[^\w.\- ]", "_", name)
-
-
-def _short(value: AnyJSON) -> str:
-    return str(value)[:500]
-
-
-def _missing(package: str) -> ConfigError:
-    return ConfigError([Problem(Place(f"--to {package}"), f"{package} is not installed", installing(package))])
-
 
 TEXT, NUMBER, COUNT = "string", "float64", "int64"
 SAMPLE_COLUMNS = {
@@ -134,15 +50,6 @@ def export_parquet(run: Run, target: Path) -> list[Path]:
         ("numbers", RESULT_COLUMNS, result_values(run)),
     )
     return [_write(target / f"{name}.parquet", columns, rows) for name, columns, rows in tables]
-
-
-def result_values(run: Run) -> Iterator[tuple[AnyJSON, ...]]:
-    """Every number of a run: model, name, task or group, metric, filter, value, standard error, interval, documents."""
-    model = run.model_name
-    for kind, names in (("task", run.scored_tasks), ("group", run.groups)):
-        for name in names:
-            for row in run.rows(name).values():
-                yield (model, name, kind, row.metric, row.filter, row.value, row.stderr, row.low, row.high, row.n)
 
 
 def _sample_records(run: Run) -> Iterator[tuple[str, SampleRecord]]:
@@ -223,6 +130,8 @@ EXPORTERS: Table[Callable[..., Any], Any] = Table(
         "parquet": export_parquet,
         "mlflow": export_mlflow,
         "wandb": export_wandb,
+        "trackio": export_trackio,
+        "hf-hub": export_hub,
     },
     group="assay.exporters",
     supplied=("run", "target"),
@@ -232,9 +141,22 @@ EXPORTERS: Table[Callable[..., Any], Any] = Table(
 that is `str | None` is handed over as it was given, if it was."""
 
 
-def export(run: str | Path, to: str, target: str | Path | None = None, *, name: str | None = None) -> list[str]:
-    """Export a run to another format; returns the paths or addresses written. `name` is the experiment or project of a tracker."""
-    exporter = EXPORTERS.check(to, {} if name is None else {"name": name}, Place("--to"))
+def export(
+    run: str | Path,
+    to: str,
+    target: str | Path | None = None,
+    *,
+    name: str | None = None,
+    args: JSONObject | None = None,
+    config_args: JSONObject | None = None,
+) -> list[str]:
+    """Export a run to another format; returns the paths or addresses written.
+
+    `name` is the experiment or project of a tracker, `args` are the arguments that open it, `config_args` further settings there.
+    """
+    options = {"name": name, "args": args, "config_args": config_args}
+    named = {key: value for key, value in options.items() if value is not None}
+    exporter = EXPORTERS.check(to, named, Place("--to"))
     if target is None and not _goes_anywhere(exporter):
         raise ConfigError([Problem(Place("--output_path"), f"{to} needs a folder to write to", "give one with -o")])
     where = target if target is None else str(target) if _goes_anywhere(exporter) else Path(target)
@@ -244,7 +166,7 @@ def export(run: str | Path, to: str, target: str | Path | None = None, *, name: 
         if to in EXPORTERS.added
         else nullcontext()
     ):
-        written = exporter(finished, where, **({} if name is None else {"name": name}))
+        written = exporter(finished, where, **named)
     return [str(each) for each in ([written] if isinstance(written, str | Path) else written or ())]
 
 
@@ -252,6 +174,3 @@ def _goes_anywhere(exporter: Callable[..., Any]) -> bool:
     """Whether the target of an exporter may be None."""
     parameters = list(read_signature(exporter).parameters.values())
     return len(parameters) > 1 and type(None) in get_args(parameters[1].annotation)
-
-
-PROJECT = "assay"

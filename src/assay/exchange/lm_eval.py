@@ -1,6 +1,7 @@
 """lm-eval 0.4.13: exports MODEL/results_DATE.json and MODEL/samples_TASK_DATE.jsonl for each task, and imports them."""
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -35,25 +36,38 @@ UNKNOWN = ("pretty_env_info", "upper_git_hash", "eot_token_id", "chat_template",
 """Facts that lm-eval records and assay does not have."""
 
 
-def export_lm_eval(run: Run, target: Path) -> list[Path]:
-    """Write the files below `target`; facts that lm-eval records and assay does not are null."""
+def export_lm_eval(run: Run, target: Path, *, samples: bool = True) -> list[Path]:
+    """Write the files below `target`, or beside it if it is a .json file; facts that lm-eval records and assay lacks are null.
+
+    As in lm-eval, the date is put into the name of a .json file, and without `samples` there are no hashes of them.
+    """
     date = _date(run.results)
-    folder = target / file_name(
-        str(run.results.get("model_name_sanitized") or run.results.get("model_name") or "model")
-    )
+    is_file = target.suffix == ".json"
+    folder, stem = (target.parent, target.stem) if is_file else (target / model_folder(run.results), "results")
     folder.mkdir(parents=True, exist_ok=True)
     files, hashes = [], {}
-    for task, samples in run.sample_files().items():
+    for task, stored in run.sample_files().items() if samples else ():
         path = folder / f"samples_{file_name(task)}_{date}.jsonl"
-        hashes[task] = _write_samples(samples, path)
+        hashes[task] = _write_samples(stored, path)
         files.append(path)
     packages = run.manifest.get("environment", {}).get("packages", {})
     reported = {key: value for key, value in run.results.items() if key not in OURS}
     unknown = {key: reported.get(key) for key in UNKNOWN}
     versions = {"transformers_version": packages.get("transformers", "N/A"), "task_hashes": hashes}
-    results = folder / f"results_{date}.json"
+    results = folder / f"{stem}_{date}.json"
     write_json(results, {**reported, **unknown, **versions})
     return [results, *files]
+
+
+def model_folder(results: JSONObject) -> str:
+    """The folder that lm-eval writes the files of a model to: an adapter's name comes before that of its model."""
+    arguments = results.get("config", {}).get("model_args") or {}
+    adapter = next(
+        (arguments[key] for key in ("peft", "delta") if isinstance(arguments, Mapping) and key in arguments), None
+    )
+    if adapter is not None:
+        return file_name(re.sub(r"[\"<>:/|\\?*\[\]]+", "__", str(adapter)))
+    return file_name(str(results.get("model_name_sanitized") or results.get("model_name") or "model"))
 
 
 def _date(results: JSONObject) -> str:

@@ -12,13 +12,15 @@ from assay.config.fields import Fields, Origin
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
+from assay.models.lm_eval_names import OUR_WAY
 from assay.models.local.generation import GENERATION_PARAMETERS
 from assay.models.protocol import AnyModel
-from assay.registry import Accepted, Table, accepted, must_be_callable
+from assay.registry import Accepted, Table, Where, accepted, must_be_callable
 
 COMPLETIONS, CHAT = "assay.models.servers.openai:OpenAI", "assay.models.servers.openai:OpenAIChat"
 TRANSFORMERS = "assay.models.local.hf.backend:HF"
 CLAUDE = "assay.models.servers.anthropic:Anthropic"
+LITELLM = "assay.models.servers.litellm:LiteLLM"
 _BUILT_IN: dict[str, Callable[..., AnyModel] | str] = {
     "dummy": "assay.models.scripted:Dummy",
     "embedded": "assay.models.local.embedded:Embedded",
@@ -34,7 +36,9 @@ _BUILT_IN: dict[str, Callable[..., AnyModel] | str] = {
     "anthropic": CLAUDE,
     "anthropic-chat": CLAUDE,
     "anthropic-chat-completions": CLAUDE,
-    "litellm": "assay.models.servers.litellm:LiteLLM",
+    "litellm": LITELLM,
+    "litellm-chat": LITELLM,
+    "litellm-chat-completions": LITELLM,
     "vllm": "assay.models.local.vllm:VLLM",
     "reward-http": "assay.models.servers.reward:RewardHTTP",
     "reward-hf": "assay.models.local.hf.reward:RewardHF",
@@ -46,6 +50,12 @@ class _Backends(Table[Callable[..., AnyModel], AnyModel]):
     arguments of every server."""
 
     word = "argument"
+
+    def find(self, name: str, where: Where) -> Callable[..., AnyModel]:
+        if name in OUR_WAY and name not in self:
+            what = f"lm-eval's model {name!r} is not a backend here"
+            raise ConfigError([Problem(Place("model"), what, OUR_WAY[name], cause=(self.kind, name))])
+        return super().find(name, where)
 
     def accepts(self, member: Callable[..., AnyModel]) -> Accepted:
         takes = replace(accepted(member), instead=getattr(member, "unsupported_arguments", {}))
