@@ -15,6 +15,8 @@ pytest.importorskip("ipykernel")
 NOTEBOOK = Path(__file__).parent.parent / "docs/notebook.ipynb"
 
 
+@pytest.mark.process
+@pytest.mark.server
 @pytest.mark.filterwarnings("default")  # those of the kernel's client are not ours
 def test_the_notebook_runs_and_shows_tables_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")

@@ -37,7 +37,7 @@ class AssayCallback(TrainerCallback):
 
     Each evaluation is a run below `runs_dir`, named step-100 and so on: `assay plot runs/step-* --kind time` draws them. Its
     numbers are logged as `eval_assay/TASK/METRIC`; those of `on_evaluate` can choose the best checkpoint. With `trainer`, every
-    tracker of the Trainer gets them, else its history alone. A failure is logged and the training goes on, unless
+    tracker of the Trainer gets them, else its history alone. A failure is logged and the training continues, unless
     `stop_on_failure`. Another keyword is an option of `assay.run`.
     """
 
@@ -107,7 +107,7 @@ class AssayCallback(TrainerCallback):
         if isinstance(numbers, str):
             if self.stop_on_failure:
                 raise UserCodeError(numbers)
-            logging.getLogger("assay").warning("%s; the training goes on", numbers)
+            logging.getLogger("assay").warning("%s; the training continues", numbers)
             return {}
         if self.trainer is not None:
             self.trainer.log(dict(numbers))
@@ -163,7 +163,7 @@ def _as_before(model: torch.nn.Module) -> Iterator[None]:
     """Restore modes, attention and random generators, and compute no gradients within."""
     inner: Any = _unwrapped(model)
     modes = {module: module.training for module in model.modules()}
-    attention = inner.config._attn_implementation  # backends of ours put theirs in its place
+    attention = inner.config._attn_implementation  # the hf backend replaces it
     kept = random.getstate(), np.random.get_state(), torch.get_rng_state()
     devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     try:
