@@ -20,7 +20,6 @@ ABOVE = {
     "table_of_comparison": "assay.report.text_table",
     "write_report": "assay.report.write",
     "shown_progress": "assay.cli.notebook",
-    "runs_dir": "assay.cli.runs",
 }
 
 

@@ -335,8 +335,6 @@ def run(  # noqa: PLR0913  # the options of a run
     options = _options(locals())
     from assay.evaluation.api import stored_run
 
-    if options["output_path"] is None:
-        options["runs_dir"] = str(late("runs_dir")(options["runs_dir"]))
     around = {
         "task_manager": options.pop("task_manager"),
         "model_role": options.pop("model_role"),

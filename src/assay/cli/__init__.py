@@ -110,7 +110,7 @@ def _plain_flag(name: str) -> str:
 
 def _is_own(flag: str) -> bool:
     """Whether a flag is one of the program itself, or meant as one."""
-    return flag in OWN or bool(flag.startswith("--") and nearest(flag, OWN, 1, floor=0.8))
+    return flag in OWN or bool(flag.startswith("--") and nearest(flag, OWN, 1, only_slips=True))
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:

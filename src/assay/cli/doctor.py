@@ -18,9 +18,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from assay.catalog.cache import FOLDER_VARIABLE, cache_folder
 from assay.cli.flags import add_option
 from assay.cli.output import echo_columns, echo_json, terminal_width
+from assay.config.folders import CACHE_VARIABLE, cache_folder
 from assay.errors import AssayError, SelfExplanatory, installing
 from assay.redaction import redacted_text, without_environment
 from assay.version import __version__
@@ -190,7 +190,7 @@ def _lm_eval() -> list[Check]:
 
 def _disk(name: str, folder: Path) -> Check:
     """Whether a folder can be written, how fast, and the space that is left; nothing stays there."""
-    fix = f"choose another with {'$' + FOLDER_VARIABLE if name == 'cache folder' else '--runs_dir or $ASSAY_RUNS_DIR'}"
+    fix = f"choose another with {'$' + CACHE_VARIABLE if name == 'cache folder' else '--runs_dir or $ASSAY_RUNS_DIR'}"
     if "://" in str(folder):
         return Check(name, NOTE, f"{redacted_text(str(folder))}: not on this machine")
     there = next((each for each in (folder, *folder.absolute().parents) if each.exists()), Path("/"))

@@ -28,13 +28,12 @@ from assay.cli.progress import Progress
 from assay.cli.run_gates import gates_of, taken_from
 from assay.cli.show import write_out
 from assay.cli.trackers import Tracking, requested_trackers, track
-from assay.config.folders import runs_folder
 from assay.config.option import YAMLValue
 from assay.config.run import RunConfig, options_where
 from assay.config.source import Source, read_bytes
 from assay.errors import AssayError, ConfigError, Place, Problem, grouped
 from assay.evaluation.flow import execute, prepare_run
-from assay.evaluation.options import checkpoint_runs, run_config, task_manager
+from assay.evaluation.options import checkpoint_runs, in_runs_folder, run_config, task_manager
 from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.writing import Evaluation, OutputOptions
 from assay.models.load import backend, parameters
@@ -91,9 +90,7 @@ def run_run(options: argparse.Namespace, shell: "Shell | None" = None) -> int:
 def _with_folder(config: RunConfig, options: argparse.Namespace) -> RunConfig:
     """Add the folder for runs, unless nothing is to be written."""
     if not options.no_output:
-        if config.output_path is not None or config.runs_dir is not None:
-            return config
-        return replace(config, runs_dir=runs_folder(), keep_finished=True)
+        return in_runs_folder(config)
     for name in ("output_path", "runs_dir", "log_samples", "predict_only"):
         if getattr(config, name) and not config.dry_run:
             raise ConfigError([Problem(Place(name), f"--no_output excludes --{name}", "leave one of them out")])

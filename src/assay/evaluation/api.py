@@ -12,7 +12,7 @@ from assay.errors import ConfigError, Place, Problem, some
 from assay.evaluation.dispatch import Watch
 from assay.evaluation.flow import execute, prepare_run
 from assay.evaluation.model_facts import ModelFacts
-from assay.evaluation.options import checkpoint_runs, run_config
+from assay.evaluation.options import checkpoint_runs, in_runs_folder, run_config
 from assay.evaluation.options import task_manager as manager_of
 from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.writing import Evaluation, OutputOptions
@@ -117,6 +117,8 @@ def _evaluate(
     if checkpoint_runs(config):
         what, fix = "names several checkpoints", "call this function for each of them, or use `assay run`"
         raise ConfigError([Problem(Place("model_args.pretrained"), what, fix)])
+    if watch is not None:  # of `assay.run`, which is stored
+        config = in_runs_folder(config)
     metadata = parse_arguments(config.metadata or None, "metadata")
     about = {} if isinstance(model, str) else {"model": ModelFacts.of_object(model, metadata)}
     prepared = prepare_run(

@@ -11,6 +11,7 @@ from pathlib import Path
 from assay.config.arguments import is_too_large, parse_arguments
 from assay.config.decode import decode
 from assay.config.fields import Fields, Origin
+from assay.config.folders import runs_folder
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
@@ -21,6 +22,13 @@ from assay.tasks import TaskManager
 
 DATA_DIR = "ASSAY_DATA_DIR"
 PRETRAINED = "pretrained"
+
+
+def in_runs_folder(config: RunConfig) -> RunConfig:
+    """Add the folder of runs where none is named: the same command then gets a new folder below it."""
+    if config.output_path is not None or config.runs_dir is not None:
+        return config
+    return dataclasses.replace(config, runs_dir=runs_folder(), keep_finished=True)
 
 
 def run_config(options: YAMLMapping) -> RunConfig:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from assay.comparison.comparison import ComparedRow, Comparison
 from assay.config.row_names import shown_filter
-from assay.report.comparison_text import format_p, format_score, format_signed
+from assay.report.comparison_text import format_score, format_signed
 from assay.report.reading import ResultLine, RunSummary
-from assay.report.table import format_interval, format_value, markdown_table, shorten, visible
+from assay.report.table import format_interval, format_p, format_value, markdown_table, shorten, visible
 from assay.runs.run import RUNNING, ResultRow, Run
 
 if TYPE_CHECKING:
