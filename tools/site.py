@@ -1,5 +1,6 @@
 """Hooks of mkdocs: the pages at the root of the repository, and an index of decisions, become pages of the site."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,19 @@ def on_files(files: Any, config: Any) -> Any:
     for source, target in OUTSIDE.items():
         files.append(File.generated(config, target, content=(ROOT / source).read_text()))
     files.append(File.generated(config, "decisions.md", content=decisions()))
+    files.append(File.generated(config, "notebook.md", content=notebook()))
     return files
+
+
+def notebook() -> str:
+    """The notebook as a page: its text and its code."""
+    cells = json.loads((ROOT / "docs/notebook.ipynb").read_text())["cells"]
+    texts = [
+        text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```"
+        for cell in cells
+        if (text := "".join(cell["source"]).strip())
+    ]
+    return "\n\n".join([*texts, "The notebook itself is docs/notebook.ipynb.\n"])
 
 
 def decisions() -> str:
@@ -40,7 +53,7 @@ def decisions() -> str:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Let links lead to where pages are in the site."""
     source = {target: source for source, target in OUTSIDE.items()}.get(page.file.src_uri, f"docs/{page.file.src_uri}")
-    if page.file.src_uri == "decisions.md":
+    if page.file.src_uri in ("decisions.md", "notebook.md"):
         return markdown
     return _LINK.sub(lambda match: match[1] + _moved(match[2], Path(source), page.file.src_uri), markdown)
 
@@ -50,6 +63,8 @@ def _moved(link: str, source: Path, page: str) -> str:
     if not target.is_relative_to(ROOT):
         return link
     inside = target.relative_to(ROOT).as_posix()
+    if inside == "docs/notebook.ipynb":
+        inside = "docs/notebook.md"
     if inside in ("README.md", "docs"):
         inside = "docs/index.md"
     place = OUTSIDE.get(inside) or (inside.removeprefix("docs/") if inside.startswith("docs/") else None)
