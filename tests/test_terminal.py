@@ -306,6 +306,15 @@ def test_every_flag_of_every_command_is_known_with_dashes() -> None:
     assert checked > 150
 
 
+def test_actions_of_a_command_take_the_flags_of_all_commands(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for flags in (["list", "--no-color"], ["--no_color", "list"]):
+        code, text = on_terminal(["runs", *flags, *(["--runs-dir", world / "runs"] if flags[0] == "list" else [])])
+        assert code == 0 and "\x1b" not in text
+    with pytest.raises(SystemExit, match="2"):
+        main(["runs", "list", "--runs-dri", "x"])
+    assert "did you mean --runs_dir?" in capsys.readouterr().err
+
+
 def test_an_unknown_flag_with_dashes_has_its_suggestion_and_abbreviations_are_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -91,7 +91,8 @@ class Parser(argparse.ArgumentParser):
 
     def refuse(self, unknown: list[str]) -> NoReturn:
         """End the command because of unknown arguments."""
-        options = [name for name in self._option_string_actions if name.startswith("--")]
+        parsers = (self, *_below(self))
+        options = [name for each in parsers for name in each._option_string_actions if name.startswith("--")]
         wrong = [each.partition("=")[0] for each in unknown if each.startswith("-")] or unknown
         meant = "--" + wrong[0][2:].replace("-", "_") if wrong[0].startswith("--") else wrong[0]
         super().error(f"unknown argument {wrong[0]}" + _suggestion(meant, options))
@@ -128,7 +129,16 @@ def add_shared(name: str, command: argparse.ArgumentParser) -> None:
     """Add the flags that all commands have."""
     if name not in NAMELESS:
         command.add_argument("--plugin", action="append", default=[], metavar="MODULE_OR_FILE", help=PLUGIN)
-    command.add_argument("--no_color", action="store_true", help="no colours ($NO_COLOR does the same)")
+    for each in (command, *_below(command)):
+        each.add_argument(
+            "--no_color", action="store_true", default=argparse.SUPPRESS, help="no colours ($NO_COLOR does the same)"
+        )
+
+
+def _below(command: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """The parsers of a command's actions."""
+    actions = [each for each in command._actions if isinstance(each, argparse._SubParsersAction)]
+    return [parser for each in actions for parser in each.choices.values()]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -240,7 +250,9 @@ def _run(options: argparse.Namespace) -> int:
     from assay.errors import AssayError, SelfExplanatory
 
     prepare_streams()
-    drawn = Screen(getattr(options, "wide", False), getattr(options, "format", None) == "md", options.no_color)
+    drawn = Screen(
+        getattr(options, "wide", False), getattr(options, "format", None) == "md", getattr(options, "no_color", False)
+    )
     try:
         with _stopping_signals(), drawing(drawn):
             return _run_command(options)

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -10,8 +11,9 @@ from assay.cli.flags import add_catalog_options, add_table_options, task_manager
 from assay.cli.output import draw_table, echo, echo_err, echo_json, echo_wrapped, wrapped_text
 from assay.comparison.planning import Aim, Planned, Unknown, may_be_rate, planned_from_runs, planned_from_tasks
 from assay.config.row_names import row_key
-from assay.errors import ConfigError, Place, Problem, some
+from assay.errors import ConfigError, Place, Problem, grouped, some
 from assay.records import ScoreKey
+from assay.runs.results import tasks_text
 
 if TYPE_CHECKING:
     from assay.comparison.noise import NoiseRow
@@ -165,8 +167,8 @@ def _from_tasks(options: argparse.Namespace, aim: Aim) -> list[Planned]:
     if not options.tasks:
         raise ConfigError([Problem(Place("assay plan"), "no tasks", "name tasks or groups, or a --baseline RUN")])
     prepared = prepare_run(RunConfig(tasks=options.tasks), task_manager(options))
-    for name, why in prepared.broken.items():
-        echo_err(f"{name}: {why}")
+    for names, why in grouped(prepared.broken.items()):
+        echo_wrapped(f"{tasks_text(names)}: {why}", sys.stderr)
     tasks, unknown = {}, []
     for each in (task for task in prepared.tasks if task.size):
         keys = each.rows() or [ScoreKey(metric, "none") for metric in each.higher_is_better()]

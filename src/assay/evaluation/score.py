@@ -14,7 +14,7 @@ import orjson
 
 from assay.config.row_names import row_name, rows_of, sample_scores
 from assay.config.source import digest
-from assay.errors import ConfigError, Place, Problem, some
+from assay.errors import ConfigError, Place, Problem, grouped, some
 from assay.evaluation.answers import LoggedRun, StoredAnswers, StoredRun
 from assay.evaluation.definitions import Definitions, load_definitions, parse_filter, parse_metric, with_metrics
 from assay.evaluation.flow import finish
@@ -29,7 +29,7 @@ from assay.records import AnyJSON, JSONDict, MetricValue, ScoreKey
 from assay.redaction import redacted
 from assay.registry import load_plugins
 from assay.runs.folder import environment, new_scoring, publish_scoring, write_results
-from assay.runs.results import ManifestJSON, ResultsJSON, plain
+from assay.runs.results import ManifestJSON, ResultsJSON, plain, tasks_text
 from assay.runs.run import holds_run
 from assay.runs.samples.reader import ReplayedSample
 from assay.runs.samples.records import SampleRecord
@@ -306,7 +306,8 @@ def _remarks(answers: StoredAnswers, loaded: Definitions, prepared: Prepared) ->
             remarks.append(
                 f"{task.task.name}: {', '.join(keys)} changed since the run; the answers belong to the old definition"
             )
-    return [*remarks, *(f"not scored: {name}: {why}" for name, why in prepared.broken.items())]
+    broken = grouped(prepared.broken.items())
+    return [*remarks, *(f"not scored: {tasks_text(names)}: {why}" for names, why in broken)]
 
 
 def _refuse_stale(answers: StoredAnswers, tasks: Sequence[Runnable], verdicts: JournaledVerdicts | None) -> None:

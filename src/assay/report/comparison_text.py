@@ -24,10 +24,11 @@ from assay.comparison.verification import (
     spread,
 )
 from assay.config.row_names import shown_filter
-from assay.errors import some
+from assay.errors import grouped, some
 from assay.records import AnyJSON, JSONDict
 from assay.report.table import format_p, markdown_table, spreadsheet_text
 from assay.report.terminal import TOGETHER, TableView
+from assay.runs.results import tasks_text
 
 HEADER = ("Tasks", "Filter", "Metric", "", "a", "b", "b − a", "interval", "p", "p (Holm)", "test", "better/worse/same", "n",
           "detectable", "b is")  # fmt: skip
@@ -416,8 +417,12 @@ def _failures(of: Verification) -> Iterator[str]:
         if reasons:
             yield f"{'AB'[side]} failed {reasons.total()} requests:"
             yield from (f"  {count} × {reason}" for reason, count in reasons.most_common(MAX_EXAMPLES))
-    for name, reason in of.of.broken.items():
-        yield f"task {name!r} cannot be run: {reason}"
+    for names, reason in grouped(of.of.broken.items()):
+        yield (
+            f"{tasks_text(names)} cannot be run: {reason}"
+            if len(names) > 1
+            else f"task {names[0]!r} cannot be run: {reason}"
+        )
     yield from of.of.remarks
 
 
