@@ -82,7 +82,7 @@ bench: install-test  ## measure assay and lm-eval side by side; needs a few minu
 	@$(BIN)/python -m bench $(PARTS)
 
 site: install-test  ## the documents as a site, in site/: open site/index.html
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo "site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build && echo "site/index.html"
 
 release-check: install-test  ## what must hold before a release: versions, twine, a clean install, the demo
 	@sh tools/release_check.sh $(BIN)/python

@@ -23,7 +23,7 @@ def test_every_file_that_names_the_version_names_the_same() -> None:
 def test_the_site_builds_with_every_page_and_link_and_asks_no_other_host(tmp_path: Path) -> None:
     """`strict` ends the build at a page without a place in the nav, and at a link or anchor that leads nowhere."""
     pytest.importorskip("material")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(tmp_path)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
     pages = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.html")}
