@@ -183,3 +183,17 @@ def test_agreement_has_an_interval_within_its_bounds_or_a_reason() -> None:
     assert -1 <= number.low < 0.9174354825988628 < number.high <= 1
     assert jackknifed(spearman, [(1, x) for x in range(5)]).reason == "all labels or all scores are alike"
     assert jackknifed(spearman, [(x, x) for x in range(5)]).low is None
+
+
+def test_few_labels_of_a_kind_do_not_outdo_a_judge_who_agrees_with_them() -> None:
+    """One label in 100 is 1, and the judge has 6 there and 10 % of all: at 1 in 6 of those, 1.6 % are, and labels alone are too sure."""
+    verdicts = [1.0] * 6 + [0.0] * 94 + [1.0] * 90 + [0.0] * 810
+    labels = [1.0] + [0.0] * 99
+    number = corrected(verdicts, labels + [float("nan")] * 900)
+    assert (number.method, number.value) == ("ppi++", pytest.approx(96 / 1000 / 6))
+    alone = estimate(labels)
+    assert number.high is not None
+    assert alone.high is not None
+    assert number.high > 1.2 * alone.high
+    other = corrected([0.0, 1.0] * 500, labels + [float("nan")] * 900)  # says nothing about them
+    assert (other.method, other.high) == ("labels alone, mid-p", alone.high)

@@ -26,6 +26,9 @@ LEAST, CARRIED = 0.25, 3.0
 """At least so many where all labels are alike; fewer by the square where more than so many documents carry their spread."""
 WIDER = 1.06
 """An interval that is wider than that of the labels alone by this factor gives way to it: a strict rule would select by chance."""
+USEFUL = 0.05
+"""But not where verdicts explain so much of the labels' variance: labels alone are narrow when they are few of a kind by chance,
+and then miss the truth in 20 to 60 % of cases."""
 FEWEST = 4
 """Fewer labels say nothing about the judge: the judge is not used."""
 
@@ -40,6 +43,8 @@ class Fit(NamedTuple):
     contributions: Floats
     added: float
     """The variance that pseudo-documents add."""
+    explained: float
+    """The share of the labels' variance that the line explains."""
 
 
 class Corrected(Estimate):
@@ -114,8 +119,8 @@ def corrected(  # noqa: PLR0913  # verdicts and labels, and all that the interva
     number = None
     is_useful = len(chosen) < len(verdicts) and np.ptp(verdicts[chosen]) > 0
     if alone.draws >= FEWEST and alone.stderr is not None and is_useful:
-        number = _predicted(verdicts, people, chosen, bounds, ties)
-        if _width(number) > WIDER * _width(alone.but(level=LEVEL, side="both")):
+        number, explained = _predicted(verdicts, people, chosen, bounds, ties)
+        if explained < USEFUL and _width(number) > WIDER * _width(alone.but(level=LEVEL, side="both")):
             number = None
     if number is None:
         number = _of_labels(alone, people, chosen)
@@ -140,7 +145,8 @@ def _as_numbers(clusters: Sequence[object] | None, ties: Places | None) -> list[
 
 def _predicted(
     verdicts: Floats, people: Floats, chosen: Places, bounds: Bounds | None, ties: Places | None
-) -> Corrected:
+) -> tuple[Corrected, float]:
+    """The corrected number, and how much of the labels' variance the verdicts explain."""
     plain = _line(verdicts, people, chosen, bounds, 0.0)
     wide = _line(verdicts, people, chosen, bounds, _pseudo(people[chosen], bounds))
     draws = len(chosen) if ties is None else len(np.unique(ties[chosen]))
@@ -168,7 +174,7 @@ def _predicted(
     number.labels, number.alone = len(chosen), None
     number.tuning = plain.slope * (count - len(chosen)) / count
     number.by_document = value + count * (around - around.mean())
-    return number
+    return number, wide.explained
 
 
 def _of_labels(alone: Estimate, people: Floats, chosen: Places) -> Corrected:
@@ -202,7 +208,10 @@ def _line(verdicts: Floats, people: Floats, chosen: Places, bounds: Bounds | Non
     moved = pulls * (y - y_mean - slope * (x - x_mean))
     contributions = slope * (verdicts - mean) / len(verdicts)
     contributions[chosen] += moved[: len(chosen)]
-    return Fit(float(y_mean + slope * (mean - x_mean)), slope, contributions, float(pseudo * (moved[-4:] ** 2).sum()))
+    up = float((weights * (y - y_mean) ** 2).sum())
+    explained = slope**2 * float(across) / up if up else 0.0
+    added = float(pseudo * (moved[-4:] ** 2).sum())
+    return Fit(float(y_mean + slope * (mean - x_mean)), slope, contributions, added, explained)
 
 
 def _pseudo(labels: Floats, bounds: Bounds | None) -> float:
