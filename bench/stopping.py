@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.comparison.planning import Aim, Spread, plan
+from assay.comparison.planning import Aim, ScoreSpread, plan
 from assay.statistics.influence import Bounds
 from assay.statistics.sequences import SequentialTest
 from bench.measure import Said
@@ -43,7 +43,7 @@ class Cell:
 
     @property
     def detectable(self) -> float:
-        planned = plan("", "", self.n, Spread(self.variance), Aim(mde=0.01))
+        planned = plan("", "", self.n, ScoreSpread(self.variance), Aim(mde=0.01))
         assert planned.mde is not None
         return planned.mde
 

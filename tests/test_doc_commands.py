@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 import shutil
+from glob import glob
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,11 @@ from test_docs import PAGES, ROOT, ROWS, blocks, write_data, write_helpers
 NOT_RUN = {
     r"^assay view\b": "serves until it is stopped: tests/test_viewer.py",
     r"--model vllm\b|\bvllm,": "needs vLLM: `make test-vllm`",
-    r"--to (wandb|mlflow)": "needs an extra: tests/test_exports.py",
+    r"--to (wandb|mlflow|trackio|hf-hub)": "needs an extra or an account: tests/test_exports.py, tests/test_trackers.py",
+    r"s3://": "needs a bucket: tests/test_storage.py",
     r"--model (anthropic|litellm)\b": "needs a key: tests/test_protocols.py, tests/test_agent_backends.py",
     r"likelihoods=sglang": "needs SGLang's own protocol: tests/test_sglang.py",
     r"theirs\.eval": "needs a log of Inspect: tests/test_inspect.py",
-    r"^assay gate": "comes with docs/ci.md",
     r"^assay fetch\b": "needs a network: tests/test_run_command.py",
     r"tasks\.eval\.|eval/classification|output_2026": "needs a clone of SyGra: tests/test_sygra_clone.py",
 }
@@ -37,7 +38,7 @@ ENDS = {
 }
 """Exit codes other than 0 that the page itself speaks of."""
 REPLACEMENTS = (
-    (r" …", " --tasks first_steps_sums"),
+    (r"--model …", "--model embedded"), (r" …", " --tasks first_steps_sums"), (r"pretrained=gpt2", "pretrained=model"),
     (r"\bFOLDER\b|\bDIR\b(?!/)|models/\w+", "model"), (r"\bNAME\b", "first"), (r"\bRUN\b", "runs/first"), (r"~/", "./"),
 )  # fmt: skip
 ACC = "aggregate_metric_list: [{metric: acc}]\n"
@@ -118,7 +119,12 @@ def stand_ins(folder: Path) -> None:
     metadata.write_text("Metadata-Version: 2.1\nName: lm_eval\nVersion: 0.4.13\n")
     (tasks / "quiz.jsonl").write_text(ROWS)
     whole = "output_type: loglikelihood_rolling\ndoc_to_text: ''\ndoc_to_target: question\nmetric_list: [{metric: word_perplexity}]\n"
-    for name, kind in {"gsm8k": TEXTS + "tag: reasoning\n", "arc_easy": CHOICES, "wikitext": whole}.items():
+    for name, kind in {
+        "gsm8k": TEXTS + "tag: reasoning\n",
+        "arc_easy": CHOICES,
+        "hellaswag": CHOICES,
+        "wikitext": whole,
+    }.items():
         (tasks / f"{name}.yaml").write_text(f"task: {name}\n{DATA}{kind}")
     for group, member in {"mmlu_stem": "mmlu_anatomy", "mmlu_other": "mmlu_virology"}.items():
         (tasks / f"{member}.yaml").write_text(f"task: {member}\n{DATA}{CHOICES}")
@@ -130,11 +136,11 @@ def furnish(folder: Path, page: Path, finished: Path) -> None:
     """The files that a page shows, and those that every reader has: tasks, models, runs, files of lm-eval."""
     stand_ins(folder)
     written = {
-        run for command in commands(page) for run in re.findall(r"(?:-o|--output_path|merge) (runs/\w+)", command)
+        run for command in commands(page) for run in re.findall(r"(?:-o|--output_path|merge) (runs/[\w-]+)", command)
     }
     for run in {
         "runs/first",
-        *(run for command in commands(page) for run in re.findall(r"runs/\w+", command)),
+        *(run for command in commands(page) for run in re.findall(r"runs/[\w-]+", command)),
     } - written:
         shutil.copytree(finished, folder / run)
     shutil.copytree(finished, folder / "imported")
@@ -185,7 +191,8 @@ def test_the_commands_of_a_page_run(
         for command in commands(page):
             if reason(command):
                 continue
-            arguments = shlex.split(replaced(command, url))[1:]
+            written = shlex.split(replaced(command, url))[1:]
+            arguments = [each for word in written for each in (sorted(glob(word)) if "/*" in word else [word])]
             if arguments[0] == "run" and "--limit" not in arguments and "--sample" not in arguments:
                 arguments += ["--limit", "2"]
             if "--import" in arguments:
@@ -212,4 +219,4 @@ def replaced(command: str, url: str) -> str:
     command = re.sub(r"http://(?:localhost|127\.0\.0\.1):\d+/v1|http://…", url, command)
     for pattern, thing in REPLACEMENTS:
         command = re.sub(pattern, thing, command)
-    return command
+    return re.sub(r"\s>>? \S+$", "", command)  # what is written into a file of the shell is not kept

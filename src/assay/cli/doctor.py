@@ -181,7 +181,7 @@ def _lm_eval() -> list[Check]:
     folder = dict(installed_folders()).get("lm_eval")
     if not folder:
         return [
-            Check("lm_eval", NOTE, "its tasks are not installed", "pip install --no-deps lm_eval, or --include_path")
+            Check("lm_eval", NOTE, "its tasks are not installed", "assay fetch tasks, or --include_path")
         ]
     known = load_snapshot(Root(folder, "lm_eval"))
     count = f"{len(known.entries):,} files of tasks and groups" if known is not None else "not listed yet (`assay ls`)"
