@@ -140,7 +140,7 @@ def test_show_prints_how_a_format_changes_the_task(write: Write, run_assay: Run)
 def test_a_name_that_is_not_there_ends_with_suggestions_and_code_2(write: Write, run_assay: Run) -> None:
     said = run_assay("show", "alpa", "--include_path", write(FILES))
     assert (said.returncode, said.stdout) == (2, "")
-    assert said.stderr.startswith("tasks: no task, group or tag named 'alpa' — did you mean alpha, ")
+    assert said.stderr.startswith("tasks: no task, group or tag named 'alpa' — did you mean alpha?")
 
 
 def test_validate_ends_with_1_on_any_error_and_0_without(write: Write, run_assay: Run) -> None:

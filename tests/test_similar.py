@@ -82,6 +82,8 @@ def test_nothing_bundled_is_suggested_for_a_name_of_lm_evals(index: Index, name:
         ("num_fewshots", ["num_fewshot", "limit"], ["num_fewshot"]),
         ("ignore_cas", ["ignore_case", "k"], ["ignore_case"]),
         ("quesion", ["question", "answer", "choices"], ["question"]),
+        ("kk", ["k", "of"], ["k"]),
+        ("likelyhood", ["loglikelihood", "per_byte"], ["loglikelihood"]),
         ("", ["a"], []),
         ("_", ["a"], []),
     ],

@@ -329,3 +329,9 @@ def test_urls_differ_from_paths() -> None:
     assert url_of(Path("az://container/a b/run")) == "az://container/a b/run"
     assert Storage("s3://key:swordfish@bucket/run").shown == "s3://***@bucket/run"
     assert local_folder("runs/x") == Path("runs/x")
+
+
+def test_secrets_of_a_url_are_in_no_path() -> None:
+    folder = working_folder("az://me:swordfish@container/run?sig=opensesame")
+    assert folder.name == "run"
+    assert not any(secret in str(folder) for secret in ("swordfish", "opensesame"))

@@ -88,6 +88,8 @@ def _slip(name: _Folded, option: _Folded, few: bool) -> int | None:
     seldom wrong; one other letter in a short word makes another word, unless it is an abbreviation."""
     ours, theirs = name.letters, option.letters
     size = max(len(ours), len(theirs))
+    if few and size == 2 and {*ours} == {*theirs}:  # a key pressed twice
+        return 1
     edits = edit_distance(ours, theirs, _most_edits(size))
     if edits > _most_edits(size):
         return None
@@ -133,9 +135,12 @@ def _is_passing(ours: str, theirs: str) -> bool:
 
 
 def _is_part(ours: str, option: _Folded, few: bool) -> bool:
-    """Whether a name is some of the words of a longer one, written together, or the beginning of them."""
+    """Whether a name is some of the words of a longer one, written together, or the beginning of them; of few, also its end
+    with a slip in it."""
     if len(ours) < 3 or (not few and _is_passing(ours, option.letters)):
         return False
+    if few and len(ours) >= 6 and edit_distance(ours, option.letters[-len(ours) :], 1) <= 1:
+        return True
     start = option.letters.find(ours)
     while start >= 0:
         is_start = (

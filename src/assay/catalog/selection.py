@@ -251,7 +251,9 @@ class Selector:
         usable = [entry for entry in chosen if entry.kind in ("task", "group", "graph")]
         if not chosen or (not usable and path.is_file() and chosen[0].kind == "template"):
             what = "the file holds no task or group" if path.is_file() else "no task or group in this folder"
-            expander.problems.append(Problem(Place(str(path)), what, "give YAML files with `task` or `group`"))
+            is_run = (path / "manifest.json").is_file()
+            fix = f"it holds a run: `assay runs show {path}`" if is_run else "give YAML files with `task` or `group`"
+            expander.problems.append(Problem(Place(str(path)), what, fix))
         nodes = [node for entry in usable for node in expander.entry(entry, settings)]
         if expander.problems is not self.problems:
             self.problems += expander.problems

@@ -26,7 +26,7 @@ def runs_dir(folder: str | None) -> Path:
 
 
 def define_runs(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=False)
     listed = actions.add_parser("list", help="every run: model, tasks, status, number", description="List runs.")
     shown = actions.add_parser("show", help="the results of a run", description="Show the results of a run.")
     removed = actions.add_parser("rm", help="remove runs", description="Remove runs; one in progress is refused.")
@@ -46,6 +46,8 @@ def define_runs(parser: argparse.ArgumentParser) -> None:
 
 
 def run_runs(options: argparse.Namespace) -> int:
+    if options.action is None:  # `assay runs` alone
+        return _list(runs_dir(None))
     if options.action == "push":
         return _push(Path(options.path), options.url, options.force)
     if options.action == "show" and (is_url(options.name) or is_url(options.runs_dir or runs_folder())):

@@ -224,7 +224,7 @@ def local_folder(path: str | os.PathLike[str], names: Iterable[str] | None = Non
 
 
 def _folder_of(url: str, above: Path) -> Path:
-    name = _SAFE.sub("_", url.rpartition("/")[2])[:60] or "run"
+    name = _SAFE.sub("_", url.partition("?")[0].rpartition("/")[2])[:60] or "run"  # a query may be a signature
     return above / digest(url.encode())[:12] / name
 
 
