@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import assay
-from assay.engine.drive import Keys
+from assay.engine.keys import Keys
+from assay.errors import ConfigError
 from assay.records import Generate, Loglikelihood, Message, prompt_text
 from graph_world import the_file, write_graph
 from serving import TALKING, Servers, fetched
@@ -76,8 +77,10 @@ def test_choices_after_such_a_text_are_asked_about_as_text(tmp_path: Path, talki
     write_task(tmp_path, [{"q": text}], yaml)
     servers = f"model=m,base_url={talking},max_retries=1,likelihoods=generated"
     options: dict[str, Any] = {"tasks": ["t"], "include_path": str(tmp_path), "include_defaults": False}
-    assay.simple_evaluate("openai-chat", servers, **options)
+    with pytest.raises(ConfigError, match=r"no log-probabilities .* use --model openai"):  # its answer is "hello"
+        assay.simple_evaluate("openai-chat", servers, **options)
     bodies = [each["body"]["messages"] for each in fetched(talking, "/log")][2:]
+    assert bodies
     assert bodies == [[{"role": "user", "content": text}]] * len(bodies)
 
 

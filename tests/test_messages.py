@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.engine.drive import Keys
+from assay.engine.keys import Keys
 from assay.models.conversations import sent_messages
 from assay.models.load import load_model
 from assay.models.local.embedded import Embedded

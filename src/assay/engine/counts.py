@@ -5,9 +5,10 @@ import re
 from collections import defaultdict
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from assay.models.servers.remedies import OF_A_TEXT
-from assay.records import Call, Failed, Request
+from assay.records import Failed, Request
 
 FIRST_REQUESTS = 20
 """Number of first requests of a task which, all failed for one permanent reason, stop it."""
@@ -19,6 +20,11 @@ class TemporaryFailure(Failed):
     """A failure that may pass: retries were spent on it."""
 
     __slots__ = ()
+
+
+Asks = tuple[tuple[str, int], ...]
+"""The numbers of a plan's requests by role, step by step."""
+ROLE = attrgetter("role")
 
 
 def _zeros() -> defaultdict[str, int]:
@@ -35,16 +41,22 @@ class TaskCounts:
     known: defaultdict[str, int] = field(default_factory=_zeros)
     received: defaultdict[str, int] = field(default_factory=_zeros)
     of_ended: defaultdict[str, int] = field(default_factory=_zeros)
+    _steps: dict[tuple[str, int], Asks] = field(default_factory=dict)
 
-    def ask(self, requests: Sequence[Request | Call], asks: list[tuple[str, int]]) -> None:
-        """Count the requests of a plan's step; `asks` are those of the plan."""
-        roles = [request.role for request in requests if not isinstance(request, Call)]
-        for role in set(roles):
-            number = roles.count(role)
+    def ask(self, requests: Sequence[Request], before: Asks) -> Asks:
+        """Count the requests of a plan's step; returns those of the plan with the ones `before`."""
+        roles = set(map(ROLE, requests))
+        steps = []
+        for role in roles:
+            number = len(requests) if len(roles) == 1 else sum(request.role == role for request in requests)
             self.asked[role] += number
-            asks.append((role, number))
+            step = self._steps.get((role, number))  # shared by the plans: thousands are open at once
+            if step is None:
+                step = self._steps[role, number] = ((role, number),)
+            steps.append(step)
+        return steps[0] if len(steps) == 1 and not before else sum(steps, before)
 
-    def end(self, asks: Sequence[tuple[str, int]]) -> None:
+    def end(self, asks: Asks) -> None:
         """Count a plan that ended."""
         self.ended += 1
         for role, number in asks:

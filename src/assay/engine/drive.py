@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from assay.engine.calls import KeyedCall, ToolLane
-from assay.engine.counts import EarlyStop, TaskCounts
+from assay.engine.counts import Asks, EarlyStop, TaskCounts
 from assay.engine.keys import Keys, hash_of, nth_key
 from assay.engine.lanes import Budget, KeyedRequest, Lane, RemoteLane, lane
 from assay.engine.retry import timed
@@ -108,8 +108,7 @@ class _Plan:
     def __init__(self, started: Started, counts: TaskCounts) -> None:
         self.what, self.sample, self.plan, self.task, is_kept = started
         self.counts = counts
-        self.asks: list[tuple[str, int]] = []
-        """The number of requests to each role, step by step."""
+        self.asks: Asks = ()
         self.responses: list[Response | None] = []
         self.missing = 0
         self.drawn: dict[bytes, int] | None = None
@@ -330,7 +329,8 @@ class Engine:
             plan.keys = {}
         calls = [(slot, request) for slot, request in enumerate(requests) if isinstance(request, Call)]
         self.counts.asked += len(requests) - len(calls)
-        plan.counts.ask(requests, plan.asks)
+        sent = [request for request in requests if not isinstance(request, Call)] if calls else requests
+        plan.asks = plan.counts.ask(sent, plan.asks)  # type: ignore[arg-type]  # no calls are among them
         self._ask_models(plan, requests)
         if calls:
             self._begin(plan, calls)

@@ -63,28 +63,28 @@ class Need(NamedTuple):
 class LaneSpeed:
     """The speed of a role: seconds of latency that are worked off in a second, which is the number of requests at once.
 
-    A request in flight counts as half done, on average. Judges wait for answers to judge: their speed is measured while they
-    are `fed` as many requests as they can take.
+    A request in flight counts as half done, on average. Judges wait for answers to judge, and the model waits for judges that are
+    behind: the speed of a lane that waits for others is measured only while it is full.
     """
 
-    def __init__(self, *, fed: bool) -> None:
-        self.is_fed = fed
+    def __init__(self) -> None:
         self.active = self.work = self.half_done = self.latency = 0.0
-        self.history: deque[tuple[float, float]] = deque([(0.0, 0.0)], maxlen=4096)
-        self._was_busy = False
+        self.history: deque[tuple[float, float]] = deque(maxlen=4096)
+        self._was_measured = False
 
-    def add(self, passed: float, work: Mapping[float, int], pending: int, capacity: float) -> None:
-        """Add what was worked off in the time that passed: the number of answers by latency."""
-        is_busy = pending > 0 and (self.is_fed or pending >= FULL * capacity)
-        if not self._was_busy and is_busy and not self.is_fed:  # what came before was too little to measure
+    def add(self, passed: float, work: Mapping[float, int], pending: int, *, is_full: bool, waits: bool) -> None:
+        """Add what was worked off in the time that passed: the number of answers by latency. It `waits` where another lane keeps
+        requests from it."""
+        is_measured = is_full if waits else bool(pending or work)
+        if is_measured and not self._was_measured:
             self.history.clear()
-        self.active += passed if self._was_busy or (work and self.is_fed) else 0.0
-        self._was_busy = is_busy
+        self.active += passed if self._was_measured else 0.0
+        self._was_measured = is_measured
         self.work += sum(latency * number for latency, number in work.items())
         if work:
             self.latency = max(work, key=lambda latency: work[latency] * latency)
         self.half_done = pending * self.latency / 2
-        if is_busy or self.is_fed:
+        if is_measured:
             self.history.append((self.active, self.work + self.half_done))
 
     def speed(self, capacity: float) -> float:
@@ -133,13 +133,16 @@ class TimeEstimator:
                 if added:
                     new.setdefault(role, {})[task] = added
                     self._received[task, role] = number
-        for role in {*new, *engine.busy_roles, *self._lanes}:
+        roles = {*new, *engine.busy_roles, *self._lanes}
+        full = {role for role in roles if engine.pending(role) >= FULL * engine.capacity(role)}
+        for role in roles:
             if role in engine.usage.local:
                 self._measure_local(role, new.get(role, {}), passed)
                 continue
             work = {self._latency(engine, task, role) or 0.0: added for task, added in new.get(role, {}).items()}
-            lane = self._lanes.setdefault(role, LaneSpeed(fed=role == MODEL))
-            lane.add(passed, work, engine.pending(role), engine.capacity(role))
+            waits = role != MODEL or bool(full - {MODEL})
+            lane = self._lanes.setdefault(role, LaneSpeed())
+            lane.add(passed, work, engine.pending(role), is_full=role in full, waits=waits)
 
     def _measure_local(self, role: str, new: Mapping[str, int], passed: float) -> None:
         self._waited[role] = self._waited.get(role, 0.0) + passed

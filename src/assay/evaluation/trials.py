@@ -202,7 +202,7 @@ async def _refuse(model: ServerModel, trial: Trial, failed: Failed) -> None:
             return
         reason = second.reason
     is_malformed = reason.startswith(MALFORMED)
-    fix = malformed_remedy(reason) if is_malformed else request_remedy(reason, request, trial.task)
+    fix = malformed_remedy(reason) if is_malformed else request_remedy(reason, request, trial.task, model.name)
     raise _problem(trial, reason, fix)
 
 

@@ -57,12 +57,14 @@ def malformed_remedy(reason: str) -> str:
     return "check that base_url is the address of an API, such as http://127.0.0.1:8000/v1"
 
 
-def request_remedy(reason: str, request: Request, task: str) -> str:
+def request_remedy(reason: str, request: Request, task: str, backend: str) -> str:
     """The remedy for a server that answers the greeting, and refuses one kind of request."""
     if not isinstance(request, Generate):
         ways = ["tokenizer=FOLDER"] if "offset" in reason or "tokeniz" in reason else []
         ways += ["likelihoods=prompt for vLLM", "likelihoods=sglang with tokenizer=FOLDER for SGLang"]
         fix = f"give {ways[0]}, or {', or '.join(ways[1:])}, in the model's arguments"
+        if backend == "openai-chat":
+            fix = "start the server so that it reports log-probabilities (top_logprobs), or use --model openai"
         return f"{fix}; or ask for {task}@generate" if isinstance(request, Loglikelihood) else fix
     refused = PARAMETERS.search(reason)
     if refused is not None and refused[0] == "tools":
