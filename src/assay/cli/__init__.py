@@ -82,7 +82,9 @@ class Parser(argparse.ArgumentParser):
 
 def _is_own(flag: str) -> bool:
     """Whether a flag is one of the program itself, or meant as one."""
-    return flag in OWN or bool(flag.startswith("--") and nearest(flag, OWN, 1, floor=0.8))
+    from difflib import get_close_matches
+
+    return flag in OWN or bool(flag.startswith("--") and get_close_matches(flag, OWN, 1, 0.8))
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:
