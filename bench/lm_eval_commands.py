@@ -3,7 +3,7 @@
     python -m bench.lm_eval_commands            # installs assay and assay-lm-eval into a new environment; writes the table
     python -m bench.lm_eval_commands --here     # with the packages of this one
 
-Names of hub models, tasks and servers are replaced by local ones (`LOCAL`), and nothing else. The table is docs/lm-eval-commands.md.
+Names of hub models and revisions, tasks, servers and devices are replaced by local ones (`local`), and nothing else. The table is docs/lm-eval-commands.md.
 """
 
 import argparse
@@ -77,7 +77,7 @@ COMMANDS = (
     Command("README", "lm_eval --model openai-completions --model_args model=davinci-002 --tasks lambada_openai,hellaswag", "base_url"),
     Command("README", "lm_eval --model local-completions --tasks gsm8k --model_args model=facebook/opt-125m,base_url=http://{yourip}:8000/v1/completions,"
             "num_concurrent=1,max_retries=3,tokenized_requests=False,batch_size=16"),
-    Command("README", "lm_eval --model openai --model_args engine=davinci-002 --tasks lambada_openai,hellaswag --check_integrity", "engine"),
+    Command("README", "lm_eval --model openai --model_args engine=davinci-002 --tasks lambada_openai,hellaswag --check_integrity", "write model="),
     Command("README", "lm_eval --model hf --model_args pretrained=EleutherAI/gpt-j-6B,parallelize=True,load_in_4bit=True,peft=nomic-ai/gpt4all-j-lora"
             " --tasks openbookqa,arc_easy,winogrande,hellaswag,arc_challenge,piqa,boolq --device cuda:0", "load_in_4bit"),
     Command("README", "lm_eval --model hf --model_args pretrained=Ejafa/llama_7B,delta=lmsys/vicuna-7b-delta-v1.1 --tasks hellaswag", "delta"),
@@ -116,7 +116,7 @@ COMMANDS = (
     Command("config_files", "lm-eval run --model hf --model_args pretrained=gpt2,dtype=float32 --tasks hellaswag arc_easy --num_fewshot 5"
             " --batch_size 8 --device cuda:0"),
     Command("config_files", "lm-eval run --config eval_config.yaml --tasks mmlu --limit 100", files="results/gpt2/MODEL/results_*.json"),
-    Command("decontamination", "python -m lm_eval --model gpt2 --device 0 --tasks sciq", "no model named 'gpt2'"),
+    Command("decontamination", "python -m lm_eval --model gpt2 --device 0 --tasks sciq", "--model hf --model_args pretrained=gpt2"),
 )  # fmt: skip
 
 TASKS = {
@@ -257,7 +257,7 @@ def table(results: list[Outcome]) -> str:
 
 `python -m bench.lm_eval_commands` ran these {len(results)} commands of lm-eval's README and docs (interface, config_files, decontamination) in an environment
 with `assay-lm-eval`: {counts["runs"]} run, {counts["answered"]} are answered with assay's way (exit code 2), {len(results) - sum(counts.values())} neither.
-Hub models are replaced by the bundled model, tasks by bundled ones, `cuda:0` by `cpu`, servers by one on loopback; of `accelerate launch` and `torchrun`, one
+Hub models are replaced by the bundled model (without `revision=`), tasks by bundled ones, `cuda:0` by `cpu`, servers by one on loopback; of `accelerate launch` and `torchrun`, one
 process of two. Where a command writes files, they are where lm-eval puts them. [Migrating](migrating.md) explains each flag.
 
 | from | command | result |

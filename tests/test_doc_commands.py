@@ -51,8 +51,15 @@ def commands(page: Path) -> list[str]:
     """The commands of a page in their order; a backslash at the end of a line joins it with the next."""
     lines = re.findall(r"^(?: {4}|\$ )(\S.*)$", page.read_text().replace("\\\n", " "), re.MULTILINE)
     whole = [re.sub(r"\s+# .*|\s+#$", "", line) for line in lines]
-    parts = [part.strip() for line in whole for part in re.split(r"\s*(?:&&|;)\s+", line)]
-    return [re.sub(r"\s+", " ", part) for part in parts if part.startswith("assay ")]
+    parts = [part for line in whole for each in _unrolled(line) for part in re.split(r"\s*(?:&&|;)\s+", each)]
+    plain = [re.sub(r"^(?:\w+=\S+ )+|\s&$", "", re.sub(r"\s+", " ", part.strip())) for part in parts]
+    return [part for part in plain if part.startswith("assay ")]
+
+
+def _unrolled(line: str) -> list[str]:
+    """The body of a shell loop, for each of its values."""
+    loop = re.fullmatch(r"for (\w+) in (.+?); do (.+?); done", line.strip())
+    return [loop[3].replace(f"${loop[1]}", value) for value in loop[2].split()] if loop else [line]
 
 
 PAGES_WITH_COMMANDS = [page for page in PAGES if commands(page) and page.name not in ("seeds.md", "CHANGELOG.md")]
@@ -147,7 +154,7 @@ def furnish(folder: Path, page: Path, finished: Path) -> None:
     shutil.copytree(finished.parent / "lm_eval/embedded", folder / "output/model")
     [samples] = (folder / "output/model").glob("samples_gsm8k_*.jsonl")
     shutil.copy(samples, folder / "samples_gsm8k_2025-06-01T10-00-00.jsonl")
-    for place in ("model", "runs/x/step-1"):
+    for place in ("model", "runs/x/step-1", "a", "b"):
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         (folder / place).symlink_to(ROOT / "src/assay/bundled/model")
     (folder / "data").mkdir()

@@ -55,6 +55,9 @@ class _Backends(Table[Callable[..., AnyModel], AnyModel]):
         if name in OUR_WAY and name not in self:
             what = f"lm-eval's model {name!r} is not a backend here"
             raise ConfigError([Problem(Place("model"), what, OUR_WAY[name], cause=(self.kind, name))])
+        if name not in self and not nearest(name, self.names(), count=1):
+            fix = f"`assay ls models` lists the names; a model of the hub or a folder: --model hf --model_args pretrained={name}"
+            raise ConfigError([Problem(Place("model"), f"no model named {name!r}", fix, cause=(self.kind, name))])
         return super().find(name, where)
 
     def accepts(self, member: Callable[..., AnyModel]) -> Accepted:

@@ -80,6 +80,8 @@ def _parser(arguments: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
     commands["ls"].set_defaults(run=_ls)
     commands["validate"].add_argument("--tasks", "-t", required=True, metavar="TASK1,TASK2", help="names, with commas")
     commands["validate"].set_defaults(run=_validate)
+    for each in commands.values():
+        each.set_defaults(no_color=False, wide=False, format=None)
     for name in ("ls", "validate"):
         commands[name].add_argument("--include_path", metavar="DIR", help="a folder with more tasks")
     return parser, commands
@@ -123,8 +125,12 @@ def _like_lm_eval(config: RunConfig, *, no_output: bool) -> RunConfig:
     model = config.model if config.model_named else "hf"
     path = Path(config.output_path) if config.output_path is not None else None
     folder = None if path is None else (path.parent if path.suffix == ".json" else path) / RUNS
+    later = (
+        {"keep_finished": True} if hasattr(config, "keep_finished") else {}
+    )  # a second run is a new one, as in lm-eval
     return replace(
         config,
+        **later,
         model=model,
         model_named=True,
         compat=config.compat or COMPAT,

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem
@@ -92,6 +92,7 @@ class OpenAIServer(ServerModel):
     variables = ("OPENAI_API_KEY",)
     endings = ("/chat/completions", "/completions")
     path = ""
+    unsupported_arguments: ClassVar[Mapping[str, str]] = {"engine": "write model=… for engine=…"}
 
     def __init__(
         self,
