@@ -9,7 +9,6 @@ import json
 import re
 import shlex
 import shutil
-from glob import glob
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ NOT_RUN = {
     r"^assay view\b": "serves until it is stopped: tests/test_viewer.py",
     r"--model vllm\b|\bvllm,": "needs vLLM: `make test-vllm`",
     r"--to (wandb|mlflow|trackio|hf-hub)": "needs an extra or an account: tests/test_exports.py, tests/test_trackers.py",
+    r"baselines/main": "is run in its order by tests/test_ci_files.py",
     r"s3://": "needs a bucket: tests/test_storage.py",
     r"--model (anthropic|litellm)\b": "needs a key: tests/test_protocols.py, tests/test_agent_backends.py",
     r"likelihoods=sglang": "needs SGLang's own protocol: tests/test_sglang.py",
@@ -199,7 +199,9 @@ def test_the_commands_of_a_page_run(
             if reason(command):
                 continue
             written = shlex.split(replaced(command, url))[1:]
-            arguments = [each for word in written for each in (sorted(glob(word)) if "/*" in word else [word])]
+            arguments = [
+                each for word in written for each in (sorted(map(str, Path().glob(word))) if "/*" in word else [word])
+            ]
             if arguments[0] == "run" and "--limit" not in arguments and "--sample" not in arguments:
                 arguments += ["--limit", "2"]
             if "--import" in arguments:

@@ -180,9 +180,7 @@ def _lm_eval() -> list[Check]:
 
     folder = dict(installed_folders()).get("lm_eval")
     if not folder:
-        return [
-            Check("lm_eval", NOTE, "its tasks are not installed", "assay fetch tasks, or --include_path")
-        ]
+        return [Check("lm_eval", NOTE, "its tasks are not installed", "assay fetch tasks, or --include_path")]
     known = load_snapshot(Root(folder, "lm_eval"))
     count = f"{len(known.entries):,} files of tasks and groups" if known is not None else "not listed yet (`assay ls`)"
     return [Check("lm_eval", OK, f"{_version('lm_eval') or 'version unknown'}, {folder}: {count}")]
