@@ -63,7 +63,7 @@ def cells() -> list[Cell]:
 
 def rows() -> Iterator[Said]:
     """A line per number of labels and kind; then the mean of all, the worst cells, and the ranking."""
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         every = list(pool.map(measured, cells()))
     for labels, kind in itertools.product(LABELS, KINDS):
         own = [each for each in every if each.cell.labels == labels and each.cell.kind == kind]
