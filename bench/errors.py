@@ -38,6 +38,8 @@ DATA_SETS = {30: 1000, 100: 1000, 1000: 500}
 RATIO = (0.95, 1.05)
 COVERAGE = (0.94, 0.96)
 LEAST = 0.92
+UNDEFINED = Estimate(math.nan, None, 0)
+"""A mean that a member of 0 leaves without a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ def estimated(world: World, random: np.random.Generator, data_sets: int) -> dict
     for _ in range(data_sets):
         numbers = group_estimates(world, data_set(world, random))
         for name, each in items.items():
-            each.append(numbers[name])
+            each.append(numbers.get(name, UNDEFINED))
     return items
 
 
