@@ -257,7 +257,7 @@ def test_an_incomplete_run_passes_only_if_a_gate_says_how_many_may_fail(world: P
     assert [each.decision for each in report.verdicts] == ["pass", "inconclusive"]
     assert "'failed <= 1%' allows some documents to fail" in report.verdicts[1].reason
     assert report.verdicts[0].bound == pytest.approx(0.1 ** (1 / 98) - 0.02, abs=1e-9)
-    assert "the whole run is incomplete: incomplete: t: 2 of 100 documents failed" in gate_line(report.verdicts[1])
+    assert "the whole run is incomplete: t: 2 of 100 documents failed" in gate_line(report.verdicts[1])
     assert decided(run, "t/x > 0.9", "failed <= 1%") == ["pass", "pass"]
     assert decided(run, "t/x > 0.9", "failed <= 0") == ["pass", "fail", "inconclusive"]
     assert main(["gate", str(run), "t/x > 0.9", "--inconclusive", "pass"]) == 4  # no policy makes a run complete
@@ -535,6 +535,39 @@ def test_a_mistake_is_refused_before_the_first_request(
     out = [] if "--no_output" in flags else ["-o", str(tmp_path / "r")]
     assert main([*SUMS[:4], "-L", "5", *out, *arguments]) == 2
     assert said.format(main=small) in capsys.readouterr().err
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["run", "-t", "nope", "-o", "{out}", "--gate", "acc > 0"], "no task, group or tag named"),
+        (["run", "-t", "first_steps_sums", "--num_fewshot", "-1", "-o", "{out}", "--gate", "x > 0"], "num_fewshot"),
+        (["run", "-C", "{out}.yaml", "--gate", "x > 0"], "{out}.yaml"),
+        (["compare", "{main}", "{out}", "--gate", "acc > -1pp"], "{out}"),
+        (["gate", "{main}", "acd > 0"], "acd"),
+        (["gate", "{main}", "acc > 0", "--baseline", "{out}"], "no gate is about a difference"),
+    ],
+)
+def test_a_command_that_is_refused_leaves_no_green_test_of_a_former_one(
+    command: list[str], said: str, tmp_path: Path, small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names, report = {"main": small, "out": tmp_path / "r"}, tmp_path / "j.xml"
+    assert main(["gate", str(small), "acc > 0", "--junit", str(report)]) == 0
+    assert main([*(each.format(**names) for each in command), "--junit", str(report)]) == 2
+    suite = ElementTree.parse(report).getroot()[0]
+    assert (suite.attrib["tests"], suite.attrib["errors"]) == ("1", "1")
+    assert said.format(**names) in suite[0][0].attrib["message"]
+    capsys.readouterr()
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_first_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file/j.xml", tmp_path, Path("/proc/none/j.xml")):
+        assert main([*SUMS, "-o", str(tmp_path / "r"), "--gate", "acc > 0", "--junit", str(path)]) == 2
+        assert "cannot be written" in capsys.readouterr().err
     assert not (tmp_path / "r").exists()
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from assay import Run
 from assay.cli import main
+from assay.comparison.verdicts import gate
 from assay.errors import AssayError, ConfigError
 from assay.runs.folder import RunError
 from assay.runs.run import run_name
@@ -260,6 +261,49 @@ def test_commands_read_and_write_runs_by_their_urls(
     listed = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in listed] == ["run", "other", "run"]
     assert main(["runs", "rm", URL]) == 2
+
+
+def test_gates_read_runs_and_packs_by_their_urls(
+    tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The baseline is a folder, or a file of `assay pack`, on the storage; reports name the URL, not the copy that is read."""
+    run_sums(RecordingModel(), tasks, URL)
+    assert main(["pack", URL, "--baseline", "-o", "main.zip"]) == 0
+    pack = "memory://bucket/main.zip"
+    fsspec.filesystem("memory").put_file("main.zip", "/bucket/main.zip")
+    move_to_another_machine(monkeypatch, tmp_path)
+    run_sums(RecordingModel(), tasks, "memory://bucket/team/other")
+    for baseline in ("memory://bucket/team/other", pack):
+        capsys.readouterr()
+        gates = ["exact_match >= baseline - 1pp", "--baseline", baseline, "--junit", "j.xml"]
+        assert main(["gate", URL, *gates]) == 0, capsys.readouterr()
+        assert f"PASS: {URL} against {baseline}" in capsys.readouterr().out
+        assert f"{URL} against {baseline}" in Path("j.xml").read_text()
+        report = gate(URL, gates[:1], baseline=baseline)
+        assert report.decision == "pass"
+    assert main(["compare", pack, URL]) == 0
+    fsspec.filesystem("memory").rm_file("/bucket/main.zip")
+    capsys.readouterr()
+    assert main(["gate", URL, *gates]) == 2
+    assert "there is no run at this URL" in capsys.readouterr().err
+    assert "there is no run at this URL" in Path("j.xml").read_text()  # not the verdict of the command before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["pack", "run", "-o", URL], ["report", "run", "-o", URL], ["plot", "run", "-o", f"{URL}.svg"],
+        ["compare", "run", "run", "--plot", f"{URL}.svg"], ["score", "run", "--metric", "exact_match", "-o", URL],
+        ["export", "run", "--to", "parquet", "-o", URL], ["import", "run", "-o", URL],
+        ["gate", "run", "exact_match > 0", "--junit", f"{URL}.xml"],
+    ],
+)  # fmt: skip
+def test_a_url_is_not_taken_for_the_name_of_a_folder_here(
+    command: list[str], tasks: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_sums(RecordingModel(), tasks, "run")
+    assert main(command) == 2
+    assert "URL" in capsys.readouterr().err and not Path("memory:").exists()
 
 
 def test_shards_at_urls_are_merged_into_a_run_at_a_url(tasks: Path) -> None:

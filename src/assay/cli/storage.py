@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from assay.cli.output import echo_err
+from assay.errors import ConfigError, Place, Problem
+from assay.redaction import redacted_text
 from assay.runs.storage import is_url, local_folder, uploaded
 
 RUNS = ("runs", "shards", "baseline", "folder", "output")
@@ -13,9 +15,17 @@ WRITING = {"label": "folder", "merge": "output", "score": "runs"}
 """The argument of a command that it writes into."""
 
 
+FILES = {"pack": "output_path", "report": "output_path", "label": "output_path", "plot": "output", "compare": "plot",
+         "import": "output_path", "score": "output_path", "export": "output_path"}  # fmt: skip
+"""The argument of a command that is written on this machine: a URL would become the name of a folder here."""
+SERVERS = ("mlflow", "wandb", "trackio")
+"""The exports whose output may be the address of a server."""
+
+
 @contextmanager
 def local_copies(options: argparse.Namespace) -> Iterator[None]:
     """Replace URLs of runs by folders of this machine while a command runs."""
+    _refuse_url_of_file(options)
     written = None if getattr(options, "output_path", None) else WRITING.get(options.command)
     with ExitStack() as stack:
         for name in RUNS:
@@ -26,6 +36,15 @@ def local_copies(options: argparse.Namespace) -> Iterator[None]:
             local = [_local(path, stack if name == written else None) for path in paths]
             setattr(options, name, local if isinstance(value, list) else local[0])
         yield
+
+
+def _refuse_url_of_file(options: argparse.Namespace) -> None:
+    flag = FILES.get(options.command, "")
+    path = getattr(options, flag, None)
+    if isinstance(path, str) and is_url(path) and getattr(options, "to", "") not in SERVERS:
+        what = f"{redacted_text(path)} is a URL, and `assay {options.command}` writes on this machine"
+        fix = "write it here, and copy it there with the tool of the storage; runs: assay runs push RUN URL"
+        raise ConfigError([Problem(Place(f"--{flag}"), what, fix)])
 
 
 def _local(path: str, stack: ExitStack | None) -> str:

@@ -133,7 +133,7 @@ def _about_the_run(run: Run, verdicts: Sequence[GateVerdict]) -> list[GateVerdic
     ]
     if only_failed and any(each.decision == "pass" for each in allowed):
         return []
-    lines = failure_lines(run.extras)
+    lines = [each.removeprefix("incomplete: ") for each in failure_lines(run.extras)]
     reason = f"is {run.status}" + (f": {some(lines)}" if lines else "")
     reason += "; 'failed <= 1%' allows some documents to fail" if only_failed else ""
     reason += "; --allow_incomplete decides all the same"
