@@ -17,8 +17,9 @@ from assay.comparison.conditions import parse_gate
 from assay.comparison.packs import noise_lines, open_run, pack_baseline
 from assay.comparison.verdicts import gate
 from assay.errors import AssayError
-from assay.report.ci import GateOutcome, annotations, gates_markdown, junit_xml
+from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
 from assay.report.comparison_text import gate_line
+from assay.report.table import markdown_table
 from assay.runs.run import Run
 from assay.statistics.intervals import interval
 from compared_world import GROUP, make_run, write_tasks
@@ -628,6 +629,14 @@ def test_junit_has_a_test_case_for_each_gate_whatever_the_names_hold(policy: str
               (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))}  # fmt: skip
     assert {name: int(suite.attrib[name]) for name in counts} == counts
     assert 'a"b<c>&' in suite[0].attrib["name"]
+
+
+def test_lines_on_a_terminal_are_one_for_each_gate_whatever_the_names_hold() -> None:
+    """Else a name would be a command of GitHub Actions."""
+    lines = gates_text(outcome()).splitlines()
+    assert len(lines) == 4
+    assert not any(line.startswith("::") for line in lines)
+    assert markdown_table(["Model"], [["a\n::error::x"]]).count("\n") == 2
 
 
 def test_annotations_are_one_line_each_with_nothing_that_ends_them() -> None:

@@ -282,6 +282,11 @@ def test_gates_read_runs_and_packs_by_their_urls(
         report = gate(URL, gates[:1], baseline=baseline)
         assert report.decision == "pass"
     assert main(["compare", pack, URL]) == 0
+    run_sums(RecordingModel(), tasks, "memory://bucket/second/run")
+    for command in ("compare", "leaderboard"):  # runs of one name are told apart by their URLs
+        capsys.readouterr()
+        assert main([command, URL, "memory://bucket/second/run"]) == 0
+        assert "second/run" in capsys.readouterr().out
     fsspec.filesystem("memory").rm_file("/bucket/main.zip")
     capsys.readouterr()
     assert main(["gate", URL, *gates]) == 2

@@ -2,13 +2,14 @@
 
 import argparse
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 from assay.cli.flags import SUMMARY, add_gate_flags
-from assay.cli.output import DECISION_EXIT, echo, echo_err, echo_json, printable
+from assay.cli.output import DECISION_EXIT, echo, echo_err, echo_json, echo_wrapped, printable
 from assay.comparison.verdicts import GateReport, gate
 from assay.errors import ConfigError, Place, Problem
 from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
@@ -69,9 +70,9 @@ def concluded(make: Callable[[], GateReport], options: argparse.Namespace) -> in
     elif getattr(options, "format", "text") == "md":
         echo(gates_markdown(outcome))
     else:
-        echo(gates_text(outcome))
+        echo_wrapped(gates_text(outcome))
         for note in report.notes:
-            echo_err(f"note: {note}")
+            echo_wrapped(f"note: {note}", sys.stderr)
     return report_gates(outcome, options, time.monotonic() - started)
 
 

@@ -353,6 +353,11 @@ def shown_place(folder: Path) -> str:
     return _url_shown(folder) or str(folder.resolve())
 
 
+def shown_parts(folder: Path) -> tuple[str, ...]:
+    """The parts of the place of a run, of which labels are made; no line ends in them."""
+    return PurePosixPath(shown_place(folder).replace("\n", "⏎")).parts
+
+
 def shown_path(path: str | os.PathLike[str]) -> str:
     """A run as it was named: its URL, without secrets, also where its copy is read; else the path as it is."""
     return _url_shown(Path(path)) or os.fspath(path)
