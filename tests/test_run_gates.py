@@ -521,6 +521,7 @@ def test_a_run_with_gates_is_run_compared_and_decided(tmp_path: Path, capsys: py
             "has other prompts: --num_fewshot is not the same",
         ),
         (["--gate", "acc > -1pp", "--baseline", "{main}", "-L", "20"], "has only the documents of --limit 5"),
+        (["--gate", "acc >= baseline", "--baseline", "{out}/../r"], "r is what this run is written to"),
         (["--gate", "acc > 0.5", "--no_output"], "leave out --no_output"),
         (["--gate", "acc > 0.5", "--shard", "1/2"], "not with --shard"),
         (["--gate", "acc > 0.5", "--predict_only"], "not with --predict_only"),
@@ -532,7 +533,7 @@ def test_a_run_with_gates_is_run_compared_and_decided(tmp_path: Path, capsys: py
 def test_a_mistake_is_refused_before_the_first_request(
     flags: list[str], said: str, tmp_path: Path, small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = [each.format(main=small) for each in flags]
+    arguments = [each.format(main=small, out=tmp_path / "r") for each in flags]
     out = [] if "--no_output" in flags else ["-o", str(tmp_path / "r")]
     assert main([*SUMS[:4], "-L", "5", *out, *arguments]) == 2
     assert said.format(main=small) in capsys.readouterr().err
