@@ -521,6 +521,7 @@ def test_a_run_with_gates_is_run_compared_and_decided(tmp_path: Path, capsys: py
             "has other prompts: --num_fewshot is not the same",
         ),
         (["--gate", "acc > -1pp", "--baseline", "{main}", "-L", "20"], "has only the documents of --limit 5"),
+        (["--gate", "acc > -1pp", "--baseline", "{out}.zip"], "there is no such file — make it: assay pack RUN"),
         (["--gate", "acc >= baseline", "--baseline", "{out}/../r"], "r is what this run is written to"),
         (["--gate", "acc > 0.5", "--no_output"], "leave out --no_output"),
         (["--gate", "acc > 0.5", "--shard", "1/2"], "not with --shard"),

@@ -38,6 +38,9 @@ _folders: list["tempfile.TemporaryDirectory[str]"] = []
 def open_run(path: str | Path) -> Run:
     """The finished run in a folder, or in a file of `assay pack`; either may be a URL."""
     local = local_folder(path)
+    if local.suffix.lower() == ".zip" and not local.exists():
+        fix = f"make it: assay pack RUN --baseline -o {local}"
+        raise RunError([Problem(Place(str(local)), "there is no such file", fix)])
     return Run.open(_folder(str(local), local.stat().st_mtime_ns) if local.is_file() else local).finished()
 
 
