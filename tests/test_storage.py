@@ -311,6 +311,23 @@ def test_a_url_is_not_taken_for_the_name_of_a_folder_here(
     assert "URL" in capsys.readouterr().err and not Path("memory:").exists()
 
 
+def test_a_run_at_a_url_is_called_by_it_in_python(tasks: Path) -> None:
+    run_sums(RecordingModel(), tasks, URL)
+    opened = Run.open(URL)
+    assert URL in repr(opened)
+    for write in (lambda: opened.report(f"{URL}.html"), lambda: opened.plot().save(f"{URL}.svg")):
+        with pytest.raises(ConfigError, match="is a URL"):
+            write()
+
+
+def test_an_archive_at_a_url_is_imported(tasks: Path) -> None:
+    run_sums(RecordingModel(), tasks, "run")
+    assert main(["pack", "run", "-o", "run.zip"]) == 0
+    fsspec.filesystem("memory").put_file("run.zip", "/bucket/run.zip")
+    assert main(["import", "memory://bucket/run.zip", "-o", "again"]) == 0
+    assert Run.open("again").rows("sums") == Run.open("run").rows("sums")
+
+
 def test_shards_at_urls_are_merged_into_a_run_at_a_url(tasks: Path) -> None:
     for part in (1, 2):
         run_sums(RecordingModel(), tasks, f"memory://bucket/part{part}", shard=f"{part}/2")

@@ -14,7 +14,7 @@ from assay.comparison.verdicts import GateReport, gate
 from assay.errors import ConfigError, Place, Problem
 from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
 from assay.runs.files import make_folder, replace_file
-from assay.runs.storage import is_url, shown_path
+from assay.runs.storage import refuse_url, shown_path
 
 
 def define_gate(parser: argparse.ArgumentParser) -> None:
@@ -93,9 +93,9 @@ def report_gates(outcome: GateOutcome, options: argparse.Namespace, seconds: flo
 
 def write_junit(path: str, content: bytes) -> None:
     target = Path(path)
-    if is_url(path) or target.is_dir():
-        what = f"{path} cannot be written: it is a {'URL' if is_url(path) else 'folder'}"
-        raise ConfigError([Problem(Place("--junit"), what, "name a file of this machine")])
+    refuse_url(path, "--junit")
+    if target.is_dir():
+        raise ConfigError([Problem(Place("--junit"), f"{path} cannot be written: it is a folder", "name a file")])
     try:
         make_folder(target.parent)
         part = target.with_name(f".{target.name}.part")

@@ -5,11 +5,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from assay.cli.output import echo_err
-from assay.errors import ConfigError, Place, Problem
-from assay.redaction import redacted_text
-from assay.runs.storage import is_url, local_folder, uploaded
+from assay.runs.storage import is_url, local_folder, refuse_url, uploaded
 
-RUNS = ("runs", "shards", "baseline", "folder", "output")
+RUNS = ("runs", "shards", "baseline", "folder", "output", "files")
 """The arguments of commands that are runs, or folders of runs."""
 WRITING = {"label": "folder", "merge": "output", "score": "runs"}
 """The argument of a command that it writes into."""
@@ -41,10 +39,8 @@ def local_copies(options: argparse.Namespace) -> Iterator[None]:
 def _refuse_url_of_file(options: argparse.Namespace) -> None:
     flag = FILES.get(options.command, "")
     path = getattr(options, flag, None)
-    if isinstance(path, str) and is_url(path) and getattr(options, "to", "") not in SERVERS:
-        what = f"{redacted_text(path)} is a URL, and `assay {options.command}` writes on this machine"
-        fix = "write it here, and copy it there with the tool of the storage; runs: assay runs push RUN URL"
-        raise ConfigError([Problem(Place(f"--{flag}"), what, fix)])
+    if isinstance(path, str) and getattr(options, "to", "") not in SERVERS:
+        refuse_url(path, f"--{flag}")
 
 
 def _local(path: str, stack: ExitStack | None) -> str:

@@ -67,6 +67,15 @@ def is_url(path: str | os.PathLike[str]) -> bool:
     return _URL.match(os.fspath(path)) is not None
 
 
+def refuse_url(path: str | os.PathLike[str], place: str = "") -> None:
+    """Refuse a URL where a file of this machine is written: it would become the name of a folder here."""
+    if is_url(path):
+        shown = redacted_text(url_of(path))
+        what = f"{shown} is a URL, and this is written on this machine"
+        fix = "write it here, and copy it there with the tool of the storage; runs: assay runs push RUN URL"
+        raise ConfigError([Problem(Place(place or shown), what, fix)])
+
+
 def url_of(path: str | os.PathLike[str]) -> str:
     """Return a URL with its slashes.
 
