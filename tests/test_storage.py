@@ -1,6 +1,7 @@
 """Runs on object storage: written at the end, resumed from anywhere, read by every command; and folders of many runs."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay import Run
+from assay import Run, simple_evaluate
 from assay.cli import main
 from assay.comparison.verdicts import gate
 from assay.errors import AssayError, ConfigError
@@ -16,6 +17,7 @@ from assay.runs.folder import RunError
 from assay.runs.run import run_name
 from assay.runs.storage import Storage, UploadError, is_url, local_folder, push, url_of, working_folder
 from run_world import EXACT_MATCH, SUMS, RecordingModel, run
+from serving import Arrived, loopback
 
 fsspec = pytest.importorskip("fsspec")
 URL = "memory://bucket/team/run"
@@ -164,6 +166,29 @@ def test_an_upload_that_fails_loses_nothing_and_can_be_repeated(
     assert main(["runs", "push", str(folder), url]) == 0
     assert "5 files uploaded" in capsys.readouterr().out
     assert Run.open(url).status == "complete"
+
+
+def test_a_server_is_not_asked_again_after_an_upload_that_failed(tasks: Path, tmp_path: Path) -> None:
+    """The answers are in the local copy only: no request is tried again before the run either."""
+    place, asked = tmp_path / "storage", list[str]()
+
+    def answer(arrived: Arrived) -> Any:
+        asked.extend(re.findall(r"\d[-+*/]\d=", arrived.body.decode()))
+        if place.is_dir() and not (tmp_path / "broken").exists():
+            (tmp_path / "broken").touch()
+            place.rename(tmp_path / "moved")
+            place.write_text("")
+        return {"choices": [{"message": {"content": "4"}, "finish_reason": "stop"}]}
+
+    with loopback(answer) as (url, _):
+        options = {"tasks": ["sums"], "include_path": str(tasks), "include_defaults": False}
+        model_args = {"model": "m", "base_url": url}
+        with pytest.raises(UploadError):
+            simple_evaluate("openai-chat", model_args, output_path=f"file://{place}/run", **options)
+        place.unlink()
+        (tmp_path / "moved").rename(place)
+        simple_evaluate("openai-chat", model_args, output_path=f"file://{place}/run", **options)
+    assert len(asked) == len(set(asked)) == len(SUMS)
 
 
 def test_two_machines_that_write_one_run_do_not_overwrite_each_other(
