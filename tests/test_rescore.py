@@ -68,7 +68,7 @@ def test_neither_the_data_nor_a_model_is_needed(tasks: Path, output: Path) -> No
 
 
 def test_a_filter_of_text_is_not_applied_to_log_likelihoods(tmp_path: Path) -> None:
-    """A regular expression found nothing in numbers, and every document failed; which answers there are is no matter of text."""
+    """A regular expression found nothing in numbers, and every document failed; filters that only select answers are applied."""
     from assay.cli import main
 
     command = ["run", "-t", "first_steps_facts", "first_steps_sums", "-L", "4", "-o", str(tmp_path / "r")]

@@ -308,7 +308,7 @@ def test_gates_read_runs_and_packs_by_their_urls(
         assert report.decision == "pass"
     assert main(["compare", pack, URL]) == 0
     run_sums(RecordingModel(), tasks, "memory://bucket/second/run")
-    for command in ("compare", "leaderboard"):  # runs of one name are told apart by their URLs
+    for command in ("compare", "leaderboard"):  # runs of one name are labelled by their URLs
         capsys.readouterr()
         assert main([command, URL, "memory://bucket/second/run"]) == 0
         assert "second/run" in capsys.readouterr().out
