@@ -3,7 +3,10 @@
     python -m bench.lm_eval_commands            # installs assay and assay-lm-eval into a new environment; writes the table
     python -m bench.lm_eval_commands --here     # with the packages of this one
 
-Names of hub models and revisions, tasks, servers and devices are replaced by local ones (`local`), and nothing else. The table is docs/lm-eval-commands.md.
+Names of hub models and revisions, tasks, servers and devices are replaced by local ones (`local`). Three commands of COMMANDS are adapted by hand: the first
+of megatron_lm lacks `tokenizer_type=…`, the one with --hf_hub_log_args lacks `autogptq=…,gptq_use_triton=True` (another row has it), and `think_end_token=200008`
+is 2. Nothing is pushed to the hub or logged to wandb (offline), and accelerate and torchrun are an environment with WORLD_SIZE=2. The table is
+docs/lm-eval-commands.md.
 """
 
 import argparse
@@ -257,8 +260,11 @@ def table(results: list[Outcome]) -> str:
 
 `python -m bench.lm_eval_commands` ran these {len(results)} commands of lm-eval's README and docs (interface, config_files, decontamination) in an environment
 with `assay-lm-eval`: {counts["runs"]} run, {counts["answered"]} are answered with assay's way (exit code 2), {len(results) - sum(counts.values())} neither.
-Hub models are replaced by the bundled model (without `revision=`), tasks by bundled ones, `cuda:0` by `cpu`, servers by one on loopback; of `accelerate launch` and `torchrun`, one
-process of two. Where a command writes files, they are where lm-eval puts them. [Migrating](migrating.md) explains each flag.
+Hub models are replaced by the bundled model (without `revision=`), tasks by bundled ones, `cuda:0` by `cpu`, servers by one on loopback. `accelerate launch` and `torchrun` are not
+started: the command they start runs as one process of two (`WORLD_SIZE=2`). Three commands are shorter or changed here: the first of `megatron_lm` without `tokenizer_type=…`, the one with
+`--hf_hub_log_args` without `autogptq=…,gptq_use_triton=True` (refused in its own row), and `think_end_token=2` for 200008, which the bundled model's vocabulary does not have. The rows with
+`--hf_hub_log_args` and `--wandb_args` ran offline: nothing was pushed or logged there, and the run says so, or stores it for later. Where a command writes files, they are where lm-eval
+puts them. [Migrating](migrating.md) explains each flag.
 
 | from | command | result |
 |---|---|---|

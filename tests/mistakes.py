@@ -136,6 +136,7 @@ MISTAKES: dict[str, Mistake] = {
     "a parameter of a filter": task(filters("function: regex, regex_patern: »x"), "no parameter 'regex_patern'", "regex_pattern"),
     "an invalid pattern": task(filters('function: »regex, regex_pattern: "("'), "cannot be made", "correct"),
     "a filter without its parameter": task(filters("function: »take_first_k"), "needs the parameter 'k'", "k"),
+    "a filter of text for log-likelihoods": task({"filter_list": "[{name: f, filter: »[{function: lowercase}]}]"}, "'lowercase' reads text", "generate_until", base=CHOICE),
     "two filters of one name": task({"filter_list": "[{name: f, filter: [{function: lowercase}]}, {name: »f, filter: [{function: uppercase}]}]"}, "two filters are named 'f'", "rename"),
     "a filter without a function": task({"filter_list": "[{name: f, filter: [{»functon: lowercase}]}]"}, "unknown key 'functon'", "function"),
     "unknown keys do not hide a metric": task({"doc_to_txt": "x"} | metrics("metric: »exact_mach"), "no metric named 'exact_mach'", "exact_match"),

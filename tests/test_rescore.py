@@ -67,6 +67,23 @@ def test_neither_the_data_nor_a_model_is_needed(tasks: Path, output: Path) -> No
     assert len(asked.calls) == calls
 
 
+def test_a_filter_of_text_is_not_applied_to_log_likelihoods(tmp_path: Path) -> None:
+    """A regular expression found nothing in numbers, and every document failed; filters that only select answers are applied."""
+    from assay.cli import main
+
+    command = ["run", "-t", "first_steps_facts", "first_steps_sums", "-L", "4", "-o", str(tmp_path / "r")]
+    assert main(command) == 0
+    before = results(tmp_path / "r")["results"]
+    scored = score([tmp_path / "r"], ScoreOptions(filters=[r"number=regex:(\d+)"]))
+    assert [line for line in scored.remarks if "not filtered by 'number': first_steps_facts" in line]
+    assert scored.results["results"]["first_steps_facts"] == before["first_steps_facts"]
+    assert "exact_match,number" in scored.results["results"]["first_steps_sums"]
+    with pytest.raises(AssayError, match="reads text, and the answers are log-likelihoods"):
+        score([tmp_path / "r"], ScoreOptions(tasks=["first_steps_facts"], filters=[r"number=regex:(\d+)"]))
+    first = score([tmp_path / "r"], ScoreOptions(tasks=["first_steps_facts"], filters=["first=take_first"]))
+    assert first.results["results"]["first_steps_facts"]["acc,first"] == before["first_steps_facts"]["acc,none"]
+
+
 def test_a_replaced_filter_changes_its_rows(tasks: Path, output: Path) -> None:
     """Of the answers 2, 5, 4, 9, none the pattern leaves 2 and nothing else: 1 of 5 is right; 5 and 9 were right before."""
     run(RecordingModel(), tasks, output)

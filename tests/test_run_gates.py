@@ -17,8 +17,9 @@ from assay.comparison.conditions import parse_gate
 from assay.comparison.packs import noise_lines, open_run, pack_baseline
 from assay.comparison.verdicts import gate
 from assay.errors import AssayError
-from assay.report.ci import GateOutcome, annotations, gates_markdown, junit_xml
+from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
 from assay.report.comparison_text import gate_line
+from assay.report.table import markdown_table
 from assay.runs.run import Run
 from assay.statistics.intervals import interval
 from compared_world import GROUP, make_run, write_tasks
@@ -257,7 +258,7 @@ def test_an_incomplete_run_passes_only_if_a_gate_says_how_many_may_fail(world: P
     assert [each.decision for each in report.verdicts] == ["pass", "inconclusive"]
     assert "'failed <= 1%' allows some documents to fail" in report.verdicts[1].reason
     assert report.verdicts[0].bound == pytest.approx(0.1 ** (1 / 98) - 0.02, abs=1e-9)
-    assert "the whole run is incomplete: incomplete: t: 2 of 100 documents failed" in gate_line(report.verdicts[1])
+    assert "the whole run is incomplete: t: 2 of 100 documents failed" in gate_line(report.verdicts[1])
     assert decided(run, "t/x > 0.9", "failed <= 1%") == ["pass", "pass"]
     assert decided(run, "t/x > 0.9", "failed <= 0") == ["pass", "fail", "inconclusive"]
     assert main(["gate", str(run), "t/x > 0.9", "--inconclusive", "pass"]) == 4  # no policy makes a run complete
@@ -520,6 +521,8 @@ def test_a_run_with_gates_is_run_compared_and_decided(tmp_path: Path, capsys: py
             "has other prompts: --num_fewshot is not the same",
         ),
         (["--gate", "acc > -1pp", "--baseline", "{main}", "-L", "20"], "has only the documents of --limit 5"),
+        (["--gate", "acc > -1pp", "--baseline", "{out}.zip"], "there is no such file — make it: assay pack RUN"),
+        (["--gate", "acc >= baseline", "--baseline", "{out}/../r"], "r is what this run is written to"),
         (["--gate", "acc > 0.5", "--no_output"], "leave out --no_output"),
         (["--gate", "acc > 0.5", "--shard", "1/2"], "not with --shard"),
         (["--gate", "acc > 0.5", "--predict_only"], "not with --predict_only"),
@@ -531,10 +534,43 @@ def test_a_run_with_gates_is_run_compared_and_decided(tmp_path: Path, capsys: py
 def test_a_mistake_is_refused_before_the_first_request(
     flags: list[str], said: str, tmp_path: Path, small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = [each.format(main=small) for each in flags]
+    arguments = [each.format(main=small, out=tmp_path / "r") for each in flags]
     out = [] if "--no_output" in flags else ["-o", str(tmp_path / "r")]
     assert main([*SUMS[:4], "-L", "5", *out, *arguments]) == 2
     assert said.format(main=small) in capsys.readouterr().err
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["run", "-t", "nope", "-o", "{out}", "--gate", "acc > 0"], "no task, group or tag named"),
+        (["run", "-t", "first_steps_sums", "--num_fewshot", "-1", "-o", "{out}", "--gate", "x > 0"], "num_fewshot"),
+        (["run", "-C", "{out}.yaml", "--gate", "x > 0"], "{out}.yaml"),
+        (["compare", "{main}", "{out}", "--gate", "acc > -1pp"], "{out}"),
+        (["gate", "{main}", "acd > 0"], "acd"),
+        (["gate", "{main}", "acc > 0", "--baseline", "{out}"], "no gate is about a difference"),
+    ],
+)
+def test_a_command_that_is_refused_leaves_no_green_test_of_a_former_one(
+    command: list[str], said: str, tmp_path: Path, small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names, report = {"main": small, "out": tmp_path / "r"}, tmp_path / "j.xml"
+    assert main(["gate", str(small), "acc > 0", "--junit", str(report)]) == 0
+    assert main([*(each.format(**names) for each in command), "--junit", str(report)]) == 2
+    suite = ElementTree.parse(report).getroot()[0]
+    assert (suite.attrib["tests"], suite.attrib["errors"]) == ("1", "1")
+    assert said.format(**names) in suite[0][0].attrib["message"]
+    capsys.readouterr()
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_first_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file/j.xml", tmp_path, Path("/proc/none/j.xml")):
+        assert main([*SUMS, "-o", str(tmp_path / "r"), "--gate", "acc > 0", "--junit", str(path)]) == 2
+        assert "cannot be written" in capsys.readouterr().err
     assert not (tmp_path / "r").exists()
 
 
@@ -595,6 +631,14 @@ def test_junit_has_a_test_case_for_each_gate_whatever_the_names_hold(policy: str
               (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))}  # fmt: skip
     assert {name: int(suite.attrib[name]) for name in counts} == counts
     assert 'a"b<c>&' in suite[0].attrib["name"]
+
+
+def test_lines_on_a_terminal_are_one_for_each_gate_whatever_the_names_hold() -> None:
+    """Else a name would be a command of GitHub Actions."""
+    lines = gates_text(outcome()).splitlines()
+    assert len(lines) == 4
+    assert not any(line.startswith("::") for line in lines)
+    assert markdown_table(["Model"], [["a\n::error::x"]]).count("\n") == 2
 
 
 def test_annotations_are_one_line_each_with_nothing_that_ends_them() -> None:

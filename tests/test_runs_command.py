@@ -94,6 +94,8 @@ def test_runs_are_listed_shown_and_removed(tasks: Path, run_assay: Run, runs: Pa
     [name] = folders(runs)
     listed = run_assay("runs", "list").stdout.splitlines()
     assert [word in listed[1] for word in (name, "dummy", "sums", "complete", "exact_match")] == [True] * 5
+    assert run_assay("runs", "--runs_dir", runs).stdout.splitlines() == listed
+    assert run_assay("runs", "--runs_dir", runs, "list").stdout.splitlines() == listed
     assert "exact_match" in run_assay("runs", "show", name).stdout
     assert run_assay("runs", "rm", name).returncode == 0
     assert folders(runs) == []

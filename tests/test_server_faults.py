@@ -271,6 +271,18 @@ def test_earlier_cost_counts_from_the_beginning(talking: str, tmp_path: Path) ->
     assert len(journal.read_text().splitlines()) == len(lines)
 
 
+def test_requests_that_are_tried_before_a_run_stay_below_its_cost(talking: str, tmp_path: Path) -> None:
+    """Two kinds of requests, one for each task, of which a first one is tried; each answer costs 1."""
+    rows = [{"q": json.dumps({"say": "x", "usage": [0, 10, 0]}), "gold": "x"}]
+    write_task(tmp_path, rows, TASK + "generation_kwargs: {max_gen_toks: 10, temperature: 0.5, do_sample: true}\n", "t")
+    write_task(tmp_path, rows, TASK + "generation_kwargs: {max_gen_toks: 10, top_p: 0.5, do_sample: true}\n", "u")
+    model_args = {"model": "m", "base_url": talking, "price_in": 0.0, "price_out": 1e6 / 10}
+    options: dict[str, Any] = {"tasks": ["t", "u"], "include_path": str(tmp_path), "include_defaults": False}
+    for most, spent in ((1.5, 1.0), (2.5, 2.0)):
+        results = assay.simple_evaluate("openai-chat", model_args, max_cost=most, **options)
+        assert results["assay"]["account"]["cost"] == pytest.approx(spent)
+
+
 def test_a_server_without_usage_is_charged_the_reserved_cost(talking: str, tmp_path: Path) -> None:
     rows = [{"q": json.dumps({"say": "x", "n": n, "usage": [0, 0, 0]}), "gold": "x"} for n in range(20)]
     write_task(tmp_path, rows, TASK)

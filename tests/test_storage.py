@@ -1,6 +1,7 @@
 """Runs on object storage: written at the end, resumed from anywhere, read by every command; and folders of many runs."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from assay import Run
+from assay import Run, simple_evaluate
 from assay.cli import main
+from assay.comparison.verdicts import gate
 from assay.errors import AssayError, ConfigError
 from assay.runs.folder import RunError
 from assay.runs.run import run_name
 from assay.runs.storage import Storage, UploadError, is_url, local_folder, push, url_of, working_folder
 from run_world import EXACT_MATCH, SUMS, RecordingModel, run
+from serving import Arrived, loopback
 
 fsspec = pytest.importorskip("fsspec")
 URL = "memory://bucket/team/run"
@@ -165,6 +168,29 @@ def test_an_upload_that_fails_loses_nothing_and_can_be_repeated(
     assert Run.open(url).status == "complete"
 
 
+def test_a_server_is_not_asked_again_after_an_upload_that_failed(tasks: Path, tmp_path: Path) -> None:
+    """The answers are in the local copy only: no request is tried again before the run either."""
+    place, asked = tmp_path / "storage", list[str]()
+
+    def answer(arrived: Arrived) -> Any:
+        asked.extend(re.findall(r"\d[-+*/]\d=", arrived.body.decode()))
+        if place.is_dir() and not (tmp_path / "broken").exists():
+            (tmp_path / "broken").touch()
+            place.rename(tmp_path / "moved")
+            place.write_text("")
+        return {"choices": [{"message": {"content": "4"}, "finish_reason": "stop"}]}
+
+    with loopback(answer) as (url, _):
+        options = {"tasks": ["sums"], "include_path": str(tasks), "include_defaults": False}
+        model_args = {"model": "m", "base_url": url}
+        with pytest.raises(UploadError):
+            simple_evaluate("openai-chat", model_args, output_path=f"file://{place}/run", **options)
+        place.unlink()
+        (tmp_path / "moved").rename(place)
+        simple_evaluate("openai-chat", model_args, output_path=f"file://{place}/run", **options)
+    assert len(asked) == len(set(asked)) == len(SUMS)
+
+
 def test_two_machines_that_write_one_run_do_not_overwrite_each_other(
     tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +286,71 @@ def test_commands_read_and_write_runs_by_their_urls(
     listed = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in listed] == ["run", "other", "run"]
     assert main(["runs", "rm", URL]) == 2
+
+
+def test_gates_read_runs_and_packs_by_their_urls(
+    tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The baseline is a folder, or a file of `assay pack`, on the storage; reports name the URL, not the copy that is read."""
+    run_sums(RecordingModel(), tasks, URL)
+    assert main(["pack", URL, "--baseline", "-o", "main.zip"]) == 0
+    pack = "memory://bucket/main.zip"
+    fsspec.filesystem("memory").put_file("main.zip", "/bucket/main.zip")
+    move_to_another_machine(monkeypatch, tmp_path)
+    run_sums(RecordingModel(), tasks, "memory://bucket/team/other")
+    for baseline in ("memory://bucket/team/other", pack):
+        capsys.readouterr()
+        gates = ["exact_match >= baseline - 1pp", "--baseline", baseline, "--junit", "j.xml"]
+        assert main(["gate", URL, *gates]) == 0, capsys.readouterr()
+        assert f"PASS: {URL} against {baseline}" in capsys.readouterr().out
+        assert f"{URL} against {baseline}" in Path("j.xml").read_text()
+        report = gate(URL, gates[:1], baseline=baseline)
+        assert report.decision == "pass"
+    assert main(["compare", pack, URL]) == 0
+    run_sums(RecordingModel(), tasks, "memory://bucket/second/run")
+    for command in ("compare", "leaderboard"):  # runs of one name are labelled by their URLs
+        capsys.readouterr()
+        assert main([command, URL, "memory://bucket/second/run"]) == 0
+        assert "second/run" in capsys.readouterr().out
+    fsspec.filesystem("memory").rm_file("/bucket/main.zip")
+    capsys.readouterr()
+    assert main(["gate", URL, *gates]) == 2
+    assert "there is no run at this URL" in capsys.readouterr().err
+    assert "there is no run at this URL" in Path("j.xml").read_text()  # not the verdict of the command before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["pack", "run", "-o", URL], ["report", "run", "-o", URL], ["plot", "run", "-o", f"{URL}.svg"],
+        ["compare", "run", "run", "--plot", f"{URL}.svg"], ["score", "run", "--metric", "exact_match", "-o", URL],
+        ["export", "run", "--to", "parquet", "-o", URL], ["import", "run", "-o", URL],
+        ["gate", "run", "exact_match > 0", "--junit", f"{URL}.xml"],
+    ],
+)  # fmt: skip
+def test_a_url_is_not_taken_for_the_name_of_a_folder_here(
+    command: list[str], tasks: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_sums(RecordingModel(), tasks, "run")
+    assert main(command) == 2
+    assert "URL" in capsys.readouterr().err and not Path("memory:").exists()
+
+
+def test_a_run_at_a_url_is_called_by_it_in_python(tasks: Path) -> None:
+    run_sums(RecordingModel(), tasks, URL)
+    opened = Run.open(URL)
+    assert URL in repr(opened)
+    for write in (lambda: opened.report(f"{URL}.html"), lambda: opened.plot().save(f"{URL}.svg")):
+        with pytest.raises(ConfigError, match="is a URL"):
+            write()
+
+
+def test_an_archive_at_a_url_is_imported(tasks: Path) -> None:
+    run_sums(RecordingModel(), tasks, "run")
+    assert main(["pack", "run", "-o", "run.zip"]) == 0
+    fsspec.filesystem("memory").put_file("run.zip", "/bucket/run.zip")
+    assert main(["import", "memory://bucket/run.zip", "-o", "again"]) == 0
+    assert Run.open("again").rows("sums") == Run.open("run").rows("sums")
 
 
 def test_shards_at_urls_are_merged_into_a_run_at_a_url(tasks: Path) -> None:

@@ -259,6 +259,7 @@ def _run(options: argparse.Namespace) -> int:
     except AssayError as error:
         for problem in error.problems:
             echo_err(str(problem))
+        _report_in_junit(options, str(error))
         return 2
     except SelfExplanatory as error:  # of a file that changed since it was checked
         echo_err(str(error))
@@ -272,6 +273,16 @@ def _run(options: argparse.Namespace) -> int:
         return 2
     except KeyboardInterrupt:
         return interrupted_code()
+
+
+def _report_in_junit(options: argparse.Namespace, error: str) -> None:
+    """Write an error where CI looks for verdicts."""
+    if getattr(options, "junit", None):
+        from assay.cli.gate import write_error
+        from assay.errors import ConfigError
+
+        with suppress(ConfigError):  # said above
+            write_error(options.junit, getattr(options, "command", "run"), error)
 
 
 def _write_no_more() -> None:

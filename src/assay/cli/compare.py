@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay.cli.flags import add_gate_flags, add_option, add_table_options, run_options
-from assay.cli.gate import report_gates, reported_errors
+from assay.cli.gate import begin_report, report_gates
 from assay.cli.output import draw_table, echo, echo_err, echo_json, echo_table, echo_wrapped, screen
 from assay.cli.progress import Progress
 from assay.cli.report import of_readable_runs
@@ -115,8 +115,8 @@ def run_compare(options: argparse.Namespace) -> int:
         if getattr(options, flag) and not options.gate:
             fix = "add --gate 'acc > -1pp'"
             raise ConfigError([Problem(Place(f"--{flag}"), "is for gates, and there is none", fix)])
-    with reported_errors(options, " ".join(options.runs)):
-        comparison, is_whole = of_readable_runs(options.runs, lambda runs: _compared(runs, options), needed=1)
+    begin_report(options)
+    comparison, is_whole = of_readable_runs(options.runs, lambda runs: _compared(runs, options), needed=1)
     if options.summary:
         echo(comparison_summary(comparison))
     elif options.format == "json":

@@ -90,7 +90,7 @@ def run_pack(options: argparse.Namespace) -> int:
 
 
 def _pack_baseline(options: argparse.Namespace) -> int:
-    from assay.comparison.packs import noise_lines, pack_baseline
+    from assay.comparison.packs import noise_lines, open_run, pack_baseline
 
     if options.no_gold:
         raise ConfigError([Problem(Place("--no_gold"), "a baseline has no texts at all", "leave it out")])
@@ -100,5 +100,7 @@ def _pack_baseline(options: argparse.Namespace) -> int:
     echo(f"{archive.path}: the scores of {runs}, no texts, {archive.path.stat().st_size:,} bytes")
     for line in noise_lines(archive.path):
         echo(line)
-    echo(f"to compare with it: assay gate RUN 'acc >= baseline - 1pp' --baseline {archive.path}")
+    packed = open_run(archive.path)
+    metric = next((key.metric for name in packed.scored_tasks for key in packed.rows(name)), "acc")
+    echo(f"to compare with it: assay gate RUN '{metric} >= baseline' --baseline {archive.path}")
     return 0

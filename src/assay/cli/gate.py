@@ -2,18 +2,19 @@
 
 import argparse
 import os
+import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 from assay.cli.flags import SUMMARY, add_gate_flags
-from assay.cli.output import DECISION_EXIT, echo, echo_err, echo_json, printable
+from assay.cli.output import DECISION_EXIT, echo, echo_err, echo_json, echo_wrapped, printable
 from assay.comparison.verdicts import GateReport, gate
-from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem
 from assay.report.ci import GateOutcome, annotations, gates_markdown, gates_text, junit_xml
 from assay.runs.files import make_folder, replace_file
+from assay.runs.storage import refuse_url, shown_path
 
 
 def define_gate(parser: argparse.ArgumentParser) -> None:
@@ -42,37 +43,36 @@ def run_gate(options: argparse.Namespace) -> int:
             allow_different_prompts=options.allow_different_prompts,
         )
 
-    return concluded(make, options, options.folder)
+    return concluded(make, options)
 
 
-@contextmanager
-def reported_errors(options: argparse.Namespace, title: str) -> Iterator[None]:
-    """Write an error to the JUnit file, too: a broken pipeline has no green test."""
-    check_report_path(options)
-    started = time.monotonic()
-    try:
-        yield
-    except AssayError as error:
-        if options.junit:
-            write_junit(options.junit, junit_xml(GateOutcome(title, ()), time.monotonic() - started, str(error)))
-        raise
+def begin_report(options: argparse.Namespace) -> None:
+    """Write an error to the JUnit file before there is a verdict: a pipeline that breaks, or is killed, has no green test of a
+    former one. A path where nothing can be written is refused."""
+    if options.junit:
+        write_error(options.junit, getattr(options, "command", "run"), "the command has not ended")
 
 
-def concluded(make: Callable[[], GateReport], options: argparse.Namespace, title: str) -> int:
+def write_error(path: str, command: str, error: str) -> None:
+    """Write the error of a command without a verdict."""
+    write_junit(path, junit_xml(GateOutcome(command, ()), error=error))
+
+
+def concluded(make: Callable[[], GateReport], options: argparse.Namespace) -> int:
     """Decide the gates of a run, report the verdicts wherever they are wanted, and return the exit code."""
     started = time.monotonic()
-    with reported_errors(options, title):
-        report = make()
-    against = f" against {report.baseline}" if report.baseline is not None else ""
-    outcome = GateOutcome(f"{report.run}{against}", report.verdicts, options.inconclusive, report.notes)
+    begin_report(options)
+    report = make()
+    against = f" against {shown_path(report.baseline)}" if report.baseline is not None else ""
+    outcome = GateOutcome(f"{shown_path(report.run)}{against}", report.verdicts, options.inconclusive, report.notes)
     if getattr(options, "format", "text") == "json":
         echo_json(_json(report, outcome))
     elif getattr(options, "format", "text") == "md":
         echo(gates_markdown(outcome))
     else:
-        echo(gates_text(outcome))
+        echo_wrapped(gates_text(outcome))
         for note in report.notes:
-            echo_err(f"note: {note}")
+            echo_wrapped(f"note: {note}", sys.stderr)
     return report_gates(outcome, options, time.monotonic() - started)
 
 
@@ -91,17 +91,11 @@ def report_gates(outcome: GateOutcome, options: argparse.Namespace, seconds: flo
     return DECISION_EXIT[outcome.decision]
 
 
-def check_report_path(options: argparse.Namespace) -> None:
-    """Refuse a path where no report can be written, before there is one."""
-    path = Path(options.junit) if options.junit else None
-    if path is not None and (path.is_dir() or (path.parent.exists() and not path.parent.is_dir())):
-        raise ConfigError(
-            [Problem(Place("--junit"), f"{path} cannot be written: it is a folder, or below a file", "name a file")]
-        )
-
-
 def write_junit(path: str, content: bytes) -> None:
     target = Path(path)
+    refuse_url(path, "--junit")
+    if target.is_dir():
+        raise ConfigError([Problem(Place("--junit"), f"{path} cannot be written: it is a folder", "name a file")])
     try:
         make_folder(target.parent)
         part = target.with_name(f".{target.name}.part")
@@ -125,9 +119,9 @@ def _json(report: GateReport, outcome: GateOutcome) -> dict[str, object]:
     return {
         "decision": report.decision,
         "counts_as": outcome.decision,
-        "run": str(report.run),
+        "run": shown_path(report.run),
         "status": report.status,
-        "baseline": str(report.baseline) if report.baseline is not None else None,
+        "baseline": shown_path(report.baseline) if report.baseline is not None else None,
         "level": report.level,
         "gates": [asdict(each) for each in report.verdicts],
         "notes": list(report.notes),

@@ -77,6 +77,7 @@ def run_run(options: argparse.Namespace, shell: "Shell | None" = None) -> int:
         evaluation = _evaluated(work, command)
     except UploadError as error:  # the run itself has its results
         shell.show(Evaluation(dict(Run.open(error.folder).results), None, ()), config, options)
+        track(trackers, error.folder)
         raise
     except KeyboardInterrupt:
         is_stored = config.output_path or config.runs_dir

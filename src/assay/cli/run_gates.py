@@ -23,11 +23,12 @@ class RunGates:
     def check(self, work: PreparedRun) -> None:
         """Refuse what this run cannot be asked about."""
         if self.options.gate:
-            from assay.cli.gate import reported_errors
+            from assay.cli.gate import begin_report
             from assay.comparison.before import check_gates
 
-            with reported_errors(self.options, "run"):
-                check_gates(work, self.options.gate, self.options.baseline)
+            check_gates(work, self.options.gate, self.options.baseline)
+            if not work.config.dry_run:
+                begin_report(self.options)
 
     def exit_code(self, evaluation: Evaluation) -> int:
         """Decide the gates, and return their exit code; without a gate, that of the run."""
@@ -38,7 +39,7 @@ class RunGates:
         from assay.comparison.verdicts import gate
 
         echo()
-        return concluded(lambda: gate(folder, options.gate, baseline=options.baseline), options, str(folder))
+        return concluded(lambda: gate(folder, options.gate, baseline=options.baseline), options)
 
 
 def taken_from(file: Mapping[str, YAMLValue], options: argparse.Namespace) -> dict[str, YAMLValue]:

@@ -34,10 +34,10 @@ def define_runs(parser: argparse.ArgumentParser) -> None:
     pushed.add_argument("path", metavar="DIR", help="the folder of the run")
     pushed.add_argument("url", metavar="URL", help="such as s3://bucket/run")
     pushed.add_argument("--force", action="store_true", help="replace another run that is there")
-    for action in (listed, shown, removed):
-        action.add_argument(
-            "--runs_dir", metavar="DIR", help=f"a folder or URL of runs (default: ${RUNS_VARIABLE}, else {RUNS_DIR}/)"
-        )
+    about = f"a folder or URL of runs (default: ${RUNS_VARIABLE}, else {RUNS_DIR}/)"
+    parser.add_argument("--runs_dir", metavar="DIR", help=about)
+    for action in (listed, shown, removed):  # without a default, which would replace the value before the action
+        action.add_argument("--runs_dir", metavar="DIR", default=argparse.SUPPRESS, help=about)
     add_table_options(listed)
     add_table_options(shown)
     shown.add_argument("name", metavar="RUN", help="its name below that folder, or its path")
@@ -47,7 +47,7 @@ def define_runs(parser: argparse.ArgumentParser) -> None:
 
 def run_runs(options: argparse.Namespace) -> int:
     if options.action is None:  # `assay runs` alone
-        return _list(runs_dir(None))
+        return _list(runs_dir(options.runs_dir))
     if options.action == "push":
         return _push(Path(options.path), options.url, options.force)
     if options.action == "show" and (is_url(options.name) or is_url(options.runs_dir or runs_folder())):

@@ -161,7 +161,7 @@ def refuse_beyond(gate: Gate, scale: Bounds | None, name: str) -> None:
 
 
 @dataclass(frozen=True)
-class Count:
+class CountedNumber:
     """A count of a run, or why it is not known; `of` is how many documents it is a share of."""
 
     value: float | None
@@ -185,7 +185,7 @@ def decide_count(gate: Gate, run: Run) -> GateVerdict:
                        "count")  # fmt: skip
 
 
-def _counted(gate: Gate, run: Run) -> Count:
+def _counted(gate: Gate, run: Run) -> CountedNumber:
     tasks = _tasks(gate, run)
     if gate.metric == "time":
         if gate.name is not None:
@@ -196,7 +196,7 @@ def _counted(gate: Gate, run: Run) -> Count:
         return _of_usage(gate, run, tasks)
     broken = sorted({*run.broken} & below(run, gate.name, {*tasks, *run.broken}) if gate.name else {*run.broken})
     if broken:
-        return Count(None, reason=f"not run: {some(broken)}")
+        return CountedNumber(None, reason=f"not run: {some(broken)}")
     return _of_documents(gate.metric, run, tasks)
 
 
@@ -212,48 +212,54 @@ def _tasks(gate: Gate, run: Run) -> list[str]:
         raise ConfigError([Problem(GATE, what, suggestion(gate.name, known))]) from None
 
 
-def _of_documents(kind: str, run: Run, tasks: Sequence[str]) -> Count:
+def _of_documents(kind: str, run: Run, tasks: Sequence[str]) -> CountedNumber:
     own = [run.summary(task) for task in tasks]
     if not all("documents" in each for each in own) or not own:
-        return Count(None, reason="the run does not say how many documents it has")
+        return CountedNumber(None, reason="the run does not say how many documents it has")
     documents = sum(int(each["documents"]) for each in own)
     if kind == "failed":
-        return Count(sum(int(each.get("failed") or 0) for each in own), documents)
+        return CountedNumber(sum(int(each.get("failed") or 0) for each in own), documents)
     counts = [number(mapping(mapping(each.get("audit")).get(kind)).get("count")) for each in own]
     known = [each for each in counts if each is not None]
     if len(known) < len(counts):
-        return Count(None, reason=f"the run does not say how many answers are {kind}")
-    return Count(sum(known), documents)
+        return CountedNumber(None, reason=f"the run does not say how many answers are {kind}")
+    return CountedNumber(sum(known), documents)
 
 
-def _of_usage(gate: Gate, run: Run, tasks: Sequence[str]) -> Count:
+def _of_usage(gate: Gate, run: Run, tasks: Sequence[str]) -> CountedNumber:
     usage = run.usage
     by_task = mapping(usage.get("tasks"))
     parts: list[JSONObject] = [mapping(by_task.get(task)) for task in tasks] if gate.name else [usage]
     if gate.metric == "tokens":
         used = [mapping(each.get("tokens")) for each in parts]
         total = sum(int(each.get("in") or 0) + int(each.get("out") or 0) for each in used)
-        return Count(total) if total else Count(None, reason="the model does not say how many tokens it used")
+        return (
+            CountedNumber(total)
+            if total
+            else CountedNumber(None, reason="the model does not say how many tokens it used")
+        )
     costs = [number(each.get("cost")) for each in parts]
     without = [role for role, each in mapping(usage.get("roles")).items() if mapping(each).get("cost") is None]
     if without:
-        return Count(None, reason=f"the cost of {some(without)} is not known: give prices in its arguments")
+        return CountedNumber(None, reason=f"the cost of {some(without)} is not known: give prices in its arguments")
     if not costs or None in costs:
-        return Count(None, reason="the cost is not known: give prices in --model_args")
-    return Count(sum(each for each in costs if each is not None))
+        return CountedNumber(None, reason="the cost is not known: give prices in --model_args")
+    return CountedNumber(sum(each for each in costs if each is not None))
 
 
-def _seconds(gate: Gate, run: Run) -> Count:
+def _seconds(gate: Gate, run: Run) -> CountedNumber:
     """How long a run took. Of one that was resumed only the last part is known, and how long ago the first began."""
     seconds, started = (_as_float(run.results.get(key)) for key in ("total_evaluation_time_seconds", "start_time"))
     created, finished = (number(run.manifest.get(key)) for key in ("created", "finished"))
     if seconds is None:
-        return Count(None, reason="the run does not say how long it took")
+        return CountedNumber(None, reason="the run does not say how long it took")
     if started is None or created is None or finished is None or created >= started - 1:
-        return Count(seconds)
+        return CountedNumber(seconds)
     if gate.lets(seconds) == gate.lets(finished - created):
-        return Count(seconds)
-    return Count(None, reason=f"the run was resumed: it took between {seconds:.0f} and {finished - created:.0f} s")
+        return CountedNumber(seconds)
+    return CountedNumber(
+        None, reason=f"the run was resumed: it took between {seconds:.0f} and {finished - created:.0f} s"
+    )
 
 
 def _as_float(value: object) -> float | None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from assay.comparison.absolute import refuse_beyond
 from assay.comparison.conditions import GATE, Gate, suggestion
@@ -12,11 +13,12 @@ from assay.comparison.rows import PairedRow
 from assay.comparison.stopping import refuse_other_task
 from assay.comparison.verdicts import needs_baseline, parse_gates
 from assay.config.row_names import row_name
-from assay.errors import ConfigError, Problem, some
+from assay.errors import ConfigError, Place, Problem, some
 from assay.evaluation.prepare import PreparedRun
 from assay.groups.results import bottom_up, group_numbers
 from assay.records import ScoreKey
 from assay.runs.run import Run
+from assay.runs.storage import shown_path, shown_place
 from assay.scoring.metrics.table import METRICS
 from assay.statistics.aggregations import Aggregation, known_aggregation
 from assay.statistics.influence import Bounds
@@ -28,6 +30,7 @@ def check_gates(prepared: PreparedRun, written: Sequence[str], baseline: str | N
     gates = parse_gates(written)
     needs_baseline(gates, baseline)
     _refuse_options(prepared, gates)
+    _refuse_same(prepared.config.output_path, baseline)
     tasks = {each.task.name: each for each in prepared.tasks}
     groups = bottom_up(prepared.groups)
     members = {group.name: group.child_names for group in groups}
@@ -54,6 +57,13 @@ def _refuse_options(prepared: PreparedRun, gates: Sequence[Gate]) -> None:
     for option, reason in refused.items():
         if getattr(config, option):
             raise ConfigError([Problem(GATE, f"not with --{option}: {reason}", "leave out one of the two")])
+
+
+def _refuse_same(output: str | None, baseline: str | None) -> None:
+    """Refuse a baseline that is the folder, or the URL, that the run is written to."""
+    if output and baseline and shown_place(Path(output)) == shown_place(Path(baseline)):
+        what = f"{shown_path(baseline)} is what this run is written to"
+        raise ConfigError([Problem(Place("--baseline"), what, "give the run another --output_path")])
 
 
 def _rows(prepared: PreparedRun, tasks: Mapping[str, Runnable]) -> Iterator[PairedRow]:

@@ -37,6 +37,7 @@ from assay.comparison.rows import (
 from assay.errors import ConfigError, Place, Problem
 from assay.records import AnyJSON, JSONObject
 from assay.runs.run import Run
+from assay.runs.storage import shown_parts
 from assay.statistics.paired import holm
 
 
@@ -182,7 +183,7 @@ def _corrected(rows: Sequence[ComparedRow], alpha: float) -> list[ComparedRow]:
 
 def _labelled(runs: Sequence[Run]) -> list[ComparedRun]:
     """Label the runs by the shortest ends of their paths that differ."""
-    parts = [run.path.resolve().parts for run in runs]
+    parts = [shown_parts(run.path) for run in runs]
     length = 1
     while len({each[-length:] for each in parts}) < len(parts):
         length += 1

@@ -1,6 +1,5 @@
 """Leaderboards: models rated by the verdicts of pairwise judges, and ranked by their scores on the same documents."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -18,6 +17,7 @@ from assay.config.row_names import spellings
 from assay.errors import ConfigError, Place, Problem, some
 from assay.records import JSONObject, ScoreKey
 from assay.runs.run import Run
+from assay.runs.storage import shown_parts
 from assay.statistics.board import cluster_number
 from assay.statistics.ratings import Game, Rating, bradley_terry, rank_intervals, surely_better
 
@@ -124,7 +124,7 @@ def _notes(ratings: Sequence[Rating]) -> Iterator[str]:
 
 def _labelled(folders: Sequence[Path], names: Mapping[str, str]) -> dict[str, Run]:
     """Runs by the shortest ends of their paths that differ, or the name given for that."""
-    parts = [Path(os.path.realpath(folder)).parts for folder in folders]
+    parts = [shown_parts(Path(folder)) for folder in folders]
     if len(set(parts)) < len(parts):
         raise ConfigError([Problem(Place("assay leaderboard"), "the same run is named twice", "name each run once")])
     length = 1

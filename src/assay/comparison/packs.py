@@ -23,6 +23,7 @@ from assay.runs.samples.encode import score_arrays
 from assay.runs.samples.records import ScoreColumns
 from assay.runs.samples.schema import ALWAYS, arrow_type
 from assay.runs.samples.writer import GroupWriter, file_name
+from assay.runs.storage import local_folder
 from assay.statistics.arrays import estimate
 from assay.statistics.influence import Bounds
 from assay.statistics.noise import noise_of
@@ -35,10 +36,12 @@ _folders: list["tempfile.TemporaryDirectory[str]"] = []
 
 
 def open_run(path: str | Path) -> Run:
-    """The finished run in a folder, or in a file of `assay pack`."""
-    return Run.open(
-        _folder(str(path), Path(path).stat().st_mtime_ns) if Path(path).is_file() else Path(path)
-    ).finished()
+    """The finished run in a folder, or in a file of `assay pack`; either may be a URL."""
+    local = local_folder(path)
+    if local.suffix.lower() == ".zip" and not local.exists():
+        fix = f"make it: assay pack RUN --baseline -o {local}"
+        raise RunError([Problem(Place(str(local)), "there is no such file", fix)])
+    return Run.open(_folder(str(local), local.stat().st_mtime_ns) if local.is_file() else local).finished()
 
 
 @lru_cache(maxsize=64)

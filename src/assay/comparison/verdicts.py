@@ -13,6 +13,7 @@ from assay.comparison.packs import open_run
 from assay.errors import ConfigError, Problem, some
 from assay.runs.results import failure_lines
 from assay.runs.run import COMPLETE, Run
+from assay.runs.storage import shown_path
 from assay.statistics.intervals import LEVEL, Decision
 
 WHOLE = "the whole run"
@@ -58,7 +59,7 @@ def needs_baseline(gates: Sequence[Gate], baseline: str | Path | None) -> None:
         what = f"{relative[0].written!r} is about a difference to a baseline, and there is none"
         raise ConfigError([Problem(GATE, what, "add --baseline RUN, or give the number itself: 'acc >= 0.8'")])
     if baseline is not None and not relative:
-        what = f"no gate is about a difference to {baseline}"
+        what = f"no gate is about a difference to {shown_path(baseline)}"
         raise ConfigError([Problem(GATE, what, "write one as 'acc >= baseline - 1pp', or leave out --baseline")])
 
 
@@ -133,7 +134,7 @@ def _about_the_run(run: Run, verdicts: Sequence[GateVerdict]) -> list[GateVerdic
     ]
     if only_failed and any(each.decision == "pass" for each in allowed):
         return []
-    lines = failure_lines(run.extras)
+    lines = [each.removeprefix("incomplete: ") for each in failure_lines(run.extras)]
     reason = f"is {run.status}" + (f": {some(lines)}" if lines else "")
     reason += "; 'failed <= 1%' allows some documents to fail" if only_failed else ""
     reason += "; --allow_incomplete decides all the same"

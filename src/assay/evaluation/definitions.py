@@ -14,9 +14,11 @@ from assay.config.source import Source
 from assay.config.task import FilterConfig, FilterStep, MetricConfig, ScorerConfig
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.groups import Group
-from assay.scoring.filters import DEFAULT, FILTERS
+from assay.runs.results import tasks_text
+from assay.scoring.filters import DEFAULT, FILTERS, text_step
 from assay.scoring.metrics.table import DEFAULTS
 from assay.scoring.named import make_scorer
+from assay.scoring.results import GENERATE
 from assay.tasks import Task, TaskManager
 
 if TYPE_CHECKING:
@@ -175,7 +177,9 @@ def _checked(record: type[R], fields: Fields) -> R:
 
 
 def with_metrics(task: Task, filters: Sequence[FilterConfig], metrics: Sequence[MetricConfig]) -> Task:
-    """The task with further filters and metrics; one with the name of an old one replaces it."""
+    """The task with further filters and metrics; one with the name of an old one replaces it. Filters of text are not for
+    log-likelihoods."""
+    filters = [each for each in filters if fits(task, each)]
     if not filters and not metrics:
         return task
     config = task.config
@@ -201,6 +205,24 @@ def with_metrics(task: Task, filters: Sequence[FilterConfig], metrics: Sequence[
     changed = Task(config, name=task.name, fields=fields)
     changed.alias, changed.notes = task.alias, task.notes
     return changed
+
+
+def fits(task: Task, entry: FilterConfig) -> bool:
+    """Whether a filter can read the answers to a task."""
+    return task.config.output_type == GENERATE or task.definition is not None or not text_step(entry)
+
+
+def refuse_unread(tasks: Iterable[Task], filters: Sequence[FilterConfig]) -> list[str]:
+    """Lines about tasks that a filter of text is not for; refused where it is for none of them."""
+    lines, tasks = [], list(tasks)
+    for entry in filters:
+        left = [task.name for task in tasks if not fits(task, entry)]
+        why = f"filter {text_step(entry)!r} reads text, and the answers are log-likelihoods"
+        if left and len(left) == len(tasks):
+            fix = "score it with metrics of log-likelihoods, as --metric acc_norm"
+            raise ConfigError([Problem(Place(f"--filter {entry.name}"), f"{tasks_text(left)}: {why}", fix)])
+        lines += [f"not filtered by {entry.name!r}: {tasks_text(left)}: {why}"] if left else []
+    return lines
 
 
 def _fixed_scoring(task: Task, metrics: Sequence[MetricConfig]) -> Problem | None:

@@ -16,7 +16,14 @@ from assay.config.row_names import row_name, rows_of, sample_scores
 from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem, grouped, some
 from assay.evaluation.answers import LoggedRun, StoredAnswers, StoredRun
-from assay.evaluation.definitions import Definitions, load_definitions, parse_filter, parse_metric, with_metrics
+from assay.evaluation.definitions import (
+    Definitions,
+    load_definitions,
+    parse_filter,
+    parse_metric,
+    refuse_unread,
+    with_metrics,
+)
 from assay.evaluation.flow import finish
 from assay.evaluation.graph_output import OutputFile
 from assay.evaluation.manifest import again
@@ -154,13 +161,14 @@ def score(paths: str | Path | Sequence[str | Path], options: ScoreOptions | None
     config = answers.config if options.compat is None else replace(answers.config, compat=options.compat)
     loaded = load_definitions(answers, options.files, () if isinstance(answers, OutputFile) else options.tasks)
     refuse_unsafe(loaded.tasks.values(), confirmed=options.confirm_run_unsafe_code)
+    unread = refuse_unread(loaded.tasks.values(), filters)
     tasks = {name: with_metrics(task, filters, metrics) for name, task in loaded.tasks.items()}
     prepared = prepare_to_score(answers, loaded._replace(tasks=tasks), config)
     verdicts = JournaledVerdicts.of(answers)
     _refuse_stale(answers, prepared.tasks, verdicts)
     target = Path(options.output_path) if options.output_path is not None else answers.folder
     with scorer_processes(prepared.scorers), _score_cache(answers, prepared), new_scoring(target) as part:
-        remarks = _remarks(answers, loaded, prepared)
+        remarks = [*unread, *_remarks(answers, loaded, prepared)]
         output = ScoringOutput(answers, prepared, options, part, remarks, SampleChanges(part), verdicts)
         return finish(prepared, replay(output.read, done=output.close), output)
 

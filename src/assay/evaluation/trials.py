@@ -147,7 +147,7 @@ async def _try_all(
     is_known: Callable[[bytes], bool],
 ) -> list[TriedRequest]:
     tried: list[TriedRequest] = []
-    thinking = False
+    thinking, spent = False, 0.0
     for role, model in servers.items():
         own = [trial for trial in trials if trial.request.role == role]
         if not own:
@@ -155,7 +155,8 @@ async def _try_all(
         async with model:
             for trial in own:
                 sent, key = first_key(trial.request, trial.sample, model)
-                if is_known(key) or (config.max_cost is not None and model.estimate(sent) > config.max_cost):
+                estimate = model.estimate(sent)
+                if is_known(key) or (config.max_cost is not None and spent + estimate > config.max_cost):
                     continue
                 response = await _answer(model, sent)
                 if isinstance(response, Failed):
@@ -163,7 +164,9 @@ async def _try_all(
                 elif response is not None:
                     _warn_without_usage(model, role, response)
                     thinking |= isinstance(response, Text) and bool(response.reasoning or response.finish == UNFINISHED)
-                    tried.append(TriedRequest(key, role, trial.task, response, model.estimate(sent)))
+                    known = model.cost(response)
+                    spent += estimate if known is None else known
+                    tried.append(TriedRequest(key, role, trial.task, response, estimate))
     if thinking:
         warn_thinking(tasks)
     return tried

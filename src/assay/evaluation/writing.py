@@ -31,7 +31,7 @@ from assay.runs.results import ManifestJSON, ResultsJSON
 from assay.runs.run import Run, holds_run, output_folder, run_name
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import file_name
-from assay.runs.storage import Announce, is_url, local_folder, uploaded
+from assay.runs.storage import Announce, is_url, local_folder, uploaded, working_folder
 from assay.tasks.documents import parse_shard
 from assay.tasks.run import Keep, TaskRun
 from assay.tasks.runnable import Runnable
@@ -139,8 +139,11 @@ def is_resumed(prepared: PreparedRun, models: Mapping[str, AnyModel]) -> bool:
     if config.output_path is None and config.runs_dir is None:
         return False
     run_spec = spec(config, models, prepared.tasks, prepared.helper_files)
+    place = _place(config, run_spec, models[UNDER_TEST])
+    if is_url(place) and holds_run(working_folder(place)):  # one that is not uploaded yet
+        return True
     try:
-        return holds_run(local_folder(_place(config, run_spec, models[UNDER_TEST]), [MANIFEST]))
+        return holds_run(local_folder(place, [MANIFEST]))
     except NoRun:
         return False
 

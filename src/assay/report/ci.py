@@ -40,7 +40,7 @@ class GateOutcome:
 
 def gates_text(outcome: GateOutcome) -> str:
     """The verdicts as lines, and the one of all in front."""
-    return "\n".join([headline(outcome), *map(gate_line, outcome.verdicts)])
+    return "\n".join(line.replace("\n", "⏎") for line in (headline(outcome), *map(gate_line, outcome.verdicts)))
 
 
 def headline(outcome: GateOutcome) -> str:

@@ -25,6 +25,7 @@ from assay.report.drawing import Drawing, as_image, as_svg, check_matplotlib
 from assay.report.plots import Interval, interval_text
 from assay.report.reading import ResultLine, RunSummary
 from assay.runs.run import COMPLETE, ResultRow
+from assay.runs.storage import refuse_url
 from assay.statistics.arrays import combine
 from assay.statistics.calibration import CurvePoint
 
@@ -66,6 +67,7 @@ class Picture:
 
 def check_target(path: Path) -> Literal["svg", "png", "pdf"]:
     """The format of a file; a ConfigError where its ending is unknown, or it cannot be written."""
+    refuse_url(path)
     place, ending = Place(str(path)), path.suffix.lower().removeprefix(".")
     if ending not in ENDINGS:
         what = f"pictures cannot end in {path.suffix!r}" if ending else "the name of a picture needs an ending"

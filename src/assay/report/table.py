@@ -278,7 +278,7 @@ def format_value(value: AnyJSON) -> str:
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Rows as a markdown table with aligned columns."""
-    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    cells = [[cell.replace("|", "\\|").replace("\n", "⏎") for cell in row] for row in rows]
     widths = [max(2, *(len(row[column]) for row in [list(header), *cells])) for column in range(len(header))]
     right = {"Value", "Stderr", "n", "failed", "n-shot", "Version"}
 

@@ -35,6 +35,7 @@ from assay.report.table import (
     visible,
 )
 from assay.runs.run import ResultRow
+from assay.runs.storage import refuse_url
 from assay.version import __version__
 
 PAGE_STYLE = """\
@@ -451,6 +452,7 @@ def write_report(
     options: ReportOptions | None = None,
 ) -> Path:
     """Write a report of runs; without `format` the file name decides, and html is the default."""
+    refuse_url(path)
     target = Path(path)
     text = report_text(runs, format or format_of_file(target), options)
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,7 @@ from assay.runs.labels import TaskLabels, read_labels, with_corrected_rows
 from assay.runs.lease import is_held, progress
 from assay.runs.samples.reader import SampleFile, sample_file
 from assay.runs.samples.writer import file_name
-from assay.runs.storage import local_folder
+from assay.runs.storage import local_folder, shown_path
 from assay.statistics.influence import Bounds
 
 if TYPE_CHECKING:
@@ -446,7 +446,7 @@ class Run:
 
     def __repr__(self) -> str:
         known = mapping(self.results.get("config")).get("model") or mapping(self.manifest.get("model")).get("name")
-        return f"<Run {str(self.path)!r}: {known or 'unknown model'}, {some(self.tasks) or 'no tasks'}, {self.status}>"
+        return f"<Run {shown_path(self.path)!r}: {known or 'unknown model'}, {some(self.tasks) or 'no tasks'}, {self.status}>"
 
     def _repr_html_(self) -> str:
         return self.table._repr_html_()

@@ -67,6 +67,15 @@ def is_url(path: str | os.PathLike[str]) -> bool:
     return _URL.match(os.fspath(path)) is not None
 
 
+def refuse_url(path: str | os.PathLike[str], place: str = "") -> None:
+    """Refuse a URL where a file of this machine is written: it would become the name of a folder here."""
+    if is_url(path):
+        shown = redacted_text(url_of(path))
+        what = f"{shown} is a URL, and this is written on this machine"
+        fix = "write it here, and copy it there with the tool of the storage; runs: assay runs push RUN URL"
+        raise ConfigError([Problem(Place(place or shown), what, fix)])
+
+
 def url_of(path: str | os.PathLike[str]) -> str:
     """Return a URL with its slashes.
 
@@ -180,6 +189,12 @@ class Storage:
         if protocols.isdisjoint(FLAT):
             files.makedirs(str(PurePosixPath(f"{root}/{name}").parent), exist_ok=True)
 
+    def is_object(self) -> bool:
+        """Whether the URL is that of a single object, such as a file of `assay pack`."""
+        files, root = self._opened
+        with self._calls("cannot be read"):
+            return bool(files.isfile(root))
+
     def index(self) -> dict[str, str]:
         """The checksums of an upload; empty where there is none, or one has begun."""
         return _checksums(self.read(INDEX))
@@ -206,12 +221,18 @@ def _checksums(content: bytes) -> dict[str, str]:
 
 
 def local_folder(path: str | os.PathLike[str], names: Iterable[str] | None = None) -> Path:
-    """A path; of a URL a copy in the cache folder that is as the storage is now. With `names`, only files of these names."""
+    """A path; of a URL a copy in the cache folder that is as the storage is now, of a folder or of a file of `assay pack`. With
+    `names`, only files of these names."""
     if not is_url(path):
         return Path(path)
     storage = Storage(url_of(path))
     target = _folder_of(storage.url, cache_folder() / COPIES)
     there = storage.listing()
+    if not there and storage.url.lower().endswith(".zip") and storage.is_object():
+        above, _, name = storage.url.rpartition("/")
+        Storage(above).download(name, target)
+        _write_synced(target, storage, {}, None)
+        return target
     if not there:
         raise NoRun([Problem(Place(storage.shown), "there is no run at this URL", "check the URL, and your rights")])
     if set(there) == {INDEX}:
@@ -287,7 +308,8 @@ def _read_synced(target: Path) -> dict[str, str]:
 
 def _write_synced(target: Path, storage: Storage, tokens: Tokens, checksums: Tokens | None) -> None:
     """Record the objects of the storage; without `checksums`, the local copy may have more than they."""
-    make_folder(target)
+    if not target.is_file():
+        make_folder(target)
     known = _synced(target).get("checksums") or {} if checksums is None else dict(checksums)
     file = _synced_file(target)
     part = file.with_name(f"{file.name}.{os.getpid()}.part")
@@ -337,8 +359,24 @@ def _upload_rest(storage: Storage, folder: Path, say: Announce) -> None:
 
 def shown_place(folder: Path) -> str:
     """Where a run that was written can be found: its URL, without secrets, or its folder."""
-    is_copy = folder.parent.parent.name == REMOTE
-    return str((_synced(folder).get("url") if is_copy else None) or folder.resolve())
+    return _url_shown(folder) or str(folder.resolve())
+
+
+def shown_parts(folder: Path) -> tuple[str, ...]:
+    """The parts of the place of a run, of which labels are made; no line ends in them."""
+    return PurePosixPath(shown_place(folder).replace("\n", "⏎")).parts
+
+
+def shown_path(path: str | os.PathLike[str]) -> str:
+    """A run as it was named: its URL, without secrets, also where its copy is read; else the path as it is."""
+    return _url_shown(Path(path)) or os.fspath(path)
+
+
+def _url_shown(path: Path) -> str | None:
+    if is_url(path):
+        return redacted_text(url_of(path))
+    is_copy = path.parent.parent.name in (COPIES, REMOTE)
+    return str(_synced(path).get("url") or "") or None if is_copy else None
 
 
 def check_storage(*paths: str | None) -> None:

@@ -380,6 +380,19 @@ def _check_lists(answers: Sequence[Answer], name: str) -> None:
 DEFAULT = FilterConfig(name="none", filter=(FilterStep(function="take_first"),))
 
 
+OF_ANY_ANSWER = ("noop", "take_first", "take_first_k", "majority_vote")
+"""The filters that do not read the answers, so that log-likelihoods will do."""
+
+
+def text_step(config: FilterConfig) -> str:
+    """The first step that reads text, which log-likelihoods are not; empty where only user code may do so."""
+    steps = [step.function for step in config.filter if isinstance(step.function, str)]
+    return next(
+        (each for each in steps if each in FILTERS and each not in (*FILTERS.added, *OF_ANY_ANSWER)),
+        "",
+    )
+
+
 def leaves_text(config: FilterConfig) -> bool:
     """Whether what a filter leaves of text is text: no step makes values of it, nor may do so."""
     return all(

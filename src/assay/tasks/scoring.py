@@ -13,7 +13,7 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.records import Function, ScoreKey, UserValue
 from assay.samples.prompt import written_choices
 from assay.scoring.combined import own_bounds
-from assay.scoring.filters import DEFAULT, FILTERS, Pipeline, build_pipeline, leaves_text
+from assay.scoring.filters import DEFAULT, FILTERS, Pipeline, build_pipeline, leaves_text, text_step
 from assay.scoring.loop import ScoringLoop
 from assay.scoring.metrics.table import METRICS
 from assay.scoring.named import SCORERS, make_scorer
@@ -112,6 +112,11 @@ class _Making:
         config, processes = self.config, self.processes
         at = placer(self.task, "filter_list", number, "filter")
         named_filters = bool(config.filter_list)
+        of_text = "" if config.output_type == GENERATE or processes or self.lenient else text_step(entry)
+        if of_text:
+            what = f"filter {of_text!r} reads text, and the answers of {config.output_type} are log-likelihoods"
+            self.problems.append(Problem(at(), what, "remove it, or let the model write: output_type: generate_until"))
+            return None
         if not named_filters and self._scores_repeats:
             entry = replace(entry, filter=_without_selection(entry.filter))
         pipeline = self._tried(lambda: build_pipeline(_with_choices(entry), at, self.helpers.filters()))
