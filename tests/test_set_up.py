@@ -9,13 +9,14 @@ import stat
 import subprocess
 import sys
 import time
+import tomllib
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
 from assay.cli import COMMANDS, main
-from assay.cli.doctor import _hub, _server
+from assay.cli.doctor import EXTRAS, _hub, _server
 from assay.cli.help import EXAMPLES
 from serving import free_port, loopback
 from terminal_world import STYLE, on_terminal, widest
@@ -232,6 +233,11 @@ def test_names_of_the_users_folder_are_completed(catalog: Path, capsys: pytest.C
 
 def checks(text: str) -> dict[str, dict[str, str]]:
     return {each["name"]: each for each in json.loads(text)["checks"]}
+
+
+def test_the_doctor_knows_every_extra_that_users_install() -> None:
+    written = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
+    assert {*EXTRAS} == {*written["project"]["optional-dependencies"]} - {"quick", "test"}
 
 
 def test_the_doctor_reports_versions_extras_disk_and_more_in_three_seconds(

@@ -62,6 +62,7 @@ def define_compare(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--metrics",
+        "--metric",
         nargs="+",
         default=[],
         metavar="NAME",
