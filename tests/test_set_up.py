@@ -18,6 +18,7 @@ import pytest
 from assay.cli import COMMANDS, main
 from assay.cli.doctor import EXTRAS, _hub, _server
 from assay.cli.help import EXAMPLES
+from assay.cli.ls_metrics import SENTENCES
 from serving import free_port, loopback
 from terminal_world import STYLE, on_terminal, widest
 
@@ -119,6 +120,10 @@ def test_names_of_python_have_their_sentence_and_aliases_are_marked(capsys: pyte
     for kind in ("metrics", "filters", "scorers", "aggregations"):
         rows = shown(["ls", kind], 300)
         assert sum(len(row) > 1 for row in rows.values()) > len(rows) // 2, kind
+    metrics = {name: row[1] for name, row in shown(["ls", "metrics"], 300).items()}
+    assert not [name for name, said in metrics.items() if said.startswith("for ")], "every metric has a sentence"
+    assert {*SENTENCES} <= {*metrics}, "a sentence about a metric that is not there"
+    assert "BLEU" in metrics["bleu"] and "kappa" in metrics["kappa"] and "characters" in metrics["acc_norm"]
 
 
 def test_runs_are_listed_where_names_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,8 +135,8 @@ def test_runs_are_listed_where_names_are(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["runs", "list", "--runs_dir", str(tmp_path / "runs")]) == 0
     assert listed == capsys.readouterr().out
     assert listed.splitlines()[1].startswith("one ")
-    assert main(["ls", "tasks", "somewhere"]) == 2
-    assert "--pattern" in capsys.readouterr().err
+    assert main(["ls", "tasks", "somewhere"]) == 0
+    assert "no name matches '*somewhere*'" in capsys.readouterr().err
 
 
 # --- completion -------------------------------------------------------------------------------------------------------

@@ -218,7 +218,7 @@ def _table_rows(options: argparse.Namespace) -> list[ListedName]:
     for name in known.names():
         try:
             member = known[name]
-            more = _described(kind, member)
+            more = _described(kind, name, member)
             if first.setdefault(id(member), name) != name:
                 more |= {"alias_of": first[id(member)], "description": f"same as {first[id(member)]}"}
             rows.append(ListedName(name, kind, None, more=more))
@@ -227,10 +227,14 @@ def _table_rows(options: argparse.Namespace) -> list[ListedName]:
     return sorted(rows, key=lambda row: row.name)
 
 
-def _described(kind: str, member: Any) -> dict[str, JSON]:
+def _described(kind: str, name: str, member: Any) -> dict[str, JSON]:
     if kind == "metric":
+        from assay.cli.ls_metrics import SENTENCES
+
         functions = list(member.functions.values())
-        about = _sentence(functions[0]) if functions else ""
+        is_own = all(getattr(each, "__module__", "").startswith("assay.") for each in functions)
+        about = SENTENCES.get(name, "") if is_own else ""
+        about = about or (_sentence(functions[0]) if functions else "")
         return {"output_types": list(member.functions), "aggregation": member.aggregation, "description": about}
     return {"description": _sentence(getattr(member, "function", member))}
 

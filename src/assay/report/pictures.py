@@ -159,7 +159,11 @@ def _numbers(runs: Sequence[RunName], options: PlotOptions) -> list[Number]:
     ]
     if options.metric is not None and not numbers:
         known = {
-            name for each in runs for line in each.reading.lines for row in line.numbers for name in spellings(row.key)
+            name.removesuffix(",none")
+            for each in runs
+            for line in each.reading.lines
+            for row in line.numbers
+            for name in spellings(row.key)
         }
         what = f"no number of a metric named {options.metric!r}" + (" in these tasks" if options.tasks else "")
         raise ConfigError([Problem(Place("metric"), what, did_you_mean(options.metric, known))])
