@@ -1,4 +1,4 @@
-# assay on the CPU: servers over HTTP, the bundled model, the viewer. For torch or vLLM, start from their images and `pip install assay[hf]`.
+# assay on the CPU: servers over HTTP, the bundled model, the viewer. For torch or vLLM, start from their images and `pip install '.[hf]'`.
 #   docker build -t assay .
 #   docker run --rm -v "$PWD:/work" assay run --tasks first_steps
 #   docker run --rm -v "$PWD:/work" -p 127.0.0.1:8123:8123 assay view runs --host 0.0.0.0 --port 8123 --allow_remote

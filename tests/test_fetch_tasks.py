@@ -14,7 +14,7 @@ from assay import TaskManager
 from assay.catalog.roots import fetched_tasks
 from assay.cli import main
 from assay.errors import ConfigError
-from assay.exchange.lm_eval_tasks import NOTE, fetch_tasks
+from assay.exchange.lm_eval_tasks import NOTE, fetch_tasks, fetched_version
 
 YAML = "task: gsm8k\ndataset_path: json\ntag: [maths]\noutput_type: generate_until\ndoc_to_text: q\ndoc_to_target: a\n"
 FILES = {
@@ -89,6 +89,12 @@ def test_after_fetching_a_wheel_the_names_resolve_without_a_flag(wheel: MakeWhee
     assert TaskManager().load("gsm8k")["tasks"]["gsm8k"].config.output_type == "generate_until"
     assert "maths" in TaskManager().all_tags
     assert not (fetched.folder.parent / "api").exists()  # nothing but tasks
+
+
+def test_the_doctor_says_which_version_was_fetched(wheel: MakeWheel) -> None:
+    tasks = fetch_tasks(source=wheel(version="0.4.99")).folder
+    assert fetched_version(tasks) == "0.4.99"
+    assert fetched_version(tasks / "elsewhere") == ""
 
 
 def test_fetching_again_changes_nothing_unless_a_file_has_changed(wheel: MakeWheel) -> None:

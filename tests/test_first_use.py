@@ -330,9 +330,9 @@ def test_assay_alone_lists_its_commands(run_assay: RunAssay) -> None:
 
 @pytest.mark.parametrize(("arguments", "said"), [
     (["vew"], "did you mean view?"),
-    (["run", "--limitt", "5", "--tasks", "x"], "unknown argument --limitt; did you mean --limit?"),
+    (["run", "--limitt", "5", "--tasks", "x"], "unknown argument --limitt — did you mean --limit?"),
     (["export", "run", "--to", "lmeval"], "did you mean 'lm-eval'?"),
-    (["compare", "a", "b", "--gat", "x"], "unknown argument --gat; did you mean --gate?"),
+    (["compare", "a", "b", "--gat", "x"], "unknown argument --gat — did you mean --gate?"),
     (["verify-backend", "a", "b", "--tasks", "x", "--model_args", "k=v"], "unknown argument --model_args"),
 ])  # fmt: skip
 def test_a_typo_is_reported_with_a_suggestion(arguments: list[str], said: str, run_assay: RunAssay) -> None:

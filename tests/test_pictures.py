@@ -18,6 +18,7 @@ from assay.cli import main
 from assay.report.charts import Axis, Chart, Panel, Point, Series, draw, style_of
 from assay.report.drawing import COLORS, Drawing, Label, Titled, as_image, as_svg, fitted, fitted_names, text_width
 from assay.report.pictures import KINDS
+from small_runs import write_task
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '"><script>alert(1)</script>&amp;\x00\x1b[31m$x_1$‮'
@@ -217,6 +218,27 @@ def test_differences_are_drawn_in_percentage_points_around_zero(folder: Path) ->
     picture = assay.compare([folder / "step-200", folder / "step-300"]).plot()
     assert "difference in percentage points, 95 % interval" in picture.svg and "step-300 minus step-200" in picture.svg
     assert any(title.startswith("sums exact_match 0.25 (") for title in titles(picture))
+
+
+def test_members_of_a_group_without_a_number_are_not_drawn_below_another(tmp_path: Path) -> None:
+    """Outer has a number, its members `a` and `b` are groups; b has none, and its task is one step below outer, not below a."""
+    rows = [{"q": "1", "gold": "1"}, {"q": "2", "gold": "3"}]
+    text = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\nmetric_list: [{metric: exact_match}]\n"
+    for name in ("in_a", "in_b"):
+        write_task(tmp_path, rows, text, name)
+    mean = "aggregate_metric_list: [{metric: exact_match}]\n"
+    (tmp_path / "a.yaml").write_text(f"group: a\ntask: [in_a]\n{mean}")
+    (tmp_path / "b.yaml").write_text("group: b\ntask: [in_b]\n")
+    (tmp_path / "outer.yaml").write_text(f"group: outer\ntask: [a, b]\n{mean}")
+    runs = [
+        assay.run(assay.Scripted(generate=lambda prompt, params, repeat, said=said: said, identity=said), tasks="outer",
+                  include_path=str(tmp_path), output_path=str(tmp_path / f"run-{said}"), progress=False)
+        for said in ("1", "3")
+    ]  # fmt: skip
+    compared = assay.compare(runs)
+    assert [(row.name, row.depth) for row in compared.rows] == [("outer", 0), ("a", 1), ("in_a", 2), ("in_b", 1)]
+    columns = {each.text or "": float(each.get("x", 0)) for each in elements(assay.plot(runs).svg, "text")}
+    assert columns["outer"] < columns["a"] == columns["in_b"] < columns["in_a"]
 
 
 def test_an_incomplete_run_says_so_on_the_picture(folder: Path, tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ def test_a_difference_whose_interval_excludes_zero_is_highlighted() -> None:
     drawn = forest([Interval("a", 0.2, 0.1, 0.3), Interval("b", -0.2, -0.3, -0.1), Interval("c", 0.1, -0.1, 0.3)])
     assert (len(rects(drawn, "better")), len(rects(drawn, "worse")), len(rects(drawn, "mark"))) == (1, 1, 1)
     assert forest_text([Interval("a", 0.2, 0.1, 0.3)]).startswith("a  ·")
+    fitted = forest_text([Interval("a task", 0.2, 0.1, 0.3, "p 0.1"), Interval("b", -0.12345, -0.2, -0.1)], most=40)
+    assert max(map(len, fitted.splitlines())) <= 40 and "+0.2" in fitted and "-0.1235" in fitted
 
 
 def test_calibration_draws_a_dot_for_every_bin_and_the_line_of_a_calibrated_model() -> None:

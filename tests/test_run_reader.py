@@ -206,8 +206,17 @@ def test_samples_of_an_old_run_are_arrow_one_row_for_each_document() -> None:
     batches = list(run.sample_batches(task, ["doc_id"]))
     effective = run.results["n-samples"][task]["effective"]
     assert sum(batch.num_rows for batch in batches) == effective == len({*batches[0]["doc_id"].to_pylist()})
-    with pytest.raises(RunError, match="no samples of a task named 'nothing'"):
+    with pytest.raises(RunError, match=f"no samples of a task named 'nothing' — use one of: {task}"):
         run.samples("nothing")
+    with pytest.raises(RunError, match=f"did you mean '{task}'"):
+        run.samples(task[:-1])
+
+
+def test_a_slip_in_the_name_of_a_folder_is_answered_with_the_run_beside_it() -> None:
+    with pytest.raises(RunError, match=f"holds no run — did you mean {OLD / 'text'}"):
+        Run.open(OLD / "txet").results  # noqa: B018  # read when asked for
+    with pytest.raises(RunError, match="name the folder that --output_path gave"):
+        Run.open(OLD / "something-else").results  # noqa: B018
 
 
 def test_damaged_samples_are_refused_with_their_file(tmp_path: Path) -> None:

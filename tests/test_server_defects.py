@@ -127,6 +127,23 @@ DEFECTS = {
     "403": Defect(refusing(403, "not yours", lambda path, body: True), ("HTTP 403", "api_key=env:NAME")),
     "403 for log-probabilities": Defect(refusing(403, "not in your plan", echoes), ("HTTP 403", "@generate")),
     "404 model": Defect(refusing(404, "no model 'm'", lambda path, body: True), ("HTTP 404: no model", "check the name")),
+    "404 model of another name": Defect(
+        lambda path, body: {"data": [{"id": "real-7b"}]} if path.endswith("/models")
+        else (404, {}, {"error": {"message": "The model `m` does not exist."}}),
+        ("check the name 'm'", "which has real-7b"),
+    ),
+    "no credit": Defect(
+        lambda path, body: (429, {}, {"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}}),
+        ("HTTP 429: You exceeded", "add credit"),
+    ),
+    "FastAPI's error": Defect(lambda path, body: (404, {}, {"detail": "Not Found"}), ("HTTP 404: Not Found —",)),
+    "no text at all": Defect(
+        lambda path, body: {"choices": [{"message": {"content": None}, "finish_reason": "stop"}]},
+        ("no text", "server's log"), ("text",), "openai-chat",
+    ),
+    "no context at all": Defect(
+        refusing(400, "maximum context length is 8 tokens", lambda path, body: True), ("HTTP 400", "longer context"), ("text",)
+    ),
     "422 unknown parameter": Defect(
         refusing(422, "extra inputs are not permitted: top_k", lambda path, body: "top_k" in body),
         ("HTTP 422", "top_k", "--gen_kwargs"),

@@ -9,14 +9,16 @@ import stat
 import subprocess
 import sys
 import time
+import tomllib
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
 from assay.cli import COMMANDS, main
-from assay.cli.doctor import _hub, _server
+from assay.cli.doctor import EXTRAS, _hub, _server
 from assay.cli.help import EXAMPLES
+from assay.cli.ls_metrics import SENTENCES
 from serving import free_port, loopback
 from terminal_world import STYLE, on_terminal, widest
 
@@ -118,6 +120,10 @@ def test_names_of_python_have_their_sentence_and_aliases_are_marked(capsys: pyte
     for kind in ("metrics", "filters", "scorers", "aggregations"):
         rows = shown(["ls", kind], 300)
         assert sum(len(row) > 1 for row in rows.values()) > len(rows) // 2, kind
+    metrics = {name: row[1] for name, row in shown(["ls", "metrics"], 300).items()}
+    assert not [name for name, said in metrics.items() if said.startswith("for ")], "every metric has a sentence"
+    assert {*SENTENCES} <= {*metrics}, "a sentence about a metric that is not there"
+    assert "BLEU" in metrics["bleu"] and "kappa" in metrics["kappa"] and "characters" in metrics["acc_norm"]
 
 
 def test_runs_are_listed_where_names_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,8 +135,8 @@ def test_runs_are_listed_where_names_are(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["runs", "list", "--runs_dir", str(tmp_path / "runs")]) == 0
     assert listed == capsys.readouterr().out
     assert listed.splitlines()[1].startswith("one ")
-    assert main(["ls", "tasks", "somewhere"]) == 2
-    assert "--pattern" in capsys.readouterr().err
+    assert main(["ls", "tasks", "somewhere"]) == 0
+    assert "no name matches '*somewhere*'" in capsys.readouterr().err
 
 
 # --- completion -------------------------------------------------------------------------------------------------------
@@ -232,6 +238,11 @@ def test_names_of_the_users_folder_are_completed(catalog: Path, capsys: pytest.C
 
 def checks(text: str) -> dict[str, dict[str, str]]:
     return {each["name"]: each for each in json.loads(text)["checks"]}
+
+
+def test_the_doctor_knows_every_extra_that_users_install() -> None:
+    written = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
+    assert {*EXTRAS} == {*written["project"]["optional-dependencies"]} - {"quick", "test"}
 
 
 def test_the_doctor_reports_versions_extras_disk_and_more_in_three_seconds(

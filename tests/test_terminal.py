@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay import simple_evaluate
-from assay.cli import main
+from assay.cli import COMMANDS, main
 from assay.cli.output import break_line
 from assay.models import Scripted
 from assay.report.terminal import TableView, fit, fitted_table, wrap
@@ -259,6 +259,30 @@ def test_long_cells_are_wrapped_and_lose_nothing(text: str, width: int, lines: S
     assert max(map(cells, lines)) <= width
 
 
+def test_numbers_among_words_and_words_that_fit_are_not_broken() -> None:
+    """Where one row has words in place of an interval, too. Words fit from 59 cells on: 15 + 12 + 16 + 10 and three gaps."""
+    rows = [
+        ("  - differences", "exact_match (flexible)\N{NO-BREAK SPACE}↑", "+0.0017 [-0.016,\N{NO-BREAK SPACE}+0.011]", "same answers"),
+        ("  - stories", "word_perplexity\N{NO-BREAK SPACE}↓", "+0.0000 no document differs", "unclear"),
+    ]  # fmt: skip
+    table = TableView(("Tasks", "Metric", "b − a [95 %]", "b is"), rows)
+    for width in (*range(59, 100), 46):
+        lines = [line.replace("\N{NO-BREAK SPACE}", " ") for line in fitted_table(table, width)[0]]
+        assert max(map(cells, lines)) <= width
+        for number in ("+0.0017", "-0.016,", "+0.011]", "+0.0000"):
+            assert any(number in line for line in lines), (width, lines)
+        if width >= 59:
+            assert any("[-0.016, +0.011]" in line for line in lines), (width, lines)
+            assert all(any(word in line for line in lines) for word in ("differences", "stories", "answers", "unclear"))
+
+
+def test_a_number_with_an_exponent_is_not_a_word() -> None:
+    table = TableView(
+        ("name", "95 %"), [("a long name of several words", "1.00\N{NO-BREAK SPACE}… 7.29e+16"), ("b", "0.1 … 0.2")]
+    )
+    assert any(line.endswith("1.00 … 7.29e+16") for line in fitted_table(table, 30)[0])
+
+
 def test_a_table_of_numbers_too_many_for_a_line_becomes_blocks() -> None:
     table = TableView(("name", *"abcdefgh"), [("x", *["0.123456789"] * 8)])
     assert fit(table, 40) is None
@@ -319,7 +343,7 @@ def test_an_unknown_flag_with_dashes_has_its_suggestion_and_abbreviations_are_re
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for wrong, said in (
-        ("--num-fewshots", "unknown argument --num-fewshots; did you mean --num_fewshot?"),
+        ("--num-fewshots", "unknown argument --num-fewshots — did you mean --num_fewshot?"),
         ("--num-few", "unknown argument --num-few"),
         ("--mod", "unknown argument --mod"),
     ):
@@ -328,6 +352,55 @@ def test_an_unknown_flag_with_dashes_has_its_suggestion_and_abbreviations_are_re
         assert said in capsys.readouterr().err
     with pytest.raises(SystemExit, match="0"):
         main(["verify_backend", "--help"])
+
+
+REFUSED = {
+    "rnu": "assay: no command named 'rnu' — did you mean run?",
+    "xyzzy": "assay: no command named 'xyzzy' — `assay --help` lists its commands",
+    "run --taks t": "assay run: unknown argument --taks — did you mean --task or --tasks?",
+    "run --zzz": "assay run: unknown argument --zzz — `assay run --help` lists its flags",
+    "run --limit abc": "assay run: --limit/-L: 'abc' is not a number — `assay run --help` lists its flags",
+    "plan --repeats x": "assay plan: --repeats: 'x' is not a whole number — `assay plan --help` lists its flags",
+    "plot r --kind intervls": "assay plot: --kind: no 'intervls' — did you mean intervals?",
+    "plot r --over week": "assay plot: --over: no 'week' — use one of: auto, date, step",
+    "ls metrcs": "ls: no kind of names 'metrcs' — did you mean 'metrics'?",
+    "ls thing gsm": "ls: no kind of names 'thing' — use one of: tasks, subtasks, groups, tags,",
+    "ls acc --pattern a*": "ls: 'acc' and --pattern exclude each other — give one of them",
+    "fetch taks": "fetch: no task named 'taks' — did you mean `assay fetch tasks`?",
+}
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_a_wrong_command_line_is_answered_by_one_sentence(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code: object = main(command.split())
+    except SystemExit as ended:
+        code = ended.code
+    said = capsys.readouterr().err
+    assert (code, said.count("\n"), said.startswith(REFUSED[command])) == (2, 1, True), said
+
+
+def test_names_are_searched_by_a_word(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    catalog = ["--include_path", str(world / "tasks"), "--no_defaults"]
+    for words, names in (
+        (["than_many"], [TWIN]),
+        (["tasks", "a_task*"], sorted([LONG, TWIN])),
+        (["groups", "every"], ["everything"]),
+        (["metrics", "_mutual_"], ["acc_mutual_info"]),
+    ):
+        assert main(["ls", *words, *catalog]) == 0
+        assert capsys.readouterr().out.splitlines() == names
+
+
+def test_no_line_of_a_help_is_wider_than_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in COMMANDS:
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        wide = [line for line in capsys.readouterr().out.splitlines() if len(line) > 80]
+        assert not wide, (name, wide)
 
 
 # --- reasons ----------------------------------------------------------------------------------------------------------

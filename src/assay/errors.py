@@ -73,8 +73,11 @@ def uncheckable(file: str, reason: str) -> Problem:
     return Problem(Place(file, 1, 1), reason, "correct the file; if it is valid, report this as a bug in assay")
 
 
+MOST_NAMES = 12
+
+
 def did_you_mean(name: str, options: Iterable[str]) -> str:
-    """Suggest the nearest option, or list the options if none is near and they are few.
+    """Suggest the nearest option, or list the first options if none is near.
 
     >>> did_you_mean("ignore_cas", ["ignore_case", "k"])
     "did you mean 'ignore_case'?"
@@ -83,7 +86,8 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
     near = nearest(str(name), known, count=1)
     if near:
         return f"did you mean {near[0]!r}?"
-    return "use one of: " + ", ".join(known) if 0 < len(known) <= 12 else "see the reference for valid names"
+    more = f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else ""
+    return f"use one of: {', '.join(known[:MOST_NAMES])}{more}" if known else "leave it out: there is none to name"
 
 
 def some(names: Sequence[str]) -> str:

@@ -64,6 +64,7 @@ PLUGIN = "a module or a .py file to import first: it may register metrics, model
 OWN = frozenset(("-h", "--help", "--version"))
 """Flags of the program itself; with any other as its first argument, `run` is meant."""
 CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)$")
+NOT_A_NUMBER = re.compile(r"invalid (int|float) value: ('.*')$")
 
 
 class Parser(argparse.ArgumentParser):
@@ -84,10 +85,23 @@ class Parser(argparse.ArgumentParser):
         return next(alike, name) + equals + value
 
     def error(self, message: str) -> NoReturn:
-        choice = CHOICE.search(message)
+        """End the command with a sentence; its flags, which fill a screen, are in its help."""
+        choice, number = CHOICE.search(message), NOT_A_NUMBER.search(message)
         if choice is not None:
-            message += _suggestion(choice[1], (each.strip(" '") for each in choice[2].split(",")))
-        super().error(message)
+            known = [each.strip(" '") for each in choice[2].split(",")]
+            is_command = known == list(COMMANDS)
+            what = f"no command named {choice[1]!r}" if is_command else f"{message[: choice.start()]}no {choice[1]!r}"
+            self.say(what, _suggestion(choice[1], known) or ("" if is_command else f"use one of: {', '.join(known)}"))
+        if number is not None:
+            kind = "a whole number" if number[1] == "int" else "a number"
+            message = f"{message[: number.start()]}{number[2]} is not {kind}"
+        self.say(message)
+
+    def say(self, what: str, fix: str = "") -> NoReturn:
+        """End the command with what is wrong and what to do."""
+        listed = "commands" if self.prog == "assay" else "flags"
+        what = what.removeprefix("argument ")
+        self.exit(2, f"{self.prog}: {what} — {fix or f'`{self.prog} --help` lists its {listed}'}\n")
 
     def refuse(self, unknown: list[str]) -> NoReturn:
         """End the command because of unknown arguments."""
@@ -95,7 +109,7 @@ class Parser(argparse.ArgumentParser):
         options = [name for each in parsers for name in each._option_string_actions if name.startswith("--")]
         wrong = [each.partition("=")[0] for each in unknown if each.startswith("-")] or unknown
         meant = "--" + wrong[0][2:].replace("-", "_") if wrong[0].startswith("--") else wrong[0]
-        super().error(f"unknown argument {wrong[0]}" + _suggestion(meant, options))
+        self.say(f"unknown argument {wrong[0]}", _suggestion(meant, options))
 
 
 class MainParser(Parser):
@@ -115,8 +129,9 @@ def _is_own(flag: str) -> bool:
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:
-    near = nearest(word, known, count=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    words = list(dict.fromkeys(known))
+    near = nearest(word, words, count=2, only_slips=True) or nearest(word, words, count=1)
+    return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 def define(name: str, parser: argparse.ArgumentParser) -> None:

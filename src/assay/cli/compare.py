@@ -62,6 +62,7 @@ def define_compare(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--metrics",
+        "--metric",
         nargs="+",
         default=[],
         metavar="NAME",
@@ -163,9 +164,10 @@ def _show(comparison: Comparison, *, plain: bool, plot: bool, wide: bool) -> Non
     if any(row.recovery is not None for row in comparison.rows):
         echo("\n" + recovery_table(comparison))
     for number, each in enumerate(comparison.runs[1:] if plot else (), 1):
-        echo(
-            f"\n{each.label} minus {comparison.runs[0].label}\n{forest_text(difference_intervals(comparison, number))}"
+        drawn = forest_text(
+            difference_intervals(comparison, number), most=screen().width if screen().is_fitted else None
         )
+        echo(f"\n{each.label} minus {comparison.runs[0].label}\n{drawn}")
     if comparison.flips:
         echo("\n" + "\n".join(flip_lines(comparison.flips)))
     if not plain:

@@ -31,7 +31,7 @@ EXTRAS = {
     "hub": ("datasets",), "hf": ("transformers", "torch", "accelerate"), "vllm": ("vllm",),
     "metrics": ("sacrebleu", "sklearn", "rouge_score", "scipy", "regex", "word2number", "jsonschema"),
     "math": ("math_verify",), "view": ("duckdb", "starlette", "uvicorn"), "litellm": ("litellm",), "mlflow": ("mlflow",),
-    "wandb": ("wandb",),
+    "wandb": ("wandb",), "plot": ("matplotlib",), "object-storage": ("fsspec", "s3fs"), "ray": ("ray",),
 }  # fmt: skip
 """The modules of every extra that users install."""
 DEVICES = """
@@ -101,9 +101,7 @@ def _versions() -> list[Check]:
     text = ", ".join(f"{name} {number}" for name, number in installed.items() if number is not None)
     checks.append(Check("libraries", OK, text))
     if missing:
-        checks.append(
-            Check("libraries", BROKEN, f"missing: {', '.join(missing)}", "pip install --force-reinstall assay")
-        )
+        checks.append(Check("libraries", BROKEN, f"missing: {', '.join(missing)}", "install assay again"))
     return checks
 
 
@@ -177,13 +175,15 @@ def _hub() -> list[Check]:
 def _lm_eval() -> list[Check]:
     from assay.catalog.index import load_snapshot
     from assay.catalog.roots import Root, installed_folders
+    from assay.exchange.lm_eval_tasks import fetched_version
 
     folder = dict(installed_folders()).get("lm_eval")
     if not folder:
         return [Check("lm_eval", NOTE, "its tasks are not installed", "assay fetch tasks, or --include_path")]
     known = load_snapshot(Root(folder, "lm_eval"))
     count = f"{len(known.entries):,} files of tasks and groups" if known is not None else "not listed yet (`assay ls`)"
-    return [Check("lm_eval", OK, f"{_version('lm_eval') or 'version unknown'}, {folder}: {count}")]
+    number = _version("lm_eval") or fetched_version(Path(folder)) or "version unknown"
+    return [Check("lm_eval", OK, f"{number}, {folder}: {count}")]
 
 
 def _disk(name: str, folder: Path) -> Check:

@@ -14,7 +14,7 @@ SECTIONS = {
 }
 """The commands of every section, in the order of the help."""
 EXAMPLES = {
-    "run": "assay run --model openai-chat --model_args model=NAME,base_url=URL --tasks first_steps --limit 10",
+    "run": "assay run --tasks first_steps --limit 10 \\\n    --model openai-chat --model_args model=NAME,base_url=URL",
     "score": "assay score runs/a --metric exact_match:ignore_case=true",
     "merge": "assay merge runs/whole runs/part1 runs/part2",
     "verify-backend": "assay verify-backend embedded dummy --tasks first_steps_sums --limit 20",
@@ -31,7 +31,7 @@ EXAMPLES = {
     "export": "assay export runs/a --to lm-eval -o files",
     "import": "assay import files -o runs/a",
     "pack": "assay pack runs/a --no_gold",
-    "ls": "assay ls --pattern 'first_steps*'",
+    "ls": "assay ls gsm8k",
     "show": "assay show first_steps_sums",
     "new": "assay new task my_task",
     "validate": "assay validate --include_path my_tasks",
@@ -48,6 +48,7 @@ BRIEFLY = {
     "label": "documents for people to label, to correct a judge",
     "compare": "compare runs document by document: is B worse than A, and why",
     "gate": "exit code for CI: does a run pass, fail, or is it too small?",
+    "plot": "draw runs as SVG, PNG or PDF",
     "leaderboard": "rank models, with intervals of ranks",
     "export": "to lm-eval's files, Inspect's logs, Parquet, MLflow, W&B",
     "import": "from lm-eval's files, Inspect's logs, other runs",

@@ -12,6 +12,7 @@ from assay.cli.flags import add_catalog_options, task_manager
 from assay.cli.output import counted, echo_columns, echo_err, echo_json, is_terminal, printable, write_lines
 from assay.errors import ConfigError, Place, Problem
 from assay.records import JSON
+from assay.similar import nearest
 
 DETAILED = 300
 """The most names whose files are read for titles and sizes: fourteen thousand would take half a minute."""
@@ -34,12 +35,19 @@ class ListedName(NamedTuple):
         return {"name": self.name, "kind": self.kind, "path": self.path, **error, **(self.more or {})}
 
 
+class Offered(tuple[str, ...]):
+    """Words that completion offers for an argument that may also be another."""
+
+    def __contains__(self, word: object) -> bool:
+        return True
+
+
 def define_ls(parser: argparse.ArgumentParser) -> None:
-    kinds = [*KINDS, *TABLES, "runs"]
-    parser.add_argument(
-        "kind", nargs="?", default="tasks", choices=kinds, help="tasks: everything that can be run (default)"
-    )
-    parser.add_argument("folder", nargs="?", metavar="DIR", help="with runs: the folder that they are in")
+    kinds = Offered((*KINDS, *TABLES, "runs"))
+    parser.add_argument("kind", nargs="?", default="tasks", choices=kinds, metavar="KIND", help="tasks: everything that can be"
+        f" run (default); {', '.join(kinds[1:])}")  # fmt: skip
+    parser.add_argument("word", nargs="?", metavar="WORD", help="only names with this in them, as gsm or 'gsm*'; with runs: the"
+        " folder that they are in")  # fmt: skip
     parser.add_argument("--runs_dir", metavar="DIR", help="the same")
     parser.add_argument("--pattern", metavar="GLOB", help="only names that match")
     parser.add_argument("--json", action="store_true", help="an array of objects: name, kind, path and more")
@@ -52,9 +60,8 @@ def run_ls(options: argparse.Namespace) -> int:
     if options.kind == "runs":
         from assay.cli.runs import run_runs  # reads runs, which names do without
 
-        return run_runs(argparse.Namespace(action="list", runs_dir=options.folder or options.runs_dir))
-    if options.folder is not None:
-        raise ConfigError([Problem(Place("ls"), f"unknown argument {options.folder!r}", "write --pattern GLOB")])
+        return run_runs(argparse.Namespace(action="list", runs_dir=options.word or options.runs_dir))
+    _take_words(options)
     if options.kind in KINDS:
         index = _index(options)
         if not (options.json or options.pattern or is_terminal()):
@@ -76,6 +83,21 @@ def run_ls(options: argparse.Namespace) -> int:
     if options.kind == "tasks" and is_terminal() and not options.pattern:
         _report_absent(_index(options))
     return 0
+
+
+def _take_words(options: argparse.Namespace) -> None:
+    """Read `ls gsm8k`, `ls tasks gsm8k` and `ls metrics acc` as what they look for."""
+    kinds, word = [*KINDS, *TABLES, "runs"], options.word
+    if options.kind not in kinds:
+        meant = nearest(options.kind, kinds, count=1, only_slips=True)
+        if word is not None or meant:
+            fix = f"did you mean {meant[0]!r}?" if meant else f"use one of: {', '.join(kinds)}"
+            raise ConfigError([Problem(Place("ls"), f"no kind of names {options.kind!r}", fix)])
+        options.kind, word = "tasks", options.kind
+    if word is not None and options.pattern:
+        raise ConfigError([Problem(Place("ls"), f"{word!r} and --pattern exclude each other", "give one of them")])
+    if word is not None:
+        options.pattern = word if any(mark in word for mark in "*?[") else f"*{word}*"
 
 
 def _report_unmatched(options: argparse.Namespace) -> None:
@@ -196,7 +218,7 @@ def _table_rows(options: argparse.Namespace) -> list[ListedName]:
     for name in known.names():
         try:
             member = known[name]
-            more = _described(kind, member)
+            more = _described(kind, name, member)
             if first.setdefault(id(member), name) != name:
                 more |= {"alias_of": first[id(member)], "description": f"same as {first[id(member)]}"}
             rows.append(ListedName(name, kind, None, more=more))
@@ -205,10 +227,14 @@ def _table_rows(options: argparse.Namespace) -> list[ListedName]:
     return sorted(rows, key=lambda row: row.name)
 
 
-def _described(kind: str, member: Any) -> dict[str, JSON]:
+def _described(kind: str, name: str, member: Any) -> dict[str, JSON]:
     if kind == "metric":
+        from assay.cli.ls_metrics import SENTENCES
+
         functions = list(member.functions.values())
-        about = _sentence(functions[0]) if functions else ""
+        is_own = all(getattr(each, "__module__", "").startswith("assay.") for each in functions)
+        about = SENTENCES.get(name, "") if is_own else ""
+        about = about or (_sentence(functions[0]) if functions else "")
         return {"output_types": list(member.functions), "aggregation": member.aggregation, "description": about}
     return {"description": _sentence(getattr(member, "function", member))}
 

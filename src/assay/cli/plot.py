@@ -26,7 +26,10 @@ def define_plot(parser: argparse.ArgumentParser) -> None:
         help="only these and their members: names, globs, groups",
     )
     add(
-        "--metric", metavar="NAME", help="acc, or with a filter exact_match,strict (default: the main one of each task)"
+        "--metric",
+        "--metrics",
+        metavar="NAME",
+        help="acc, or with a filter exact_match,strict (default: the main one of each task)",
     )
     add("--over", choices=["auto", "date", "step"], default="auto", help="for --kind time: the date of runs, or the step in"
         " their names, as in step-100 (default: the step where every run has one)")  # fmt: skip

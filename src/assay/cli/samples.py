@@ -25,11 +25,12 @@ LONG = 2000
 def define_samples(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", metavar="RUN", help="the folder of a run, or of a scoring of it: RUN/scored/001")
-    add("--task", "-t", action="append", metavar="NAME", help="samples of this task; repeatable")
+    add("--task", "--tasks", "-t", action="append", metavar="NAME", help="samples of this task; repeatable")
     add("--wrong", action="store_true", help="only those of which no filter's first metric is above 0")
     add(
         "--reason",
         choices=list(KINDS),
+        metavar="REASON",
         help="only those: " + "; ".join(f"{kind}: {why}" for kind, why in KINDS.items()),
     )
     add("--doc", type=int, nargs="+", metavar="ID", help="only these documents, by doc_id")

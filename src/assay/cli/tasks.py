@@ -20,6 +20,7 @@ from assay.plugins import plugin_problems
 from assay.records import Document
 from assay.samples.data import FILE_READERS, data_set
 from assay.samples.rows import DataError
+from assay.similar import nearest
 
 TASKS, DATA = "tasks", "data"
 HERE = ("/", "./", "../", "~")
@@ -86,6 +87,8 @@ def run_fetch(options: argparse.Namespace) -> int:
             place = Place("--from" if flag == "source" else "--version")
             raise ConfigError([Problem(place, "is for lm-eval's task files", "write `assay fetch tasks`")])
     names = names if kind == DATA and names else options.tasks
+    if len(options.tasks) == 1 and options.data_dir is None and nearest(kind, [TASKS], only_slips=True):
+        raise ConfigError([Problem(Place("fetch"), f"no task named {kind!r}", "did you mean `assay fetch tasks`?")])
     if options.data_dir is None:
         what = "data needs a folder"
         raise ConfigError([Problem(Place("--data_dir"), what, f"assay fetch {' '.join(names)} --data_dir DIR")])

@@ -32,6 +32,7 @@ from assay.comparison.rows import (
     compared_row,
     lone_rows,
     paired_rows,
+    placed_rows,
     selected_rows,
 )
 from assay.errors import ConfigError, Place, Problem
@@ -146,7 +147,7 @@ def _compare_pair(a: Run, b: Run, number: int, options: CompareOptions) -> tuple
     if not options.other_prompts:
         refuse_other_prompts(tasks, a, b)
     every = paired_rows((a, b), compared_members(tasks, (a, b), options.cluster_by, notes), notes)
-    paired = selected_rows(every, a, options.tasks, options.metrics)
+    paired = placed_rows(selected_rows(every, a, options.tasks, options.metrics), a)
     gated = selected_rows([*every, *lone_rows(a, every)], a, options.tasks, options.metrics)
     evidence = GateEvidence(gated, (a, b), number, options.incomplete)
     compared = Comparison(

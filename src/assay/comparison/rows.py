@@ -14,7 +14,7 @@ from assay.comparison.pairing import Array, PairedTask, shared_tasks, values
 from assay.config.row_names import row_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import ScoreKey
-from assay.runs.results import names_with_depth
+from assay.runs.results import names_with_depth, result_paths
 from assay.runs.run import Run, mapping, number
 from assay.statistics.influence import Spread
 from assay.statistics.paired import Contrast, detectable, interval, significance
@@ -269,6 +269,15 @@ def selected_rows(rows: Sequence[PairedRow], run: Run, tasks: Sequence[str], met
     if metrics:
         selected = [each for each in selected if spellings(each.key) & set(metrics)]
     return list(selected)
+
+
+def placed_rows(rows: Sequence[PairedRow], run: Run) -> list[PairedRow]:
+    """The rows with their depth below the groups that have rows: others are not there to be indented under."""
+    shown = {row.name for row in rows}
+    depths: dict[str, int] = {}
+    for path in result_paths(run.results):
+        depths.setdefault(path[-1], sum(name in shown for name in path[:-1]))
+    return [replace(row, depth=depths.get(row.name, row.depth)) for row in rows]
 
 
 def below(run: Run, pattern: str, names: set[str]) -> set[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from assay.engine.counts import TemporaryFailure
 from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.models.protocol import RetryableError
-from assay.models.servers.remedies import malformed_remedy
+from assay.models.servers.remedies import busy_remedy, malformed_remedy
 from assay.records import Failed, Request, Response, Usage
 
 MALFORMED_ATTEMPTS = 2
@@ -204,11 +204,7 @@ async def retry_before_run(send: Callable[[], Awaitable[None]], role: str = "mod
                 where, option = (
                     ("model", "--model_args") if is_own else (f"model_role.{role}", f"--model_role {role}=…")
                 )
-                fix = (
-                    malformed_remedy(str(error))
-                    if is_malformed
-                    else f"start the server, or correct base_url in {option}"
-                )
+                fix = malformed_remedy(str(error)) if is_malformed else busy_remedy(str(error), option)
                 raise ConfigError([Problem(Place(where), f"the model does not answer: {error}", fix)]) from None
             if attempt == 1:
                 logging.getLogger("assay").warning("the model does not answer: %s; retrying for up to a minute", error)

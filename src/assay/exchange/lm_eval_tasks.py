@@ -84,6 +84,11 @@ def _fetched_before(folder: Path) -> FetchedTasks | None:
     return FetchedTasks(folder / "tasks", str(note["version"]), len(files), were_there=True)
 
 
+def fetched_version(tasks: Path) -> str:
+    """The version of lm-eval whose task files were fetched to a folder; empty where they came otherwise."""
+    return str(_note(tasks.parent).get("version", ""))
+
+
 def _note(folder: Path) -> dict[str, object]:
     try:
         note = json.loads((folder / NOTE).read_bytes())

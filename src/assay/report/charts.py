@@ -124,7 +124,8 @@ class Axis:
 def _padded(low: float, high: float, limits: tuple[float, float] | None) -> tuple[float, float]:
     """A range a little wider than that of the values, within the limits."""
     span = high / 2 - low / 2
-    least = 0.025 if limits is not None else max(abs(low), abs(high), 1e-9) * 0.025
+    largest = max(abs(low), abs(high))
+    least = 0.025 * (1.0 if limits is not None or not largest else max(largest, 1e-9))
     pad = max(span * 0.1, least - span, 0.0) if math.isfinite(span) else 0.0
     lowest, highest = limits or (-sys.float_info.max, sys.float_info.max)
     return max(low - pad, lowest), min(high + pad, highest)

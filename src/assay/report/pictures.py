@@ -161,7 +161,11 @@ def _numbers(runs: Sequence[RunName], options: PlotOptions) -> list[Number]:
     ]
     if options.metric is not None and not numbers:
         known = {
-            name for each in runs for line in each.reading.lines for row in line.numbers for name in spellings(row.key)
+            name.removesuffix(",none")
+            for each in runs
+            for line in each.reading.lines
+            for row in line.numbers
+            for name in spellings(row.key)
         }
         what = f"no number of a metric named {options.metric!r}" + (" in these tasks" if options.tasks else "")
         raise ConfigError([Problem(Place("metric"), what, did_you_mean(options.metric, known))])
@@ -227,9 +231,11 @@ def _row_panel(runs: Sequence[RunName], numbers: Sequence[Number], keys: Sequenc
     metrics = {_metric_text(number.row) + _direction(number.row.higher_is_better) for number in numbers}
     lines = {number.key: number for number in reversed(numbers)}
     alone = len(metrics) == 1
+    shown = {name for name, _ in keys}
+    depths = [sum(name in shown for name in lines[key].line.path[:-1]) for key in keys]
     rows = [
-        "  " * lines[key].line.depth + lines[key].line.alias + ("" if alone else f": {_metric_text(lines[key].row)}")
-        for key in keys
+        "  " * depth + lines[key].line.alias + ("" if alone else f": {_metric_text(lines[key].row)}")
+        for key, depth in zip(keys, depths, strict=True)
     ]
     places = {key: place for place, key in enumerate(keys)}
     series = [
@@ -529,8 +535,10 @@ def _difference_panel(rows: Sequence[ComparedRow], labels: Sequence[str], level:
                        for row in rows if row.run == number], number - 1)
         for number, label in enumerate(labels, 1)
     ]  # fmt: skip
-    what = next(iter(metrics)) if alone else "difference"
-    return Panel("", f"{what}: difference in {unit}, {level * 100:g} % interval", series, shown, zero=True)
+    what = f"{next(iter(metrics))}: difference in {unit}" if alone else f"difference in {unit}"
+    if factor == 1.0:
+        what = f"difference in {next(iter(metrics))}"
+    return Panel("", f"{what}, {level * 100:g} % interval", series, shown, zero=True)
 
 
 def _difference_point(row: ComparedRow, at: int, factor: float, judged: bool) -> Point:

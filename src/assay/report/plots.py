@@ -9,6 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 from assay.comparison.comparison import ComparedRow, Comparison
+from assay.config.row_names import shown_filter
 from assay.records import AnyJSON, JSONObject
 from assay.report.charts import Chart, Point, Series, draw, reliability_panel
 from assay.report.drawing import as_svg
@@ -180,20 +181,24 @@ def calibration_text(points: Iterable["CurvePoint"]) -> str:
     return ", ".join(f"{each.confidence:.2f}→{each.accuracy:.2f} ({each.n})" for each in points)
 
 
-def forest_text(rows: Sequence[Interval], *, width: int = 41) -> str:
-    """Differences for a terminal, one line each, with zero in the middle.
+def forest_text(rows: Sequence[Interval], *, width: int = 41, most: int | None = None) -> str:
+    """Differences for a terminal of `most` columns, one line each, with zero in the middle.
 
     >>> print(forest_text([Interval("sums", 0.5, 0.25, 0.75)], width=9))
-    sums  ····│──●─  0.5
+    sums  ····│──●─  +0.5
     """
+    ends = [f"{'+' if row.value > 0 else ''}{_four_digits(row.value)}  {row.note}".rstrip() for row in rows]
+    if most is not None:
+        beside = max((len(row.name) for row in rows), default=0) + max(map(len, ends), default=0) + 4
+        width = min(width, max(most - beside, 11) - 1 | 1)
     reach = max((abs(end) for row in rows for end in (row.value, row.low, row.high) if end is not None), default=1.0)
     wide = max((len(row.name) for row in rows), default=0)
     lines = []
-    for row in rows:
+    for row, end in zip(rows, ends, strict=True):
         cells = list(bar_text(row, start=-(reach or 1.0), end=reach or 1.0, width=width))
         if cells[width // 2] == "·":
             cells[width // 2] = "│"
-        lines.append(f"{row.name.ljust(wide)}  {''.join(cells)}  {_four_digits(row.value)}  {row.note}".rstrip())
+        lines.append(f"{row.name.ljust(wide)}  {''.join(cells)}  {end}")
     return "\n".join(lines)
 
 
@@ -402,7 +407,8 @@ def _is_rate_difference(row: ComparedRow) -> bool:
 
 def _difference(row: ComparedRow) -> Interval:
     low, high = row.interval or (None, None)
-    name = f"{row.alias} {row.metric}" + (f" {row.filter}" if row.filter != "none" else "")
+    shown = shown_filter(row.filter, is_group=row.kind == "group")
+    name = f"{row.alias} {row.metric}" + (f" ({shown})" if shown not in ("", "none") else "")
     return Interval(name, row.difference or 0.0, low, high, _p_value(row.p))
 
 

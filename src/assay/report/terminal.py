@@ -12,11 +12,16 @@ ROOMY = 40
 """Cells that are longer are wrapped before a column is left out; shorter ones only after all have been that may be."""
 TOGETHER = "\N{NO-BREAK SPACE}"
 """A space where a cell is not broken."""
+NUMBERS, INTERVALS, WORDS = range(3)
+"""How much stays on one line: numbers, also intervals, also words."""
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _NUMBER = re.compile(r"[-+−±×÷/<]*\s?\d[\d.,]*(e[-+]?\d+)?( MB)?[%*]?|–|")
 _LETTER = re.compile(r"[^\W\d_]")
+_EXPONENT = re.compile(r"(?<=\d)e(?=[-+]?\d)")
+_FIGURES = re.compile(r"[\[(]?[-+−±]?\d[\d.,]*(e[-+]?\d+)?[\]),%*]*")
+_BEFORE_FIGURES = re.compile(rf"(?<={TOGETHER})(?=[\[(+−-]?\d)")
 _PARTS = re.compile(r"[^_\-/:.,=@|]*[_\-/:.,=@|]?")
-_TREE = re.compile(r" *(- )?")
+_TREE = re.compile(r"( *(?:- )?)(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -110,32 +115,60 @@ def fit(table: TableView, width: int | None) -> Layout | None:
         widths = _narrowed(table, columns, natural, width, ROOMY)
         if widths is not None:
             return Layout(columns, widths, left_out)
-    for least, is_broken in ((NARROW[0], False), (NARROW[0], True), (NARROW[1], True)):
-        widths = _narrowed(table, columns, natural, width, least, is_broken=is_broken)
+    for least, whole in ((NARROW[0], WORDS), (NARROW[0], INTERVALS), (NARROW[0], NUMBERS), (NARROW[1], NUMBERS)):
+        widths = _narrowed(table, columns, natural, width, least, whole)
         if widths is not None:
             return Layout(columns, widths, left_out)
     return None
 
 
 def _narrowed(
-    table: TableView, columns: Sequence[int], natural: Sequence[int], width: int, least: int, *, is_broken: bool = False
+    table: TableView, columns: Sequence[int], natural: Sequence[int], width: int, least: int, whole: int = INTERVALS
 ) -> list[int] | None:
-    """The widths of columns that share a width: those with letters get narrower, the widest first, but not below `least`.
-    Numbers stay whole; `is_broken`: but for the two ends of an interval."""
+    """The widths of columns that share a width: those with letters get narrower, the widest first, but not below `least`, nor
+    so that something is broken that stays `whole`."""
     free = width - len(GAP) * (len(columns) - 1)
     if sum(natural[each] for each in columns) <= free:
         return [natural[each] for each in columns]
     rigid: dict[int, int] = {}
     for each in columns:
-        if not any(_LETTER.search(row[each]) for row in table.rows):
+        if not any(_LETTER.search(_EXPONENT.sub("", row[each])) for row in table.rows):
             cells = [table.header[each], *(row[each] for row in table.rows)]
-            whole = [word for cell in cells for word in (cell.split(" ") if is_broken or cell is cells[0] else [cell])]
-            rigid[each] = max(map(cell_width, whole))
-    flexible = [natural[each] for each in columns if each not in rigid]
-    level = _level(flexible, free - sum(rigid.values()))
-    if level is None or level < min(least, max(flexible, default=0)):
-        return None
-    return [rigid[each] if each in rigid else min(natural[each], level) for each in columns]
+            is_split = whole == NUMBERS
+            words = [word for cell in cells for word in (cell.split(" ") if is_split or cell is cells[0] else [cell])]
+            rigid[each] = max(map(cell_width, words))
+    while True:
+        flexible = [natural[each] for each in columns if each not in rigid]
+        level = _level(flexible, free - sum(rigid.values()))
+        if level is None or level < min(least, max(flexible, default=0)):
+            return None
+        cut = [each for each in columns if each not in rigid and natural[each] > level]
+        kept = {each: most for each in cut if (most := _least(table, each, whole)) > level}
+        if not kept:
+            return [rigid[each] if each in rigid else min(natural[each], level) for each in columns]
+        rigid |= kept
+
+
+def _least(table: TableView, column: int, whole: int) -> int:
+    """The width of a column at which nothing is broken that stays whole."""
+    cells = {row[column] for row in table.rows}
+    if whole == WORDS:
+        split = [match.groups() for cell in cells if (match := _TREE.match(cell))]
+        return max(len(start) + max(map(cell_width, _small_parts(rest))) for start, rest in split)
+    between = re.compile(f"[ {TOGETHER}]" if whole == NUMBERS else " ")
+    words = (word for cell in cells for word in between.split(cell) if word)
+    return max((cell_width(word) for word in words if _is_interval(word)), default=0)
+
+
+def _small_parts(text: str) -> list[str]:
+    """The parts of a text between which a line may end."""
+    return [part for word in text.split(" ") for part in ([word] if _is_interval(word) else _PARTS.findall(word))] or [
+        ""
+    ]
+
+
+def _is_interval(word: str) -> bool:
+    return all(map(_FIGURES.fullmatch, word.split(TOGETHER)))
 
 
 def _level(widths: Sequence[int], free: int) -> int | None:
@@ -158,7 +191,7 @@ def wrap(text: str, width: int) -> list[str]:
     if cell_width(text) <= width:
         return [text]
     tree = _TREE.match(text)
-    start = tree.group() if tree and width - len(tree.group()) >= 4 else ""
+    start = tree[1] if tree and width - len(tree[1]) >= 4 else ""
     lines: list[str] = []
     line = ""
     for word in text[len(start) :].split(" "):
@@ -178,7 +211,13 @@ def pieces(word: str, width: int) -> list[str]:
         return [word]
     from rich.cells import chop_cells
 
-    return [each for part in _PARTS.findall(word) if part for each in chop_cells(part, max(width, 2))]
+    parts = [
+        part
+        for each in _BEFORE_FIGURES.split(word)
+        for part in ([each] if _FIGURES.fullmatch(each.rstrip(TOGETHER)) else _PARTS.findall(each))
+        if part
+    ]
+    return [each for part in parts for each in chop_cells(part, max(width, 2))]
 
 
 def _styled(text: str, width: int, style: str, *, right: bool) -> str:

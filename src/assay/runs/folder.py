@@ -42,6 +42,7 @@ from assay.runs.lease import Lease
 from assay.runs.samples.records import SampleRecord, lm_eval_records
 from assay.runs.samples.writer import SampleWriter, file_name, written_checksum
 from assay.runs.validation import FORMAT, newer_format, wrong_manifest, wrong_results
+from assay.similar import nearest
 
 JOURNALS = (JOURNAL, f"{JOURNAL}.zst")
 SCORED = "scored"
@@ -71,7 +72,10 @@ def no_run(path: Path, what: str = "the folder holds no run") -> Problem:
     """Return the problem of a path without a run: an archive must be unpacked first."""
     if path.suffix.lower() == ".zip" and path.is_file():
         return Problem(Place(str(path)), "this is an archive", f"unpack it: `assay import {path} -o FOLDER`")
-    return Problem(Place(str(path)), what, "name the folder that --output_path gave to `assay run`")
+    beside = {each.parent.name for each in path.parent.glob(f"*/{MANIFEST}")} if not path.exists() else set()
+    near = nearest(path.name, beside, count=1, only_slips=True)
+    fix = f"did you mean {path.parent / near[0]}?" if near else "name the folder that --output_path gave to `assay run`"
+    return Problem(Place(str(path)), what, fix)
 
 
 @dataclass

@@ -377,7 +377,7 @@ class Run:
         file = self.sample_file(task)
         if file is None:
             what = f"no samples of a task named {task!r}"
-            raise RunError([Problem(Place(str(self.path)), what, f"it has: {some(self.tasks) or 'none'}")])
+            raise RunError([Problem(Place(str(self.path)), what, did_you_mean(task, self.tasks))])
         known = file.table_names
         for unknown in (name for name in columns or () if name not in known):
             raise RunError([Problem(Place(str(file.path)), f"no column {unknown!r}", did_you_mean(unknown, known))])

@@ -237,7 +237,7 @@ class VLLMRequest(NamedTuple):
 
 
 class VLLM(TokenizedModel):
-    """A model in vLLM's engine (`pip install 'assay[vllm]'`).
+    """A model in vLLM's engine, which the extra `vllm` installs.
 
     One-token choices are scored by the next token, with their shared prefix computed once; longer ones by the prompt's
     log-probabilities. Each generation has its own stop strings, limit and seed.

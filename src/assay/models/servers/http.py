@@ -18,6 +18,7 @@ from assay.errors import ConfigError, Place, Problem
 from assay.models.protocol import PermanentError, RetryableError
 from assay.models.servers.bodies import ENCODINGS, MB, BodyReader, EventData, StreamLimits, pieces, start_of, within
 from assay.models.servers.reading import ServerJSON, error_message
+from assay.models.servers.remedies import NO_CREDIT, TOO_MANY
 from assay.records import JSON
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ class Http:
         if 300 <= status < 400:
             raise PermanentError(self.clean(redirect_message(status, headers.get("Location"))))
         message = f"HTTP {status}: {error_message(self.clean(text))}"
-        if status in RETRYABLE_STATUSES:
+        if status in RETRYABLE_STATUSES and not (status == TOO_MANY and NO_CREDIT.search(text)):
             raise RetryableError(
                 message,
                 retry_after=_retry_after(headers.get("Retry-After")),

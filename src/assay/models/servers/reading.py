@@ -143,7 +143,7 @@ def error_message(text: str) -> str:
     except orjson.JSONDecodeError:
         return text.strip()[:300]
     error = answer.get("error", answer) if isinstance(answer, dict) else answer
-    return str(error.get("message", error) if isinstance(error, dict) else error)[:300]
+    return str(error.get("message", error.get("detail", error)) if isinstance(error, dict) else error)[:300]
 
 
 # OpenAI's protocol

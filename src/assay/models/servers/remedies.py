@@ -1,13 +1,18 @@
 """Remedies for refusals of servers: what to change, by the status of the answer and the kind of request."""
 
 import re
+from collections.abc import Sequence
 
+from assay.errors import some
 from assay.records import Generate, Loglikelihood, Request
 
 HTTP = re.compile(r"HTTP (\d{3})")
 OTHER_TYPE = {"openai-chat": "openai", "openai": "openai-chat"}
 """The model type for servers that have the other endpoint."""
 KEY_STATUSES, PATH_STATUSES = (401, 403), (404, 405, 501)
+TOO_MANY = 429
+NO_CREDIT = re.compile(r"insufficient_quota|billing_hard_limit|credit balance is too low", re.IGNORECASE)
+"""Words of refusals that no waiting ends."""
 FOR_EVERY_REQUEST = (*KEY_STATUSES, *PATH_STATUSES)
 """Statuses that do not depend on what a request says."""
 UNREPORTED = "reports no "
@@ -39,15 +44,43 @@ def status_of(reason: str) -> int | None:
     return int(status[1]) if status is not None else None
 
 
-def refusal_remedy(reason: str, backend: str, model: str, place: str) -> str:
-    """The remedy for a server that refuses every request."""
+def refusal_remedy(reason: str, backend: str, model: str, place: str, served: Sequence[str] = ()) -> str:
+    """The remedy for a server that refuses every request; `served` are the names of the models that it lists."""
     status, other = status_of(reason), OTHER_TYPE.get(backend)
     if status in KEY_STATUSES:
         return "check the key: api_key=env:NAME in the model's arguments"
-    if status in PATH_STATUSES and other is not None:
+    if status == TOO_MANY or NO_CREDIT.search(reason):
+        return "add credit to the account, or give another key: api_key=env:NAME in the model's arguments"
+    if status is None:
+        return (
+            "look at the server's log: a chat template or reasoning parser that does not fit the model may be the cause"
+        )
+    if "context" in reason or "length" in reason:
+        return "start the server with a longer context"
+    known = f", which has {some(served)}," if served and model not in served else ","
+    check = f"check the name {model!r} at {place}{known} and the key"
+    if status in PATH_STATUSES and other is not None and not (model in reason and "model" in reason):
         has = "only chat completions" if other == "openai-chat" else "only completions"
-        return f"check the name {model!r} at {place}, and the key; if the server has {has}, use --model {other}"
-    return f"check the name {model!r} at {place}, and the key"
+        return f"{check}; if the server has {has}, use --model {other}"
+    return check
+
+
+def busy_remedy(reason: str, option: str) -> str:
+    """The remedy for a server that did not answer a minute long."""
+    if status_of(reason) is None:
+        return f"start the server, or correct base_url in {option}"
+    return "the server is there, but not ready: look at its log, or run the same command later"
+
+
+def served_names(listed: object) -> list[str]:
+    """The names of models in a server's list of them.
+
+    >>> served_names({"data": [{"id": "a"}, {"id": None}, 3]}), served_names(None)
+    (['a'], [])
+    """
+    rows = listed.get("data") if isinstance(listed, dict) else None
+    names = [row.get("id") for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return [name for name in names if isinstance(name, str)]
 
 
 def malformed_remedy(reason: str) -> str:

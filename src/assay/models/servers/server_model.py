@@ -20,7 +20,7 @@ from assay.models.reasoning import END, START
 from assay.models.servers.bodies import MB, StreamLimits
 from assay.models.servers.http import Http, without_user
 from assay.models.servers.reading import MAX_NAME, checked_usage, is_same_model
-from assay.models.servers.remedies import refusal_remedy
+from assay.models.servers.remedies import refusal_remedy, served_names
 from assay.models.servers.secrets import hidden_texts, secret
 from assay.models.tokenizer import stops_of as stops_of
 from assay.records import (
@@ -345,7 +345,9 @@ class ServerModel:
                 async with self:
                     replies += [await self._probe_reply(prompt, limit), await self._probe_reply(prompt, limit)]
         except PermanentError as refused:
-            fix = refusal_remedy(str(refused), self.name, self.model, self._place)
+            async with self.http:
+                served = served_names(await self.http.get("/models"))
+            fix = refusal_remedy(str(refused), self.name, self.model, self._place, served)
             raise ConfigError([Problem(Place("model"), str(refused), fix)]) from None
         finally:
             self.http = whole
