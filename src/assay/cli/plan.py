@@ -136,7 +136,7 @@ def _noise_table(options: argparse.Namespace, aim: Aim, noise: "Sequence[NoiseRo
         )
         for each in noise
     ]  # fmt: skip
-    return draw_table(header, rows, drop=("± chosen", "within", "between documents")) + wrapped_text(
+    return draw_table(header, rows, drop=("within", "between documents", "± chosen")) + wrapped_text(
         "\n± is half of a 95 % interval; between and within are variances of a document's score."
     )
 
