@@ -263,7 +263,7 @@ with `assay-lm-eval`: {counts["runs"]} run, {counts["answered"]} are answered wi
 Hub models are replaced by the bundled model (without `revision=`), tasks by bundled ones, `cuda:0` by `cpu`, servers by one on loopback. `accelerate launch` and `torchrun` are not
 started: the command they start runs as one process of two (`WORLD_SIZE=2`). Three commands are shorter or changed here: the first of `megatron_lm` without `tokenizer_type=…`, the one with
 `--hf_hub_log_args` without `autogptq=…,gptq_use_triton=True` (refused in its own row), and `think_end_token=2` for 200008, which the bundled model's vocabulary does not have. The rows with
-`--hf_hub_log_args` and `--wandb_args` ran offline: nothing was pushed or logged there, and the run says so, or stores it for later. Where a command writes files, they are where lm-eval
+`--hf_hub_log_args` and `--wandb_args` ran offline: nothing was pushed to the hub or sent to wandb. Where a command writes files, they are where lm-eval
 puts them. [Migrating](migrating.md) explains each flag.
 
 | from | command | result |
