@@ -19,11 +19,17 @@ from run_world import FILES
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # or its client tries for 23 seconds to reach a hub that is not there
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of some hundred processes compiles assay's source anew
+for variable in (
+    "COLUMNS",
+    "LINES",
+    "NO_COLOR",
+):  # xdist and some terminals set them: tests open their terminals themselves
+    os.environ.pop(variable, None)
 settings.register_profile("assay", deadline=None)  # a busy machine is slow, not wrong
 settings.load_profile("assay")
 
 Write = Callable[[Mapping[str, str]], Path]
-collect_ignore = ["runs_0_1", "differences", "plugin_package", "seeds"]
+collect_ignore = ["runs_0_1", "differences", "plugin_package", "seeds", "lm_eval_script.py", "lm_eval_tables.py"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

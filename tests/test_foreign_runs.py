@@ -312,7 +312,7 @@ def test_every_option_of_a_run_is_either_data_or_left_out() -> None:
         "samples", "shard", "include_defaults", "run_name", "log_samples", "batch_size", "max_batch_size", "device", "compat",
         "bootstrap_iters", "predict_only", "max_failed", "seed", "random_seed", "numpy_random_seed", "torch_random_seed",
         "fewshot_random_seed", "cache_requests", "rewrite_requests_cache", "delete_requests_cache", "check_integrity",
-        "model_named", "records_at_once",
+        "model_named", "records_at_once", "keep_finished",
     }  # fmt: skip
     known = data | answers.PATHS | answers.CONSENT | answers.UNUSED | answers.ARGUMENTS
     assert {field.name for field in dataclasses.fields(RunConfig)} == known

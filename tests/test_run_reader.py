@@ -293,6 +293,7 @@ def test_only_the_reader_opens_the_files_of_a_run() -> None:
 JOINED = re.compile(r"""partition\(","\)|split\(",", 1\)|metric\}(_stderr)?,\{|filter\}?,repeats|_stderr,[n{]""")
 MAY_JOIN = {
     "config/row_names.py": "the one place",
+    "cli/completion.py": "names of tasks in a list",
     "evaluation/models.py": "a model with its arguments: name,key=value",
     "exchange/imported.py": "an example of lm-eval's layout",
 }

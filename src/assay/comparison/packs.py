@@ -12,7 +12,7 @@ import numpy as np
 
 from assay.comparison.contrasts import aggregation_of
 from assay.comparison.pairing import PACKED, Array, TaskScores, task_scores
-from assay.config.row_names import repeats_name, row_name
+from assay.config.row_names import repeats_name, row_name, stderr_name
 from assay.errors import Place, Problem, some
 from assay.exchange.archive import Packed, pack, unpack
 from assay.records import JSONDict, ScoreKey
@@ -253,7 +253,7 @@ def _results(runs: Sequence[Run], tasks: Mapping[str, SharedTask]) -> JSONDict:
             about = own.setdefault(row_name(key), {})
             if len(runs) > 1:
                 scale = first.rows(name)[key].scale
-                results["results"][name] |= _number(row_name(key), task.mean(key), scale, about)
+                results["results"][name] |= _number(key, task.mean(key), scale, about)
             noise = noise_of([each for each in task.per_document(key) if len(each) > 1])
             if noise is not None:
                 about["noise"] = noise._asdict() | between_runs(
@@ -272,14 +272,13 @@ def _copied(value: Any) -> Any:
     return [_copied(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _number(name: str, values: Array, scale: Bounds | None, about: JSONDict) -> JSONDict:
+def _number(key: ScoreKey, values: Array, scale: Bounds | None, about: JSONDict) -> JSONDict:
     """A mean of documents' means, as results.json has it."""
     known = values[~np.isnan(values)]
     inside = scale if scale is not None and all(map(math.isfinite, scale)) else None
     number = estimate(known, bounds=inside)
     about |= {"value": float(number), "stderr": number.stderr, "n": len(known), "interval": [number.low, number.high]}
-    metric, _, filter_name = name.partition(",")
-    return {name: float(number), f"{metric}_stderr,{filter_name}": "N/A" if number.stderr is None else number.stderr}
+    return {row_name(key): float(number), stderr_name(key): "N/A" if number.stderr is None else number.stderr}
 
 
 def between_runs(values: Sequence[float | None], chance: float) -> JSONDict:

@@ -124,8 +124,12 @@ class RunUsage:
         """Return the usage as stored in results.json; empty if nothing was counted."""
         if not self.total.requests and not self.total.failed:
             return {}
-        roles: dict[str, JSON] = {name: totals.to_json(self._of(1, name)) for name, totals in self.roles.items()}
-        tasks: dict[str, JSON] = {name: totals.to_json(self._of(0, name)) for name, totals in self.tasks.items()}
+        roles: dict[str, JSON] = {
+            name: totals.to_json(self._of(1, name)) for name, totals in sorted(self.roles.items())
+        }
+        tasks: dict[str, JSON] = {
+            name: totals.to_json(self._of(0, name)) for name, totals in sorted(self.tasks.items())
+        }
         return {
             **self.total.to_json(chain.from_iterable(self.seconds.values())),
             **({"roles": roles} if len(roles) > 1 else {}),

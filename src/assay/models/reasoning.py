@@ -27,6 +27,7 @@ def split_thinking(text: str, start: str = START, end: str = END) -> tuple[str |
 
 
 HIDDEN = "seventeen"
+SHOWN = "It is eighteen."
 
 
 def template_thinks(render: Callable[[tuple[Message, ...], bool], Prompt]) -> bool:
@@ -39,8 +40,9 @@ def template_thinks(render: Callable[[tuple[Message, ...], bool], Prompt]) -> bo
     opened = begun.rpartition(question.content)[2]  # type: ignore[arg-type]  # a text
     if END in opened:
         return False
-    turns = (question, Message("assistant", f"{START}{HIDDEN}{END}18"), question)
-    return START in opened or HIDDEN not in str(render(turns, True))
+    turns = (question, Message("assistant", f"{START}{HIDDEN}{END}{SHOWN}"), question)
+    rendered = str(render(turns, True))
+    return START in opened or (SHOWN in rendered and HIDDEN not in rendered)
 
 
 class Draft:
