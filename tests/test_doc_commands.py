@@ -38,7 +38,7 @@ ENDS = {
 }
 """Exit codes other than 0 that the page itself speaks of."""
 REPLACEMENTS = (
-    (r"--model …", "--model embedded"), (r" …", " --tasks first_steps_sums"), (r"pretrained=gpt2", "pretrained=model"),
+    (r"(?<=--use_cache )DIR\b|(?<=cache ls )DIR\b|(?<=cache prune )DIR\b", "cached"), (r"--model …", "--model embedded"), (r" …", " --tasks first_steps_sums"), (r"pretrained=gpt2", "pretrained=model"),
     (r"\bFOLDER\b|\bDIR\b(?!/)|models/\w+", "model"), (r"\bNAME\b", "first"), (r"\bRUN\b", "runs/first"), (r"~/", "./"),
 )  # fmt: skip
 ACC = "aggregate_metric_list: [{metric: acc}]\n"
@@ -114,6 +114,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = ["--include_path", str(folder / "site/lm_eval/tasks"), "--limit", "5", "-o", str(folder / "run")]
     assert main(["run", "--tasks", *tasks, *options]) == 0
     assert main(["export", str(folder / "run"), "--to", "lm-eval", "-o", str(folder / "lm_eval")]) == 0
+    shutil.copytree(ROOT / "src/assay/bundled/model", folder / "model")  # a command may write there
     return folder / "run"
 
 
@@ -156,7 +157,7 @@ def furnish(folder: Path, page: Path, finished: Path) -> None:
     shutil.copy(samples, folder / "samples_gsm8k_2025-06-01T10-00-00.jsonl")
     for place in ("model", "runs/x/step-1", "a", "b"):
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
-        (folder / place).symlink_to(ROOT / "src/assay/bundled/model")
+        (folder / place).symlink_to(finished.parent / "model")
     (folder / "data").mkdir()
     (folder / "run.yaml").write_text("tasks: [first_steps_sums]\n")
     for place in (folder, folder / "tasks", folder / "my_tasks"):

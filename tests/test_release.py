@@ -73,3 +73,11 @@ def test_files_for_github_and_citations_follow_their_schemas(schema: str, files:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *paths]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_the_folder_of_the_bundled_model_holds_the_model_alone() -> None:
+    """Commands that write beside a model must not write here: the wheel would have it."""
+    names = {path.name for path in (ROOT / "src/assay/bundled/model").iterdir()}
+    assert names == {
+        "README.md", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+    }  # fmt: skip
