@@ -527,7 +527,7 @@ def test_a_run_with_gates_is_run_compared_and_decided(tmp_path: Path, capsys: py
         (["--gate", "acc > 0.5", "--shard", "1/2"], "not with --shard"),
         (["--gate", "acc > 0.5", "--predict_only"], "not with --predict_only"),
         (["--gate", "acc > 0.5", "--junit", "/"], "cannot be written"),
-        (["--junit", "x.xml"], "is for gates, and there is none"),
+        (["--junit", "{out}.xml"], "is for gates, and there is none"),
         (["--baseline", "{main}"], "is for gates, and there is none"),
     ],
 )
