@@ -219,7 +219,7 @@ def unpack(archive: Path, target: Path) -> JSONDict:
             if target.exists():
                 target.rmdir()
             replace_folder(part, target)
-    except (OSError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:  # RuntimeError: one with a password, say
+    except (OSError, RuntimeError, UnicodeError, zipfile.BadZipFile, zlib.error) as error:  # RuntimeError: a password
         raise _refused(archive, f"cannot be unpacked: {getattr(error, 'strerror', None) or error}") from None
     return dict(run.results)
 

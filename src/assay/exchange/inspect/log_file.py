@@ -68,7 +68,7 @@ def read_log(path: Path) -> InspectLog:
                 header = _parsed(path, member(file, "header.json"))
                 has = "reductions.json" in names
                 reductions = orjson.loads(finite(member(file, "reductions.json"))) if has else []
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, UnicodeError):  # a damaged list of its files
         raise RunError([Problem(Place(str(path)), "is not an Inspect log", FIX)]) from None
     if not isinstance(header.get("eval"), dict) or not header["eval"].get("task"):
         raise RunError([Problem(Place(str(path)), "is not an Inspect log", FIX)])
@@ -85,6 +85,7 @@ def member(file: zipfile.ZipFile, name: str) -> bytes:
         return file.read(name) if known.compress_type != ZSTD else _unpacked(file, known)
     except (
         zipfile.BadZipFile,
+        UnicodeError,
         zlib.error,
         struct.error,
         EOFError,
