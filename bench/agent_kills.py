@@ -5,17 +5,15 @@ python -m bench.agent_kills [KILLS]
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+
+from bench.measure import serving
 
 RECORDS, KILLS = 300, 20
 SERVER = Path(__file__).parent.parent / "tests/talking_server.py"
@@ -108,27 +106,8 @@ def killed(world: Path, whole: Path, output: Path, url: str, count: int) -> Kill
     return Kill(counted.total(), sum(count - 1 for count in counted.values()), cut, is_equal)
 
 
-@contextmanager
-def serving() -> Iterator[str]:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    process = subprocess.Popen([sys.executable, str(SERVER), str(port)], stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        process.kill()
-        process.wait()
-
-
 def main(kills: int = KILLS, records: int = RECORDS) -> list[Kill]:
-    with tempfile.TemporaryDirectory() as folder, serving() as url:
+    with tempfile.TemporaryDirectory() as folder, serving(SERVER) as url:
         world, whole = Path(folder) / "world", Path(folder) / "whole"
         write_world(world, records)
         start(world, whole, url).wait()

@@ -7,14 +7,10 @@ declared distributions, seeded. `python -m bench eta`; `python -m bench.eta` pri
 import asyncio
 import json
 import random
-import socket
-import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +20,7 @@ from assay.evaluation.dispatch import RunProgress
 from assay.evaluation.flow import execute, prepare_run
 from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.time_left import TimeEstimator
-from bench.measure import Said
+from bench.measure import Said, serving
 
 CONCURRENT = 16
 LATENCIES = {"choice": 0.05, "short": 0.1, "long": 0.8, "judged": 0.2, "judge": 0.25}
@@ -75,26 +71,6 @@ def app(seed: int = 0) -> web.Application:
     return server
 
 
-@contextmanager
-def serving(seed: int) -> Iterator[str]:
-    """The server in a process, ended by its id."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = int(listener.getsockname()[1])
-    process = subprocess.Popen([sys.executable, "-m", "bench.eta", "serve", str(port), str(seed)])
-    try:
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        process.kill()
-        process.wait()
-
-
 def _verdict(text: str) -> str:
     mark = text.partition("<<<answer ")[2][:32]
     return json.dumps({"id": mark, "reason": "so", "score": 5})
@@ -127,7 +103,7 @@ def write_tasks(folder: Path, order: tuple[str, ...], scale: float) -> None:
 
 def estimates(order: tuple[str, ...], scale: float = 1.0, seed: int = 0) -> tuple[list[Seen], float]:
     """Every time that a run showed, and when it ended; both since its first request."""
-    with tempfile.TemporaryDirectory() as name, serving(seed) as url:
+    with tempfile.TemporaryDirectory() as name, serving("-m", "bench.eta", "serve", str(seed)) as url:
         write_tasks(Path(name), order, scale)
         arguments = f"model=m,base_url={url},num_concurrent={CONCURRENT}"
         options = {
@@ -173,7 +149,7 @@ def rows() -> Iterator[Said]:
 
 def main() -> None:
     if sys.argv[1:2] == ["serve"]:
-        web.run_app(app(int(sys.argv[3])), host="127.0.0.1", port=int(sys.argv[2]), print=None)
+        web.run_app(app(int(sys.argv[2])), host="127.0.0.1", port=int(sys.argv[3]), print=None)
         return
     for name, order in ORDERS.items():
         seen, whole = estimates(order)

@@ -1,8 +1,13 @@
-"""CPU seconds of a command, and rows of a table."""
+"""CPU seconds of a command, servers in processes, and rows of a table."""
 
 import resource
+import socket
 import subprocess
-from collections.abc import Sequence
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,3 +64,23 @@ def peak_memory() -> float:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+@contextmanager
+def serving(*command: str | Path) -> Iterator[str]:
+    """A server of models in a process, started with a free port behind its command and ended by its id; its address."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = int(listener.getsockname()[1])
+    process = subprocess.Popen([sys.executable, *map(str, command), str(port)], stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=1).close()
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.kill()
+        process.wait()

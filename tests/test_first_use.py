@@ -182,6 +182,7 @@ def test_a_packed_run_is_unpacked_by_import(run_assay: RunAssay, tasks: Path, ou
     for command in (["view"], ["samples"], ["report"]):
         ended = run_assay(*command, tmp_path / "x.zip")
         assert (ended.returncode, "assay import" in ended.stderr) == (2, True), command
+    assert run_assay("compare", output, tmp_path / "x.zip").returncode == 0  # as gates read a baseline
 
 
 @pytest.mark.parametrize("name", ["x/../../out.json", "/etc/out.json", "x/samples/../../out.parquet", "x/run.py"])

@@ -1,12 +1,16 @@
 """The notebook of the documentation runs from its first cell to its last."""
 
+import re
 import sys
+import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from assay.cli.notebook import NotebookProgress, shown_progress
+import assay
+from assay import Scripted
+from assay.cli.notebook import WIDTH
+from small_runs import write_task
 
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
@@ -33,22 +37,21 @@ def test_the_notebook_runs_and_shows_tables_and_pictures(tmp_path: Path, monkeyp
     assert {"runs", "scores.svg", "report.html"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_progress_in_a_notebook_is_one_line_that_becomes_rarer(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_progress_in_a_notebook_is_one_line_with_the_time_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    now = [0.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    """Of eight documents, a third of a second each: a line a second at most, and as wide as the longest before it."""
+
+    def slowly(prompt: str, params: object, repeat: int) -> str:
+        time.sleep(0.33)
+        return "x"
+
     monkeypatch.setitem(sys.modules, "ipykernel", nbclient)
-    board = SimpleNamespace(documents=5, failed={"timeout": 2})
-    progress = shown_progress()
-    assert isinstance(progress, NotebookProgress)
-    with progress:
-        for now[0] in range(2000):
-            progress(SimpleNamespace(tasks=[SimpleNamespace(board=board, runnable=SimpleNamespace(size=9))]))  # type: ignore[arg-type]
-    written = capsys.readouterr().err
-    assert (
-        written.startswith("\r5 of 9 documents, 2 failed, 1 s\r")
-        and written.endswith("\n")
-        and written.count("\n") == 1
-    )
-    assert written.count("\r") < 500, "a second each at first, then a hundredth of the time that has passed"
+    write_task(tmp_path, [{"q": f"q{n}", "gold": "x"} for n in range(8)], "doc_to_text: q\ndoc_to_target: gold\n")
+    output = str(tmp_path / "run")
+    run = assay.run(Scripted(generate=slowly), tasks="t", include_path=str(tmp_path), output_path=output)
+    assert run.status == "complete"
+    first, *lines = capsys.readouterr().err.split("\r")
+    assert first == "" and 1 <= len(lines) <= 3
+    assert lines[-1].endswith("\n") and {len(line.rstrip("\n")) for line in lines} == {WIDTH}
+    assert all(re.search(r"^t .*\d of 8 requests, .* left", line) for line in lines)

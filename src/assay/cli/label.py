@@ -18,6 +18,7 @@ from assay.comparison.labelling import (
 )
 from assay.report.write import CARD, card_rows
 from assay.runs.run import Run
+from assay.runs.storage import shown_path
 
 
 def define_label(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +68,7 @@ def _write(run: Run, rows: list[JudgeRows], options: argparse.Namespace) -> None
     echo(draw_table(header, [line for plan in plans for line in _widths(plan)]))
     for plan in plans:
         echo_wrapped(_scale(plan))
-    echo(f"{path}: {counted(written, 'document')} to label; then: assay label {run.path} --import {path}")
+    echo(f"{path}: {counted(written, 'document')} to label; then: assay label {shown_path(run.path)} --import {path}")
 
 
 def _widths(plan: Plan) -> list[tuple[str, ...]]:

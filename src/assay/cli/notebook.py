@@ -5,10 +5,14 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from assay.cli.progress import Progress
+from assay.cli.progress import Progress, terminal_line
+from assay.evaluation.time_left import TimeEstimator
 
 if TYPE_CHECKING:
     from assay.evaluation.dispatch import RunProgress
+
+WIDTH = 100
+"""Columns of the line: the width of a notebook is unknown."""
 
 
 class NotebookProgress:
@@ -16,6 +20,7 @@ class NotebookProgress:
 
     def __init__(self) -> None:
         self._started = time.monotonic()
+        self._estimate = TimeEstimator()
         self._next = self._started + 1.0
 
     def __enter__(self) -> "NotebookProgress":
@@ -26,14 +31,13 @@ class NotebookProgress:
             sys.stderr.write("\n")
 
     def __call__(self, run: "RunProgress") -> None:
+        left = self._estimate(run)  # called also where nothing is written: it measures what is recent
         now = time.monotonic()
         if now < self._next:
             return
         self._next = now + max(1.0, (now - self._started) / 100)
-        done, total = sum(each.board.documents for each in run.tasks), sum(each.runnable.size for each in run.tasks)
-        failed = sum(sum(each.board.failed.values()) for each in run.tasks)
-        lost = f", {failed:,} failed" if failed else ""
-        sys.stderr.write(f"\r{done:,} of {total:,} documents{lost}, {now - self._started:.0f} s")
+        line = terminal_line(run, left, WIDTH)
+        sys.stderr.write(f"\r{line:{WIDTH}}")
         sys.stderr.flush()
 
 

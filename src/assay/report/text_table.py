@@ -1,5 +1,6 @@
 """Tables of runs and comparisons as Python objects: they fit a terminal, are HTML in a notebook, and Markdown as `str`."""
 
+import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,10 +13,12 @@ from assay.config.row_names import shown_filter
 from assay.report.comparison_text import format_score, format_signed
 from assay.report.reading import ResultLine, RunSummary
 from assay.report.table import format_interval, format_p, format_value, markdown_table, shorten, visible
+from assay.report.terminal import TableView, fitted_table, wrap
 from assay.runs.run import RUNNING, ResultRow, Run
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+    from rich.console import Console, ConsoleOptions
+    from rich.text import Text as RichText
 
 MAX_TABLE_ROWS, MAX_NOTES, MAX_NOTE = 300, 12, 300
 COLORS = {"better": "green", "worse": "red"}
@@ -47,31 +50,26 @@ class TextTable:
         return self._drawn() if sys.stdout.isatty() else str(self)
 
     def _drawn(self) -> str:
-        from rich.console import Console
+        return "\n".join(self._lines(shutil.get_terminal_size().columns, colored="NO_COLOR" not in os.environ))
 
-        console = Console(width=shutil.get_terminal_size().columns)
-        with console.capture() as captured:
-            console.print(self)
-        return captured.get().rstrip("\n")
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "Iterator[RichText]":
+        from rich.text import Text as RichText
 
-    def __rich__(self) -> "RichTable":
-        from rich import box
-        from rich.table import Table as RichTable
-        from rich.text import Text
+        yield from map(RichText.from_ansi, self._lines(options.max_width, colored=console.color_system is not None))
 
-        caption = Text("\n".join(self.notes)) if self.notes else None
-        table = RichTable(title=Text(self.title), caption=caption, box=box.SIMPLE_HEAD, title_justify="left",
-                          caption_justify="left", pad_edge=False, padding=(0, 1, 0, 0))  # fmt: skip
-        for place, name in enumerate(self.header):
-            is_text = name in TEXT_COLUMNS
-            widest = max((len(row.cells[place]) for row in self.rows), default=0)  # of a number every digit is shown
-            table.add_column(name, justify="left" if is_text else "right", no_wrap=True,
-                             min_width=8 if is_text else max(widest, len(name)))  # fmt: skip
-        for row in self.rows:
-            cells = [Text(visible(cell)) for cell in row.cells]
-            cells[-1].stylize(COLORS.get(row.verdict, ""))
-            table.add_row(*cells, style="bold" if row.is_group else None)
-        return table
+    def _lines(self, width: int, *, colored: bool) -> Iterator[str]:
+        """The table as commands draw it, at most so wide."""
+        rows = [[visible(cell) for cell in row.cells] for row in self.rows]
+        styles: dict[tuple[int, str | None], str] = {}
+        for number, row in enumerate(self.rows):
+            if row.is_group:
+                styles[number, None] = "bold"
+            if row.verdict in COLORS:
+                styles[number, self.header[-1]] = COLORS[row.verdict]
+        yield from wrap(self.title, width)
+        yield from fitted_table(TableView(self.header, rows, styles=styles), width, colored=colored)[0]
+        for note in self.notes:
+            yield from wrap(note, width)
 
     def _repr_html_(self) -> str:
         head = "".join(f'<th style="text-align:{_side(name)}">{escape(name)}</th>' for name in self.header)
