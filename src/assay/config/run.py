@@ -42,7 +42,8 @@ class RunOption:
 
 WORK, PROMPTS, PATHS = "what to evaluate", "prompts", "paths"
 LIMITS, SCORING, GRAPHS = "limits (exit code 3 when one is reached)", "scoring and display", "graphs (SyGra's flags)"
-GROUPS = (WORK, PROMPTS, PATHS, LIMITS, SCORING, GRAPHS)
+MACHINES = "many GPUs and machines (Ray)"
+GROUPS = (WORK, PROMPTS, PATHS, LIMITS, SCORING, MACHINES, GRAPHS)
 
 _work, _prompt, _limit = (
     partial(RunOption, group=WORK),
@@ -51,6 +52,7 @@ _work, _prompt, _limit = (
 )
 _path = partial(RunOption, group=PATHS, identity=False)
 _scoring, _graph = partial(RunOption, group=SCORING), partial(RunOption, group=GRAPHS)
+_machines = partial(RunOption, group=MACHINES, identity=False, imported="dropped")
 _seed = RunOption
 _ignored = partial(RunOption, group="", identity=False)
 
@@ -64,6 +66,17 @@ def _shard(value: YAMLValue) -> Iterator[Remark]:
     number, slash, of = str(value).partition("/")
     if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
         yield (), f"must be a part such as 2/4, got {value!r}", "2/4 is the second of four; the first is 1/4"
+
+
+def _replicas(value: YAMLValue) -> Iterator[Remark]:
+    is_number = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    if value is not None and value != "auto" and not is_number:
+        yield (), f"must be a positive number or auto, got {value!r}", "write --replicas 8, or --replicas auto"
+
+
+def _positive_or_zero(value: YAMLValue) -> Iterator[Remark]:
+    if isinstance(value, int | float) and not isinstance(value, bool) and not value >= 0:
+        yield (), f"must not be below 0, got {value}", "write a number of GPUs, such as 1 or 0.5"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +238,30 @@ class RunConfig:
     )
     trust_remote_code: bool = option(
         "Run code that comes with a model.", False, run=_work(imported="consent", for_model=True)
+    )
+    # many GPUs and machines
+    replicas: int | str | None = option(
+        "Copies of a local model that share the requests of the run; `auto`: as many as the cluster has room for.",
+        None,
+        check=_replicas,
+        run=_machines("N", syntax="value"),
+    )
+    gpus_per_replica: float | None = option(
+        "GPUs of each replica; a share such as 0.5 puts two replicas on a GPU (default: 1 where the cluster has GPUs).",
+        None,
+        check=_positive_or_zero,
+        run=_machines("N"),
+    )
+    ray: str | None = option(
+        "The Ray cluster: `local` starts one on this machine, `auto` joins the one that runs here, or its ADDRESS (default: local).",
+        None,
+        run=_machines("ADDRESS"),
+    )
+    serve: str | None = option(
+        "A command that starts an OpenAI-compatible server, such as 'vllm serve MODEL': as many as --replicas are started, asked"
+        " and stopped.",
+        None,
+        run=_machines("COMMAND"),
     )
     # scoring
     compat: Literal["lm-eval", "sygra"] | None = option(
