@@ -21,6 +21,7 @@ from assay.fleet.replica import CONTROL, RayReplica, problems_of
 from assay.models.load import backend, parameters
 from assay.models.protocol import Can
 from assay.records import JSONDict, JSONObject, Message, Prompt, messages_to_plain
+from assay.registry import load_plugins
 from assay.version import __version__
 
 AUTO = "auto"
@@ -63,6 +64,7 @@ class Fleet:
         plugins: Sequence[str] = (),
     ) -> None:
         arguments = parse_arguments(model_args, "model_args")
+        load_plugins(plugins)
         check_backend(model)
         self._model, self._arguments, self._plugins = model, arguments, tuple(plugins)
         self._number, self._gpus_wanted = replicas, gpus_per_replica

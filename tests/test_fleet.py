@@ -1,0 +1,195 @@
+"""Fleets of replicas on a real Ray cluster of two nodes: equal to one process, whatever backend; what they refuse."""
+
+import os
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import assay
+from assay.errors import ConfigError
+from assay.fleet.replicas import Fleet
+from assay.fleet.wire import pack_requests, read_requests
+from assay.models.load import load_model
+from assay.records import Generate, Loglikelihood, Message, Request, Rolling
+from tests import ray_world
+from tests.ray_world import MODELS, ray_cluster
+from tests.run_world import journal
+
+pytestmark = pytest.mark.xdist_group("ray")
+__all__ = ["ray_cluster"]
+PLUGIN = (str(MODELS),)
+TASKS = "first_steps_opposites,first_steps_reversing,first_steps_cloze"
+
+
+def answers(folder: Path) -> dict[str, Any]:
+    """The journal of a run by key; each key once."""
+    lines = [each for each in journal(folder) if "k" in each]
+    known = {each["k"]: {name: value for name, value in each.items() if name != "c"} for each in lines}
+    assert len(known) == len(lines), "a request was answered twice"
+    return known
+
+
+def numbers(results: dict[str, Any]) -> Any:
+    return results["results"], results["n-samples"], results["samples"]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, Any]]:
+    """The run in one process."""
+    folder = tmp_path_factory.mktemp("alone")
+    results = assay.simple_evaluate("embedded", tasks=TASKS.split(","), output_path=str(folder), limit=30)
+    return numbers(results), answers(folder)
+
+
+def run(fleet: Fleet, folder: Path, **options: Any) -> dict[str, Any]:
+    return assay.simple_evaluate(fleet, tasks=TASKS.split(","), output_path=str(folder), limit=30, **options)  # type: ignore[arg-type]
+
+
+def test_requests_travel_unchanged() -> None:
+    params = {"until": ["\n"], "temperature": 0.5}
+    talk = (Message("system", "Be short."), Message("user", "Hi — ü"))
+    sent: list[Request] = [
+        Generate("a", params, 2, "judge", ("node", "inner"), b"\x00\xffdraw"),
+        Generate(talk, params),
+        Loglikelihood(talk, " yes"),
+        Loglikelihood("a", " no", "other"),
+        Rolling("a whole text"),
+    ]
+    assert read_requests(pack_requests(sent)) == sent
+
+
+def test_replicas_that_die_in_a_run_change_nothing(
+    ray_cluster: Any, tmp_path: Path, alone: tuple[Any, dict[str, Any]]
+) -> None:
+    with Fleet("embedded", replicas=3, ray=ray_cluster.address) as fleet:
+        victims = [int(each.where["pid"]) for each in fleet._ready[:2]]
+
+        def kill() -> None:
+            for pid in victims:
+                time.sleep(0.4)
+                os.kill(pid, signal.SIGKILL)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        results = run(fleet, tmp_path / "run")
+        killer.join()
+        assert numbers(results) == alone[0]
+        assert answers(tmp_path / "run") == alone[1]
+        again = run(fleet, tmp_path / "again")  # the same fleet, with replaced replicas
+        assert numbers(again) == alone[0]
+        assert {each.where["pid"] for each in fleet._ready}.isdisjoint(victims[:1])
+
+
+def test_every_local_backend_answers_in_an_actor_as_here(ray_cluster: Any, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    from tests.hf_world import build, words
+
+    folder = tmp_path / "model"
+    build("llama").save_pretrained(folder)
+    words().save_pretrained(folder)
+    arguments = {"pretrained": str(folder), "dtype": "float32", "device": "cpu"}
+    options: dict[str, Any] = {"tasks": ["first_steps_opposites"], "limit": 12}
+    here = assay.simple_evaluate("hf", arguments, **options)
+    with Fleet("hf", arguments, replicas=2, ray=ray_cluster.address) as fleet:
+        there = assay.simple_evaluate(fleet, **options)  # type: ignore[arg-type]
+        assert fleet.precision == "float32"
+        assert fleet.count_tokens("w1 w2") == load_model("hf", arguments).count_tokens("w1 w2")
+    assert there["results"] == here["results"]
+
+
+def test_the_command_line_and_a_role_with_replicas(ray_cluster: Any, tmp_path: Path) -> None:
+    done = ray_world.assay(
+        "run", "-t", "first_steps_opposites", "--limit", 10, "--model", "embedded", "--replicas", 2, "--ray",
+        ray_cluster.address, "--model_role", "judge=embedded,replicas=1", "-o", tmp_path / "run",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    here = assay.simple_evaluate("embedded", tasks=["first_steps_opposites"], limit=10)["results"]
+    assert assay.Run.open(tmp_path / "run").results["results"] == here
+    assert "ray" not in done.stderr.lower()
+
+
+def test_a_poison_request_fails_alone(ray_cluster: Any, tmp_path: Path) -> None:
+    with Fleet("fleet-poison", {"word": "hot"}, replicas=2, ray=ray_cluster.address, plugins=PLUGIN) as fleet:
+        assay.simple_evaluate(fleet, tasks=["first_steps_opposites"], output_path=str(tmp_path / "run"))  # type: ignore[arg-type]
+    lines = [each for each in journal(tmp_path / "run") if "k" in each]
+    failed = [each["r"]["failed"] for each in lines if isinstance(each["r"], dict)]
+    documents = assay.simple_evaluate("dummy", tasks=["first_steps_opposites"])["samples"]["first_steps_opposites"]
+    bad = sum("hot" in request[0] for each in documents for request in each["arguments"])
+    assert len(failed) == bad > 0
+    assert all("replicas ended while they answered it" in reason for reason in failed)
+
+
+def test_replicas_with_other_weights_are_refused_before_anything_is_asked(ray_cluster: Any, tmp_path: Path) -> None:
+    fleet = Fleet("fleet-drifting", replicas=2, ray=ray_cluster.address, plugins=PLUGIN)
+    with pytest.raises(ConfigError, match="has another model than the others: drifting"):
+        assay.simple_evaluate(fleet, tasks=["first_steps_opposites"], output_path=str(tmp_path / "run"))  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()
+
+
+def _unused_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return int(unused.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((["openai", {"model": "x", "base_url": "http://localhost:1"}], {"replicas": 2}), "servers need no fleet"),
+        ((["embedded"], {"replicas": 0}), "must be a positive number or auto"),
+        ((["embedded"], {"replicas": "many"}), "must be a positive number or auto"),
+        ((["embedded", {"data_parallel_size": 2}], {"replicas": 3}), "exclude each other"),
+        ((["embedded", {"data_parallel_size": 0}], {}), "must be a positive number"),
+        ((["embedded"], {"gpus_per_replica": 1}), "needs replicas"),
+        ((["embedded"], {"replicas": 1, "ray": "ray://somewhere:10001"}), "HOST:6379"),
+        ((["embedded"], {"replicas": 1, "ray": "somewhere"}), "is not an address"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: tuple[list[Any], dict[str, Any]], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        assay.simple_evaluate(*arguments[0], tasks=["first_steps_opposites"], **arguments[1])
+
+
+def test_an_address_where_nothing_listens_is_refused_within_seconds() -> None:
+    begun = time.monotonic()
+    with pytest.raises(ConfigError, match="no Ray cluster at"):
+        Fleet("embedded", replicas=1, ray=f"127.0.0.1:{_unused_port()}").open()
+    assert time.monotonic() - begun < 10
+
+
+def test_problems_of_a_model_are_those_of_one_process(ray_cluster: Any) -> None:
+    def refused(model: Any, **options: Any) -> list[str]:
+        with pytest.raises(ConfigError) as raised:
+            assay.simple_evaluate(model, tasks=["first_steps_opposites"], **options)
+        return [str(each) for each in raised.value.problems]
+
+    wrong = {"pth": "nowhere"}
+    assert refused(Fleet("embedded", wrong, replicas=2, ray=ray_cluster.address)) == refused(
+        "embedded", model_args=wrong
+    )
+    too_many = Fleet("embedded", replicas=1, gpus_per_replica=1, ray=ray_cluster.address)
+    assert "no machine of the cluster has room for a replica with 1 GPUs" in refused(too_many)[0]
+    with pytest.raises(ConfigError, match="a model object has no replicas"):
+        assay.simple_evaluate(assay.Scripted(), tasks=["first_steps_opposites"], replicas=2)
+
+
+def test_auto_fills_the_cluster_and_a_node_that_joins(tmp_path: Path) -> None:
+    with ray_world.cluster(nodes=1, num_cpus=1) as made:
+        with Fleet("fleet-slow", {"seconds": 0.05}, ray=made.address, plugins=PLUGIN) as fleet:
+            fleet.open()
+            assert len(fleet._ready) == 1
+            joining = threading.Timer(1.0, lambda: made.add_node(num_cpus=2, object_store_memory=ray_world.STORE))
+            joining.start()
+            assay.simple_evaluate(
+                fleet,  # type: ignore[arg-type]
+                tasks=["first_steps_opposites", "first_steps_word_classes", "first_steps_sorting"],
+                output_path=str(tmp_path / "run"),
+            )
+            joining.join()
+            assert len(fleet._ready) == 3
+        assert answers(tmp_path / "run")
