@@ -37,7 +37,7 @@ class Slow:
     def respond(self, request: Request) -> Response:
         return Text(f"{len(request.text)}") if isinstance(request, Generate) else Likelihood(-float(len(request.text)))
 
-    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:  # noqa: ARG002
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
         return "\n".join(str(message.content) for message in messages)
 
     def count_tokens(self, text: str) -> int | None:

@@ -1,6 +1,6 @@
 """A Ray cluster of two nodes on this machine, one for the whole session; and runs on it.
 
-The cluster is in processes of its own. This process never connects to it but through `assay.fleet.cluster.connected`.
+The cluster runs in separate processes. This one never connects to it but through `assay.fleet.cluster.connected`.
 """
 
 import os
@@ -34,13 +34,13 @@ def cluster(nodes: int = 2, **resources: Any) -> Iterator[Any]:
 
     folder = tempfile.mkdtemp(prefix="r", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
     options = {"num_cpus": CPUS, "object_store_memory": STORE, "include_dashboard": False, **resources}
-    made = Cluster(initialize_head=True, head_node_args={**options, "temp_dir": folder})
+    started = Cluster(initialize_head=True, head_node_args={**options, "temp_dir": folder})
     try:
         for _ in range(nodes - 1):
-            made.add_node(**{key: value for key, value in options.items() if key != "include_dashboard"})
-        yield made
+            started.add_node(**{key: value for key, value in options.items() if key != "include_dashboard"})
+        yield started
     finally:
-        made.shutdown()
+        started.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
         for name in set(os.environ) - set(before):
             del os.environ[name]
@@ -50,8 +50,8 @@ def cluster(nodes: int = 2, **resources: Any) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[Any]:
     """Two nodes for the tests that leave them alive."""
-    with cluster() as made:
-        yield made
+    with cluster() as started:
+        yield started
 
 
 def assay(*arguments: object, cwd: Path | None = None, timeout: float = 120) -> "subprocess.CompletedProcess[str]":

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import ray_world
+from tests.ray_world import MODELS, ray_cluster
+from tests.run_world import journal
 
 import assay
 from assay.errors import ConfigError
@@ -16,9 +19,6 @@ from assay.fleet.replicas import Fleet
 from assay.fleet.wire import pack_requests, read_requests
 from assay.models.load import load_model
 from assay.records import Generate, Loglikelihood, Message, Request, Rolling
-from tests import ray_world
-from tests.ray_world import MODELS, ray_cluster
-from tests.run_world import journal
 
 pytestmark = pytest.mark.xdist_group("ray")
 __all__ = ["ray_cluster"]
@@ -173,23 +173,22 @@ def test_problems_of_a_model_are_those_of_one_process(ray_cluster: Any) -> None:
         "embedded", model_args=wrong
     )
     too_many = Fleet("embedded", replicas=1, gpus_per_replica=1, ray=ray_cluster.address)
-    assert "no machine of the cluster has room for a replica with 1 GPUs" in refused(too_many)[0]
+    assert "no machine of the cluster has space for a replica with 1 GPUs" in refused(too_many)[0]
     with pytest.raises(ConfigError, match="a model object has no replicas"):
         assay.simple_evaluate(assay.Scripted(), tasks=["first_steps_opposites"], replicas=2)
 
 
 def test_auto_fills_the_cluster_and_a_node_that_joins(tmp_path: Path) -> None:
-    with ray_world.cluster(nodes=1, num_cpus=1) as made:
-        with Fleet("fleet-slow", {"seconds": 0.05}, ray=made.address, plugins=PLUGIN) as fleet:
+    with ray_world.cluster(nodes=1, num_cpus=1) as single:
+        with Fleet("fleet-slow", {"seconds": 0.02}, ray=single.address, plugins=PLUGIN) as fleet:
             fleet.open()
             assert len(fleet._ready) == 1
-            joining = threading.Timer(1.0, lambda: made.add_node(num_cpus=2, object_store_memory=ray_world.STORE))
-            joining.start()
+            single.add_node(num_cpus=2, object_store_memory=ray_world.STORE)
             assay.simple_evaluate(
                 fleet,  # type: ignore[arg-type]
                 tasks=["first_steps_opposites", "first_steps_word_classes", "first_steps_sorting"],
+                limit=40,
                 output_path=str(tmp_path / "run"),
             )
-            joining.join()
             assert len(fleet._ready) == 3
         assert answers(tmp_path / "run")

@@ -189,7 +189,9 @@ def test_requests_with_one_prefix_stay_on_the_replica_that_began_it() -> None:
     texts = [f"{task * 40} question {n}" for task in "abcdefgh" for n in range(30)]
     replicas = [ScriptedReplica(f"r{n}", seconds=0.0005) for n in range(4)]
     drive(ScriptedFleet(replicas), texts)
-    homes = {task: {r.name for r in replicas for call in r.calls for text in call if text[0] == task} for task in "abcdefgh"}
+    homes = {
+        task: {r.name for r in replicas for call in r.calls for text in call if text[0] == task} for task in "abcdefgh"
+    }
     assert sum(len(names) for names in homes.values()) <= 8 + 4  # a few pieces are shared out at the end
     assert all(each.answered >= 30 for each in replicas)
 
@@ -260,4 +262,3 @@ def test_choices_of_a_document_stay_together() -> None:
     first, second = queue.take("a", 6, 100), queue.take("b", 6, 100)
     assert len(first) == 8
     assert {key.split()[0] for key, _ in first}.isdisjoint(key.split()[0] for key, _ in second)
-

@@ -298,7 +298,7 @@ def test_a_parameter_that_the_engine_has_not_or_refuses_fails_its_request(model:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"data_parallel_size": 2}, "--shard"),
+        ({"data_parallel_size": 2}, "--replicas 2"),
         ({"max_model_len": 64, "max_length": 128}, "must be equal"),
         ({"enable_lora": True}, "lora_local_path=DIR"),
         ({"lora_local_path": "nowhere"}, "no folder named 'nowhere'"),

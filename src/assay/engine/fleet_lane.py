@@ -1,4 +1,4 @@
-"""The lane of a model with replicas: each has calls of its own in flight; what a lost one had not answered is sent again."""
+"""The lane of a model with replicas: each has its calls in flight; what a lost one had not answered is sent again."""
 
 import asyncio
 import time
@@ -131,7 +131,7 @@ class FleetLane:
         return self._send()
 
     def _send(self) -> bool:
-        """Send to every replica that has room; the least busy first."""
+        """Send to every replica with fewer than two calls; the least busy first."""
         sent = False
         while (self._queue or self._alone) and not self._budget.is_over:
             free = [member for member in self._members if len(member.calls) < CALLS]
@@ -145,7 +145,7 @@ class FleetLane:
             member.start()
             self._begin(member, call)
         if self._budget.is_over:
-            self._wake.set()  # what is queued will not be sent, and no response may come to wake the engine
+            self._wake.set()  # what is queued will not be sent, and there may be no response to wake the engine
         return sent
 
     def _next_call(self, member: _Member) -> _Call | None:

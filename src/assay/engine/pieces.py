@@ -49,7 +49,7 @@ class Piece:
         return taken
 
     def back_half(self) -> "Piece":
-        """Take the second half out of this piece, as one of its own."""
+        """Take the second half out of this piece, as another one."""
         half = Piece(self.head)
         half.shared, half.last = self.shared, self.last
         keep = len(self.requests) // 2
@@ -143,9 +143,9 @@ class PrefixQueue:
             piece = self._own(holder) or self._begin(holder) or (None if taken else self._steal(holder))
             if piece is None:
                 break
-            room = size - len(taken)
+            more = size - len(taken)
             most = window - len(taken)
-            taken += piece.first(min(len(piece.requests) if len(piece.requests) <= WHOLE * room else room, most))
+            taken += piece.first(min(len(piece.requests) if len(piece.requests) <= WHOLE * more else more, most))
         self._size -= len(taken)
         return taken
 

@@ -33,7 +33,7 @@ FAILED = b"!"
 
 
 class ReplicaActor:
-    """A model that answers calls one after the other. Each call is answered in chunks, while the model goes on."""
+    """A model that answers calls one after the other. Each call is answered in chunks, while the model continues."""
 
     def __init__(self, spec: bytes) -> None:
         self._spec: dict[str, Any] = orjson.loads(spec)
@@ -103,7 +103,7 @@ class ReplicaActor:
         running = self._worker.submit(self._answer, packed, budget, ready)
         is_over = False
         while not is_over:
-            lines, is_over = _landed(ready)
+            lines, is_over = _completed(ready)
             if lines:
                 yield pack_responses(lines)
         del self._budgets[call]
@@ -153,7 +153,7 @@ class ReplicaActor:
         return orjson.dumps({"problems": [_plain_problem(each) for each in problems]})
 
 
-def _landed(ready: "SimpleQueue[list[bytes] | None]") -> tuple[list[bytes], bool]:
+def _completed(ready: "SimpleQueue[list[bytes] | None]") -> tuple[list[bytes], bool]:
     """Wait for lines, and for those that land soon after; returns them, and whether they are the last."""
     lines = ready.get()
     if lines is None:
@@ -177,7 +177,7 @@ def _plain_problem(problem: Problem) -> list[object]:
 
 @contextmanager
 def _noted_warnings() -> Iterator[list[str]]:
-    """Collect the warnings of assay: nobody reads the log of a replica."""
+    """Collect the warnings of assay: no one reads the log of a replica."""
     noted: list[str] = []
 
     class _Notes(logging.Handler):

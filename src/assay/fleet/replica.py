@@ -134,5 +134,5 @@ def _deliver(
 ) -> None:
     try:
         loop.call_soon_threadsafe(arrived.put_nowait, item)
-    except RuntimeError:  # the loop of the run is closed: nobody waits
+    except RuntimeError:  # the loop of the run is closed: nothing waits
         return

@@ -28,7 +28,7 @@ AUTO = "auto"
 POLL_SECONDS = 0.2
 NODES_SECONDS = 2.0
 PLACE_SECONDS = 3.0
-"""Time that Ray gets to find room for the other replicas once the first is ready."""
+"""Time that Ray gets to place the other replicas once the first is ready."""
 LOST_SECONDS = 60.0
 """Time without any replica after which the run ends."""
 MAX_FAILURES = 3
@@ -48,7 +48,7 @@ class FleetError(AssayError):
 class Fleet:
     """Copies of a local model in the processes of a Ray cluster. It is used wherever a model is.
 
-    `model` and `model_args` are those of a run. With `replicas="auto"` there are as many as the cluster has room for, and
+    `model` and `model_args` are those of a run. With `replicas="auto"` there are as many as the cluster has space for, and
     machines that join get one. Each has `gpus_per_replica`. `ray` is `local`, `auto` or the address of a cluster. The model is
     opened when it is first needed; `close`, or leaving a `with` block, ends the replicas.
     """
@@ -67,7 +67,7 @@ class Fleet:
         load_plugins(plugins)
         check_backend(model)
         self._model, self._arguments, self._plugins = model, arguments, tuple(plugins)
-        self._number, self._gpus_wanted = replicas, gpus_per_replica
+        self._number, self._gpus_given = replicas, gpus_per_replica
         if replicas != AUTO and (not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 1):
             what = f"must be a positive number or auto, got {replicas!r}"
             raise ConfigError([Problem(Place("replicas"), what, "write 8, or auto")])
@@ -79,7 +79,7 @@ class Fleet:
         self._described: JSONDict = {}
         self._ready: list[RayReplica] = []
         self._starting: list[RayReplica] = []
-        self._started = self._failures = self._wanted = 0
+        self._started = self._failures = self._target = 0
         self._last_error = ""
         self._alone_since: float | None = None
         self._counted = 0.0
@@ -171,27 +171,21 @@ class Fleet:
         return self._ray
 
     def open(self) -> None:
-        """Start the replicas and wait until they are ready: all that the cluster has room for now."""
+        """Start the replicas and wait until they are ready: all that the cluster has space for now."""
         if self._ray is not None:
             return
         least = self._number if isinstance(self._number, int) else None
         with ExitStack() as stack:
             ray = self._ray = stack.enter_context(connected(self._address, least))
-            try:
-                self._set_size(ray)
-                self._fill()
-                self._wait_until_ready()
-            except BaseException:
-                self._end_replicas()
-                self._ray = None
-                raise
+            stack.callback(self._end_replicas)
+            self._set_size(ray)
+            self._fill()
+            self._wait_until_ready()
             self._stack = stack.pop_all()
         self._ready[0].log_warnings()
 
     def close(self) -> None:
         """End the replicas, and a cluster that was started for them."""
-        self._end_replicas()
-        self._ray = None
         self._stack.close()
 
     def __enter__(self) -> Self:
@@ -204,20 +198,20 @@ class Fleet:
     def _end_replicas(self) -> None:
         for replica in (*self._ready, *self._starting):
             replica.end()
-        self._ready, self._starting, self._described = [], [], {}
+        self._ready, self._starting, self._described, self._ray = [], [], {}, None
 
     def _set_size(self, ray: ModuleType) -> None:
         """Decide on the number of replicas and on what each gets."""
         has_gpus = ray.cluster_resources().get("GPU", 0) > 0
-        self._gpus = self._gpus_wanted if self._gpus_wanted is not None else self._default_gpus(has_gpus)
+        self._gpus = self._gpus_given if self._gpus_given is not None else self._default_gpus(has_gpus)
         self._cpus = float(str(self._arguments.get("threads") or 1))
         if isinstance(self._number, int) and (self._address or LOCAL) == LOCAL and not self._gpus:
             self._cpus = max(self._cpus, (os.cpu_count() or 1) // self._number)
-        self._wanted = self._number if isinstance(self._number, int) else self._room()
-        if not self._room():
+        self._target = self._number if isinstance(self._number, int) else self._capacity()
+        if not self._capacity():
             needs = f"{self._gpus:g} GPUs" if self._gpus else f"{self._cpus:g} CPUs"
             has = ray.cluster_resources()
-            what = f"no machine of the cluster has room for a replica with {needs}: in all it has"
+            what = f"no machine of the cluster has space for a replica with {needs}: in all it has"
             what += f" {has.get('GPU', 0):g} GPUs and {has.get('CPU', 0):g} CPUs"
             raise ConfigError([Problem(Place("gpus_per_replica"), what, "give replicas less, or join more machines")])
         options: dict[str, Any] = {"num_cpus": self._cpus, "num_gpus": self._gpus, "max_restarts": 0}
@@ -229,15 +223,15 @@ class Fleet:
             return 0.0
         return float(str(self._arguments.get("tensor_parallel_size") or 1))
 
-    def _room(self) -> int:
-        """Number of replicas that the machines of the cluster have room for."""
-        room = 0
+    def _capacity(self) -> int:
+        """Number of replicas that the machines of the cluster have space for."""
+        number = 0
         for node in self._ray_module.nodes():
             if node["Alive"]:
                 has = node["Resources"]
                 by_cpu = has.get("CPU", 0) // self._cpus
-                room += int(min(by_cpu, has.get("GPU", 0) // self._gpus) if self._gpus else by_cpu)
-        return room
+                number += int(min(by_cpu, has.get("GPU", 0) // self._gpus) if self._gpus else by_cpu)
+        return number
 
     def _spec(self) -> bytes:
         arguments = {key: value for key, value in self._arguments.items() if key != "data_parallel_size"}
@@ -249,7 +243,7 @@ class Fleet:
             "plugins": [str(Path(each).resolve()) if each.endswith(".py") else each for each in self._plugins],
             "folder": str(Path.cwd()),
             "environment": {name: value for name, value in os.environ.items() if name.startswith(ENVIRONMENT)},
-            "hides_gpus": self._gpus_wanted == 0,
+            "hides_gpus": self._gpus_given == 0,
             "template": self._template,
         }
         try:
@@ -259,8 +253,8 @@ class Fleet:
             raise ConfigError([Problem(Place("model_args"), what, "give texts, numbers, lists and mappings")]) from None
 
     def _fill(self) -> None:
-        """Start the replicas that are missing; Ray places each as soon as there is room."""
-        while len(self._ready) + len(self._starting) < self._wanted:
+        """Start the replicas that are missing; Ray places each as soon as there is space."""
+        while len(self._ready) + len(self._starting) < self._target:
             self._started += 1
             self._starting.append(RayReplica(self._ray_module, self._create(self._spec()), self._started))
 
@@ -268,7 +262,7 @@ class Fleet:
         """Wait for the replicas that have a place, and for a place of the others for a moment."""
         begun = changed = time.monotonic()
         while self._starting:
-            for problem in self._look():
+            for problem in self._check_starting():
                 raise problem
             self._fill()
             opening = [each for each in self._starting if each.where]
@@ -278,13 +272,15 @@ class Fleet:
                 what = f"the cluster gave no replica a place in {LOST_SECONDS:g} s"
                 raise ConfigError([Problem(Place("replicas"), what, "wait until others have ended, or ask for less")])
             if self._ready and not opening and now - changed > PLACE_SECONDS:
-                left = f"{len(self._ready)} of {self._wanted} replicas have a place; the others join when there is room"
+                left = (
+                    f"{len(self._ready)} of {self._target} replicas have a place; the others join when there is space"
+                )
                 logging.getLogger("assay").warning(left)
                 return
             waited = [each.opened if each.where else each.placed for each in self._starting]
             self._ray_module.wait(waited, num_returns=1, timeout=POLL_SECONDS)
 
-    def _look(self) -> Iterator[AssayError]:
+    def _check_starting(self) -> Iterator[AssayError]:
         """Look which replicas are ready by now; yield why others are refused."""
         ray = self._ray_module
         references = [each for replica in self._starting for each in (replica.placed, replica.opened)]
@@ -364,8 +360,8 @@ class Fleet:
             self._ready.remove(replica)
             replica.end()
         if self._number == AUTO and now - self._counted > NODES_SECONDS:
-            self._counted, self._wanted = now, self._room()
-        for refused in self._look():
+            self._counted, self._target = now, self._capacity()
+        for refused in self._check_starting():
             logging.getLogger("assay").warning("a replica is refused: %s", refused)
         if self._failures < MAX_FAILURES:
             self._fill()
