@@ -99,7 +99,16 @@ def write_graph(work: Path) -> None:
 
 
 BUNDLED = ("--tasks", "first_steps")
-JUDGED = ("--tasks", "graph/capitals.yaml", "--model", "speaker", "--model_role", "judge=verdicts", "--plugin", "graph/models.py")
+JUDGED = (
+    "--tasks",
+    "graph/capitals.yaml",
+    "--model",
+    "speaker",
+    "--model_role",
+    "judge=verdicts",
+    "--plugin",
+    "graph/models.py",
+)
 
 
 class Pairs:
@@ -112,12 +121,14 @@ class Pairs:
     def run(self, *options: str) -> dict[str, bytes]:
         """The files of a run; its journal's keys are each there once."""
         shutil.rmtree(self.work / "run", ignore_errors=True)
+        command = [sys.executable, "-m", "assay", "run", *options, "--log_samples", "-o", "run"]
         done = subprocess.run(
-            [sys.executable, "-m", "assay", "run", *options, "--log_samples", "-o", "run"], cwd=self.work, env=self.nodes.environment,
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            command, cwd=self.work, env=self.nodes.environment, capture_output=True, text=True, check=False
+        )
         if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(options)} ends with {done.returncode}: {done.stdout[-2000:]} {done.stderr[-2000:]}")
+            raise RuntimeError(
+                f"{' '.join(options)} ends with {done.returncode}: {done.stdout[-2000:]} {done.stderr[-2000:]}"
+            )
         doubled = [key for key, times in journaled(self.work / "run").items() if times > 1]
         if doubled:
             raise RuntimeError(f"{len(doubled)} answers are in the journal twice")

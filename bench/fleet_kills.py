@@ -1,6 +1,6 @@
 """Kills nodes, replicas and drivers of a fleet at random moments, lets nodes join, and compares each run with one of one process.
 
-python -m bench.fleet_kills [--rounds 20] [--seed 1] [--kind node replica driver head join]
+python -m bench.fleet_kills [--rounds 20] [--seed 1] [--kind node replica storm driver head join]
 
 A lost answer is a key of the undisturbed run that the journal has not; a doubled one is there twice. What was in flight on a
 replica that died is asked again: that is counted, too, by the model itself. Exits with 1 if a run is not byte-equal.
@@ -259,6 +259,23 @@ def replica_round(world: FleetWorld, nodes: RayNodes, draw: random.Random, round
     world.judge(round_, ended(process))
 
 
+def storm_round(world: FleetWorld, nodes: RayNodes, draw: random.Random, round_: Round) -> None:
+    """Replicas and nodes are killed again and again in one run, a few requests apart: what died with one dies with the next."""
+    process = world.start(nodes)
+    for number in range(STORM):
+        if not await_moment(world, process, round_.at + number * draw.uniform(0.01, 0.06)):
+            break
+        if draw.random() < 0.2:
+            nodes.kill(nodes.nodes[-1])
+            nodes.begin()
+        elif living := nodes.replicas():
+            os.kill(draw.choice(living), signal.SIGKILL)
+        round_.struck = True
+    world.judge(round_, ended(process))
+    nodes.kill(nodes.nodes[-1])
+    nodes.add()
+
+
 def driver_round(world: FleetWorld, nodes: RayNodes, draw: random.Random, round_: Round) -> None:
     """The driver is killed, and the run resumed: with the fleet, or in one process. No replica outlives its driver for long."""
     process = world.start(nodes)
@@ -311,11 +328,12 @@ def join_round(world: FleetWorld, nodes: RayNodes, _: random.Random, round_: Rou
 
 
 KINDS: Mapping[str, tuple[Callable[[FleetWorld, RayNodes, random.Random, Round], None], float]] = {
-    "node": (node_round, 1.0), "replica": (replica_round, 1.0), "driver": (driver_round, 0.5), "head": (head_round, 0.1),
+    "node": (node_round, 1.0), "replica": (replica_round, 1.0), "storm": (storm_round, 0.2),
+    "driver": (driver_round, 0.5), "head": (head_round, 0.1),
     "join": (join_round, 0.15),
 }  # fmt: skip
 """How each kind is done, and how many rounds of it for each of `--rounds`."""
-JOIN_AT = 0.05
+JOIN_AT, STORM = 0.05, 6
 
 
 def told(kinds: Sequence[str], rounds: int, seed: int, folder: Path, show: Callable[[Round], None]) -> list[Round]:
@@ -332,7 +350,7 @@ def told(kinds: Sequence[str], rounds: int, seed: int, folder: Path, show: Calla
                 if not nodes.nodes:
                     nodes = RayNodes(variables=world.variables).__enter__()
                 draw = random.Random(f"{seed} {kind} {number}")
-                at = JOIN_AT if kind == "join" else draw.uniform(-0.15, 0.95)
+                at = JOIN_AT if kind in ("join", "storm") else draw.uniform(-0.15, 0.95)
                 round_ = Round(kind, at if at > 0 else at * 20)
                 world.fresh()
                 begun = time.monotonic()

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +10,6 @@ import pytest
 pytest.importorskip("ray")
 
 from bench.fleet_equal import BUNDLED, CAPITAL, JUDGED, RECORDS, Pairs, variables
-from bench.fleet_kills import journaled
 from bench.ray_nodes import RayNodes
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("ray")]

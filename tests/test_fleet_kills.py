@@ -5,7 +5,6 @@
 
 import random
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
