@@ -236,7 +236,7 @@ def _size(path: Path) -> int:
 
 
 def node_round(world: FleetWorld, nodes: RayNodes, draw: random.Random, round_: Round) -> None:
-    """One of the two nodes is killed; the run goes on with the other. A new one joins while it does, half of the times."""
+    """One of the two nodes is killed; the run continues on the other. A new one joins while it does, half of the times."""
     process = world.start(nodes)
     round_.struck = await_moment(world, process, round_.at)
     nodes.kill(nodes.nodes[-1])
@@ -336,7 +336,7 @@ KINDS: Mapping[str, tuple[Callable[[FleetWorld, RayNodes, random.Random, Round],
 JOIN_AT, STORM = 0.05, 6
 
 
-def told(kinds: Sequence[str], rounds: int, seed: int, folder: Path, show: Callable[[Round], None]) -> list[Round]:
+def played(kinds: Sequence[str], rounds: int, seed: int, folder: Path, show: Callable[[Round], None]) -> list[Round]:
     """Play rounds of the kinds, on one cluster as long as it lives."""
     world = FleetWorld(folder)
     world.undisturbed()
@@ -387,7 +387,7 @@ def main() -> int:
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="fleet-kills-"))
     try:
-        rounds = told(options.kind, options.rounds, options.seed, folder, show)
+        rounds = played(options.kind, options.rounds, options.seed, folder, show)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(table(rounds))

@@ -1,6 +1,6 @@
 """A Ray cluster of real processes on this machine, for benchmarks and tests that kill parts of it: `ray start` once per node.
 
-Every node has a loopback address and a session of processes of its own, which ends with it: the whole of it is killed by ids.
+Every node has a loopback address and a separate session of processes, all of which are killed by their ids.
 """
 
 import os
@@ -21,7 +21,7 @@ from typing import Self
 
 STORE = 80 << 20
 """Bytes of a node's object store: the smallest that Ray takes is 75 MB."""
-PATIENCE = 90.0
+START_SECONDS = 90.0
 """Seconds in which a node starts on a busy machine."""
 
 
@@ -120,7 +120,7 @@ class RayNodes:
     def add(self, cpus: int = 2) -> NodeProcesses:
         """Start a node, and wait until it is part of the cluster."""
         node = self.begin(cpus)
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + START_SECONDS
         while b"runtime started" not in node.log.read_bytes():
             if node.process.poll() is not None or time.monotonic() > end:
                 said = node.log.read_text(errors="replace")[-3000:]

@@ -18,9 +18,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("ra
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> FleetWorld:
-    made = FleetWorld(tmp_path_factory.mktemp("fleet"))
-    made.undisturbed()
-    return made
+    world = FleetWorld(tmp_path_factory.mktemp("fleet"))
+    world.undisturbed()
+    return world
 
 
 @pytest.fixture(scope="module")

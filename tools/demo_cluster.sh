@@ -11,7 +11,7 @@ answers() { if [ -f "$1/responses.jsonl" ]; then sed 1d "$1/responses.jsonl" | w
 end_node() { # all processes of a node's session, by id
 	if [ -n "$1" ]; then kill -9 $(ps -o pid= -s "$1") 2>/dev/null || true; fi
 }
-replicas() { ps -o args= -s "$1" | grep '^ray::' | grep -cv '^ray::\(IDLE\|.*Agent\)' || true; }
+replicas() { ps -o args= -s "$1" | grep "^ray::" | grep -Evc "^ray::(IDLE|.*Agent)" || true; }
 leave() {
 	if [ -n "$run" ]; then kill "$run" 2>/dev/null || true; fi
 	end_node "$node"
@@ -21,7 +21,7 @@ leave() {
 trap leave EXIT
 trap 'exit 130' INT TERM
 
-start_node() { # in a session of its own; the settings keep it on this machine, quiet and small
+start_node() { # in a separate session; the settings keep it on this machine, quiet and small
 	log=$1
 	shift
 	RAY_USAGE_STATS_ENABLED=0 setsid "$bin/ray" start "$@" --num-cpus 2 --object-store-memory 80000000 --block >"$log" 2>&1 &
@@ -36,7 +36,7 @@ wait_for_node() {
 	done
 }
 
-# a token of this demo, so that nobody else on this machine can use its cluster
+# a token of this demo, so that no one else on this machine can use its cluster
 RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')
 export RAY_AUTH_MODE RAY_AUTH_TOKEN
 rm -rf "$out/plain" "$out/cluster"
@@ -76,7 +76,7 @@ bold "A machine dies: kill -9 for one of the two nodes, with $dying of the $((dy
 printf '%s of %s answers were there. What the dead replicas had been asked goes to the %s others.\n' "$at" "$all" "$staying"
 wait "$run" || { cat "$folder/cluster.txt"; exit 1; }
 run=''
-printf 'Nobody restarted anything. The run went on, and is done: %s answers.\n' "$(answers "$out/cluster")"
+printf 'No one restarted anything. The run continued, and is done: %s answers.\n' "$(answers "$out/cluster")"
 
 bold "Side by side: a is one process, b the cluster that lost a node"
 "$bin/assay" compare "$out/plain" "$out/cluster"
