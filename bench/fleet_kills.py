@@ -20,9 +20,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from tests.chaos.outcome import leftovers, outcome
+from tests.chaos.outcome import leftovers, outcome, without_settings
 
 from bench.ray_nodes import RayNodes
 
@@ -85,8 +84,6 @@ metric_list: [{metric: acc}, {metric: acc_norm}]
     "sums.jsonl": "".join(json.dumps({"q": f"{n}+{n % 9}", "a": str(n % 7)}) + "\n" for n in range(SUMS)),
     "choices.jsonl": "".join(json.dumps({"n": n, "gold": n % 3}) + "\n" for n in range(CHOICES)),
 }
-SETTINGS = ("replicas", "ray", "gpus_per_replica")
-"""Options of the command itself: two runs of the same requests may differ in them."""
 
 
 @dataclass
@@ -185,18 +182,8 @@ class FleetWorld:
 
 
 def compared_run(work: Path) -> dict[str, bytes]:
-    """Every file of the run but for times, and for the settings of the fleet."""
-    files = {name: content for name, content in outcome(work).items() if name.startswith("run/")}
-    return {name: _without_settings(content) if name.endswith(".json") else content for name, content in files.items()}
-
-
-def _without_settings(content: bytes) -> bytes:
-    def kept(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: kept(each) for key, each in value.items() if key not in SETTINGS}
-        return [kept(each) for each in value] if isinstance(value, list) else value
-
-    return json.dumps(kept(json.loads(content))).encode()
+    """Every file of the run, but for times and for the settings of the fleet."""
+    return without_settings({name: content for name, content in outcome(work).items() if name.startswith("run/")})
 
 
 def journaled(run: Path) -> Counter[str]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.fleet import FLEET, REPLICAS, STRIKES, Machines
-from chaos.outcome import answers, leftovers, outcome
+from chaos.outcome import answers, leftovers, outcome, without_settings
 from chaos.worlds import AT_ONCE, KINDS, Command, Kind, Server, write_tasks
 from serving import loopback
 
@@ -154,13 +154,16 @@ class Chaos:
             if after is not None:
                 self.reference(after)
             measured = [self._measured(command) for command in self._fresh(kind)]
-            done = outcome(self.work)
+            done = self._outcome(kind)
             if ALL[kind].fleet:  # it takes longer, and has to come to the same
                 spread = [self.machines.spread(command) for command in self._fresh(kind)]
                 measured = [self._measured(command) for command in spread]
             self._references[kind] = Reference(measured, done)
             shutil.copytree(self.work, self.done / kind)
         return self._references[kind]
+
+    def _outcome(self, kind: str) -> dict[str, bytes]:
+        return without_settings(outcome(self.work)) if ALL[kind].fleet else outcome(self.work)
 
     def _measured(self, command: Command) -> Measured:
         counted = self.folder / "counted"
@@ -197,7 +200,7 @@ class Chaos:
         except Ended as ended:
             report.problems.append(str(ended))
             return report
-        after = outcome(self.work)
+        after = self._outcome(history.kind)
         names = sorted(name for name in {*after, *reference.outcome} if after.get(name) != reference.outcome.get(name))
         report.problems += [
             f"{name} differs: {_difference(after.get(name), reference.outcome.get(name))}" for name in names
