@@ -1,0 +1,263 @@
+"""The lane of a model with replicas, on replicas that are scripted to be slow, to end and to join: no Ray, no other process."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.engine.fleet_lane import FleetLane
+from assay.engine.lanes import Budget, KeyedResponse
+from assay.engine.pieces import PrefixQueue
+from assay.errors import AssayError, Place, Problem
+from assay.models.protocol import Answered, Can, ReplicaLostError
+from assay.records import Generate, Loglikelihood, Message, Request, Text
+
+PARAMS: dict[str, object] = {}
+
+
+@dataclass
+class ScriptedReplica:
+    """Answers calls in order, one request after the other; ends before the answer with the number `ends_at`, or at a request
+    with a word of `poison`."""
+
+    name: str
+    ends_at: int | None = None
+    poison: str = ""
+    seconds: float = 0.0
+    machine: bool = False
+    answered: int = 0
+    is_lost: bool = False
+    calls: list[list[str]] = field(default_factory=list)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def answer(self, requests: Sequence[Request]) -> AsyncGenerator[Answered]:
+        async with self.turn:
+            for number, request in enumerate(requests):
+                if number == 0:
+                    self.calls.append([each.text for each in requests])
+                await asyncio.sleep(self.seconds)
+                is_poison = bool(self.poison) and self.poison in request.text
+                if self.is_lost or self.answered == self.ends_at or is_poison:
+                    self.is_lost = True
+                    raise ReplicaLostError(f"{self.name} ended", machine=self.machine)
+                self.answered += 1
+                yield [(number, Text(f"{request.text}!"))]
+
+
+class ScriptedFleet:
+    """A model with these replicas; `more` makes another where one is lost."""
+
+    name, identity, can, max_length = "scripted", "scripted", Can(), None
+
+    def __init__(
+        self, replicas: Sequence[ScriptedReplica], more: Callable[[int], ScriptedReplica | None] = lambda _: None
+    ) -> None:
+        self.all, self.more, self.window = list(replicas), more, 64
+
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
+        raise NotImplementedError
+
+    def count_tokens(self, text: str) -> int | None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        return None
+
+    async def joined(self) -> AsyncIterator[ScriptedReplica]:
+        shown, replaced = 0, 0
+        while True:
+            while shown < len(self.all):
+                shown += 1
+                yield self.all[shown - 1]
+            await asyncio.sleep(0)
+            lost = sum(each.is_lost for each in self.all)
+            if lost > replaced:
+                replaced += 1
+                new = self.more(replaced)
+                self.all += [new] if new is not None else []
+            if lost == len(self.all):
+                raise AssayError([Problem(Place("replicas"), "all ended")])
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+def request(text: str) -> Generate:
+    return Generate(text, PARAMS)
+
+
+async def _drive(fleet: ScriptedFleet, texts: Sequence[str], budget: Budget) -> dict[str, list[str]]:
+    answers: dict[str, list[str]] = {}
+
+    def receive(_: str, responses: Sequence[KeyedResponse]) -> None:
+        for key, asked, response in responses:
+            said = response.text if isinstance(response, Text) else f"failed: {response.reason}"  # type: ignore[union-attr]
+            assert key.decode() == asked.text
+            answers.setdefault(asked.text, []).append(said)
+
+    wake = asyncio.Event()
+    waiting = [(text.encode(), request(text)) for text in texts]
+    async with asyncio.timeout(20), FleetLane("model", fleet, receive, budget, wake) as lane:
+        while waiting or lane.is_busy:
+            wake.clear()
+            while waiting and not lane.is_full:
+                lane.put([waiting.pop(0)])
+            if not await lane.advance() and lane.is_busy:
+                await wake.wait()
+    return answers
+
+
+def drive(fleet: ScriptedFleet, texts: Sequence[str], budget: Budget | None = None) -> dict[str, list[str]]:
+    return asyncio.run(_drive(fleet, texts, budget or Budget()))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 400)), unique=True, max_size=150),
+    st.lists(st.none() | st.integers(0, 40), min_size=1, max_size=5),
+    st.booleans(),
+)
+def test_whatever_ends_and_joins_each_request_is_answered_exactly_once(
+    documents: list[tuple[str, int]], ends: list[int | None], machine: bool
+) -> None:
+    texts = [f"{'The prefix of ' + task * 40} question {number}" for task, number in documents]
+    replicas = [ScriptedReplica(f"r{n}", end, machine=machine) for n, end in enumerate(ends)]
+    fleet = ScriptedFleet(replicas, lambda n: ScriptedReplica(f"new {n}"))
+    assert drive(fleet, texts) == {text: [f"{text}!"] for text in texts}
+
+
+def test_a_poison_request_fails_alone_and_only_it() -> None:
+    texts = [*(f"question {n}" for n in range(40)), "a bad one", *(f"question {n}" for n in range(40, 80))]
+    fleet = ScriptedFleet(
+        [ScriptedReplica(f"r{n}", poison="bad") for n in range(3)], lambda n: ScriptedReplica(f"n{n}", poison="bad")
+    )
+    answers = drive(fleet, texts)
+    [reason] = answers.pop("a bad one")
+    assert reason.startswith("failed: 3 replicas ended while they answered it, the last one this request alone")
+    assert answers == {text: [f"{text}!"] for text in texts if "bad" not in text}
+    assert sum(each.is_lost for each in fleet.all) == 3
+
+
+def test_a_request_is_not_blamed_for_machines_that_are_lost() -> None:
+    lost = [ScriptedReplica(f"r{n}", 0, machine=True) for n in range(5)]
+    fleet = ScriptedFleet(lost[:1], lambda n: lost[n] if n < len(lost) else ScriptedReplica("last"))
+    assert drive(fleet, ["one"]) == {"one": ["one!"]}
+
+
+def test_when_all_are_lost_the_run_ends_with_the_error_and_what_was_answered_is_kept() -> None:
+    kept: list[str] = []
+
+    async def run() -> None:
+        wake = asyncio.Event()
+        fleet = ScriptedFleet([ScriptedReplica("r0", 5)])
+
+        def receive(_: str, responses: Sequence[KeyedResponse]) -> None:
+            kept.extend(asked.text for _, asked, _ in responses)
+
+        async with FleetLane("model", fleet, receive, Budget(), wake) as lane:
+            lane.put([(b"%d" % n, request(f"question {n}")) for n in range(20)])
+            while lane.is_busy:
+                wake.clear()
+                if not await lane.advance():
+                    await wake.wait()
+
+    with pytest.raises(AssayError, match="all ended"):
+        asyncio.run(run())
+    assert len(kept) == 5
+
+
+def test_one_that_joins_late_gets_work_and_a_faster_one_gets_more() -> None:
+    slow, fast = ScriptedReplica("slow", seconds=0.01), ScriptedReplica("fast", seconds=0.001)
+    ends = ScriptedReplica("ends", 3)
+    fleet = ScriptedFleet([slow, ends], lambda _: fast)
+    texts = [f"question {n}" for n in range(200)]
+    assert drive(fleet, texts) == {text: [f"{text}!"] for text in texts}
+    assert fast.answered > 3 * slow.answered > 0
+
+
+def test_requests_with_one_prefix_stay_on_the_replica_that_began_it() -> None:
+    texts = [f"{task * 40} question {n}" for task in "abcdefgh" for n in range(30)]
+    replicas = [ScriptedReplica(f"r{n}", seconds=0.0005) for n in range(4)]
+    drive(ScriptedFleet(replicas), texts)
+    homes = {task: {r.name for r in replicas for call in r.calls for text in call if text[0] == task} for task in "abcdefgh"}
+    assert sum(len(names) for names in homes.values()) <= 8 + 4  # a few pieces are shared out at the end
+    assert all(each.answered >= 30 for each in replicas)
+
+
+def test_nothing_is_sent_when_the_budget_is_over_and_calls_are_cancelled_at_once() -> None:
+    budget = Budget(seconds=0.0)
+    replica = ScriptedReplica("r0")
+
+    async def run() -> None:
+        wake = asyncio.Event()
+        async with FleetLane("model", ScriptedFleet([replica]), lambda *_: None, budget, wake) as lane:
+            lane.put([(b"a", request("a"))])
+            await asyncio.sleep(0.01)
+            assert not await lane.advance()
+            assert wake.is_set()
+            lane.drop()
+            assert not lane.is_busy
+
+    asyncio.run(run())
+    assert replica.calls == []
+
+
+def test_a_call_that_does_not_answer_all_fails_the_rest() -> None:
+    class Silent(ScriptedReplica):
+        async def answer(self, requests: Sequence[Request]) -> AsyncGenerator[Answered]:
+            yield [(0, Text("said"))]
+
+    answers = drive(ScriptedFleet([Silent("r0")]), [f"question {n}" for n in range(3)])
+    assert sorted(said for each in answers.values() for said in each) == [
+        "failed: the model gave no response", "failed: the model gave no response", "said"
+    ]  # fmt: skip
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=60),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 40), st.booleans()), max_size=40),
+)
+def test_the_queue_gives_out_each_request_once(
+    documents: list[tuple[int, int]], takes: list[tuple[int, int, bool]]
+) -> None:
+    queue, out = PrefixQueue(), list[bytes]()
+    put: list[bytes] = []
+    for place, (task, choices) in enumerate(documents):
+        context = f"{'few-shot examples of a task ' * task}document {place}"
+        choice = [(b"%d %d" % (place, n), Loglikelihood(context, str(n))) for n in range(choices)]
+        queue.put(choice)
+        put += [key for key, _ in choice]
+    for holder, size, is_lost in takes:
+        taken = queue.take(holder, size, 30)
+        assert len(taken) <= 30 + 64
+        if is_lost:
+            queue.release(holder)
+            queue.put_back(taken)
+        else:
+            out += [key for key, _ in taken]
+        assert len(queue) == len(put) - len(out)
+    while taken := queue.take("last", 1000, 1000):
+        out += [key for key, _ in taken]
+    assert sorted(out) == sorted(put)
+    assert not len(queue)
+
+
+def test_choices_of_a_document_stay_together() -> None:
+    queue = PrefixQueue()
+    for place in range(10):
+        context = f"{'the same examples ' * 10}document {place}"
+        queue.put([(b"%d %d" % (place, n), Loglikelihood(context, str(n))) for n in range(4)])
+    first, second = queue.take("a", 6, 100), queue.take("b", 6, 100)
+    assert len(first) == 8
+    assert {key.split()[0] for key, _ in first}.isdisjoint(key.split()[0] for key, _ in second)
+
