@@ -32,7 +32,7 @@ SECONDS = 0.012
 """How long the model takes for a request; it answers one at a time."""
 LONGEST = 120.0
 """Seconds after which a command hangs."""
-MODEL = f"""
+MODEL = """
 import hashlib
 import os
 import time
@@ -43,15 +43,16 @@ from assay.models import Scripted
 
 def note(text):
     with open(os.environ["ASKED"], "ab", buffering=0) as file:
-        file.write(f"{{os.getpid()}} {{hashlib.sha256(text.encode()).hexdigest()}}\\n".encode())
-    time.sleep({SECONDS})
+        file.write(f"{os.getpid()} {hashlib.sha256(text.encode()).hexdigest()}\\n".encode())
+    with open(os.environ["ASKED"] + ".pace") as file:
+        time.sleep(float(file.read()))
     return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16)
 
 
 @assay.model("counted")
 def counted():
     def generate(prompt, params, repeat):
-        return f" {{note(prompt) % 7}}"
+        return f" {note(prompt) % 7}"
 
     def loglikelihood(context, continuation):
         return -(note(context + continuation) % 1000) / 100, False
@@ -136,8 +137,9 @@ class FleetWorld:
                 stderr=said, env={**environment, "TMPDIR": str(self.folder / "tmp")},
             )  # fmt: skip
 
-    def fresh(self) -> None:
-        """Forget the last run."""
+    def fresh(self, seconds: float = SECONDS) -> None:
+        """Forget the last run; the model takes so many seconds for a request of the next."""
+        Path(f"{self.asked}.pace").write_text(str(seconds))
         shutil.rmtree(self.run, ignore_errors=True)
         self.asked.write_bytes(b"")
 
@@ -307,6 +309,7 @@ def head_round(world: FleetWorld, nodes: RayNodes, _: random.Random, round_: Rou
 def join_round(world: FleetWorld, nodes: RayNodes, _: random.Random, round_: Round) -> None:
     """A node joins in mid-run, and gets replicas that are asked."""
     nodes.kill(nodes.nodes[-1])
+    world.fresh(4 * SECONDS)
     process = world.start(nodes, replicas="auto")
     round_.struck = await_moment(world, process, round_.at)
     node = nodes.begin(4)
