@@ -139,9 +139,14 @@ class FleetWorld:
 
     def fresh(self, seconds: float = SECONDS) -> None:
         """Forget the last run; the model takes so many seconds for a request of the next."""
-        Path(f"{self.asked}.pace").write_text(str(seconds))
+        self.set_pace(seconds)
         shutil.rmtree(self.run, ignore_errors=True)
         self.asked.write_bytes(b"")
+
+    def set_pace(self, seconds: float) -> None:
+        new = self.folder / "pace"
+        new.write_text(str(seconds))
+        new.replace(f"{self.asked}.pace")
 
     def undisturbed(self) -> None:
         """Run once in one process: the run that all others must be equal to."""
@@ -309,7 +314,7 @@ def head_round(world: FleetWorld, nodes: RayNodes, _: random.Random, round_: Rou
 def join_round(world: FleetWorld, nodes: RayNodes, _: random.Random, round_: Round) -> None:
     """A node joins in mid-run, and gets replicas that are asked."""
     nodes.kill(nodes.nodes[-1])
-    world.fresh(4 * SECONDS)
+    world.fresh(20 * SECONDS)  # until the node is there
     process = world.start(nodes, replicas="auto")
     round_.struck = await_moment(world, process, round_.at)
     node = nodes.begin(4)
@@ -317,6 +322,8 @@ def join_round(world: FleetWorld, nodes: RayNodes, _: random.Random, round_: Rou
     end = time.monotonic() + LONGEST
     while process.poll() is None and time.monotonic() < end:
         joined.update(node.replicas())
+        if joined & world.askers().keys():
+            world.set_pace(SECONDS)
         time.sleep(0.05)
     world.judge(round_, ended(process))
     if not joined & world.askers().keys():
