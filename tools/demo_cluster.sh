@@ -11,7 +11,7 @@ answers() { if [ -f "$1/responses.jsonl" ]; then sed 1d "$1/responses.jsonl" | w
 end_node() { # all processes of a node's session, by id
 	if [ -n "$1" ]; then kill -9 $(ps -o pid= -s "$1") 2>/dev/null || true; fi
 }
-replicas() { ps -o args= -s "$1" | grep "^ray::" | grep -Evc "^ray::(IDLE|.*Agent)" || true; }
+replicas() { ps -o args= -s "$1" | grep -c "^ray::Replica" || true; }
 leave() {
 	if [ -n "$run" ]; then kill "$run" 2>/dev/null || true; fi
 	end_node "$node"
