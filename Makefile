@@ -8,10 +8,13 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 VLLM_VENV ?= .venv-vllm
 VLLM = $(VLLM_VENV)/bin
 
-.PHONY: demo view test quick test-python test-lowest fuzz chaos test-inspect test-vllm check install install-test install-quick docs bench site release-check clean
+.PHONY: demo demo-cluster view test quick test-python test-lowest fuzz chaos test-inspect test-vllm check install install-test install-quick docs bench site release-check clean
 
 demo: install  ## set up assay and show it at work on its bundled tasks
 	@sh tools/demo.sh $(BIN)/assay $(DEMO)
+
+demo-cluster:  ## two Ray nodes on this machine, one killed in mid-run: the same numbers; in .demo-cluster
+	@$(MAKE) --no-print-directory install EXTRAS=ray && sh tools/demo_cluster.sh $(BIN) .demo-cluster
 
 view: install  ## look at the demo's run in a browser
 	@$(PIP) '.[view]' && $(BIN)/assay view $(DEMO)
@@ -37,9 +40,9 @@ test-lowest:  ## the quick tests with the lowest version of each direct dependen
 fuzz: install-test  ## damaged input of every kind, SECONDS of CPU time for each target (default 60), JOBS targets at once; findings in OUT
 	@cd tests && $(abspath $(BIN))/python -m fuzz --seconds $(or $(SECONDS),60) --jobs $(or $(JOBS),1) $(if $(OUT),--out $(abspath $(OUT))) $(TARGETS)
 
-chaos: install-test  ## kills, signals, full disks and server faults: HISTORIES (default 200) from SEED (1), JOBS at once; the log in OUT
-	@cd tests && $(abspath $(BIN))/python -m chaos --histories $(or $(HISTORIES),200) --seed $(or $(SEED),1) $(if $(JOBS),--jobs $(JOBS)) \
-		$(if $(OUT),--out $(abspath $(OUT))) $(if $(ONLY),--only $(ONLY))
+chaos: install-test  ## kills, signals, full disks and server faults: HISTORIES (default 200) from SEED (1), JOBS at once; the log in OUT; FLEET=1: runs of replicas on Ray nodes
+	@cd tests && PYTHONPATH=$(CURDIR) $(abspath $(BIN))/python -m chaos --histories $(or $(HISTORIES),200) --seed $(or $(SEED),1) $(if $(JOBS),--jobs $(JOBS)) \
+		$(if $(OUT),--out $(abspath $(OUT))) $(if $(ONLY),--only $(ONLY)) $(if $(FLEET),--fleet)
 
 .PHONY: damage
 damage: install-test  ## every byte of a run's folder damaged, through its readers; a sample of it, of a graph's and of a shard's through every command

@@ -1,6 +1,6 @@
 """Disturb commands in histories drawn from a seed, and count what was lost, doubled, changed or left behind.
 
-usage: python -m chaos [--histories 200] [--seed 1] [--jobs 2] [--only NUMBER …] [--kind KIND …] [--out FOLDER]   (in tests/; `make chaos` calls it)
+usage: python -m chaos [--fleet] [--histories 200] [--seed 1] [--jobs 2] [--only NUMBER …] [--kind KIND …] [--out FOLDER]   (in tests/; `make chaos` calls it)
 
 Prints every failure with its history, which `--seed S --only NUMBER` repeats, and a table. Exits with 1 if there is any.
 """
@@ -15,19 +15,22 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from chaos.fleet import FLEET
 from chaos.histories import Chaos, Ended, Report, drawn, line
 from chaos.worlds import KINDS
 
 PHASES = ("start", "asking", "scoring", "samples", "results", "writing", "end")
 
 
-def work(seed: int, numbers: Sequence[int], base: str, reports: "multiprocessing.Queue[Report | str | None]") -> None:
+def work(
+    options: argparse.Namespace, numbers: Sequence[int], reports: "multiprocessing.Queue[Report | str | None]"
+) -> None:
     """Histories one after the other, in a folder of this process."""
-    folder = Path(tempfile.mkdtemp(prefix="chaos-", dir=base))
+    folder = Path(tempfile.mkdtemp(prefix="chaos-", dir=options.out))
     chaos = Chaos(folder)
     try:
         for number in numbers:
-            reports.put(chaos.told(drawn(seed, number)))
+            reports.put(chaos.told(drawn(options.seed, number, FLEET if options.fleet else KINDS)))
     except (Ended, OSError) as error:
         reports.put(str(error))
     finally:
@@ -38,15 +41,16 @@ def work(seed: int, numbers: Sequence[int], base: str, reports: "multiprocessing
 
 def told(options: argparse.Namespace) -> Iterator[Report | str]:
     """What comes of all histories, as they end."""
-    numbers = options.only or [n for n in range(options.histories) if list(KINDS)[n % len(KINDS)] in options.kind]
+    kinds = list(FLEET if options.fleet else KINDS)
+    numbers = options.only or [n for n in range(options.histories) if kinds[n % len(kinds)] in (options.kind or kinds)]
     context = multiprocessing.get_context("fork")
     reports: multiprocessing.Queue[Report | str | None] = context.Queue()
     jobs = min(options.jobs, len(numbers))
     order = sorted(
-        numbers, key=lambda number: (number % len(KINDS), number)
+        numbers, key=lambda number: (number % len(kinds), number)
     )  # a kind's reference is run by few processes
     shares = [order[len(order) * job // jobs : len(order) * (job + 1) // jobs] for job in range(jobs)]
-    processes = [context.Process(target=work, args=(options.seed, share, options.out, reports)) for share in shares]
+    processes = [context.Process(target=work, args=(options, share, reports)) for share in shares]
     for process in processes:
         process.start()
     while jobs:
@@ -85,7 +89,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", type=int, nargs="*", metavar="NUMBER", help="just these histories of the seed")
-    parser.add_argument("--kind", nargs="*", default=list(KINDS), choices=list(KINDS))
+    parser.add_argument("--kind", nargs="*", choices=list(KINDS))
+    parser.add_argument("--fleet", action="store_true", help="runs of replicas on two Ray nodes, which are killed, too")
     parser.add_argument(
         "--out", default=tempfile.gettempdir(), help="the folder for worlds, and for chaos.jsonl and chaos.md"
     )

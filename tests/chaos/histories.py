@@ -18,8 +18,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from chaos.outcome import answers, leftovers, outcome
-from chaos.worlds import AT_ONCE, KINDS, Command, Server, write_tasks
+from chaos.fleet import FLEET, REPLICAS, STRIKES, Machines
+from chaos.outcome import answers, leftovers, outcome, without_settings
+from chaos.worlds import AT_ONCE, KINDS, Command, Kind, Server, write_tasks
 from serving import loopback
 
 HERE = Path(__file__).parent
@@ -36,7 +37,16 @@ SIGNALS = {
     "stop": signal.SIGSTOP,
     "twice": signal.SIGTERM,
 }
-CODES = {"kill": (-9,), "term": (143, -15), "int": (130, -2), "stop": (), "twice": (143, -15), "disk": (2,)}
+CODES = {
+    "kill": (-9,),
+    "term": (143, -15),
+    "int": (130, -2),
+    "stop": (),
+    "twice": (143, -15),
+    "disk": (2,),
+    "replica": (),
+    "node": (),
+}
 """What a disturbed command may exit with, besides 0 and 1; before Python has begun a signal ends it by its number."""
 
 
@@ -67,17 +77,20 @@ class History:
         return f"seed {self.seed}, history {self.number} ({self.kind}, faults {self.faults}): {'; '.join(steps)}"
 
 
-def drawn(seed: int, number: int) -> History:
+def drawn(seed: int, number: int, kinds: Mapping[str, Kind] = KINDS) -> History:
     """Draw a history. Kinds take turns; three of five disturbances are kills."""
-    draw, names = random.Random(f"{seed} {number}"), list(KINDS)
+    draw, names = random.Random(f"{seed} {number}"), list(kinds)
     kind = names[number % len(names)]
-    commands = len(KINDS[kind].commands(""))
+    commands = len(kinds[kind].commands(""))
     disturbances: dict[int, list[Disturbance]] = {}
     for _ in range(draw.randint(2, 8)):
         how = draw.choice(["kill"] * 9 + ["term", "int", "twice", "stop", "disk", "disk"])
-        when = draw.choice(["time", "requests", "changes", "changes"])
+        if kinds[kind].fleet and how == "kill":
+            how = draw.choice(["kill", *STRIKES])
+        when = draw.choice(["time", "requests"] if how in STRIKES else ["time", "requests", "changes", "changes"])
         disturbances.setdefault(draw.randrange(commands), []).append(Disturbance(how, when, draw.uniform(0, 1.02)))
-    return History(seed, number, kind, draw.choice([0.0, 0.0, 0.03, 0.15]), disturbances)
+    faults = draw.choice([0.0, 0.0, 0.03, 0.15])
+    return History(seed, number, kind, 0.0 if kinds[kind].fleet else faults, disturbances)
 
 
 @dataclass
@@ -109,6 +122,9 @@ class Report:
     needed: int = 0
 
 
+ALL = {**KINDS, **FLEET}
+
+
 class Ended(Exception):
     """A command hangs, or does not come to its end."""
 
@@ -125,6 +141,7 @@ class Chaos:
         self.small_disk = self._stack.enter_context(_small_disk(self.work))
         self.server = Server()
         self.url, _ = self._stack.enter_context(loopback(self.server))
+        self.machines = Machines(self._stack, {"PYTHONPATH": _path(), "ASSAY_CACHE_DIR": str(folder / "cache")})
         self._references: dict[str, Reference] = {}
 
     def close(self) -> None:
@@ -133,15 +150,20 @@ class Chaos:
     def reference(self, kind: str) -> Reference:
         """Run a kind undisturbed, once; its world stays in done/KIND for the kinds that need it."""
         if kind not in self._references:
-            after = KINDS[kind].after
+            after, self.server.faults = ALL[kind].after, 0.0
             if after is not None:
                 self.reference(after)
-            commands = self._fresh(kind)
-            self.server.faults = 0.0
-            measured = [self._measured(command) for command in commands]
-            self._references[kind] = Reference(measured, outcome(self.work))
+            measured = [self._measured(command) for command in self._fresh(kind)]
+            done = self._outcome(kind)
+            if ALL[kind].fleet:  # it takes longer, and has to come to the same
+                spread = [self.machines.spread(command) for command in self._fresh(kind)]
+                measured = [self._measured(command) for command in spread]
+            self._references[kind] = Reference(measured, done)
             shutil.copytree(self.work, self.done / kind)
         return self._references[kind]
+
+    def _outcome(self, kind: str) -> dict[str, bytes]:
+        return without_settings(outcome(self.work)) if ALL[kind].fleet else outcome(self.work)
 
     def _measured(self, command: Command) -> Measured:
         counted = self.folder / "counted"
@@ -158,13 +180,15 @@ class Chaos:
             for path in folder.iterdir():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         write_tasks(self.work / "tasks")
-        KINDS[kind].prepare(self.work, self.done)
-        return KINDS[kind].commands(self.url)
+        ALL[kind].prepare(self.work, self.done)
+        return ALL[kind].commands(self.url)
 
     def told(self, history: History) -> Report:
         """Let a history happen."""
         report, reference = Report(history), self.reference(history.kind)
         commands = self._fresh(history.kind)
+        if ALL[history.kind].fleet:
+            commands = [self.machines.spread(command) for command in commands]
         self.server.seed = f"{history.seed} {history.number}"
         try:
             for number, command in enumerate(commands):
@@ -176,7 +200,7 @@ class Chaos:
         except Ended as ended:
             report.problems.append(str(ended))
             return report
-        after = outcome(self.work)
+        after = self._outcome(history.kind)
         names = sorted(name for name in {*after, *reference.outcome} if after.get(name) != reference.outcome.get(name))
         report.problems += [
             f"{name} differs: {_difference(after.get(name), reference.outcome.get(name))}" for name in names
@@ -207,6 +231,8 @@ class CommandUnderFire:
         self._judge(attempt, known, disturbance)
         if disturbance.how == "kill" and attempt.code == -signal.SIGKILL:
             self.report.kills[self.command[0], self._phase(attempt.began)] += 1
+        elif disturbance.how in STRIKES:
+            self.report.others[disturbance.how] += attempt.was_struck
         elif attempt.code not in (0, 1) or disturbance.how == "stop":
             self.report.others[disturbance.how] += 1
 
@@ -243,12 +269,12 @@ class CommandUnderFire:
                 f"{what}: asked {len(server.asked)} of {self.measured.requests} with {len(known)} journaled"
             )
         again = [times for times in server.answered.values() if times > 1]
-        if len(again) > (
-            AT_ONCE if attempt.code not in (0, 1) else 0
-        ):  # what was in flight when a signal came may be asked once more
+        in_flight = AT_ONCE * (REPLICAS if "--ray" in self.command else 1)
+        struck = attempt.code not in (0, 1) or (disturbance is not None and disturbance.how in STRIKES)
+        if len(again) > (in_flight if struck else 0):  # what was in flight when it was struck may be asked once more
             problems.append(f"{what}: answered and asked again at once: {len(again)}")
         lost = len(server.answered) - (len(after) - len(known))
-        if lost > 2 * AT_ONCE:
+        if lost > 2 * in_flight:
             problems.append(f"{what}: {lost} answers were given and not journaled")
 
     def _phase(self, began: float) -> str:
@@ -280,7 +306,7 @@ class Attempt:
         counted: Path | None = None,
     ) -> None:  # fmt: skip
         self.chaos, self.disturbance, self.measured = chaos, disturbance, measured
-        self.mark = f"{os.getpid()}-{time.monotonic_ns()}"
+        self.mark, self.was_struck = f"{os.getpid()}-{time.monotonic_ns()}", False
         self._started = threading.Event()
         step, number, at = 0, 0, {}
         how, when = (disturbance.how, disturbance.when) if disturbance is not None else ("", "")
@@ -307,15 +333,18 @@ class Attempt:
             timer.start()
 
     def _environment(self) -> dict[str, str]:
-        paths = os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
         return {
-            **os.environ, "PYTHONPATH": paths, "TMPDIR": str(self.chaos.tmp), "ASSAY_CACHE_DIR": str(self.chaos.folder / "cache"),
-            "OPENBLAS_NUM_THREADS": "1", "CHAOS_MARK": self.mark, "HF_HUB_OFFLINE": "1",
+            **os.environ, **self.chaos.machines.environment, "PYTHONPATH": _path(), "TMPDIR": str(self.chaos.tmp),
+            "ASSAY_CACHE_DIR": str(self.chaos.folder / "cache"), "OPENBLAS_NUM_THREADS": "1", "CHAOS_MARK": self.mark,
+            "HF_HUB_OFFLINE": "1",
         }  # fmt: skip
 
     def _strike(self) -> None:
         self._started.wait()
         assert self.disturbance is not None
+        if self.disturbance.how in STRIKES:
+            self.was_struck = self._process.poll() is None
+            return self.chaos.machines.strike(self.disturbance.how, random.Random(str(self.disturbance)))
         with suppress(ProcessLookupError):
             self._process.send_signal(SIGNALS[self.disturbance.how])
             if self.disturbance.how == "twice":
@@ -358,9 +387,14 @@ class Attempt:
         self._said.seek(0)
         self.said = self._said.read().decode("utf-8", "replace")
         self._said.close()
-        self.children = _alive(self.mark)
+        self.children = _alive(self.mark) + self.chaos.machines.outlive()
 
     said: str = ""
+
+
+def _path() -> str:
+    """The source, before what else the path of Python has."""
+    return os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def _difference(one: bytes | None, other: bytes | None) -> str:

@@ -5,7 +5,7 @@ import json
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ cache, and lock files of SQLite. Files with nothing of this are compared as they
 the embedded model."""
 TIMED = re.compile(r"\d{4}-\d\d-\d\d[T_]\d\d-\d\d-\d\d(?:\.\d+)?")
 SCORING = re.compile(r"/scored/\d+/")
+SETTINGS = frozenset(("command", "replicas", "ray", "signature"))
+"""Keys of a manifest, and of the copy that heads a journal: the command and its options with their signature. A run of a fleet
+differs in them from one of one process, and in nothing else."""
 JOURNAL, CACHE = "responses.jsonl", "responses.sqlite"
 ASIDE = ("-wal", "-shm")
 
@@ -80,6 +83,25 @@ def without_times(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: None if key in LEFT_OUT else without_times(each) for key, each in value.items()}
     return [without_times(each) for each in value] if isinstance(value, list) else value
+
+
+def without_settings(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Files of `outcome` without SETTINGS: to compare a run of a fleet with one of one process."""
+
+    def kept(value: Any) -> Any:
+        return (
+            {key: kept(each) for key, each in value.items() if key not in SETTINGS}
+            if isinstance(value, dict)
+            else value
+        )
+
+    def cleaned(name: str, content: bytes) -> bytes:
+        if Path(name).name not in ("manifest.json", JOURNAL):
+            return content
+        first, *rest = content.split(b"\n")
+        return b"\n".join([_dumped(kept(json.loads(first))), *rest])
+
+    return {name: cleaned(name, content) for name, content in files.items()}
 
 
 def _is_failure(line: Any) -> bool:

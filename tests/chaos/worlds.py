@@ -243,6 +243,8 @@ class Kind:
     """Puts what the commands need into a new world, from finished worlds of other kinds (`done`/KIND)."""
     after: str | None = None
     """The kind whose finished world is needed."""
+    fleet: bool = False
+    """Whether its commands are given to a fleet of replicas; undisturbed, to one process."""
 
 
 def _run(url: str, output: str, *more: str, model: str = "openai", tasks: str = "both") -> Command:

@@ -3,6 +3,7 @@
 import logging
 import os
 import shutil
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -67,6 +68,7 @@ def connected(address: str | None = None, cpus: int | None = None) -> Iterator[M
 def _connect(ray: ModuleType, address: str, cpus: int | None) -> None:
     common = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
     logging.getLogger("ray").setLevel(logging.ERROR)
+    on_term = signal.getsignal(signal.SIGTERM)
     try:
         if address == LOCAL:
             ray.init(
@@ -81,6 +83,9 @@ def _connect(ray: ModuleType, address: str, cpus: int | None) -> None:
             raise
         what = f"no Ray cluster at {address!r}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
         raise ConfigError([Problem(Place("ray"), what, START_ONE)]) from None
+    if threading.current_thread() is threading.main_thread():
+        # Ray's handlers of SIGTERM print a stack, exit with 15, and kill this process 3 seconds later, by an alarm
+        signal.signal(signal.SIGTERM, on_term)
 
 
 START_ONE = "start one with `ray start --head`, or write --ray local"
