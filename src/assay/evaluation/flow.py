@@ -7,6 +7,7 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from typing import TypeVar
 
 from assay.config.run import RunConfig
@@ -37,7 +38,13 @@ def prepare_run(
     check_model_options(config, model)
     definitions = load(config, manager)  # tasks and groups by name; executes no user code
     models = ModelPool(config, model, roles)  # opened when they are needed
-    return prepare(definitions, manager, models, started)  # data, prompts, filters, metrics; every problem at once
+    with ExitStack() as undo:
+        undo.callback(models.close)
+        prepared = prepare(
+            definitions, manager, models, started
+        )  # data, prompts, filters, metrics; every problem at once
+        undo.pop_all()
+    return prepared
 
 
 def execute(
@@ -48,7 +55,7 @@ def execute(
 ) -> Evaluation:
     """Ask the models, score their answers, and write the run; with a rule, until that has decided."""
     order = SeededOrder(rule, prepared.config.random_seed) if rule is not None else None
-    with scorer_processes(prepared.scorers):
+    with closing(prepared.models), scorer_processes(prepared.scorers):
         models = open_models(prepared)  # the model under test and roles; capabilities checked
         if order is not None:
             known = decided_before(prepared, models)  # nothing is asked again

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from assay.config.arguments import parse_arguments
 from assay.config.option import YAMLValue
 from assay.config.run import RunConfig, options_where
+from assay.config.serve_command import ServeCommand, found_program
 from assay.engine.retry import retry_before_run
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.dispatch import run_async
+from assay.late import late
 from assay.models.load import backend, check_generation, load_model, parameters
 from assay.models.protocol import AnyModel, Remote
 from assay.models.scripted import NoModel
@@ -63,6 +65,11 @@ class ModelPool:
         limit = model.max_length - generated
         return all(len(text.encode()) <= limit or (model.count_tokens(text) or 0) <= limit for text in texts)
 
+    def close(self) -> None:
+        """Stop the servers that were started for the model under test."""
+        if isinstance(self._under_test, ServerModel) and self._under_test.managed is not None:
+            self._under_test.managed.stop()
+
     def open(self, tasks: Sequence[Runnable]) -> dict[str, AnyModel]:
         """Open the models of every role that the run or its tasks name, and refuse those that cannot do what is needed."""
         model = self.under_test(tasks)
@@ -106,6 +113,7 @@ def open_models(prepared: "PreparedRun") -> dict[str, AnyModel]:
 
 def check_model_options(config: RunConfig, model: AnyModel | None) -> None:
     """Refuse options that the model cannot take, as far as that is known before it is opened."""
+    check_serve(config, model)
     if model is None:
         check_batch_size(config)
         check_generation(config.model, parse_arguments(config.gen_kwargs, "gen_kwargs"))
@@ -124,10 +132,35 @@ def model_under_test(config: RunConfig) -> AnyModel:
     for name in options_where(lambda each: each.for_model):
         if getattr(config, name) and name in parameters(backend(config.model)):
             arguments.setdefault(name, getattr(config, name))
-    model = load_model(config.model, arguments)
+    if config.serve is not None and config.dry_run:  # nothing will be asked
+        arguments = {"model": "served", "base_url": "http://127.0.0.1:1/v1", **arguments}
+    is_served = config.serve is not None and not config.dry_run
+    model = late("load_served")(config, arguments) if is_served else load_model(config.model, arguments)
     if isinstance(config.apply_chat_template, str):
         use_template(model, config.apply_chat_template)
     return model
+
+
+def check_serve(config: RunConfig, model: AnyModel | None) -> None:
+    """Refuse --serve with a model that does not ask the servers it starts, and a command that is not on this machine."""
+    if config.serve is None:
+        return
+    what = fix = ""
+    program = ServeCommand.parse(config.serve).program
+    if model is not None:
+        what, fix = (
+            "a model object has its own server",
+            "give the name of a backend, such as openai, or leave serve out",
+        )
+    elif "base_url" not in parameters(backend(config.model)):
+        what = f"model {config.model!r} does not ask a server"
+        fix = "leave --model out, or give openai or openai-chat; --replicas alone starts copies of a local model"
+    elif "base_url" in parse_arguments(config.model_args, "model_args"):
+        what, fix = "base_url names a server that runs, and --serve starts one", "leave one of them out"
+    elif config.ray in (None, "local") and found_program(program) is None:
+        what, fix = f"no program {program!r} on this machine", "install it, or write its path"
+    if what:
+        raise ConfigError([Problem(Place("serve"), what, fix)])
 
 
 def check_batch_size(config: RunConfig) -> None:
@@ -213,7 +246,16 @@ def refuse_unpriced(models: Mapping[str, AnyModel], cost: float | None) -> None:
 
 def served_facts(model: AnyModel) -> JSONDict:
     """The addresses of a served model and its response to the probe, for the manifest."""
-    return {"addresses": model.addresses, "probe": model.probed} if isinstance(model, ServerModel) else {}
+    if not isinstance(model, ServerModel):
+        return {}
+    served = {"serve": model.managed.command} if model.managed is not None else {}
+    return {"addresses": model.addresses, "probe": model.probed, **served}
+
+
+def managed_usage(model: AnyModel) -> JSONDict:
+    """The servers that the run started, for its results."""
+    is_managed = isinstance(model, ServerModel) and model.managed is not None
+    return {"servers": model.managed.usage()} if is_managed else {}  # type: ignore[union-attr]
 
 
 def greet_models(models: Mapping[str, AnyModel], folder: str | None, *, force: bool) -> None:
