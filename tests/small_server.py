@@ -89,6 +89,7 @@ if __name__ == "__main__":
     if options.stubborn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     note(f"start {os.getpid()}")
+    note(f"gpus {os.environ.get('CUDA_VISIBLE_DEVICES', '')}")
     if options.spawn:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
         note(f"start {child.pid}")
