@@ -1,5 +1,6 @@
 """`--serve` with Ray: servers on two nodes, one killed, a node lost, GPUs, and a driver that is killed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -37,6 +38,62 @@ def cluster() -> Iterator[Any]:
     built.shutdown()
     for name in before:
         del os.environ[name]
+
+
+AUTO = {  # of two nodes with two GPUs each
+    "vllm serve m": (None, 4, 1.0),
+    "vllm serve m -tp 2": (None, 2, 2.0),
+    "llama-server -m m.gguf": (0.5, 8, 0.5),
+    "x {port}": (0.0, 2, 0.0),
+}
+
+
+def test_auto_starts_as_many_servers_as_the_gpus_of_the_nodes_are_enough_for(cluster: Any) -> None:
+    with connected(cluster.address) as ray:
+        for command, (gpus, count, each) in AUTO.items():
+            config = RunConfig(serve=command, replicas="auto", gpus_per_replica=gpus, ray=cluster.address)
+            placement = placement_of(ray, config)
+            assert (placement.count, placement.gpus) == (count, each), command
+        with pytest.raises(AssayError, match="the cluster has GPUs for 0 servers of 3 each"):
+            placement_of(ray, RunConfig(serve="vllm serve m -tp 3", replicas="auto", ray=cluster.address))
+        with pytest.raises(AssayError, match="the cluster has GPUs for 4 servers of 1 each, not for 5"):
+            placement_of(ray, RunConfig(serve="vllm serve m", replicas=5, ray="local"))
+
+
+def test_the_server_of_a_lost_node_is_started_on_a_node_that_joins(cluster: Any, world: World) -> None:  # noqa: F811
+    node = {"num_cpus": 1, "num_gpus": 1, "object_store_memory": 80_000_000}
+    lost = cluster.add_node(**node)
+    command = world.command("--wait", 1, "--host", "{host}")
+    process = driver(
+        world, "--serve", command, "--replicas", 5, "--ray", cluster.address, "--model_args", "num_concurrent=5"
+    )
+    until(lambda: len(world.asked) > 4)
+    cluster.remove_node(lost, allow_graceful=False)
+    joined = cluster.add_node(**node)
+    until(lambda: len(world.logged("start")) == 6)
+    assert process.communicate()[1].count("restart of 5 servers during the run: its Ray actor or its node ended") == 1
+    cluster.remove_node(joined)
+    results = json.loads((world.output / "results.json").read_text())
+    assert results["results"]["t"]["exact_match,none"] == 1.0
+    assert results["assay"]["servers"] == {
+        "count": 5, "restarts": 1, "reasons": ["its Ray actor or its node ended"],
+    }  # fmt: skip
+    assert sorted(world.logged("gpus")) == ["0", "0", "0", "0", "1", "1"], "Ray gave every server its own GPU"
+    assert set(world.asked) == {row["q"] for row in ROWS}
+    keys = world.journaled()
+    assert (len(keys), len(set(keys))) == (DOCUMENTS, DOCUMENTS)
+
+
+def test_no_server_survives_a_driver_that_is_killed(cluster: Any, world: World) -> None:  # noqa: F811  # a fixture
+    process: subprocess.Popen[str] = driver(
+        world, "--serve", world.command("--wait", 0.5, "--spawn", "--host", "{host}"), "--replicas", 2, "--ray",
+        cluster.address,
+    )  # fmt: skip
+    until(lambda: len(world.asked) > 2)
+    assert len(world.running) == 4, "two servers, each with a process that it started"
+    process.kill()
+    process.communicate()
+    until(lambda: not world.running, 20.0)
 
 
 def processes(*parts: str) -> list[int]:
@@ -89,63 +146,3 @@ def test_two_servers_of_transformers_say_what_hf_says_though_one_is_killed(clust
     lines = journal.read_bytes().splitlines()[1:]
     assert len({line[:40] for line in lines}) == len(lines) == there["assay"]["account"]["requests"]
     assert processes("truth_server.py", str(BUNDLED)) == []
-
-
-def test_the_server_of_a_lost_node_is_started_on_a_node_that_joins(cluster: Any, world: World) -> None:  # noqa: F811
-    node = {"num_cpus": 1, "num_gpus": 1, "object_store_memory": 80_000_000}
-    nodes = [cluster.add_node(**node)]
-
-    def replace() -> None:
-        until(lambda: len(world.asked) > 4)
-        cluster.remove_node(nodes[0], allow_graceful=False)
-        nodes.append(cluster.add_node(**node))
-        until(lambda: len(world.logged("start")) == 6)
-
-    thread = threading.Thread(target=replace)
-    thread.start()
-    results = world.run(
-        world.command("--wait", 1.2, "--host", "{host}"), replicas=5, ray=cluster.address,
-        model_args={"num_concurrent": 5},
-    )  # fmt: skip
-    thread.join()
-    cluster.remove_node(nodes[1])
-    assert results["results"]["t"]["exact_match,none"] == 1.0
-    assert results["assay"]["servers"] == {
-        "count": 5, "restarts": 1, "reasons": ["its Ray actor or its node ended"],
-    }  # fmt: skip
-    assert sorted(world.logged("gpus")) == ["0", "0", "0", "0", "1", "1"], "Ray gave every server its own GPU"
-    assert set(world.asked) == {row["q"] for row in ROWS}
-    keys = world.journaled()
-    assert (len(keys), len(set(keys))) == (DOCUMENTS, DOCUMENTS)
-
-
-AUTO = {  # of two nodes with two GPUs each
-    "vllm serve m": (None, 4, 1.0),
-    "vllm serve m -tp 2": (None, 2, 2.0),
-    "llama-server -m m.gguf": (0.5, 8, 0.5),
-    "x {port}": (0.0, 2, 0.0),
-}
-
-
-def test_auto_starts_as_many_servers_as_the_gpus_of_the_nodes_are_enough_for(cluster: Any) -> None:
-    with connected(cluster.address) as ray:
-        for command, (gpus, count, each) in AUTO.items():
-            config = RunConfig(serve=command, replicas="auto", gpus_per_replica=gpus, ray=cluster.address)
-            placement = placement_of(ray, config)
-            assert (placement.count, placement.gpus) == (count, each), command
-        with pytest.raises(AssayError, match="the cluster has GPUs for 0 servers of 3 each"):
-            placement_of(ray, RunConfig(serve="vllm serve m -tp 3", replicas="auto", ray=cluster.address))
-        with pytest.raises(AssayError, match="the cluster has GPUs for 4 servers of 1 each, not for 5"):
-            placement_of(ray, RunConfig(serve="vllm serve m", replicas=5, ray="local"))
-
-
-def test_no_server_survives_a_driver_that_is_killed(cluster: Any, world: World) -> None:  # noqa: F811  # a fixture
-    process: subprocess.Popen[str] = driver(
-        world, "--serve", world.command("--wait", 0.5, "--spawn", "--host", "{host}"), "--replicas", 2, "--ray",
-        cluster.address,
-    )  # fmt: skip
-    until(lambda: len(world.asked) > 2)
-    assert len(world.running) == 4, "two servers, each with a process that it started"
-    process.kill()
-    process.communicate()
-    until(lambda: not world.running, 20.0)
