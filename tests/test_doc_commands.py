@@ -21,6 +21,7 @@ NOT_RUN = {
     r"^assay view\b": "serves until it is stopped: tests/test_viewer.py",
     r"--model vllm\b|\bvllm,": "needs vLLM: `make test-vllm`",
     r"--to (wandb|mlflow|trackio|hf-hub)": "needs an extra or an account: tests/test_exports.py, tests/test_trackers.py",
+    r"--serve\b": "starts vLLM: tests/test_managed_servers.py, tests/test_managed_fleet.py",
     r"baselines/main": "is run in its order by tests/test_ci_files.py",
     r"s3://": "needs a bucket: tests/test_storage.py",
     r"--model (anthropic|litellm)\b": "needs a key: tests/test_protocols.py, tests/test_agent_backends.py",

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server over real `transformers`, for tests. usage: truth_server.py PORT FOLDER [sglang]
+"""An OpenAI-compatible server over real `transformers`, for tests. usage: truth_server.py PORT FOLDER [sglang] [host=ADDRESS]
 
 With `sglang` it differs from the protocol as SGLang does: it does not say where tokens begin, and has a /generate.
 """
@@ -106,4 +106,5 @@ if __name__ == "__main__":
         app.add_routes([web.post("/generate", truth.generate)])
     app.add_routes([web.post("/v1/completions", truth.complete), web.post("/tokenize", truth.tokenize)])
     app.add_routes([web.get("/v1/models", models)])
-    web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), print=None, access_log=None)
+    host = next((each[5:] for each in sys.argv[3:] if each.startswith("host=")), "127.0.0.1")
+    web.run_app(app, host=host, port=int(sys.argv[1]), print=None, access_log=None)

@@ -21,6 +21,7 @@ ABOVE = {
     "table_of_run": "assay.report.text_table",
     "table_of_comparison": "assay.report.text_table",
     "write_report": "assay.report.write",
+    "load_served": "assay.fleet.servers",
     "shown_progress": "assay.cli.notebook",
 }
 

@@ -33,6 +33,8 @@ _HEADERS = re.compile(r"(?:^|[_\-.\s])(?:headers?|cookies?)$|[a-z](?:Headers?|Co
 _HEADERS_IN_TEXT = re.compile(
     r"(?:(?:^|[\s,;&?{(\[\"'_\-.])(?:headers?|cookies?)|[a-z](?-i:Headers?|Cookies?))\\?[\"']?\s*[=:]\s*", re.IGNORECASE
 )
+_FLAG = re.compile(r"(?<!\S)(--?([A-Za-z][\w.\-]*)\s+)(\"[^\"]*\"|'[^']*'|[^\s\-]\S*)")
+"""A flag and its value inside of a text that holds a command."""
 _URL = re.compile(r"([A-Za-z][\w+.\-]*://)((?<=[\"']http://)[^\s\"']*|(?<=[\"']https://)[^\s\"']*|[^\s,\"'<>]*)")
 """An address: one in quotes ends there, one without at a comma, too."""
 _ADDRESSES = ("url", "base_url", "api_base", "endpoint", "uri", "proxy")
@@ -107,7 +109,14 @@ def _redacted_text(text: str, *, command: bool = False) -> tuple[str, str]:
     text = without_queries(text)
     text, open_pair = _without_values(text, command)
     text = _BEARER.sub(rf"\1{HIDDEN}", text)
+    text = _FLAG.sub(_without_value, text) if "-" in text else text
     return _KNOWN.sub(HIDDEN, text), open_headers or open_pair
+
+
+def _without_value(match: re.Match[str]) -> str:
+    """A flag of a command without its value, where that is a secret."""
+    is_number = _NUMBER.fullmatch(match[3]) is not None
+    return match[1] + HIDDEN if is_secret(match[2], certain=is_number) else match[0]
 
 
 def _without_headers(text: str) -> tuple[str, str]:

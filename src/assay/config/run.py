@@ -11,6 +11,7 @@ from functools import partial
 from typing import Literal
 
 from assay.config.option import MAX_REPEATS, NOTHING, Remark, YAMLValue, at_least, option
+from assay.config.serve_command import serve_remarks
 from assay.redaction import redacted
 
 
@@ -261,7 +262,14 @@ class RunConfig:
         "A command that starts an OpenAI-compatible server, such as 'vllm serve MODEL': as many as --replicas are started, asked"
         " and stopped.",
         None,
+        check=serve_remarks,
         run=_machines("COMMAND"),
+    )
+    serve_timeout: float = option(
+        "Seconds that a server of --serve has until it answers; as a flag also 30m, 2h.",
+        1800.0,
+        check=_positive,
+        run=_machines("TIME", syntax="duration"),
     )
     # scoring
     compat: Literal["lm-eval", "sygra"] | None = option(

@@ -7,7 +7,7 @@
 
 import time
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import TypeVar
 
 from assay.config.run import RunConfig
@@ -38,7 +38,13 @@ def prepare_run(
     check_model_options(config, model)
     definitions = load(config, manager)  # tasks and groups by name; executes no user code
     models = ModelPool(config, model, roles)  # opened when they are needed
-    return prepare(definitions, manager, models, started)  # data, prompts, filters, metrics; every problem at once
+    with ExitStack() as undo:
+        undo.callback(models.close)
+        prepared = prepare(
+            definitions, manager, models, started
+        )  # data, prompts, filters, metrics; every problem at once
+        undo.pop_all()
+    return prepared
 
 
 def execute(

@@ -13,6 +13,7 @@ from assay.config.run import OPTIONS, RunConfig, identity_of
 from assay.config.source import digest
 from assay.evaluation.models import UNDER_TEST, parse_role, served_facts
 from assay.models.protocol import AnyModel
+from assay.models.servers.server_model import ServerModel
 from assay.redaction import redacted
 from assay.registry import is_plugin_file
 from assay.runs.folder import environment, git_state
@@ -116,7 +117,8 @@ def config_section(config: RunConfig, model: AnyModel) -> ResultsJSON:
 def model_name(config: RunConfig, model: AnyModel) -> str:
     """The name of the model: its weights, its name at a server, or its backend."""
     arguments = parse_arguments(config.model_args, "model_args")
-    return next((str(arguments[key]) for key in ("pretrained", "model", "path") if arguments.get(key)), model.name)
+    served = model.model if isinstance(model, ServerModel) else model.name
+    return next((str(arguments[key]) for key in ("pretrained", "model", "path") if arguments.get(key)), served)
 
 
 def run_section(config: RunConfig, model: AnyModel, started: float) -> ResultsJSON:

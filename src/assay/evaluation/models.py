@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.config.arguments import parse_arguments
-from assay.config.option import YAMLValue
+from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.run import RunConfig, options_where
+from assay.config.serve_command import ServeCommand, found_program
 from assay.engine.retry import retry_before_run
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.dispatch import run_async
 from assay.evaluation.replicas import FleetOptions, fleet_options, open_model
 from assay.late import late
-from assay.models.load import backend, check_generation, parameters
+from assay.models.load import backend, check_generation, load_model, parameters
 from assay.models.protocol import AnyModel, Remote, is_replicated
 from assay.models.scripted import NoModel
 from assay.models.servers.server_model import NONDETERMINISTIC, ServerModel
@@ -79,7 +80,9 @@ class ModelPool:
         return models
 
     def close(self) -> None:
-        """End the replicas of models that were opened for this run; those of the caller stay."""
+        """End the replicas and the servers of models that were opened for this run; those of the caller stay."""
+        if isinstance(self._under_test, ServerModel) and self._under_test.managed is not None:
+            self._under_test.managed.stop()
         for model in [self._under_test, *self.opened.values()]:
             if model is not None and is_replicated(model) and not any(model is each for each in self._given):
                 model.close()
@@ -115,6 +118,7 @@ def open_models(prepared: "PreparedRun") -> dict[str, AnyModel]:
 
 def check_model_options(config: RunConfig, model: AnyModel | None) -> None:
     """Refuse options that the model cannot take, as far as that is known before it is opened."""
+    check_serve(config, model)
     if model is None:
         check_batch_size(config)
         check_fleet(config)
@@ -147,10 +151,42 @@ def model_under_test(config: RunConfig) -> AnyModel:
     for name in options_where(lambda each: each.for_model):
         if getattr(config, name) and name in parameters(backend(config.model)):
             arguments.setdefault(name, getattr(config, name))
-    model = open_model(config.model, arguments, FleetOptions.of_run(config))
+    model = _opened(config, arguments)
     if isinstance(config.apply_chat_template, str):
         use_template(model, config.apply_chat_template)
     return model
+
+
+def _opened(config: RunConfig, arguments: YAMLMapping) -> AnyModel:
+    """A model in this process, a fleet of it, or one behind servers that are started now."""
+    if config.serve is None:
+        return open_model(config.model, arguments, FleetOptions.of_run(config))
+    if config.dry_run:  # nothing will be asked
+        return load_model(config.model, {"model": "served", "base_url": "http://127.0.0.1:1/v1", **arguments})
+    model: AnyModel = late("load_served")(config, arguments)
+    return model
+
+
+def check_serve(config: RunConfig, model: AnyModel | None) -> None:
+    """Refuse --serve with a model that does not ask the servers it starts, and a command that is not on this machine."""
+    if config.serve is None:
+        return
+    what = fix = ""
+    program = ServeCommand.parse(config.serve).program
+    if model is not None:
+        what, fix = (
+            "a model object has its own server",
+            "give the name of a backend, such as openai, or leave serve out",
+        )
+    elif "base_url" not in parameters(backend(config.model)):
+        what = f"model {config.model!r} does not ask a server"
+        fix = "leave --model out, or give openai or openai-chat; --replicas alone starts copies of a local model"
+    elif "base_url" in parse_arguments(config.model_args, "model_args"):
+        what, fix = "base_url names a server that runs, and --serve starts one", "leave one of them out"
+    elif config.ray in (None, "local") and found_program(program) is None:
+        what, fix = f"no program {program!r} on this machine", "install it, or write its path"
+    if what:
+        raise ConfigError([Problem(Place("serve"), what, fix)])
 
 
 def check_batch_size(config: RunConfig) -> None:
@@ -236,7 +272,16 @@ def refuse_unpriced(models: Mapping[str, AnyModel], cost: float | None) -> None:
 
 def served_facts(model: AnyModel) -> JSONDict:
     """The addresses of a served model and its response to the probe, for the manifest."""
-    return {"addresses": model.addresses, "probe": model.probed} if isinstance(model, ServerModel) else {}
+    if not isinstance(model, ServerModel):
+        return {}
+    served = {"serve": model.managed.command} if model.managed is not None else {}
+    return {"addresses": model.addresses, "probe": model.probed, **served}
+
+
+def managed_usage(model: AnyModel) -> JSONDict:
+    """The servers that the run started, for its results."""
+    is_managed = isinstance(model, ServerModel) and model.managed is not None
+    return {"servers": model.managed.usage()} if is_managed else {}  # type: ignore[union-attr]
 
 
 def greet_models(models: Mapping[str, AnyModel], folder: str | None, *, force: bool) -> None:

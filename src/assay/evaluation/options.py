@@ -41,7 +41,9 @@ def run_config(options: YAMLMapping) -> RunConfig:
     if config is None or problems:
         raise ConfigError(problems)
     load_plugins(config.plugins)
-    config = dataclasses.replace(config, model_named="model" in named)
+    config = dataclasses.replace(config, model_named="model" in named or config.serve is not None)
+    if config.serve is not None and "model" not in named:
+        config = dataclasses.replace(config, model="openai")
     if not config.tasks:
         raise ConfigError([Problem(Place("tasks"), "no tasks were named", "give --tasks; `assay ls` lists every name")])
     config = _with_seeds(config)

@@ -18,7 +18,7 @@ from assay.evaluation.manifest import (
     spec,
     task_facts,
 )
-from assay.evaluation.models import UNDER_TEST, note_addresses
+from assay.evaluation.models import UNDER_TEST, managed_usage, note_addresses
 from assay.evaluation.prepare import Prepared, PreparedRun
 from assay.evaluation.scoring import ScoredTasks, UsageSummary, scorer_memories
 from assay.models.protocol import AnyModel, Remote
@@ -97,7 +97,7 @@ class RunOutput:
             **(logged if self.options.keep_samples else {}),
             "config": config_section(config, self.model),
             **run_section(config, self.model, self.prepared.started),
-            "assay": {**results["assay"], **_ending(results["assay"], config, usage)},
+            "assay": {**results["assay"], **_ending(results["assay"], config, usage), **managed_usage(self.model)},
         }
         if self.folder is None:
             return Evaluation(complete, None, scored.runs)

@@ -356,6 +356,8 @@ def failure_lines(account: JSONObject, *, with_broken: bool = True) -> list[str]
     if account.get("ended") and not str(account["ended"]).startswith("stop_when:"):
         further = "" if account.get("imported") else "; the same command resumes it"
         lines.append(f"ended early: {account['ended']}{further}")
+    if account.get("servers", {}).get("restarts"):
+        lines.append(_restarts_line(account["servers"]))
     if account.get("shard"):
         lines.append(f"shard {account['shard']['part']}: the results of a part; `assay merge` joins all parts")
     tasks: Mapping[str, JSONObject] = account.get("tasks", {})
@@ -375,6 +377,17 @@ def failure_lines(account: JSONObject, *, with_broken: bool = True) -> list[str]
     broken = account.get("broken", {}) if with_broken else {}
     total = len(broken) + len(tasks)
     return lines + [f"not run: {tasks_text(names, total)}: {why}" for names, why in grouped(broken.items())]
+
+
+def _restarts_line(servers: JSONObject) -> str:
+    """The sentence about servers that ended during a run.
+
+    >>> _restarts_line({"count": 2, "restarts": 1, "reasons": ["it ended with exit code 1"]})
+    '1 restart of 2 servers during the run: it ended with exit code 1'
+    """
+    count, number = servers["restarts"], servers["count"]
+    these = f"{number} servers" if number > 1 else "the server"
+    return f"{count} restart{'s' if count > 1 else ''} of {these} during the run: {some(list(dict.fromkeys(servers['reasons'])))}"
 
 
 def tasks_text(names: Sequence[str], of: int | None = None, noun: str = "task") -> str:

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import orjson
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.models.protocol import PermanentError, RetryableError
 from assay.models.servers.bodies import ENCODINGS, MB, BodyReader, EventData, StreamLimits, pieces, start_of, within
 from assay.models.servers.reading import ServerJSON, error_message
@@ -69,13 +69,16 @@ class Http:
     run. `limit` is the maximum size of an answer in bytes, decompressed.
     """
 
-    urls: Sequence[str] = field(repr=False)
+    urls: list[str] = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout: float = 300.0
     connections: int = 64
     secrets: Sequence[str] = field(default=(), repr=False)
     verify: bool | str = True
     limit: int = RESPONSE_BYTES
+    down: set[int] = field(default_factory=set)
+    """Numbers of servers that ended and are not asked."""
+    _failure: AssayError | None = None
     _servers: list[ServerAddress] = field(default_factory=list)
     _session: Any = None
     _bodies: Any = None
@@ -182,12 +185,37 @@ class Http:
         except (aiohttp.ClientError, TimeoutError, RetryableError, PermanentError):
             return None
 
+    def leave(self, number: int) -> None:
+        """Send nothing more to a server, until it joins again. Called from other threads, too, as are the next two."""
+        self.down.add(number)
+
+    def join(self, number: int, url: str) -> None:
+        """Send requests to a server again, at this address."""
+        self.urls[number] = url
+        if self._servers:
+            self._servers[number] = ServerAddress(url)
+        self.down.discard(number)
+
+    def fail(self, error: AssayError) -> None:
+        """End the run with an error, at its next request."""
+        self._failure = error
+
     def least_loaded(self) -> ServerAddress:
-        if len(self._servers) == 1:
-            return self._servers[0]
+        servers = self._servers if not self.down else self._running()
+        if len(servers) == 1:
+            return servers[0]
         now = time.monotonic()
-        available = [server for server in self._servers if server.skip_until <= now] or self._servers
+        available = [server for server in servers if server.skip_until <= now] or servers
         return min(available, key=lambda server: server.pending)
+
+    def _running(self) -> list[ServerAddress]:
+        """The servers that have not ended."""
+        if self._failure is not None:
+            raise self._failure
+        running = [server for number, server in enumerate(self._servers) if number not in self.down]
+        if not running:
+            raise RetryableError("every server ended and is being restarted", unreachable=True, unsent=True)
+        return running
 
     def _refuse(self, status: int, headers: Mapping[str, str], text: str) -> None:
         if 300 <= status < 400:

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from ipaddress import ip_address
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from assay.config.option import Remark, YAMLValue, option
@@ -29,6 +29,7 @@ from assay.records import (
     LIMITS,
     Failed,
     Generate,
+    JSONDict,
     Likelihood,
     Loglikelihood,
     Message,
@@ -124,6 +125,19 @@ class Connection:
         return f"Connection({redacted({each.name: getattr(self, each.name) for each in fields(self)})})"
 
 
+class ManagedBackend(Protocol):
+    """Servers that the run itself started."""
+
+    command: str
+    """The command that starts one, without secrets."""
+
+    def usage(self) -> JSONDict:
+        """Their number and their restarts."""
+        ...
+
+    def stop(self) -> None: ...
+
+
 class ServerModel:
     """A model behind a server. A subclass implements `generate`, and `respond` if it can do more."""
 
@@ -154,6 +168,7 @@ class ServerModel:
         self.price: Price | None = price_of(model, connection.price_in, connection.price_out, connection.prices)
         self.attempts = connection.max_retries
         self.thinks = connection.reasoning
+        self.managed: ManagedBackend | None = None
         self.remarks: dict[str, str] = {}
         """Notes for the user, by request kind."""
         headers = {**users, **self.headers(), **(connection.header or {})}
@@ -190,7 +205,12 @@ class ServerModel:
         nondeterministic model; otherwise a server that moved is the same model."""
         if self._recorded is not None:
             return self._recorded
-        return self._identity_with(" ".join(self.addresses) if self._reply == NONDETERMINISTIC else None, self._reply)
+        return self._identity_with(self._source if self._reply == NONDETERMINISTIC else None, self._reply)
+
+    @property
+    def _source(self) -> str:
+        """The addresses, which change with every start of servers that the run starts: their command does not."""
+        return " ".join(self.addresses) if self.managed is None else self.managed.command
 
     def _identity_with(self, address: str | None, reply: str | None) -> str:
         """Return the identity of a model with this reply; version 0.1 always included the address."""
@@ -214,7 +234,7 @@ class ServerModel:
         """Use the recorded identity if this is the model of the run although its first reply differs. `reply` is the stored
         one; a model that does not always repeat itself is asked again."""
         if reply == NONDETERMINISTIC:
-            if recorded == self._identity_with(" ".join(self.addresses), NONDETERMINISTIC):
+            if recorded == self._identity_with(self._source, NONDETERMINISTIC):
                 self._recorded = recorded
         elif recorded == self._identity_with(None, reply):
             for _ in range(RECOGNITION_ATTEMPTS):
@@ -341,7 +361,7 @@ class ServerModel:
         whole, replies = self.http, list[str]()
         try:
             for url in urls:
-                self.http = replace(whole, urls=[url])
+                self.http = replace(whole, urls=[url], down=set())
                 async with self:
                     replies += [await self._probe_reply(prompt, limit), await self._probe_reply(prompt, limit)]
         except PermanentError as refused:
