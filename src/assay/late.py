@@ -13,6 +13,7 @@ ABOVE = {
     "bind_by_itself": "assay.tasks.scoring",
     "bind_chosen": "assay.tasks.scoring",
     "HelperCode": "assay.compat.modules",
+    "node_workers": "assay.fleet.work",
     "compare": "assay.comparison.compare",
     "plot": "assay.report.pictures",
     "plot_comparison": "assay.report.pictures",
