@@ -14,6 +14,8 @@ ABOVE = {
     "bind_chosen": "assay.tasks.scoring",
     "HelperCode": "assay.compat.modules",
     "node_workers": "assay.fleet.work",
+    "Fleet": "assay.fleet.replicas",
+    "check_backend": "assay.fleet.replicas",
     "compare": "assay.comparison.compare",
     "plot": "assay.report.pictures",
     "plot_comparison": "assay.report.pictures",
