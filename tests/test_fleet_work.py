@@ -28,7 +28,7 @@ def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    made = Cluster(
+    nodes = Cluster(
         initialize_head=True,
         head_node_args={
             "num_cpus": 2,
@@ -42,11 +42,11 @@ def cluster() -> Iterator[Any]:
             },
         },
     )
-    made.add_node(num_cpus=2, object_store_memory=80_000_000)
+    nodes.add_node(num_cpus=2, object_store_memory=80_000_000)
     try:
-        yield made
+        yield nodes
     finally:
-        made.shutdown()
+        nodes.shutdown()
 
 
 START = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: gold\n"
@@ -79,7 +79,7 @@ BESIDE = "def points(reference, answer):\n    return 0.5 + (answer == reference)
 
 
 def write(folder: Path, count: int = 40, **kwargs: object) -> Path:
-    """A task with a scorer of its own; returns the file in which that scorer notes where it scored which answer."""
+    """A task with a slow scorer; returns the file in which that scorer notes where it scored which answer."""
     log = folder.parent / f"log of {folder.name}"
     rows = [{"q": f"{number}", "gold": "aa"} for number in range(count)]
     scorer = json.dumps({"log": str(log), **kwargs})

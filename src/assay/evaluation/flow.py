@@ -49,11 +49,7 @@ def execute(
 ) -> Evaluation:
     """Ask the models, score their answers, and write the run; with a rule, until that has decided."""
     order = SeededOrder(rule, prepared.config.random_seed) if rule is not None else None
-<<<<<<< HEAD
-    with scorer_nodes(prepared, at_end=order is None):
-=======
-    with closing(prepared.models), scorer_processes(prepared.scorers):
->>>>>>> core
+    with closing(prepared.models), scorer_nodes(prepared, at_end=order is None):
         models = open_models(prepared)  # the model under test and roles; capabilities checked
         if order is not None:
             known = decided_before(prepared, models)  # nothing is asked again

@@ -110,7 +110,7 @@ def scorer_nodes(prepared: "Prepared", *, at_end: bool = True) -> Iterator[None]
     """The nodes of the run's cluster for scorers and metrics that compute in parallel; without one, worker processes.
 
     A cluster on this machine alone has no more processors than the processes, which are there sooner and have the scorers as
-    they are. `at_end` says that nobody waits for scores before all answers are there, so that metrics may be computed then.
+    they are. `at_end` says that no rule needs scores before all answers are there, so that metrics may be computed then.
 
     Processes are made first, before there is a connection: they score what cannot travel, and what fails on a node.
     """

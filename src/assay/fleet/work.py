@@ -1,6 +1,6 @@
 """Scores that take long, computed on the nodes of a Ray cluster: code execution, math checks, `parallel` scorers.
 
-Nothing is pickled of ours or of users. A task travels as its definition and the contents of its helper files; a node reads
+No object is pickled. A task travels as its definition and the contents of its helper files; a node reads
 both as a run does, and answers and scores travel as JSON. A node that cannot bind the task, or has other code, is refused with
 its reason. What cannot travel, what fails on a node, and a document that ended two processes there are scored by the processes
 of this machine: so every score and every reason is that of a run without a cluster.
@@ -142,6 +142,9 @@ class _NodeScores:
 
     def all(self, definition: Any) -> dict[int, MetricValue]:
         """The scores that nodes could compute, by the number of their document."""
+        if self.ray.available_resources().get("CPU", 0) < 1:
+            LOG.warning("%s: replicas hold every processor of the cluster; scored on this machine", self.place)
+            return self.known
         numbers = [number for number, each in enumerate(self.asked) if _is_plain(list(each))]
         size = max(1, min(TOGETHER, len(numbers) // max(1, 4 * self._processors())))
         self.waiting.extend(numbers[start : start + size] for start in range(0, len(numbers), size))
@@ -236,12 +239,12 @@ def described(task: Any, prepared: Prepared) -> bytes:
 
 def versions() -> list[str]:
     """The programs that a score may depend on: nodes must have the same."""
-    found = [__version__, platform.python_version()]
+    programs = [__version__, platform.python_version()]
     with suppress(ImportError):
         from importlib.metadata import version
 
-        found.append(version("math-verify"))
-    return found
+        programs.append(version("math-verify"))
+    return programs
 
 
 def _portable(value: UserValue, key: str) -> Any:
