@@ -27,6 +27,8 @@ NOT_RUN = {
     r"--model (anthropic|litellm)\b": "needs a key: tests/test_protocols.py, tests/test_agent_backends.py",
     r"likelihoods=sglang": "needs SGLang's own protocol: tests/test_sglang.py",
     r"theirs\.eval": "needs a log of Inspect: tests/test_inspect.py",
+    r"--ray \S|--replicas": "needs a cluster: tests/test_fleet_work.py and its neighbours",
+    r"^assay launch\b": "needs a run file: tests/test_launch.py",
     r"^assay fetch\b": "needs a network: tests/test_run_command.py",
     r"tasks\.eval\.|eval/classification|output_2026": "needs a clone of SyGra: tests/test_sygra_clone.py",
 }

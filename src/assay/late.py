@@ -13,6 +13,7 @@ ABOVE = {
     "bind_by_itself": "assay.tasks.scoring",
     "bind_chosen": "assay.tasks.scoring",
     "HelperCode": "assay.compat.modules",
+    "node_workers": "assay.fleet.work",
     "Fleet": "assay.fleet.replicas",
     "check_backend": "assay.fleet.replicas",
     "compare": "assay.comparison.compare",

@@ -22,6 +22,7 @@ COMMANDS = {
     "run": "evaluate a model on tasks",
     "score": "score the answers of a run again, with other filters or metrics, without a model",
     "merge": "combine the shards of a run into one run",
+    "launch": "print or send a script that runs an evaluation on SLURM or Kubernetes",
     "compare": "compare runs with the first of them, document by document: is B worse than A, and why",
     "gate": "decide what a run must show, alone or against a baseline, with an exit code for CI",
     "leaderboard": "rank models by pairwise verdicts and by scores on the same documents, with intervals of ranks",

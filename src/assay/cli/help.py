@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Mapping
 
 SECTIONS = {
-    "evaluate": ("run", "score", "merge", "verify-backend", "plan"),
+    "evaluate": ("run", "score", "merge", "verify-backend", "plan", "launch"),
     "look": ("view", "samples", "runs", "report", "plot", "label"),
     "compare": ("compare", "gate", "leaderboard"),
     "exchange": ("export", "import", "pack"),
@@ -19,6 +19,7 @@ EXAMPLES = {
     "merge": "assay merge runs/whole runs/part1 runs/part2",
     "verify-backend": "assay verify-backend embedded dummy --tasks first_steps_sums --limit 20",
     "plan": "assay plan first_steps_sums --mde 5pp",
+    "launch": "assay launch run.yaml --executor slurm --nodes 4 --gpus_per_node 8",
     "view": "assay view runs",
     "samples": "assay samples runs/a --wrong -n 3",
     "runs": "assay runs list",

@@ -50,7 +50,7 @@ CANNOT = 2
 def run_run(options: argparse.Namespace, shell: "Shell | None" = None) -> int:
     shell = shell or Shell()
     records_at_once = _translate_sygra(options)
-    file = taken_from(_from_file(options.config), options)
+    file = taken_from(read_run_file(options.config), options)
     trackers = requested_trackers(options, file)
     config = replace(run_config(run_options(options, file)), records_at_once=records_at_once)
     config = shell.with_folder(config, options)
@@ -207,7 +207,7 @@ def _warn_ineffective(options: argparse.Namespace, config: RunConfig) -> None:
         echo_err(f"no effect here: {', '.join(ineffective)}")
 
 
-def _from_file(path: str | None) -> dict[str, YAMLValue]:
+def read_run_file(path: str | None) -> dict[str, YAMLValue]:
     if path is None:
         return {}
     try:

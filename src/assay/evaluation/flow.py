@@ -15,7 +15,7 @@ from assay.evaluation.dispatch import RunProgress, Watch, ask
 from assay.evaluation.estimates import estimate
 from assay.evaluation.models import ModelPool, check_model_options, open_models
 from assay.evaluation.prepare import Prepared, PreparedRun, load, prepare
-from assay.evaluation.scoring import AnswerSource, Output, score_tasks, scorer_processes
+from assay.evaluation.scoring import AnswerSource, Output, score_tasks, scorer_nodes
 from assay.evaluation.trials import try_requests
 from assay.evaluation.writing import Evaluation, OutputOptions, decided_before, is_resumed, open_output
 from assay.models.protocol import AnyModel
@@ -55,7 +55,7 @@ def execute(
 ) -> Evaluation:
     """Ask the models, score their answers, and write the run; with a rule, until that has decided."""
     order = SeededOrder(rule, prepared.config.random_seed) if rule is not None else None
-    with closing(prepared.models), scorer_processes(prepared.scorers):
+    with closing(prepared.models), scorer_nodes(prepared, at_end=order is None):
         models = open_models(prepared)  # the model under test and roles; capabilities checked
         if order is not None:
             known = decided_before(prepared, models)  # nothing is asked again

@@ -92,7 +92,7 @@ def every_problem(config: RunConfig, manager: TaskManager) -> Iterator[None]:
 
 def find_problems(manager: TaskManager, config: RunConfig, specs: YAMLValue, *, load: bool = False) -> list[Problem]:
     """List what is wrong with tasks and groups; with `load`, helper modules are imported as by a run, else only read."""
-    settings, code = _settings(config), _helper_code(config)
+    settings, code = _settings(config), helper_code(config)
     settings = dataclasses.replace(
         settings, graphs=dataclasses.replace(settings.graphs, definition=read_inner(manager))
     )
@@ -118,7 +118,7 @@ def _check_class(task: Task, settings: Settings, helpers: Helpers) -> None:
         helpers.resolve(task.config.class_)
 
 
-def _helper_code(config: RunConfig) -> HelperCode:
+def helper_code(config: RunConfig) -> HelperCode:
     lm_eval = next((folder for origin, folder in installed_folders() if origin == "lm_eval"), None)
     return HelperCode(config.data_dir, lm_eval or None)
 
@@ -224,7 +224,7 @@ class _Bound(NamedTuple):
 
 
 def _bind_all(tasks: Iterable[Task], settings: Settings, config: RunConfig, bind: Bind) -> _Bound:
-    code = _helper_code(settings.run)
+    code = helper_code(settings.run)
     seed_random(config.random_seed, config.numpy_random_seed)
     bound: list[Runnable] = []
     broken: dict[str, str] = {}

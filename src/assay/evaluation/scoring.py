@@ -5,15 +5,20 @@ import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from assay.late import late
 from assay.runs.cache import ScoreCache
 from assay.runs.results import ResultsJSON
 from assay.runs.samples.reader import ReplayedSample
 from assay.scoring.scorer import Scorer
 from assay.scoring.workers import ScorerMemo, Workers
+from assay.tasks.prepare import PreparedTask
 from assay.tasks.run import TaskRun
 from assay.tasks.runnable import Runnable
+
+if TYPE_CHECKING:
+    from assay.evaluation.prepare import Prepared
 
 Written = TypeVar("Written", covariant=True)
 T = TypeVar("T")
@@ -97,6 +102,35 @@ def scorer_processes(scorers: Sequence[Scorer]) -> Iterator[None]:
     with closing(Workers(parallel)) as workers:
         for scorer in parallel:
             scorer.work_in(workers)
+        yield
+
+
+@contextmanager
+def scorer_nodes(prepared: "Prepared", *, at_end: bool = True) -> Iterator[None]:
+    """The nodes of the run's cluster for scorers and metrics that compute in parallel; without one, worker processes.
+
+    A cluster on this machine alone has no more processors than the processes, which are there sooner and have the scorers as
+    they are. `at_end` says that no rule needs scores before all answers are there, so that metrics may be computed then.
+
+    Processes are made first, before there is a connection: they score what cannot travel, and what fails on a node.
+    """
+    address = prepared.config.ray
+    if address in (None, "local"):
+        with scorer_processes(prepared.scorers):
+            yield
+        return
+    loops = [task.scoring for task in prepared.tasks if at_end and isinstance(task, PreparedTask)]
+    parallel = [scorer for scorer in prepared.scorers if scorer.parallel]
+    metrics = [metric for loop in loops for step in loop.steps for metric in step.parallel]
+    if not parallel and not metrics:
+        yield
+        return
+    with closing(Workers([*parallel, *metrics])) as workers, late("node_workers")(prepared, address, workers) as nodes:
+        for scorer in parallel:
+            scorer.work_in(nodes)
+        for loop in loops:
+            if any(step.parallel for step in loop.steps):
+                loop.work_in(nodes)
         yield
 
 

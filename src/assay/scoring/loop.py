@@ -21,6 +21,7 @@ from assay.records import (
     ScoreKey,
 )
 from assay.scoring import verdicts
+from assay.scoring.ahead import ParallelMetric, compute_ahead, parallel_metrics
 from assay.scoring.batches import apply_batch
 from assay.scoring.results import (
     Filtered,
@@ -45,6 +46,7 @@ from assay.scoring.scorer import AnsweredSample as AnsweredSample
 from assay.scoring.scorer import ProcessResults, ProcessResultsScorer, Scorer, Unscored, bound_metrics, computed, shown
 from assay.scoring.scorer_models import asked_in_turn
 from assay.scoring.verdicts import Asks, VerdictPlan, answered
+from assay.scoring.workers import ScoreWorkers
 from assay.user_code import HALF, TIME_LIMIT, call_user_code, is_writable, place_of, timed
 
 
@@ -115,6 +117,8 @@ class ScoringStep:
     """Makes one value for each row of those of several answers."""
     reduces_all: bool = True
     """Whether reductions look at every score; else at those of several answers alone."""
+    parallel: Sequence[ParallelMetric] = ()
+    """Metrics whose scores may be computed ahead."""
     add: Callable[[ScoreDict, Scores], None] = dict.update
     """Puts the rows of score, batch or ask to those of the metrics."""
 
@@ -189,6 +193,7 @@ class _Adapter:
         return self._step_with(
             result=self._full_result if full else self._result,
             by_answer=[metric.name for metric in metrics] if scorer.computes else (),
+            parallel=() if full else parallel_metrics(metrics),
             compute=(lambda result: scorer._compute_metrics(result, metrics))
             if scorer.computes
             else (lambda result: computed(result, bound, scorer)),
@@ -379,6 +384,9 @@ class ScoringLoop:
     """Calls the scoring of one document; without a clock where that runs no code of users."""
     is_batch: bool = field(init=False, default=False)
     asks: bool = field(init=False, default=False)
+    waits: bool = field(init=False, default=False)
+    """Whether documents are scored when all of them have their answers."""
+    workers: ScoreWorkers | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         names = [pipeline.name for pipeline, _ in self.pipelines]
@@ -392,6 +400,12 @@ class ScoringLoop:
         object.__setattr__(self, "steps", steps)
         object.__setattr__(self, "is_batch", any(step.is_batch for step in steps))
         object.__setattr__(self, "asks", any(step.ask is not None for step in steps))
+        object.__setattr__(self, "waits", self.is_batch)
+
+    def work_in(self, workers: ScoreWorkers) -> None:
+        """Compute the scores of parallel metrics there, for all documents at the end."""
+        object.__setattr__(self, "workers", workers)
+        object.__setattr__(self, "waits", True)
 
     @property
     def metrics(self) -> list[Metric]:
@@ -409,6 +423,9 @@ class ScoringLoop:
 
     def score(self, documents: Sequence[AnsweredSample]) -> list[list[FilterScores] | Failed]:
         """The scores of documents, filter by filter; or why one has none in any row. A failure is never a score."""
+        if self.workers is not None:
+            by_step = [self._answers(step, documents) for step in self.steps]
+            documents = compute_ahead(self.steps, documents, by_step, self.workers)
         if self.is_batch:
             return self._score_together(documents)
         return [self.call("scoring", self._score_one, document) for document in documents]
@@ -543,7 +560,7 @@ class ScoringLoop:
     def _answers(self, step: ScoringStep, documents: Sequence[AnsweredSample]) -> list[Filtered]:
         """The answers that a filter leaves of every document; a filter that must see them all at once, does."""
         pipeline, place, name = step.filter, step.filter_place, step.filter.name
-        if not pipeline.is_batch:
+        if not pipeline.is_batch or all(name in document.filtered for document in documents):
             return [
                 document.filtered[name]
                 if name in document.filtered

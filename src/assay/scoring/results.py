@@ -579,7 +579,8 @@ class DeclaredMetric:
 
     `needs` is a library, `gives` takes the parameters and says the names of the values where there are several,
     `obstacle` is what keeps it from working on this machine and what would help, `runs_code` that it executes what the model wrote,
-    `bounds` are the least and the greatest score of a document.
+    `bounds` are the least and the greatest score of a document, `parallel` that a score keeps a processor busy: runs on a cluster
+    compute it there.
     """
 
     functions: Mapping[str, Callable[..., MetricValue]]
@@ -590,3 +591,4 @@ class DeclaredMetric:
     obstacle: Callable[[], tuple[str, str] | None] | None = None
     runs_code: bool = False
     bounds: Bounds | None = None
+    parallel: bool = False

@@ -212,5 +212,5 @@ def _heard(file: int, length: int, seconds: float) -> bytes:
 
 
 CODE_METRICS: dict[str, DeclaredMetric] = {
-    "code_exec": DeclaredMetric({GENERATE: code_exec}, obstacle=obstacle, runs_code=True, bounds=SHARE),
+    "code_exec": DeclaredMetric({GENERATE: code_exec}, obstacle=obstacle, runs_code=True, bounds=SHARE, parallel=True),
 }

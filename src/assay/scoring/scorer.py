@@ -57,7 +57,7 @@ from assay.scoring.results import (
 )
 from assay.scoring.scorer_models import RUN, OnlyInRun, ScorerModel, globals_used, models_of
 from assay.scoring.scorer_models import Unscored as Unscored
-from assay.scoring.workers import ScoreInput, ScorerMemo, Workers, identity_of
+from assay.scoring.workers import ScoreInput, ScorerMemo, ScoreWorkers, Workers, identity_of
 from assay.statistics.influence import Bounds
 from assay.user_code import call_user_code
 
@@ -166,7 +166,7 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
     _adds: dict[str, bool]
     _parameters: Mapping[str, Any]
     _memory: ScorerMemo | None
-    _workers: Workers | None
+    _workers: ScoreWorkers | None
     own_reductions: MetricReductions
     """The reductions of the rows that it adds itself."""
     _is_named: ClassVar[bool] = False
@@ -205,7 +205,7 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
         """Set the cache of scores that were computed before."""
         self._memory = memory
 
-    def work_in(self, workers: Workers) -> None:
+    def work_in(self, workers: ScoreWorkers) -> None:
         """Set the processes to compute in."""
         self._workers = workers
 

@@ -49,6 +49,14 @@ class ParallelScorer(Protocol):
     def score(self, reference: Reference, predictions: list[Answer]) -> MetricValue: ...
 
 
+class ScoreWorkers(Protocol):
+    """Where scores that take long are computed: in processes of this machine, or on the nodes of a cluster."""
+
+    def score(self, scorer: ParallelScorer, asked: Sequence[ScoreInput], place: str = "") -> list[MetricValue]:
+        """The scores of answers, in their order; or of each the failure that it is."""
+        ...
+
+
 class Workers:
     """Processes for some scorers: one that hands answers out, and those that score, which are children of it.
 

@@ -11,6 +11,7 @@ from assay.config.task import MetricConfig, NamedMetric
 from assay.errors import ConfigError, Place, Problem, did_you_mean, library_problem
 from assay.records import Function, MetricValue, UserValue
 from assay.registry import Accepted, accepted, names_only
+from assay.scoring.ahead import ParallelMetric
 from assay.scoring.combined import own_bounds
 from assay.scoring.metrics.convention import (
     ANSWER,
@@ -107,6 +108,8 @@ class MetricBinder:
         if not processed:
             aggregation, kwargs = self._split(aggregation, config.kwargs, number)
             bound = self._bound(config, _Meaning(named, declared, function), kwargs, number)
+            if function is None and self._is_parallel(declared, named):
+                bound = bound._replace(compute=ParallelMetric(row, bound.compute))
             is_number = function is None and bound.gives == ()
             bound = bound if config.row is None or is_number else _renamed(bound, row)
         better = self._better(config, named, declared)
@@ -128,6 +131,11 @@ class MetricBinder:
             of=named,
             bounds=self._bounds(config, declared, number),
         )
+
+    def _is_parallel(self, declared: DeclaredMetric | None, named: str) -> bool:
+        """Whether the scores of a metric may be computed elsewhere, from references and answers alone."""
+        called_by_lm_eval = self.lenient and named in METRICS.added
+        return declared is not None and declared.parallel and self.output_type == GENERATE and not called_by_lm_eval
 
     def _bounds(self, config: MetricConfig, declared: DeclaredMetric | None, number: int) -> Bounds | None:
         """The least and the greatest score: as the file says, else as the metric was declared."""

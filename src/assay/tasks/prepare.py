@@ -270,7 +270,7 @@ class PreparedTask:
 
     @property
     def is_batch(self) -> bool:
-        return self.scoring.is_batch
+        return self.scoring.waits
 
     @property
     def repeats(self) -> int:

@@ -413,5 +413,5 @@ def _digits(value: Expression) -> float:
 
 
 MATH_METRICS: dict[str, DeclaredMetric] = {
-    "math_equal": DeclaredMetric({GENERATE: math_equal}, needs="math_verify", bounds=SHARE)
+    "math_equal": DeclaredMetric({GENERATE: math_equal}, needs="math_verify", bounds=SHARE, parallel=True)
 }

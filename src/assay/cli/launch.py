@@ -1,0 +1,71 @@
+"""`assay launch`: a script that runs an evaluation on SLURM or Kubernetes, printed or sent."""
+
+import argparse
+import shutil
+import subprocess
+from pathlib import Path
+
+from assay.cli.flags import define_run, run_options
+from assay.cli.output import echo
+from assay.cli.run import read_run_file
+from assay.cli.run_gates import taken_from
+from assay.config.run import RunConfig
+from assay.errors import ConfigError, Place, Problem
+from assay.evaluation.options import run_config, task_manager
+from assay.evaluation.prepare import load
+from assay.fleet.launch import LaunchOptions, check, kubernetes_manifest, slurm_script
+
+SENDERS = {"slurm": ("sbatch",), "k8s": ("kubectl", "apply", "-f", "-")}
+
+
+def define_launch(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("file", metavar="RUN.yaml", help="the options of the run, as `assay run --config` takes them")
+    add("--executor", choices=list(SENDERS), required=True, help="a batch script for SLURM, or a RayJob for Kubernetes")
+    add("--nodes", type=int, required=True, metavar="N", help="how many machines")
+    add("--gpus_per_node", type=int, default=0, metavar="N", help="GPUs of each; Ray gives them to replicas")
+    add("--time", metavar="H:MM:SS", help="the time limit of the job")
+    add("--partition", metavar="NAME", help="SLURM's partition")
+    add("--account", metavar="NAME", help="SLURM's account")
+    add("--image", metavar="NAME:TAG", help="Kubernetes: the image of every pod")
+    add("--volume", metavar="CLAIM=/PATH", help="Kubernetes: a claim of a volume that all pods share, for the run")
+    add("--env", action="append", default=[], metavar="NAME",
+        help="a variable that the run needs, such as HF_TOKEN: by name; on Kubernetes a key of the secret `assay`")  # fmt: skip
+    add("--send", action="store_true", help="send it with sbatch or kubectl, rather than print it")
+    parser.set_defaults(run=run_launch)
+
+
+def run_launch(options: argparse.Namespace) -> int:
+    config = _checked(options.file)
+    names = ("nodes", "gpus_per_node", "time", "partition", "account", "image", "env", "volume")
+    wanted = LaunchOptions(**{name: getattr(options, name) for name in names})
+    check(wanted, options.executor, config)
+    file = Path(options.file)
+    if options.executor == "slurm":
+        script = slurm_script(file, config, wanted)
+    else:
+        import yaml
+
+        script = yaml.safe_dump_all(kubernetes_manifest(file, config, wanted), sort_keys=False)
+    if not options.send:
+        echo(script.rstrip("\n"))
+        return 0
+    return _send(options.executor, script)
+
+
+def _checked(file: str) -> RunConfig:
+    """The run of a file, refused as `assay run` would refuse it; its tasks are looked up, and no code of them is executed."""
+    parser = argparse.ArgumentParser()
+    define_run(parser)
+    options = parser.parse_args(["--config", file])
+    config = run_config(run_options(options, taken_from(read_run_file(file), options)))
+    load(config, task_manager(config))
+    return config
+
+
+def _send(executor: str, script: str) -> int:
+    command = SENDERS[executor]
+    if shutil.which(command[0]) is None:
+        fix = "run this where it is, or leave --send out and send the script yourself"
+        raise ConfigError([Problem(Place("--send"), f"{command[0]} is not installed", fix)])
+    return subprocess.run(command, input=script.encode(), check=False).returncode
