@@ -57,7 +57,7 @@ class ScriptedFleet:
     def __init__(
         self, replicas: Sequence[ScriptedReplica], more: Callable[[int], ScriptedReplica | None] = lambda _: None
     ) -> None:
-        self.all, self.more, self.window = list(replicas), more, 64
+        self.all, self.more, self.window, self.expected = list(replicas), more, 64, len(replicas)
 
     def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
         raise NotImplementedError

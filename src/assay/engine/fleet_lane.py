@@ -29,6 +29,8 @@ FIRST = 8
 """Requests of a call while the speed of its replica is not known."""
 LEAST_SECONDS = 0.25
 """Work of a call, at the speed of its replica: shorter calls cost more than they even out."""
+MOST_SECONDS, BATCH = 5.0, 256
+"""A call is at most this much work, so that replicas that join find some; or so many requests, which an engine batches."""
 AHEAD = 1024
 """Requests for each replica that wait in the queue."""
 FORGET_SECONDS = 5.0
@@ -160,8 +162,10 @@ class FleetLane:
             return FIRST
         speeds = [each.speed for each in self._members]
         mean = sum(speeds) / max(1, sum(speed > 0 for speed in speeds))
-        share = member.speed / sum(speed or mean for speed in speeds)
-        return max(1, round(member.speed * LEAST_SECONDS), round(share * len(self._queue) / 2))
+        missing = max(0, self._model.expected - len(speeds))
+        share = member.speed / (sum(speed or mean for speed in speeds) + missing * mean)
+        most = max(BATCH, round(member.speed * MOST_SECONDS))
+        return max(1, round(member.speed * LEAST_SECONDS), min(most, round(share * len(self._queue) / 2)))
 
     def _begin(self, member: _Member, call: _Call) -> None:
         task = asyncio.create_task(self._ask(member, call))

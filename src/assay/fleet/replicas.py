@@ -109,6 +109,10 @@ class Fleet:
         return int(self._facts["window"])
 
     @property
+    def expected(self) -> int:
+        return self._target
+
+    @property
     def precision(self) -> str:
         return str(self._facts["more"].get("precision", ""))
 

@@ -118,8 +118,11 @@ class Replica(Protocol):
 class Replicated(Described, Protocol):
     """A model of which there are copies, in other processes. Used as an async context.
 
-    `window` is the most requests that a copy should get in one batch.
+    `window` is the most requests that a copy should get in one batch, `expected` the number of copies there should be.
     """
+
+    @property
+    def expected(self) -> int: ...
 
     @property
     def window(self) -> int: ...
