@@ -93,12 +93,12 @@ def test_the_same_command_opens_no_model_whose_run_is_complete_and_evaluates_one
     assert run(tmp_path, models, *more) == 0
     again = capsys.readouterr()
     assert again.out == first
-    assert again.err.count("(finished: nothing is asked)") == 2
+    assert again.err.count("finished before: nothing is asked") == 2
     assert sorted(each.name for each in (tmp_path / "runs").iterdir()) == folders
     checkpoint(changing, NOISE)
     assert run(tmp_path, models, *more) == 0
     third = capsys.readouterr()
-    assert third.err.count("(finished: nothing is asked)") == 1
+    assert third.err.count("finished before: nothing is asked") == 1
     assert len(list((tmp_path / "runs").iterdir())) == 3, "other weights are another run"
     assert third.out != first
     assert run(tmp_path, models, *more, "--num_fewshot", 1) == 0
@@ -112,7 +112,7 @@ def test_a_sweep_without_a_folder_is_not_evaluated_again_either(
     models = [f"embedded,path={BUNDLED}", "dummy"]
     assert [run(tmp_path, models, "--limit", 4) for _ in range(2)] == [0, 0]
     assert len(list((tmp_path / "runs").iterdir())) == 2
-    assert "finished: nothing is asked" in capsys.readouterr().err
+    assert "finished before: nothing is asked" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from assay.version import __version__
 
 COMMANDS = {
     "run": "evaluate a model on tasks",
+    "watch": "evaluate the checkpoints of a training as they appear, and alarm when one is worse than those before it",
     "score": "score the answers of a run again, with other filters or metrics, without a model",
     "merge": "combine the shards of a run into one run",
     "compare": "compare runs with the first of them, document by document: is B worse than A, and why",

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from assay.catalog.selection import no_spec
 from assay.cli import interrupted_code
@@ -40,7 +41,7 @@ from assay.tasks.order import StopRule
 def run_run(options: argparse.Namespace, shell: "Shell | None" = None) -> int:
     shell = shell or Shell()
     records_at_once = _translate_sygra(options)
-    written = _from_file(options.config)
+    written = config_file(options.config)
     file = taken_from(written.without(MODELS) if written is not None else {}, options)
     trackers = requested_trackers(options, file)
     config = replace(run_config(run_options(options, file), written), records_at_once=records_at_once)
@@ -102,13 +103,22 @@ def _prepared(config: RunConfig) -> PreparedRun:
 
 def _swept(config: RunConfig, command: Sequence[str], trackers: Sequence[Tracking]) -> ResultsJSON:
     """Evaluate one of many models, unless that is done."""
-    work, weights = _prepared(replace(config, keep_finished=False)), weights_folder(config)
+    results, is_new = evaluated_once(replace(config, keep_finished=False), command, weights_folder(config), trackers)
+    if not is_new:
+        echo_err("finished before: nothing is asked")
+    return results
+
+
+def evaluated_once(
+    config: RunConfig, command: Sequence[str], weights: Path | None, trackers: Sequence[Tracking] = ()
+) -> tuple[ResultsJSON, bool]:
+    """The results of a run, and whether it had to be made. Without a change of its `weights` since, a complete one is read."""
+    work = _prepared(config)
     known = finished_run(work, weights)
     if known is not None:
-        echo_err(f"run folder: {known.path} (finished: nothing is asked)")
-        return known.results
+        return known.results, False
     notes = {WEIGHTS: str(weights)} if weights is not None else {}
-    return _tracked(_evaluated(work, command, notes), trackers).results
+    return _tracked(_evaluated(work, command, notes), trackers).results, True
 
 
 def _evaluated(work: PreparedRun, command: Sequence[str], notes: Mapping[str, str] = NOTHING) -> Evaluation:
@@ -172,7 +182,8 @@ def _warn_ineffective(options: argparse.Namespace, config: RunConfig) -> None:
         echo_err(f"no effect here: {', '.join(ineffective)}")
 
 
-def _from_file(path: str | None) -> Fields | None:
+def config_file(path: str | None) -> Fields | None:
+    """The options of a --config file, each with its place."""
     if path is None:
         return None
     try:

@@ -56,12 +56,12 @@ def _reason(error: AssayError | OSError) -> str:
     return "; ".join(map(str, error.problems)) if isinstance(error, AssayError) else str(error)
 
 
-def show_sweep(results: SweepResults, reasons: Mapping[str, str]) -> None:
+def show_sweep(results: SweepResults, reasons: Mapping[str, str], *, with_footing: bool = True) -> None:
     """Print the table of all models, and below it what is to be known about each."""
     echo(checkpoints_table(results, draw_table))
     for name, result in results.items():
-        lines = table_footing(result) if result is not None else [f"could not be evaluated: {reasons[name]}"]
-        for line in lines:
+        footing = table_footing(result) if result is not None and with_footing else []
+        for line in footing if result is not None else [f"could not be evaluated: {reasons[name]}"]:
             echo_err(f"{name}: {line}")
 
 

@@ -150,22 +150,30 @@ def finished_run(prepared: PreparedRun, weights: Path | None) -> Run | None:
     """The complete run of the same tasks, options and weights, where the folder of runs has it: the model need not be opened.
     Weights that changed since are another model's."""
     config = prepared.config
-    asks_others = config.model_role or any(task.models() for task in prepared.tasks)
     place = config.output_path or config.runs_dir
-    if weights is None or asks_others or place is None or is_url(place) or config.force or config.stop_when:
+    if weights is None or place is None or is_url(place) or config.force or config.stop_when:
         return None
-    own = as_written(spec(config, {UNDER_TEST: NoModel("")}, prepared.tasks, prepared.helper_files))
-    arguments = as_written(redacted(parse_arguments(config.model_args, "model_args")))
     for folder in [Path(place)] if config.output_path is not None else runs_in(Path(place)):
-        try:
-            run = Run.open(folder)
-            is_this = run.status == COMPLETE and run.manifest.get(WEIGHTS) == str(weights)
-            if not is_this or not run.manifest["created"] > changed_at(weights):
-                continue
-            known = {**run.manifest["spec"], "model": own["model"]}
-            model = (run.manifest.get("options") or {}).get("model", RunConfig().model)
-            if model == config.model and is_same(known, own) and is_same(run.manifest["model"]["args"], arguments):
-                return run if run.results else None
-        except (RunError, OSError):  # none, or a damaged one: the run reports what is wrong with it
-            continue
+        run = same_but_model(folder, prepared)
+        if run is not None and run.manifest.get(WEIGHTS) == str(weights):
+            arguments = as_written(redacted(parse_arguments(config.model_args, "model_args")))
+            changed = changed_at(weights) if weights.is_dir() else 0.0
+            if run.manifest["created"] > changed and is_same(run.manifest["model"]["args"], arguments):
+                return run
     return None
+
+
+def same_but_model(folder: Path, prepared: PreparedRun) -> Run | None:
+    """The complete run in a folder, where its tasks and options are these, and its backend, whatever the weights of its model."""
+    config = prepared.config
+    if config.model_role or any(task.models() for task in prepared.tasks):
+        return None  # the weights of the others are not known either
+    own = as_written(spec(config, {UNDER_TEST: NoModel("")}, prepared.tasks, prepared.helper_files))
+    try:
+        run = Run.open(folder)
+        model = (run.manifest.get("options") or {}).get("model", RunConfig().model)
+        if run.status != COMPLETE or model != config.model or not run.results:
+            return None
+        return run if is_same({**run.manifest.get("spec", {}), "model": own["model"]}, own) else None
+    except RunError:  # none, or a damaged one: the run reports what is wrong with it
+        return None
