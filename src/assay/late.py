@@ -13,6 +13,8 @@ ABOVE = {
     "bind_by_itself": "assay.tasks.scoring",
     "bind_chosen": "assay.tasks.scoring",
     "HelperCode": "assay.compat.modules",
+    "Fleet": "assay.fleet.replicas",
+    "check_backend": "assay.fleet.replicas",
     "compare": "assay.comparison.compare",
     "plot": "assay.report.pictures",
     "plot_comparison": "assay.report.pictures",

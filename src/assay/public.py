@@ -42,6 +42,7 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "assay.exchange.archive": ("pack",),
     "assay.exchange.exporters": ("export",),
     "assay.exchange.importers": ("import_runs",),
+    "assay.fleet.replicas": ("Fleet",),
     "assay.graphs.aggregator_metrics": ("AggregatorMetric",),
     "assay.graphs.aggregator_table": (
         "AggregatorMetricRegistry",
@@ -179,6 +180,7 @@ if TYPE_CHECKING:
     from assay.exchange.archive import pack as pack
     from assay.exchange.exporters import export as export
     from assay.exchange.importers import import_runs as import_runs
+    from assay.fleet.replicas import Fleet as Fleet
     from assay.graphs.aggregator_metrics import AggregatorMetric as AggregatorMetric
     from assay.graphs.aggregator_table import AggregatorMetricRegistry as AggregatorMetricRegistry
     from assay.graphs.aggregator_table import aggregator_metric as aggregator_metric

@@ -253,7 +253,7 @@ class RunConfig:
         run=_machines("N"),
     )
     ray: str | None = option(
-        "The Ray cluster: `local` starts one on this machine, `auto` joins the one that runs here, or its ADDRESS (default: local).",
+        "The Ray cluster: `local` starts one here, `auto` joins the one that runs here; or its ADDRESS (default: local).",
         None,
         run=_machines("ADDRESS"),
     )

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, Protocol
 
 from assay.engine.calls import KeyedCall, ToolLane
 from assay.engine.counts import Asks, EarlyStop, TaskCounts
+from assay.engine.fleet_lane import FleetLane, lane
 from assay.engine.keys import Keys, hash_of, nth_key
-from assay.engine.lanes import Budget, KeyedRequest, Lane, RemoteLane, lane
+from assay.engine.lanes import Budget, KeyedRequest, Lane, RemoteLane
 from assay.engine.retry import timed
 from assay.engine.usage import RunUsage
 from assay.models.protocol import AnyModel, Remote
@@ -33,8 +34,6 @@ NOTICE_SECONDS = 0.1
 TICK_SECONDS = 1.0
 CALLS = "(calls)"
 """Key of the call lane: no role can have this name."""
-GRACE_SECONDS = 60.0
-"""Time that requests in flight get to finish when the budget is spent."""
 
 
 class ResponseStore(Protocol):
@@ -199,6 +198,15 @@ class Engine:
     def _remote(self) -> list[RemoteLane]:
         return [lane for lane in self._lanes.values() if isinstance(lane, RemoteLane)]
 
+    def _cancellable(self) -> list[RemoteLane | FleetLane]:
+        """Lanes whose requests are answered elsewhere: the engine waits for them, and can stop to."""
+        return [lane for lane in self._lanes.values() if isinstance(lane, RemoteLane | FleetLane)]
+
+    def replicas(self, role: str) -> int | None:
+        """Number of replicas of a role's model that are ready; None for a model without."""
+        queue = self._lanes[role]
+        return queue.replicas if isinstance(queue, FleetLane) else None
+
     async def run(self, plans: Iterator[Started], end: Callable[[Ended], None]) -> None:
         """Drive every plan; `end` is called with each as it finishes, in any order."""
         self._end = end
@@ -209,7 +217,7 @@ class Engine:
         async with AsyncExitStack() as stack:
             for queue in self._lanes.values():
                 await stack.enter_async_context(queue)
-            if self._remote():
+            if self._cancellable():
                 self._ticking = asyncio.create_task(self._tick())
                 self._ticking.add_done_callback(lambda _: self._wake.set())
                 stack.callback(self._ticking.cancel)
@@ -235,8 +243,8 @@ class Engine:
             if self.budget.is_over:
                 for queue in self._lanes.values():
                     queue.drop()
-                for remote in self._remote() if self.budget.at_once else ():
-                    remote.cancel()
+                for queue in self._cancellable() if self.budget.at_once else ():
+                    queue.cancel()
             await self._advance()
         await self._advance()  # raises an error of the last request, too
 
@@ -257,12 +265,8 @@ class Engine:
             if self._notice is not None:
                 self._notice()
             over += TICK_SECONDS if self.budget.is_over else 0.0
-            for queue in self._remote():
-                queue.retrier.window.on_tick()
-                queue.put(())
-                self._wake.set()  # the window may accept further plans
-                if over > GRACE_SECONDS or (over and queue.retrier.unreachable_since is not None):
-                    queue.cancel()
+            for queue in self._cancellable():
+                queue.on_tick(over)
 
     def _start(self, started: Started) -> None:
         """Begin a plan; one whose outcome is journaled has ended."""
@@ -421,9 +425,9 @@ class Engine:
 
     def _receive(self, role: str, arrived: Sequence[tuple[bytes, Request, Response]]) -> None:
         """Store responses, then pass each to the plans that wait for it."""
-        checked = [(key, _checked(request, response)) for key, request, response in arrived]
-        self._store.add(checked, role)
-        for key, response in checked:
+        fitting = [(key, checked(request, response)) for key, request, response in arrived]
+        self._store.add(fitting, role)
+        for key, response in fitting:
             plans = self._waiting.pop(key)
             if isinstance(response, Failed):
                 self.counts.failed += 1
@@ -500,7 +504,7 @@ def first_key(request: Request, sample: bytes, model: AnyModel) -> tuple[Request
 
 def answer_to(request: Request, response: Response, seconds: float, attempts: int) -> Response:
     """The response to a request, checked, with its latency and number of attempts."""
-    return _checked(request, timed(response, seconds, attempts))
+    return checked(request, timed(response, seconds, attempts))
 
 
 def _fits(request: Request, response: Response) -> bool:
@@ -508,7 +512,7 @@ def _fits(request: Request, response: Response) -> bool:
     return isinstance(response, Text if isinstance(request, Generate) else Likelihood)
 
 
-def _checked(request: Request, response: Response) -> Response:
+def checked(request: Request, response: Response) -> Response:
     """Return the response, or a failure if it is of the wrong kind or its log-likelihood is not a number."""
     if not isinstance(response, Failed) and not _fits(request, response):
         return Failed(f"the model answered {type(request).__name__} with {response!r:.80}")

@@ -13,7 +13,7 @@ from typing import Protocol, Self
 from assay.engine.retry import ConcurrencyWindow, Retrier, RetryLimits
 from assay.engine.threads import in_thread
 from assay.errors import SelfExplanatory
-from assay.models.protocol import Answered, AnyModel, Model, Remote
+from assay.models.protocol import Answered, Model, Remote
 from assay.records import Call, Failed, Generate, Request, Response, Returned, Usage
 from assay.user_code import user_code
 
@@ -21,6 +21,9 @@ KeyedRequest = tuple[bytes, Request]
 KeyedResponse = tuple[bytes, Request, Response]
 Receive = Callable[[str, Sequence[KeyedResponse]], None]
 """Receives the responses of a role."""
+
+GRACE_SECONDS = 60.0
+"""Time that requests in flight get to finish when the budget is spent."""
 
 
 @dataclass(slots=True)
@@ -100,15 +103,6 @@ class Lane(Protocol):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
-
-
-def lane(role: str, model: AnyModel, receive: Receive, budget: Budget, wake: asyncio.Event) -> "Lane":
-    """Return the lane for a model: concurrent requests to a server, or one window at a time."""
-    return (
-        RemoteLane(role, model, receive, budget, wake)
-        if isinstance(model, Remote)
-        else WindowLane(role, model, receive, budget)
-    )
 
 
 class WindowLane:
@@ -285,6 +279,14 @@ class RemoteLane:
         """Cancel requests in flight: they stay unanswered and can be sent again."""
         for task in self._tasks:
             task.cancel()
+
+    def on_tick(self, over: float) -> None:
+        """Once a second: let the window grow; `over` are the seconds since the budget was spent."""
+        self.retrier.window.on_tick()
+        self._send_queued()
+        self._wake.set()  # the window may accept further plans
+        if over > GRACE_SECONDS or (over and self.retrier.unreachable_since is not None):
+            self.cancel()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -7,6 +7,7 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from typing import TypeVar
 
 from assay.config.run import RunConfig
@@ -48,7 +49,7 @@ def execute(
 ) -> Evaluation:
     """Ask the models, score their answers, and write the run; with a rule, until that has decided."""
     order = SeededOrder(rule, prepared.config.random_seed) if rule is not None else None
-    with scorer_processes(prepared.scorers):
+    with closing(prepared.models), scorer_processes(prepared.scorers):
         models = open_models(prepared)  # the model under test and roles; capabilities checked
         if order is not None:
             known = decided_before(prepared, models)  # nothing is asked again

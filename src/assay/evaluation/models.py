@@ -13,8 +13,10 @@ from assay.config.run import RunConfig, options_where
 from assay.engine.retry import retry_before_run
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.dispatch import run_async
-from assay.models.load import backend, check_generation, load_model, parameters
-from assay.models.protocol import AnyModel, Remote
+from assay.evaluation.replicas import FleetOptions, fleet_options, open_model
+from assay.late import late
+from assay.models.load import backend, check_generation, parameters
+from assay.models.protocol import AnyModel, Remote, is_replicated
 from assay.models.scripted import NoModel
 from assay.models.servers.server_model import NONDETERMINISTIC, ServerModel
 from assay.records import JSONDict, JSONObject, Message, Prompt
@@ -45,6 +47,7 @@ class ModelPool:
         self.opened: dict[str, AnyModel] = {}
         self.answers_for_graphs = config.model_named or model is not None
         self._under_test = model
+        self._given = [model, *self.roles.values()]
 
     def under_test(self, tasks: Sequence[Runnable] = ()) -> AnyModel:
         """The model under test; a stand-in that is never asked where none of `tasks` needs a model and none was named."""
@@ -74,6 +77,12 @@ class ModelPool:
         self.opened.update(models)
         refuse_unpriced(models, self.config.max_cost)
         return models
+
+    def close(self) -> None:
+        """End the replicas of models that were opened for this run; those of the caller stay."""
+        for model in [self._under_test, *self.opened.values()]:
+            if model is not None and is_replicated(model) and not any(model is each for each in self._given):
+                model.close()
 
     def _roles_of(self, tasks: Sequence[Runnable]) -> ModelRoles:
         """The roles that scorers ask, each with the model that a task names for it; None where the run names one."""
@@ -108,9 +117,23 @@ def check_model_options(config: RunConfig, model: AnyModel | None) -> None:
     """Refuse options that the model cannot take, as far as that is known before it is opened."""
     if model is None:
         check_batch_size(config)
+        check_fleet(config)
         check_generation(config.model, parse_arguments(config.gen_kwargs, "gen_kwargs"))
-    elif isinstance(config.apply_chat_template, str):
+        return
+    if config.replicas is not None and config.serve is None:
+        what, fix = "a model object has no replicas", "give assay.Fleet(NAME, {…}, replicas=N) as the model"
+        raise ConfigError([Problem(Place("replicas"), what, fix)])
+    if isinstance(config.apply_chat_template, str):
         use_template(model, config.apply_chat_template)
+
+
+def check_fleet(config: RunConfig) -> None:
+    """Refuse replicas that there cannot be: of a server, or without Ray."""
+    if config.serve is not None:
+        return
+    arguments = parse_arguments(config.model_args, "model_args")
+    if fleet_options(config.model, arguments, FleetOptions.of_run(config))[1].replicas is not None:
+        late("check_backend")(config.model)
 
 
 def model_under_test(config: RunConfig) -> AnyModel:
@@ -124,7 +147,7 @@ def model_under_test(config: RunConfig) -> AnyModel:
     for name in options_where(lambda each: each.for_model):
         if getattr(config, name) and name in parameters(backend(config.model)):
             arguments.setdefault(name, getattr(config, name))
-    model = load_model(config.model, arguments)
+    model = open_model(config.model, arguments, FleetOptions.of_run(config))
     if isinstance(config.apply_chat_template, str):
         use_template(model, config.apply_chat_template)
     return model
@@ -173,7 +196,7 @@ def role_models(config: RunConfig, objects: Mapping[str, AnyModel], named_by_tas
             fix = "give a name such as judge; the model under test is --model"
             raise ConfigError([Problem(Place("model_role"), f"invalid role name {role!r}", fix)])
         name, arguments = parse_role(written, role)
-        models[role] = load_model(name, arguments)
+        models[role] = open_model(name, arguments, FleetOptions.of_role(config))
     models |= objects
     missing = [role for role, written in named_by_tasks.items() if written is None and role not in models]
     if missing:
@@ -182,7 +205,7 @@ def role_models(config: RunConfig, objects: Mapping[str, AnyModel], named_by_tas
         raise ConfigError([Problem(Place("model_role"), what, fix)])
     for role, written in named_by_tasks.items():
         if role not in models:
-            models[role] = load_model(*parse_role(written, role))
+            models[role] = open_model(*parse_role(written, role), FleetOptions.of_role(config))
     return models
 
 

@@ -2,14 +2,25 @@
 
 import logging
 import os
+import shutil
+import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 
-from assay.errors import ConfigError, Place, Problem
+from assay.errors import ConfigError, Place, Problem, installing
 
 LOCAL, RUNNING = "local", "auto"
+CONNECT_SECONDS = 5.0
+STORE_BYTES = (80_000_000, 200_000_000)
+"""Least and most memory for objects of a local cluster: requests and answers are small."""
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_AUTH_MODE": "disabled",
+}
+"""Variables of Ray, where the user sets none: no statistics sent, no warnings about its defaults."""
 _lock = threading.Lock()
 _users = 0
 _own = False
@@ -18,26 +29,29 @@ _own = False
 
 def import_ray() -> ModuleType:
     """Ray, with its usage statistics off; refused where it is not installed."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
     try:
         import ray
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
-        fix = "pip install 'assay[ray]'; without it, run `--shard 1/N` to `N/N` in separate processes and `assay merge` them"
+        fix = (
+            f"{installing('ray')}; without it, run `--shard 1/N` to `N/N` in separate processes and `assay merge` them"
+        )
         raise ConfigError([Problem(Place("ray"), "Ray is not installed", fix)]) from None
     return ray
 
 
 @contextmanager
-def connected(address: str | None = None) -> Iterator[ModuleType]:
-    """Ray, connected to a cluster: `local` or None starts one on this machine that ends with the last user of this process."""
+def connected(address: str | None = None, cpus: int | None = None) -> Iterator[ModuleType]:
+    """Ray, connected to a cluster: `local` or None starts one on this machine that ends with the last user of this process.
+    `cpus` is the least number of CPUs that a cluster started here declares."""
     global _users, _own
     ray = import_ray()
     with _lock:
         if not ray.is_initialized():
-            _connect(ray, address or LOCAL)
+            _connect(ray, address or LOCAL, cpus)
             _own = True
         _users += 1
     try:
@@ -50,14 +64,49 @@ def connected(address: str | None = None) -> Iterator[ModuleType]:
                 _own = False
 
 
-def _connect(ray: ModuleType, address: str) -> None:
+def _connect(ray: ModuleType, address: str, cpus: int | None) -> None:
     common = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.ERROR}
+    logging.getLogger("ray").setLevel(logging.ERROR)
     try:
         if address == LOCAL:
-            ray.init(address="local", include_dashboard=False, **common)
+            ray.init(
+                address="local", include_dashboard=False, num_cpus=max(cpus or 1, os.cpu_count() or 1),
+                object_store_memory=_store_bytes(), **common,
+            )  # fmt: skip
         else:
+            _check_address(os.environ.get("RAY_ADDRESS", "") if address == RUNNING else address)
             ray.init(address=address, **common)
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        if isinstance(error, ConfigError):
+            raise
         what = f"no Ray cluster at {address!r}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-        fix = "start one with `ray start --head`, or write --ray local"
-        raise ConfigError([Problem(Place("ray"), what, fix)]) from None
+        raise ConfigError([Problem(Place("ray"), what, START_ONE)]) from None
+
+
+START_ONE = "start one with `ray start --head`, or write --ray local"
+
+
+def _check_address(address: str) -> None:
+    """Refuse an address where nothing listens: Ray would try for a minute."""
+    if address in ("", LOCAL, RUNNING):
+        return
+    if address.startswith("ray://"):
+        what = f"{address!r} is the address of Ray's client server, which cannot stream answers"
+        raise ConfigError([Problem(Place("ray"), what, "write that of the head node, HOST:6379")])
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        what, fix = f"{address!r} is not an address", "write --ray HOST:PORT, such as 10.0.0.1:6379, or local, or auto"
+        raise ConfigError([Problem(Place("ray"), what, fix)])
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS):
+            pass
+    except OSError as error:
+        what = f"no Ray cluster at {address!r}: {error.strerror or error}"
+        raise ConfigError([Problem(Place("ray"), what, START_ONE)]) from None
+
+
+def _store_bytes() -> int:
+    least, most = STORE_BYTES
+    with suppress(OSError):
+        most = min(most, shutil.disk_usage("/dev/shm").free // 2)  # where Ray keeps objects
+    return max(least, most)

@@ -19,7 +19,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "chat_template_args": "Arguments for the chat template.",
     "compile": "Compile the model first: slower start, faster run.",
     "custom_prefix_token_id": "Token before a text without context.",
-    "data_parallel_size": "Only 1. Run `--shard` parts in separate processes and `assay merge` them.",
+    "data_parallel_size": "Number of replicas, as `--replicas`: the model is opened so many times, and they share the requests.",
     "device": "Device: `cpu`, `cuda`, `cuda:1`, `mps`.",
     "dtype": "Precision: `float32`, `bfloat16`, `float16`, or `auto` (from its configuration).",
     "enable_lora": "Accepted and ignored: `lora_local_path` enables LoRA.",

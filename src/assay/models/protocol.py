@@ -1,9 +1,9 @@
 """The model protocol: what the engine knows of a model, and the errors a model raises."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Generic, Literal, Protocol, Self, TypeVar, runtime_checkable
+from typing import Generic, Literal, Protocol, Self, TypeGuard, TypeVar, runtime_checkable
 
 from assay.records import Message, Params, Prompt, Request, Response
 
@@ -95,7 +95,55 @@ class Remote(Described, Protocol):
     ) -> None: ...
 
 
-AnyModel = Model | Remote
+class ReplicaLostError(Exception):
+    """A replica ended with requests in flight. With its whole `machine` no request can be the cause."""
+
+    def __init__(self, reason: str, *, machine: bool = False) -> None:
+        super().__init__(reason)
+        self.machine = machine
+
+
+class Replica(Protocol):
+    """A copy of a model. It answers its batches one after the other, in the order of the calls."""
+
+    @property
+    def name(self) -> str: ...
+
+    def answer(self, requests: Sequence[Request]) -> AsyncGenerator[Answered]:
+        """Yield the responses to a batch as they come; raise a ReplicaLostError when the replica ends. Closing it early
+        cancels the batch."""
+        ...
+
+
+class Replicated(Described, Protocol):
+    """A model of which there are copies, in other processes. Used as an async context.
+
+    `window` is the most requests that a copy should get in one batch.
+    """
+
+    @property
+    def window(self) -> int: ...
+
+    def joined(self) -> AsyncIterator[Replica]:
+        """Yield every replica that is ready, and each that joins later; raise an AssayError when all are lost for good."""
+        ...
+
+    def close(self) -> None:
+        """End the replicas; they are opened again when they are needed."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+AnyModel = Model | Remote | Replicated
+
+
+def is_replicated(model: AnyModel) -> TypeGuard[Replicated]:
+    """Whether a model has replicas; found without opening it."""
+    return hasattr(type(model), "joined")
 
 
 class RetryableError(Exception):

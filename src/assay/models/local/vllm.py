@@ -96,8 +96,8 @@ def check_arguments(
 ) -> None:
     """Raise a ConfigError for invalid arguments and combinations."""
     if parallel != 1:
-        what = f"data_parallel_size must be 1, got {parallel}"
-        fix = "run the parts of --shard 1/N to N/N in separate processes, and `assay merge` them; or use tensor_parallel_size"
+        what = f"one engine has data_parallel_size=1, got {parallel}"
+        fix = f"give the run --replicas {parallel}, or assay.Fleet('vllm', {{…}}, replicas={parallel})"
         raise ConfigError([Problem(Place("model_args.data_parallel_size"), what, fix)])
     if None not in (model_len, length) and model_len != length:
         what = f"max_model_len and max_length must be equal, got {model_len} and {length}"

@@ -1,0 +1,272 @@
+"""The lane of a model with replicas: each has calls of its own in flight; what a lost one had not answered is sent again."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import aclosing
+from types import TracebackType
+from typing import cast
+
+from assay.engine.lanes import GRACE_SECONDS, Budget, KeyedRequest, Lane, Receive, RemoteLane, WindowLane
+from assay.engine.pieces import PrefixQueue
+from assay.errors import SelfExplanatory
+from assay.models.protocol import (
+    Answered,
+    AnyModel,
+    Model,
+    Remote,
+    Replica,
+    ReplicaLostError,
+    Replicated,
+    is_replicated,
+)
+from assay.records import Failed, Request
+
+CALLS = 2
+"""Calls of a replica in flight: the next is there when one ends."""
+FIRST = 8
+"""Requests of a call while the speed of its replica is not known."""
+LEAST_SECONDS = 0.25
+"""Work of a call, at the speed of its replica: shorter calls cost more than they even out."""
+AHEAD = 1024
+"""Requests for each replica that wait in the queue."""
+FORGET_SECONDS = 5.0
+"""The speed of a replica is that of about the last seconds."""
+MAX_LOSSES = 2
+"""A request that was in flight when so many replicas ended is sent alone."""
+
+
+class _Call:
+    """A batch that was sent to a replica, and what of it is not answered."""
+
+    __slots__ = ("is_alone", "requests", "unanswered")
+
+    def __init__(self, requests: Sequence[KeyedRequest], *, is_alone: bool = False) -> None:
+        self.requests, self.is_alone = requests, is_alone
+        self.unanswered: dict[bytes, Request] = dict(requests)
+
+
+class _Member:
+    """A replica with its calls in flight and its speed."""
+
+    __slots__ = ("_answers", "_seconds", "_since", "calls", "replica")
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self.calls: dict[asyncio.Task[None], _Call] = {}
+        self._answers = self._seconds = 0.0
+        self._since = time.monotonic()
+
+    @property
+    def speed(self) -> float:
+        """Requests per second; 0 while it is not known."""
+        return self._answers / self._seconds if self._seconds and self._answers else 0.0
+
+    @property
+    def load(self) -> int:
+        return sum(len(call.unanswered) for call in self.calls.values())
+
+    def start(self) -> None:
+        if not self.calls:
+            self._since = time.monotonic()
+
+    def count(self, answers: int) -> None:
+        now = time.monotonic()
+        passed, self._since = now - self._since, now
+        keep = max(0.0, 1.0 - passed / FORGET_SECONDS)
+        self._answers, self._seconds = keep * self._answers + answers, keep * self._seconds + passed
+
+
+class FleetLane:
+    """Queue of a model with replicas.
+
+    A replica gets requests in calls: larger ones for a faster replica, smaller ones towards the end. A request that is in
+    flight when replicas end is sent again; after two it is sent alone, and if that ends a third it fails, and only it.
+    """
+
+    def __init__(self, role: str, model: Replicated, receive: Receive, budget: Budget, wake: asyncio.Event) -> None:
+        self._role, self._model, self._receive, self._budget, self._wake = role, model, receive, budget, wake
+        self._queue, self._alone = PrefixQueue(), deque[KeyedRequest]()
+        self._members: list[_Member] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._losses: dict[bytes, int] = {}
+        self._joining: asyncio.Task[None] | None = None
+        self._error: BaseException | None = None
+
+    @property
+    def replicas(self) -> int:
+        """Number of replicas that are ready."""
+        return len(self._members)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._queue) >= max(self._model.window, AHEAD * len(self._members))
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._queue or self._alone or self._tasks)
+
+    def put(self, requests: Sequence[KeyedRequest]) -> None:
+        self._queue.put(requests)
+
+    def drop(self) -> None:
+        self._queue.clear()
+        self._alone.clear()
+
+    def cancel(self) -> None:
+        """Cancel calls in flight: their requests stay unanswered and can be sent again."""
+        for task in self._tasks:
+            task.cancel()
+
+    def on_tick(self, over: float) -> None:
+        """Once a second; `over` are the seconds since the budget was spent."""
+        self._wake.set()
+        if over > GRACE_SECONDS:
+            self.cancel()
+
+    async def advance(self) -> bool:
+        if self._error is not None:
+            raise self._error
+        return self._send()
+
+    def _send(self) -> bool:
+        """Send to every replica that has room; the least busy first."""
+        sent = False
+        while (self._queue or self._alone) and not self._budget.is_over:
+            free = [member for member in self._members if len(member.calls) < CALLS]
+            if not free:
+                break
+            member = min(free, key=lambda each: (len(each.calls), each.load))
+            call = self._next_call(member)
+            if call is None:
+                break
+            sent = True
+            member.start()
+            self._begin(member, call)
+        if self._budget.is_over:
+            self._wake.set()  # what is queued will not be sent, and no response may come to wake the engine
+        return sent
+
+    def _next_call(self, member: _Member) -> _Call | None:
+        if self._alone:
+            return _Call([self._alone.popleft()], is_alone=True)
+        requests = self._queue.take(member, self._size(member), self._model.window)
+        return _Call(requests) if requests else None
+
+    def _size(self, member: _Member) -> int:
+        """Number of requests of the next call: half of the replica's share of what waits, by its speed."""
+        if not member.speed:
+            return FIRST
+        speeds = [each.speed for each in self._members]
+        mean = sum(speeds) / max(1, sum(speed > 0 for speed in speeds))
+        share = member.speed / sum(speed or mean for speed in speeds)
+        return max(1, round(member.speed * LEAST_SECONDS), round(share * len(self._queue) / 2))
+
+    def _begin(self, member: _Member, call: _Call) -> None:
+        task = asyncio.create_task(self._ask(member, call))
+        member.calls[task] = call
+        self._tasks.add(task)
+
+        def end(task: "asyncio.Task[None]") -> None:
+            self._tasks.discard(task)
+            member.calls.pop(task, None)
+            if not task.cancelled() and task.exception() is not None and self._error is None:
+                self._error = task.exception()
+            self._wake.set()
+
+        task.add_done_callback(end)
+
+    async def _ask(self, member: _Member, call: _Call) -> None:
+        reason = "the model gave no response"
+        try:
+            async with aclosing(member.replica.answer([request for _, request in call.requests])) as answers:
+                async for answered in answers:
+                    self._take_in(member, call, answered)
+        except ReplicaLostError as error:
+            self._lose(member, error)
+            return
+        except SelfExplanatory as error:
+            reason = str(error)
+        if call.unanswered:
+            self._fail(call, reason)
+
+    def _take_in(self, member: _Member, call: _Call, answered: Answered) -> None:
+        """Pass on responses, each once."""
+        asked, unanswered = call.requests, call.unanswered
+        new = [(*asked[n], each) for n, each in answered if unanswered.pop(asked[n][0], None) is not None]
+        member.count(len(new))
+        self._receive(self._role, new)
+        self._wake.set()
+
+    def _fail(self, call: _Call, reason: str) -> None:
+        failed = [(key, request, Failed(reason)) for key, request in call.unanswered.items()]
+        call.unanswered = {}
+        self._receive(self._role, failed)
+
+    def _lose(self, member: _Member, error: ReplicaLostError) -> None:
+        """Put what a lost replica had not answered back to the front. Its calls are answered in order: only requests of the
+        first that is not done can have ended it."""
+        if member not in self._members:
+            return
+        self._members.remove(member)
+        self._queue.release(member)
+        lost = [call for call in member.calls.values() if call.unanswered]
+        again: list[KeyedRequest] = []
+        for place, call in enumerate(lost):
+            left, call.unanswered = call.unanswered, {}
+            if place or error.machine:
+                again += left.items()
+                continue
+            again += self._suspect(left, call, str(error))
+        self._queue.put_back(again)
+
+    def _suspect(self, left: dict[bytes, Request], call: _Call, reason: str) -> list[KeyedRequest]:
+        """Count a loss for requests; returns those that are sent with others again."""
+        again: list[KeyedRequest] = []
+        for key, request in left.items():
+            losses = self._losses[key] = self._losses.get(key, 0) + 1
+            if losses <= MAX_LOSSES - 1:
+                again.append((key, request))
+            elif losses > MAX_LOSSES and call.is_alone:
+                why = f"{losses} replicas ended while they answered it, the last one this request alone: {reason}"
+                self._receive(self._role, [(key, request, Failed(why))])
+            else:
+                self._alone.append((key, request))
+        return again
+
+    async def _welcome(self) -> None:
+        async for replica in self._model.joined():
+            self._members.append(_Member(replica))
+            self._wake.set()
+
+    def _on_end_of_joining(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and task.exception() is not None and self._error is None:
+            self._error = task.exception()
+            self._wake.set()
+
+    async def __aenter__(self) -> "FleetLane":
+        await self._model.__aenter__()
+        self._joining = asyncio.create_task(self._welcome())
+        self._joining.add_done_callback(self._on_end_of_joining)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.drop()
+        self.cancel()
+        tasks = [*self._tasks, *([self._joining] if self._joining is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._model.__aexit__(kind, error, trace)
+
+
+def lane(role: str, model: AnyModel, receive: Receive, budget: Budget, wake: asyncio.Event) -> Lane:
+    """Return the lane for a model: concurrent requests to a server, calls of replicas, or one window at a time."""
+    if is_replicated(model):
+        return FleetLane(role, model, receive, budget, wake)
+    if isinstance(model, Remote):
+        return RemoteLane(role, model, receive, budget, wake)
+    return WindowLane(role, cast(Model, model), receive, budget)
