@@ -182,6 +182,10 @@ def _main(argv: Sequence[str] | None) -> int:
         from assay.cli.completion import print_names
 
         return print_names(arguments[1:])
+    if arguments[:1] == ["__sweep"]:  # one model of a sweep
+        from assay.cli.sweep_processes import run_one
+
+        return run_one(arguments[1])
     if arguments[:1] and arguments[0].replace("_", "-") in COMMANDS:
         arguments[0] = arguments[0].replace("_", "-")
     if arguments and arguments[0].startswith("-") and not _is_own(arguments[0]):

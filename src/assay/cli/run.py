@@ -16,7 +16,8 @@ from assay.cli.output import EXIT, echo, echo_err, echo_tables, echo_wrapped
 from assay.cli.progress import Progress
 from assay.cli.run_gates import gates_of, taken_from
 from assay.cli.show import write_out
-from assay.cli.sweep import run_sweep, runs_of
+from assay.cli.sweep import run_sweep, runs_of, show_outcomes
+from assay.cli.sweep_processes import run_together
 from assay.cli.trackers import Tracking, requested_trackers, track
 from assay.config.fields import Fields, Origin
 from assay.config.option import NOTHING
@@ -55,7 +56,9 @@ def run_run(options: argparse.Namespace, shell: "Shell | None" = None) -> int:
             # A chat template needs the model; any other problem of the tasks is the same for all.
             if not config.apply_chat_template:
                 prepare_run(next(iter(models.values())), task_manager(config))
-            return run_sweep(models, lambda each: _swept(each, command, trackers), config.output_path)
+            if config.replicas is not None and config.serve is None:
+                return show_outcomes(run_together(models, command, trackers), config.output_path)
+            return run_sweep(models, lambda each: swept(each, command, trackers), config.output_path)
         work = _prepared(next(iter(models.values()), config))
         gates.check(work)
         if config.dry_run:
@@ -101,7 +104,7 @@ def _prepared(config: RunConfig) -> PreparedRun:
     return work
 
 
-def _swept(config: RunConfig, command: Sequence[str], trackers: Sequence[Tracking]) -> ResultsJSON:
+def swept(config: RunConfig, command: Sequence[str], trackers: Sequence[Tracking]) -> ResultsJSON:
     """Evaluate one of many models, unless that is done."""
     results, is_new = evaluated_once(replace(config, keep_finished=False), command, weights_folder(config), trackers)
     if not is_new:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from assay.cli.output import DECISION_EXIT, EXIT, draw_table, echo, echo_err, exit_code, plain
+from assay.cli.sweep_processes import SweepOutcome
 from assay.config.fields import Fields
 from assay.config.run import RunConfig
 from assay.errors import AssayError, ConfigError, Problem
@@ -35,16 +36,22 @@ def runs_of(config: RunConfig, file: Fields | None, options: argparse.Namespace)
 
 def run_sweep(runs: Mapping[str, RunConfig], evaluate: Callable[[RunConfig], ResultsJSON], output: str | None) -> int:
     """Evaluate every model and print one table; returns the exit code."""
-    results: SweepResults = {}
-    reasons: dict[str, str] = {}
+    outcomes: dict[str, SweepOutcome] = {}
     for number, (name, config) in enumerate(runs.items(), 1):
         echo_err(f"model {number} of {len(runs)}: {name}")
         try:
-            results[name] = evaluate(config)
+            outcomes[name] = SweepOutcome(evaluate(config))
         except (AssayError, OSError) as error:
-            results[name], reasons[name] = None, _reason(error)
-            echo_err(f"{name}: {reasons[name]}")
+            outcomes[name] = SweepOutcome(None, _reason(error))
+            echo_err(f"{name}: {outcomes[name].reason}")
         free_memory()
+    return show_outcomes(outcomes, output)
+
+
+def show_outcomes(outcomes: Mapping[str, SweepOutcome], output: str | None) -> int:
+    """Print one table of all models, and write their results beside their runs; returns the exit code."""
+    results = {name: each.results for name, each in outcomes.items()}
+    reasons = {name: each.reason for name, each in outcomes.items() if each.results is None}
     show_sweep(results, reasons)
     if output is not None:
         content = json.dumps(plain(checkpoints_json(results, reasons)), indent=1, ensure_ascii=False).encode()

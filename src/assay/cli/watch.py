@@ -30,6 +30,7 @@ from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.evaluation.flow import prepare_run
 from assay.evaluation.options import run_config, task_manager, training_step, weights_argument
 from assay.evaluation.prepare import PreparedRun
+from assay.evaluation.replicas import FleetOptions, fleet_options
 from assay.fleet.sweep import KEY, finished_run, same_but_model
 from assay.fleet.watch import Checkpoint, CheckpointWatch, CommandTemplate, WatchOptions, convert
 from assay.models.load import check_arguments
@@ -164,7 +165,8 @@ def _config(options: argparse.Namespace, watched: WatchOptions) -> RunConfig:
     if weights in arguments:
         what = f"{weights} is the checkpoint that is evaluated"
         raise ConfigError([Problem(Place(f"model_args.{weights}"), what, f"leave it out: DIR is {watched.folder}")])
-    check_arguments(config.model, {**arguments, weights: str(watched.folder)})
+    own, _ = fleet_options(config.model, arguments, FleetOptions.of_run(config))
+    check_arguments(config.model, {**own, weights: str(watched.folder)})
     if config.dry_run:
         raise ConfigError([Problem(Place("dry_run"), "a watch has no dry run", "use `assay run --dry_run`")])
     output = config.output_path or f"{config.runs_dir or runs_folder()}/{_watch_name(config, watched)}"

@@ -17,6 +17,7 @@ from assay.evaluation.manifest import spec
 from assay.evaluation.models import UNDER_TEST, check_model_options
 from assay.evaluation.options import checkpoint_labels, checkpoint_runs, weights_argument
 from assay.evaluation.prepare import PreparedRun
+from assay.evaluation.replicas import FleetOptions, fleet_options
 from assay.models.load import check_arguments
 from assay.models.scripted import NoModel
 from assay.redaction import is_same, redacted
@@ -89,7 +90,7 @@ def _entry(written: YAMLValue, origin: Origin, place: Place, problems: list[Prob
 
 def _members(config: RunConfig, entry: SweepModel, place: Place) -> Iterator[_Member]:
     arguments = parse_arguments(entry.model_args, KEY)
-    check_arguments(entry.model, arguments)
+    check_arguments(entry.model, fleet_options(entry.model, arguments, FleetOptions.of_run(config))[0])
     own = replace(config, model=entry.model, model_args=arguments, model_named=True)
     check_model_options(own, None)
     matched = checkpoint_runs(own)
