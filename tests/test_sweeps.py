@@ -1,6 +1,7 @@
 """`models:` in a run file: every model on the same tasks, a run folder each, and one table."""
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from assay.cli import main
 from assay.models.local.embedded import BUNDLED
 from assay.report.table import checkpoints_table
 from checkpoint_world import NOISE, TASK, checkpoint, value
+from small_runs import write_task
 
 WORSE_THAN_CHANCE_BY_LUCK = 0.6
 """Of four choices, so many are not right by chance: P(acc > 0.6) < 1e-6 for 48 questions."""
@@ -181,3 +183,50 @@ def test_many_models_are_rows_of_the_table(tmp_path: Path) -> None:
     assert header == ["Model", "t none acc ↑"]
     assert rows[3] == ["step-3", "0.3000 ± 0.0500"]
     assert rows[5] == ["bad (failed)", "–"]
+
+
+SLOW = """
+import time
+import assay
+from assay.models import Scripted
+
+@assay.model("sleepy")
+def sleepy(seconds: float = 0.0, label: str = "") -> Scripted:
+    def answer(prompt, params, repeat):
+        time.sleep(seconds if prompt == "0" else 0.0)
+        return prompt
+
+    return Scripted(generate=answer, identity=f"sleepy {seconds} {label}")
+"""
+
+
+@pytest.mark.process
+@pytest.mark.xdist_group("ray")
+def test_over_a_cluster_the_next_model_starts_on_replicas_that_are_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first model answers its first document slowly and the others at once: its second replica has nothing left to do."""
+    pytest.importorskip("ray")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as short:  # sockets have short paths
+        monkeypatch.setenv("RAY_TMPDIR", short)
+        write_task(
+            tmp_path / "tasks",
+            [{"q": str(n)} for n in range(6)],
+            "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: q\nmetric_list: [{metric: exact_match}]\n",
+        )
+        (tmp_path / "sleepy.py").write_text(SLOW)
+        models = [
+            {"model": "sleepy", "model_args": {"seconds": 8, "label": "a"}, "name": "slow"},
+            {"model": "sleepy", "model_args": {"label": "b"}, "name": "next"},
+            {"model": "embedded", "model_args": {"path": str(tmp_path)}, "name": "broken"},
+        ]
+        more = ("--plugin", tmp_path / "sleepy.py", "--include_path", tmp_path / "tasks", "-o", tmp_path / "out")
+        assert run(tmp_path, models, *more, "--replicas", 2, tasks=["t"]) == 2
+    ended = capsys.readouterr()
+    header, _, row = table(ended.out)
+    assert header[4:] == ["slow", "next", "broken"]
+    assert row[4:] == ["1.0000 ± 0.0000", "1.0000 ± 0.0000", "–"], ended.err
+    assert "broken: could not be evaluated: " in ended.err
+    slow, following = (json.loads((tmp_path / "out" / name / "manifest.json").read_text()) for name in ("slow", "next"))
+    assert following["created"] < slow["finished"], "its requests are asked before the slow one has ended"
+    assert slow["status"] == following["status"] == "complete"

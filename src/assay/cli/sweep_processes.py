@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -81,9 +82,11 @@ class _Process:
                 arguments, stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True
             )
         assert self._process.stdin is not None, "it is a pipe"
+        self._pipe = self._process.stdin
         content = pickle.dumps(work)
-        self._process.stdin.write(len(content).to_bytes(8) + content)
-        self._process.stdin.flush()  # left open: its end is that of this process
+        with suppress(BrokenPipeError):  # it has ended already: its outcome says so
+            self._pipe.write(len(content).to_bytes(8) + content)
+            self._pipe.flush()  # left open: its end is that of this process
 
     @property
     def has_ended(self) -> bool:
@@ -92,8 +95,10 @@ class _Process:
     def stop(self) -> None:
         self._process.send_signal(signal.SIGINT)
         self._process.wait()
+        self._pipe.close()
 
     def outcome(self, name: str) -> SweepOutcome:
+        self._pipe.close()
         lines = self._said.read_text(encoding="utf-8", errors="replace").splitlines()
         for line in lines:
             echo_err(f"{name}: {line}")
@@ -113,8 +118,8 @@ def run_one(path: str) -> int:
     work: SweepWork = pickle.loads(sys.stdin.buffer.read(size))  # noqa: S301  # of the process that started this one
     threading.Thread(target=_end_with_parent, daemon=True).start()
     Fleet.shares = True
-    load_plugins(work.config.plugins)
     try:
+        load_plugins(work.config.plugins)
         outcome = SweepOutcome(dict(swept(*work)))
     except (AssayError, OSError) as error:
         outcome = SweepOutcome(None, "; ".join(map(str, getattr(error, "problems", (error,)))))
