@@ -19,7 +19,7 @@ WORSE_THAN_CHANCE_BY_LUCK = 0.6
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Checkpoints step-9, which answers by chance, and step-10, which is the bundled model; and a folder that is no model."""
+    """Checkpoints step-9, which answers by chance, and step-10, which is the bundled model; and a folder without a model."""
     folder = tmp_path_factory.mktemp("trained")
     checkpoint(folder / "step-9", NOISE)
     checkpoint(folder / "step-10")
@@ -129,7 +129,10 @@ def test_a_sweep_without_a_folder_is_not_evaluated_again_either(
         (["embedded,pth=x"], "4:3: model 'embedded' has no argument 'pth' — did you mean 'path'?"),
         (["embedded,path=nosuch/step-*"], "4:3: no checkpoint matches 'nosuch/step-*'"),
         (["dummy", "dummy"], "5:3: two models are named 'dummy', and they are the same one — remove one"),
-        (["embedded", "embedded,over_length=truncate"], "5:3: two models are named 'embedded' — give each a name"),
+        (
+            ["embedded", "embedded,over_length=truncate"],
+            "5:3: two models are named 'embedded' — give each another name",
+        ),
         ([{"model": "dummy", "name": "x"}, {"model": "embedded", "name": "x"}], "two models are named 'x'"),
         ([{"model": "dummy", "name": "../x"}], "name '../x' cannot be that of a folder"),
     ],
@@ -185,18 +188,25 @@ def test_many_models_are_rows_of_the_table(tmp_path: Path) -> None:
     assert rows[5] == ["bad (failed)", "–"]
 
 
-SLOW = """
+WAITING = """
 import time
+from pathlib import Path
+
 import assay
 from assay.models import Scripted
 
-@assay.model("sleepy")
-def sleepy(seconds: float = 0.0, label: str = "") -> Scripted:
+@assay.model("waiting")
+def waiting(file: str, writes: bool = False) -> Scripted:
     def answer(prompt, params, repeat):
-        time.sleep(seconds if prompt == "0" else 0.0)
+        if writes:
+            Path(file).touch()
+        end = time.monotonic() + 90
+        while prompt == "0" and not Path(file).exists():
+            assert time.monotonic() < end, "the next model was not asked"
+            time.sleep(0.05)
         return prompt
 
-    return Scripted(generate=answer, identity=f"sleepy {seconds} {label}")
+    return Scripted(generate=answer, identity=f"waiting {writes}")
 """
 
 
@@ -205,7 +215,7 @@ def sleepy(seconds: float = 0.0, label: str = "") -> Scripted:
 def test_over_a_cluster_the_next_model_starts_on_replicas_that_are_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first model answers its first document slowly and the others at once: its second replica has nothing left to do."""
+    """The first model answers its first document when the next one has answered something, on the place of its other replica."""
     pytest.importorskip("ray")
     with tempfile.TemporaryDirectory(dir="/dev/shm") as short:  # sockets have short paths
         monkeypatch.setenv("RAY_TMPDIR", short)
@@ -214,19 +224,16 @@ def test_over_a_cluster_the_next_model_starts_on_replicas_that_are_free(
             [{"q": str(n)} for n in range(6)],
             "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: q\nmetric_list: [{metric: exact_match}]\n",
         )
-        (tmp_path / "sleepy.py").write_text(SLOW)
+        (tmp_path / "waiting.py").write_text(WAITING)
         models = [
-            {"model": "sleepy", "model_args": {"seconds": 8, "label": "a"}, "name": "slow"},
-            {"model": "sleepy", "model_args": {"label": "b"}, "name": "next"},
+            {"model": "waiting", "model_args": {"file": str(tmp_path / "asked")}, "name": "slow"},
+            {"model": "waiting", "model_args": {"file": str(tmp_path / "asked"), "writes": True}, "name": "next"},
             {"model": "embedded", "model_args": {"path": str(tmp_path)}, "name": "broken"},
         ]
-        more = ("--plugin", tmp_path / "sleepy.py", "--include_path", tmp_path / "tasks", "-o", tmp_path / "out")
+        more = ("--plugin", tmp_path / "waiting.py", "--include_path", tmp_path / "tasks", "-o", tmp_path / "out")
         assert run(tmp_path, models, *more, "--replicas", 2, tasks=["t"]) == 2
     ended = capsys.readouterr()
     header, _, row = table(ended.out)
     assert header[4:] == ["slow", "next", "broken"]
     assert row[4:] == ["1.0000 ± 0.0000", "1.0000 ± 0.0000", "–"], ended.err
     assert "broken: could not be evaluated: " in ended.err
-    slow, following = (json.loads((tmp_path / "out" / name / "manifest.json").read_text()) for name in ("slow", "next"))
-    assert following["created"] < slow["finished"], "its requests are asked before the slow one has ended"
-    assert slow["status"] == following["status"] == "complete"

@@ -114,8 +114,8 @@ def test_checkpoints_are_evaluated_in_order_and_a_worse_one_alarms(
     models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = train(tmp_path / "out", models, step_10="bad", step_9="alike", step_2="good")
-    told = tmp_path / "alarm.txt"
-    alarm = f"{sys.executable} -c \"import sys; open('{told}', 'a').write('|'.join(sys.argv[1:]) + chr(10))\" {{step}} {{run}} {{message}}"
+    alarmed = tmp_path / "alarm.txt"
+    alarm = f"{sys.executable} -c \"import sys; open('{alarmed}', 'a').write('|'.join(sys.argv[1:]) + chr(10))\" {{step}} {{run}} {{message}}"
     more = ("-o", tmp_path / "runs", "--once", "--gate", "acc > -1pp", "--on_alarm", alarm)
     assert watch(out, *more) == 1
     ended = capsys.readouterr()
@@ -124,7 +124,7 @@ def test_checkpoints_are_evaluated_in_order_and_a_worse_one_alarms(
     assert [line.split(":")[0] for line in ended.out.splitlines() if "ALARM" in line] == ["ALARM at step 10"] * 2
     assert "against step-2" in ended.out
     assert "against step-9" in ended.out
-    step, run, message = told.read_text().strip().split("|")
+    step, run, message = alarmed.read_text().strip().split("|")
     assert (step, run) == ("10", str(tmp_path / "runs/step-10"))
     assert message.startswith("✗ acc > -1pp: ")
     assert noted(tmp_path / "runs") == [
@@ -141,14 +141,14 @@ def test_checkpoints_are_evaluated_in_order_and_a_worse_one_alarms(
     assert "evaluated before: 3 checkpoints, up to step 10" in again.err
     assert "ALARM" not in again.out
     assert "run folder" not in again.err
-    assert len(told.read_text().splitlines()) == 1
+    assert len(alarmed.read_text().splitlines()) == 1
     shutil.rmtree(out / "step-2")  # as trainers do that keep the last
     train(out, models, step_11="good")
     assert watch(out, *more) == 0
     assert [name for name, *_ in noted(tmp_path / "runs")] == ["step-2", "step-9", "step-10", "step-11"]
     (tmp_path / "runs/checkpoints.json").unlink()
     assert watch(out, *more) == 1, "an alarm that is nowhere recorded is given again"
-    assert len(told.read_text().splitlines()) == 2
+    assert len(alarmed.read_text().splitlines()) == 2
 
 
 def test_a_broken_checkpoint_is_tried_again_a_few_times_and_does_not_stop_the_watch(

@@ -54,14 +54,14 @@ def run_together(
     outcomes: dict[str, SweepOutcome] = {}
     with connected(first.ray, least) as ray, TemporaryDirectory(prefix="assay-") as folder:
         address = ray.get_runtime_context().gcs_address
-        waiting, at_work = deque(enumerate(runs.items(), 1)), dict[str, _Process]()
+        waiting, at_work = deque(enumerate(runs.items(), 1)), dict[str, _SweepProcess]()
         try:
             while waiting or at_work:
                 while waiting and len(at_work) < AT_ONCE:
                     number, (name, config) = waiting.popleft()
                     echo_err(f"model {number} of {len(runs)}: {name}")
                     work = SweepWork(replace(config, ray=address), command, trackers)
-                    at_work[name] = _Process(work, Path(folder) / str(number))
+                    at_work[name] = _SweepProcess(work, Path(folder) / str(number))
                 for name in [name for name, process in at_work.items() if process.has_ended]:
                     outcomes[name] = at_work.pop(name).outcome(name)
                 time.sleep(PAUSE_SECONDS)
@@ -71,7 +71,7 @@ def run_together(
     return {name: outcomes[name] for name in runs}
 
 
-class _Process:
+class _SweepProcess:
     """The process of one model; what it says is printed at its end."""
 
     def __init__(self, work: SweepWork, place: Path) -> None:

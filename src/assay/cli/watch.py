@@ -138,19 +138,19 @@ def _watch_options(options: argparse.Namespace) -> WatchOptions:
 
 
 @dataclass(frozen=True)
-class _Commands:
+class _WatchCommands:
     convert: CommandTemplate | None
     alarm: CommandTemplate | None
 
 
-def _commands(options: argparse.Namespace) -> _Commands:
+def _commands(options: argparse.Namespace) -> _WatchCommands:
     converting = CommandTemplate(options.convert, "--convert") if options.convert else None
     alarming = CommandTemplate(options.on_alarm, "--on_alarm") if options.on_alarm else None
     if converting is not None:
         converting.check({"checkpoint": "", "out": ""}, ("checkpoint", "out"))
     if alarming is not None:
         alarming.check({"checkpoint": "", "step": "", "run": "", "message": ""})
-    return _Commands(converting, alarming)
+    return _WatchCommands(converting, alarming)
 
 
 def _config(options: argparse.Namespace, watched: WatchOptions) -> RunConfig:
@@ -158,8 +158,8 @@ def _config(options: argparse.Namespace, watched: WatchOptions) -> RunConfig:
     file = config_file(options.config)
     if file is not None and KEY in file:
         raise ConfigError([Problem(file.place(KEY, key=True), "a watch has one model", f"leave out {KEY}")])
-    given = run_options(options, dict(file or {}))
-    config = run_config({"model": "hf", **given}, file)
+    stated = run_options(options, dict(file or {}))
+    config = run_config({"model": "hf", **stated}, file)
     arguments = parse_arguments(config.model_args, "model_args")
     weights = weights_argument(config.model, arguments)
     if weights in arguments:
@@ -186,11 +186,11 @@ class WatchSession:
 
     options: argparse.Namespace
     config: RunConfig
-    commands: _Commands
+    commands: _WatchCommands
     command: Sequence[str]
     results: SweepResults = field(default_factory=dict)
     steps: dict[str, int] = field(default_factory=dict)
-    looks: dict[str, list[str]] = field(default_factory=dict)
+    decided: dict[str, list[str]] = field(default_factory=dict)
     """The alarms of each checkpoint whose gates were decided."""
     alarms: int = 0
     _prepared: PreparedRun | None = None
@@ -218,11 +218,11 @@ class WatchSession:
                     self.results[folder.name], self.steps[folder.name] = dict(run.results), step
         try:
             noted = json.loads((Path(self.output) / SUMMARY).read_bytes())["checkpoints"]
-            self.looks = {
+            self.decided = {
                 each["name"]: each["alarms"] for each in noted if "alarms" in each and each["name"] in self.results
             }
         except (OSError, ValueError, KeyError, TypeError):  # the first time, or damaged: gates are decided again
-            self.looks = {}
+            self.decided = {}
         if self.results:
             echo_err(f"evaluated before: {len(self.results)} checkpoints, up to step {max(self.steps.values())}")
 
@@ -234,7 +234,7 @@ class WatchSession:
         if is_new:
             seconds = time.monotonic() - started
             echo(f"step {checkpoint.step}: {headline(results)} ({checkpoint.name}, {seconds:.0f} s)")
-        if checkpoint.name not in self.looks:
+        if checkpoint.name not in self.decided:
             self._decide(checkpoint)
         self._write()
 
@@ -269,7 +269,7 @@ class WatchSession:
             return
         run = Path(self.output) / checkpoint.name
         try:
-            verdicts = decide_next(run, self.options.gate, before, len(self.looks) + 1, self.options.level)
+            verdicts = decide_next(run, self.options.gate, before, len(self.decided) + 1, self.options.level)
         except AssayError as error:
             echo_err(f"{checkpoint.name}: its gates cannot be decided: {error}")
             return
@@ -283,7 +283,7 @@ class WatchSession:
         if lines:
             self.alarms += 1
             self._run_alarm(checkpoint, run, "; ".join(lines))
-        self.looks[checkpoint.name] = lines
+        self.decided[checkpoint.name] = lines
 
     def _run_alarm(self, checkpoint: Checkpoint, run: Path, message: str) -> None:
         if self.commands.alarm is None:
@@ -301,8 +301,8 @@ class WatchSession:
         entries: list[dict[str, Any]] = written["checkpoints"]
         for each in entries:
             each["step"] = self.steps[each["name"]]
-            if each["name"] in self.looks:
-                each["alarms"] = self.looks[each["name"]]
+            if each["name"] in self.decided:
+                each["alarms"] = self.decided[each["name"]]
         part = Path(self.output) / f".{SUMMARY}.part"
         part.write_text(json.dumps(plain(written), indent=1, ensure_ascii=False), encoding="utf-8")
         replace_file(part, Path(self.output) / SUMMARY)

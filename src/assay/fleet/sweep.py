@@ -41,7 +41,7 @@ class SweepModel:
 
 
 @dataclass(frozen=True)
-class _Member:
+class _SweepMember:
     """A run of a sweep, with the place of its entry; `label` is empty where its weights are to give it one."""
 
     label: str
@@ -57,7 +57,7 @@ def sweep_runs(config: RunConfig, written: YAMLValue, origin: Origin) -> dict[st
         fix = "write a list: - hf,pretrained=org/name, or - {model: hf, model_args: {pretrained: org/name}}"
         raise ConfigError([Problem(origin.place((KEY,)), "must be a list of models", fix)])
     problems: list[Problem] = []
-    members: list[_Member] = []
+    members: list[_SweepMember] = []
     for number, each in enumerate(written):
         place = origin.place((KEY, number))
         try:
@@ -88,16 +88,16 @@ def _entry(written: YAMLValue, origin: Origin, place: Place, problems: list[Prob
     return entry
 
 
-def _members(config: RunConfig, entry: SweepModel, place: Place) -> Iterator[_Member]:
+def _members(config: RunConfig, entry: SweepModel, place: Place) -> Iterator[_SweepMember]:
     arguments = parse_arguments(entry.model_args, KEY)
     check_arguments(entry.model, fleet_options(entry.model, arguments, FleetOptions.of_run(config))[0])
     own = replace(config, model=entry.model, model_args=arguments, model_named=True)
     check_model_options(own, None)
     matched = checkpoint_runs(own)
     for label, each in matched.items():
-        yield _Member(f"{entry.name}__{label}" if entry.name else "", _weights(each), each, place)
+        yield _SweepMember(f"{entry.name}__{label}" if entry.name else "", _weights(each), each, place)
     if not matched:
-        yield _Member(entry.name or "", _weights(own), own, place)
+        yield _SweepMember(entry.name or "", _weights(own), own, place)
 
 
 def _weights(config: RunConfig) -> str:
@@ -107,14 +107,14 @@ def _weights(config: RunConfig) -> str:
     return next((str(arguments[key]) for key in keys if arguments.get(key)), config.model)
 
 
-def _labelled(members: list[_Member]) -> list[_Member]:
+def _labelled(members: list[_SweepMember]) -> list[_SweepMember]:
     """Give a label to each that has none: as much of the end of its path as distinguishes it from the others."""
     unnamed = list(dict.fromkeys(each.weights for each in members if not each.label))
     labels = dict(zip(unnamed, checkpoint_labels(unnamed), strict=True)) if unnamed else {}
     return [replace(each, label=each.label or labels[each.weights]) for each in members]
 
 
-def _twice(members: list[_Member]) -> Iterator[Problem]:
+def _twice(members: list[_SweepMember]) -> Iterator[Problem]:
     """Models that would share a row of the table and a folder."""
     counts = Counter(each.label for each in members)
     seen: set[str] = set()
@@ -122,7 +122,7 @@ def _twice(members: list[_Member]) -> Iterator[Problem]:
         if counts[each.label] > 1 and each.label in seen:
             same = any(other.config == each.config and other is not each for other in members)
             what = f"two models are named {each.label!r}" + (", and they are the same one" if same else "")
-            yield Problem(each.place, what, "remove one" if same else "give each a name: of its own")
+            yield Problem(each.place, what, "remove one" if same else "give each another name:")
         seen.add(each.label)
 
 
