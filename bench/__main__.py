@@ -25,6 +25,7 @@ PARTS = (
     "labels",
     "eta",
     "fleet",
+    "watch",
 )
 
 

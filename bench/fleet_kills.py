@@ -268,9 +268,7 @@ def storm_round(world: FleetWorld, nodes: RayNodes, draw: random.Random, round_:
             os.kill(draw.choice(living), signal.SIGKILL)
         round_.struck = True
     code = ended(process)
-    if (
-        code == 1 and SUSPECTED in world.said()
-    ):  # it was with three that died, as a request that kills is
+    if code == 1 and SUSPECTED in world.said():  # it was with three that died, as a request that kills is
         round_.suspected = True
         code = ended(world.start(nodes))
     world.judge(round_, code)

@@ -162,7 +162,9 @@ def furnish(folder: Path, page: Path, finished: Path) -> None:
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         (folder / place).symlink_to(finished.parent / "model")
     (folder / "data").mkdir()
+    (folder / "out").mkdir()
     (folder / "run.yaml").write_text("tasks: [first_steps_sums]\n")
+    (folder / "sweep.yaml").write_text("tasks: [first_steps_sums]\nmodels: [embedded, dummy]\n")
     for place in (folder, folder / "tasks", folder / "my_tasks"):
         place.mkdir(exist_ok=True)
         (place / "quiz.jsonl").write_text(ROWS)

@@ -20,6 +20,7 @@ from assay.version import __version__
 
 COMMANDS = {
     "run": "evaluate a model on tasks",
+    "watch": "evaluate the checkpoints of a training as they appear, and alarm when one is worse than those before it",
     "score": "score the answers of a run again, with other filters or metrics, without a model",
     "merge": "combine the shards of a run into one run",
     "launch": "print or send a script that runs an evaluation on SLURM or Kubernetes",
@@ -182,6 +183,10 @@ def _main(argv: Sequence[str] | None) -> int:
         from assay.cli.completion import print_names
 
         return print_names(arguments[1:])
+    if arguments[:1] == ["__sweep"]:  # one model of a sweep
+        from assay.cli.sweep_processes import run_one
+
+        return run_one(arguments[1])
     if arguments[:1] and arguments[0].replace("_", "-") in COMMANDS:
         arguments[0] = arguments[0].replace("_", "-")
     if arguments and arguments[0].startswith("-") and not _is_own(arguments[0]):

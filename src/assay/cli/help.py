@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Mapping
 
 SECTIONS = {
-    "evaluate": ("run", "score", "merge", "verify-backend", "plan", "launch"),
+    "evaluate": ("run", "watch", "score", "merge", "verify-backend", "plan", "launch"),
     "look": ("view", "samples", "runs", "report", "plot", "label"),
     "compare": ("compare", "gate", "leaderboard"),
     "exchange": ("export", "import", "pack"),
@@ -15,6 +15,7 @@ SECTIONS = {
 """The commands of every section, in the order of the help."""
 EXAMPLES = {
     "run": "assay run --tasks first_steps --limit 10 \\\n    --model openai-chat --model_args model=NAME,base_url=URL",
+    "watch": "assay watch out --tasks arc_easy --gate 'acc > -1pp'",
     "score": "assay score runs/a --metric exact_match:ignore_case=true",
     "merge": "assay merge runs/whole runs/part1 runs/part2",
     "verify-backend": "assay verify-backend embedded dummy --tasks first_steps_sums --limit 20",
@@ -43,6 +44,7 @@ EXAMPLES = {
     "cache": "assay cache ls answers",
 }
 BRIEFLY = {
+    "watch": "evaluate checkpoints as they appear, and alarm if one is worse",
     "score": "score the answers of a run again, without a model",
     "plan": "how many documents are needed to detect a difference",
     "report": "results and comparison in one file: HTML, markdown, JSON, CSV",

@@ -7,13 +7,15 @@ from pathlib import Path
 
 from assay.cli.flags import define_run, run_options
 from assay.cli.output import echo
-from assay.cli.run import read_run_file
+from assay.cli.run import config_file
 from assay.cli.run_gates import taken_from
+from assay.cli.sweep import runs_of
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.options import run_config, task_manager
 from assay.evaluation.prepare import load
 from assay.fleet.launch import LaunchOptions, check, kubernetes_manifest, slurm_script
+from assay.fleet.sweep import KEY as MODELS
 
 SENDERS = {"slurm": ("sbatch",), "k8s": ("kubectl", "apply", "-f", "-")}
 
@@ -53,12 +55,17 @@ def run_launch(options: argparse.Namespace) -> int:
     return _send(options.executor, script)
 
 
-def _checked(file: str) -> RunConfig:
-    """The run of a file, refused as `assay run` would refuse it; its tasks are looked up, and no code of them is executed."""
+def _checked(file: str, *, shares_disk: bool) -> RunConfig:
+    """The run of a file, refused as `assay run` would refuse it; its tasks are looked up, and no code of them is executed.
+    Its checkpoints are looked for where the cluster has the same disk."""
     parser = argparse.ArgumentParser()
     define_run(parser)
     options = parser.parse_args(["--config", file])
-    config = run_config(run_options(options, taken_from(read_run_file(file), options)))
+    written = config_file(file)
+    assert written is not None, "a file is named"
+    config = run_config(run_options(options, taken_from(written.without(MODELS), options)), written)
+    if shares_disk:
+        runs_of(config, written, options)
     load(config, task_manager(config))
     return config
 

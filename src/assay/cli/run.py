@@ -1,74 +1,65 @@
 """`assay run`: evaluate a model on tasks. Its flags are the options of RunConfig, and SyGra's names for some of them."""
 
 import argparse
-import gc
 import json
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
 
 from assay.catalog.selection import no_spec
 from assay.cli import interrupted_code
 from assay.cli.flags import ALIASES, ELSEWHERE, NOT_NEEDED, run_options
-from assay.cli.output import (
-    DECISION_EXIT,
-    EXIT,
-    draw_table,
-    echo,
-    echo_err,
-    echo_tables,
-    echo_wrapped,
-    exit_code,
-    plain,
-)
+from assay.cli.output import EXIT, echo, echo_err, echo_tables, echo_wrapped
 from assay.cli.progress import Progress
 from assay.cli.run_gates import gates_of, taken_from
 from assay.cli.show import write_out
+from assay.cli.sweep import run_sweep, runs_of, show_outcomes
+from assay.cli.sweep_processes import run_together
 from assay.cli.trackers import Tracking, requested_trackers, track
-from assay.config.option import YAMLValue
+from assay.config.fields import Fields, Origin
+from assay.config.option import NOTHING
 from assay.config.run import RunConfig, options_where
 from assay.config.source import Source, read_bytes
-from assay.errors import AssayError, ConfigError, Place, Problem, grouped
+from assay.errors import ConfigError, Place, Problem, grouped
 from assay.evaluation.flow import execute, prepare_run
-from assay.evaluation.options import checkpoint_runs, in_runs_folder, run_config, task_manager
+from assay.evaluation.options import in_runs_folder, run_config, task_manager
 from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.writing import Evaluation, OutputOptions
+from assay.fleet.sweep import KEY as MODELS
+from assay.fleet.sweep import WEIGHTS, finished_run, weights_folder
 from assay.models.load import backend, parameters
 from assay.redaction import redacted_command
-from assay.report.table import checkpoints_json, checkpoints_table, table_footing, table_heading
+from assay.report.table import table_footing, table_heading
 from assay.runs.results import MANY, ResultsJSON, tasks_text
 from assay.runs.run import Run
-from assay.runs.storage import UploadError, shown_place, write_beside
+from assay.runs.storage import UploadError, shown_place
 from assay.tasks.order import StopRule
-
-CANNOT = 2
 
 
 def run_run(options: argparse.Namespace, shell: "Shell | None" = None) -> int:
     shell = shell or Shell()
     records_at_once = _translate_sygra(options)
-    file = taken_from(read_run_file(options.config), options)
+    written = config_file(options.config)
+    file = taken_from(written.without(MODELS) if written is not None else {}, options)
     trackers = requested_trackers(options, file)
-    config = replace(run_config(run_options(options, file)), records_at_once=records_at_once)
+    config = replace(run_config(run_options(options, file), written), records_at_once=records_at_once)
     config = shell.with_folder(config, options)
     command = redacted_command([shell.name, *sys.argv[1:]])
-    _warn_ineffective(options, config)
-    checkpoints = checkpoint_runs(config)
-    gates = gates_of(options, config, has_checkpoints=bool(checkpoints))
+    models = runs_of(config, written, options)
+    _warn_ineffective(options, next(iter(models.values()), config))
+    gates = gates_of(options, config, has_checkpoints=bool(models))
     try:
-        if checkpoints and not config.dry_run:
-            # A chat template needs the model; any other problem is the same for all checkpoints.
+        if models and not config.dry_run:
+            # A chat template needs the model; any other problem of the tasks is the same for all.
             if not config.apply_chat_template:
-                prepare_run(config, task_manager(config))
-            return run_checkpoints(
-                checkpoints,
-                lambda each: _tracked(_evaluated(_prepared(each), command), trackers).results,
-                config.output_path,
-            )
-        work = _prepared(next(iter(checkpoints.values()), config))
+                prepare_run(next(iter(models.values())), task_manager(config))
+            if config.replicas is not None and config.serve is None:
+                return show_outcomes(run_together(models, command, trackers), config.output_path)
+            return run_sweep(models, lambda each: swept(each, command, trackers), config.output_path)
+        work = _prepared(next(iter(models.values()), config))
         gates.check(work)
         if config.dry_run:
             _stop_rule(work)
@@ -113,12 +104,34 @@ def _prepared(config: RunConfig) -> PreparedRun:
     return work
 
 
-def _evaluated(work: PreparedRun, command: Sequence[str]) -> Evaluation:
+def swept(config: RunConfig, command: Sequence[str], trackers: Sequence[Tracking]) -> ResultsJSON:
+    """Evaluate one of many models, unless that is done."""
+    results, is_new = evaluated_once(replace(config, keep_finished=False), command, weights_folder(config), trackers)
+    if not is_new:
+        echo_err("finished before: nothing is asked")
+    return results
+
+
+def evaluated_once(
+    config: RunConfig, command: Sequence[str], weights: Path | None, trackers: Sequence[Tracking] = ()
+) -> tuple[ResultsJSON, bool]:
+    """The results of a run, and whether it had to be made. Without a change of its `weights` since, a complete one is read."""
+    work = _prepared(config)
+    known = finished_run(work, weights)
+    if known is not None:
+        return known.results, False
+    notes = {WEIGHTS: str(weights)} if weights is not None else {}
+    return _tracked(_evaluated(work, command, notes), trackers).results, True
+
+
+def _evaluated(work: PreparedRun, command: Sequence[str], notes: Mapping[str, str] = NOTHING) -> Evaluation:
     if work.config.write_out:
         write_out(work)
     rule = _stop_rule(work)
     with Progress() as progress, redirect_stdout(sys.stderr):
-        evaluation = execute(work, progress, OutputOptions(notes={"command": command}, announce=echo_err), rule)
+        evaluation = execute(
+            work, progress, OutputOptions(notes={"command": command, **notes}, announce=echo_err), rule
+        )
     if rule is not None and not evaluation.tasks:
         echo_err("decided before: nothing is asked; without --stop_when, the other documents are")
     return evaluation
@@ -137,41 +150,6 @@ def _stop_rule(work: PreparedRun) -> StopRule | None:
     from assay.comparison.stopping import stop_rule
 
     return stop_rule(work)
-
-
-def _free_memory() -> None:
-    """Free the memory of a model that is no longer needed."""
-    gc.collect()
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.cuda.empty_cache()
-
-
-def run_checkpoints(
-    runs: Mapping[str, RunConfig], evaluate: Callable[[RunConfig], ResultsJSON], output: str | None
-) -> int:
-    """Evaluate every checkpoint and print one table; returns the exit code."""
-    results: dict[str, Mapping[str, Any] | None] = {}
-    for number, (name, config) in enumerate(runs.items(), 1):
-        echo_err(f"checkpoint {number} of {len(runs)}: {name}")
-        try:
-            results[name] = evaluate(config)
-        except AssayError as error:
-            results[name] = None
-            for problem in error.problems:
-                echo_err(f"{name}: {problem}")
-        _free_memory()
-    echo(checkpoints_table(results, draw_table))
-    for name, result in results.items():
-        for line in table_footing(result) if result is not None else ["could not be evaluated"]:
-            echo_err(f"{name}: {line}")
-    if output is not None:
-        content = json.dumps(plain(checkpoints_json(results)), indent=1, ensure_ascii=False).encode()
-        place = write_beside(output, "checkpoints.json", content)
-        echo(f"\nruns: {place}")
-    codes = [CANNOT if result is None else exit_code(result) for result in results.values()]
-    order = (CANNOT, EXIT["incomplete"], DECISION_EXIT["inconclusive"], EXIT["partial"])  # the worst first
-    return next((code for code in order if code in codes), EXIT["complete"])
 
 
 def _show(evaluation: Evaluation, config: RunConfig, options: argparse.Namespace) -> None:
@@ -207,9 +185,10 @@ def _warn_ineffective(options: argparse.Namespace, config: RunConfig) -> None:
         echo_err(f"no effect here: {', '.join(ineffective)}")
 
 
-def read_run_file(path: str | None) -> dict[str, YAMLValue]:
+def config_file(path: str | None) -> Fields | None:
+    """The options of a --config file, each with its place."""
     if path is None:
-        return {}
+        return None
     try:
         source = Source(path, read_bytes(path))
     except OSError as error:
@@ -222,7 +201,7 @@ def read_run_file(path: str | None) -> dict[str, YAMLValue]:
     for number, each in enumerate(tasks) if isinstance(tasks, list) else [(None, tasks)]:
         if not isinstance(each, str | Mapping) and tasks is not None:
             raise no_spec(each, source.place(("tasks",) if number is None else ("tasks", number)))
-    return {str(key): value for key, value in source.value.items()}
+    return Fields.of(source.value, Origin(source))
 
 
 def _translate_sygra(options: argparse.Namespace) -> int | None:

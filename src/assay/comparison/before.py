@@ -25,10 +25,14 @@ from assay.statistics.influence import Bounds
 from assay.tasks.runnable import Runnable
 
 
-def check_gates(prepared: PreparedRun, written: Sequence[str], baseline: str | None) -> None:
-    """Refuse gates that this run cannot be asked about, and a baseline that it cannot be compared with."""
+def check_gates(
+    prepared: PreparedRun, written: Sequence[str], baseline: str | None, *, is_series: bool = False
+) -> None:
+    """Refuse gates that this run cannot be asked about, and a baseline that it cannot be compared with. In a series, the
+    baselines are runs that come before it."""
     gates = parse_gates(written)
-    needs_baseline(gates, baseline)
+    if not is_series:
+        needs_baseline(gates, baseline)
     _refuse_options(prepared, gates)
     _refuse_same(prepared.config.output_path, baseline)
     tasks = {each.task.name: each for each in prepared.tasks}

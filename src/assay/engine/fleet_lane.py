@@ -35,6 +35,8 @@ AHEAD = 1024
 """Requests for each replica that wait in the queue."""
 FORGET_SECONDS = 5.0
 """The speed of a replica is that of about the last seconds."""
+RELEASE_SECONDS = 1.0
+"""Time without work after which a replica is given up, where others wait for its place."""
 MAX_LOSSES = 2
 """A request that was in flight when so many replicas ended is sent alone."""
 
@@ -68,6 +70,11 @@ class _Member:
     @property
     def load(self) -> int:
         return sum(len(call.unanswered) for call in self.calls.values())
+
+    @property
+    def rests(self) -> bool:
+        """Whether it has answered nothing for a moment."""
+        return time.monotonic() - self._since > RELEASE_SECONDS
 
     def start(self) -> None:
         if not self.calls:
@@ -126,6 +133,17 @@ class FleetLane:
         self._wake.set()
         if over > GRACE_SECONDS:
             self.cancel()
+        if self._model.shares and not self._queue and not self._alone:
+            self._release_free()
+
+    def _release_free(self) -> None:
+        """Give up the replicas that have had nothing to do for a moment; the last one stays."""
+        asked = any(member.speed for member in self._members)
+        free = [each for each in self._members if not each.calls and each.rests]
+        for member in free[: len(self._members) - 1] if asked else ():
+            self._members.remove(member)
+            self._queue.release(member)
+            self._model.release(member.replica)
 
     async def advance(self) -> bool:
         if self._error is not None:

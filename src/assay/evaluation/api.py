@@ -116,7 +116,7 @@ def _evaluate(
     config = run_config({**own, "model_role": named, **name})
     if checkpoint_runs(config):
         what, fix = "names several checkpoints", "call this function for each of them, or use `assay run`"
-        raise ConfigError([Problem(Place("model_args.pretrained"), what, fix)])
+        raise ConfigError([Problem(Place("model_args"), what, fix)])
     if watch is not None:  # of `assay.run`, which is stored
         config = in_runs_folder(config)
     metadata = parse_arguments(config.metadata or None, "metadata")

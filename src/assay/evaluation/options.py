@@ -22,6 +22,9 @@ from assay.tasks import TaskManager
 
 DATA_DIR = "ASSAY_DATA_DIR"
 PRETRAINED = "pretrained"
+WEIGHTS = {"embedded": "path"}
+"""The arguments that name the weights, of backends that do not call it `pretrained`."""
+STEP = re.compile(r"(?:step|checkpoint|iter|iteration|epoch|global_step|ckpt)[-_=]?(\d+)", re.IGNORECASE)
 
 
 def in_runs_folder(config: RunConfig) -> RunConfig:
@@ -31,13 +34,16 @@ def in_runs_folder(config: RunConfig) -> RunConfig:
     return dataclasses.replace(config, runs_dir=runs_folder(), keep_finished=True)
 
 
-def run_config(options: YAMLMapping) -> RunConfig:
-    """Decode and check the options of a run; every wrong option is reported at once."""
+def run_config(options: YAMLMapping, file: Fields | None = None) -> RunConfig:
+    """Decode and check the options of a run; every wrong option is reported at once, at its place if it is from a file."""
     problems: list[Problem] = []
     named = {key: value for key, value in options.items() if value is not None or key == "bootstrap_iters"}
     if DATA_DIR in os.environ:
         named.setdefault("data_dir", os.environ[DATA_DIR])
-    config = decode(RunConfig, Fields.of(named, Origin("run")), problems)
+    fields = Fields.of(named, Origin("run"))
+    if file is not None:
+        fields |= file.only([key for key, value in named.items() if key in file and file[key] == value])
+    config = decode(RunConfig, fields, problems, known=() if file is None else ("models",))
     if config is None or problems:
         raise ConfigError(problems)
     load_plugins(config.plugins)
@@ -117,35 +123,51 @@ def run_facts(config: RunConfig) -> dict[str, YAMLValue]:
     return {"model": model, "run": options, "metadata": metadata}
 
 
+def weights_argument(model: str, arguments: YAMLMapping) -> str:
+    """The name of the argument that says where a backend's weights are."""
+    return PRETRAINED if PRETRAINED in arguments else WEIGHTS.get(model, PRETRAINED)
+
+
 def checkpoint_runs(config: RunConfig) -> dict[str, RunConfig]:
-    """A run by label for each checkpoint that `pretrained` lists or matches; none where it names one model."""
+    """A run by label for each checkpoint that the weights list or match; none where they are one model's."""
     arguments = parse_arguments(config.model_args, "model_args")
-    names = _checkpoint_names(arguments.get(PRETRAINED))
+    weights = weights_argument(config.model, arguments)
+    names = _checkpoint_names(arguments.get(weights), weights)
     if not names:
         return {}
     folders = {} if config.output_path is None else {"output_path": Path(config.output_path)}
     return {
         label: dataclasses.replace(
             config,
-            model_args={**arguments, PRETRAINED: name},
+            model_args={**arguments, weights: name},
             **{key: str(folder / label) for key, folder in folders.items()},  # type: ignore[arg-type]
         )
         for name, label in zip(names, checkpoint_labels(names), strict=True)
     }
 
 
-def _checkpoint_names(written: YAMLValue) -> list[str]:
+def training_step(name: str) -> int | None:
+    """The last training step in a name.
+
+    >>> training_step("runs/step-100"), training_step("out/checkpoint_2500"), training_step("2026-01-02-model")
+    (100, 2500, None)
+    """
+    steps = STEP.findall(name)
+    return int(steps[-1]) if steps else None
+
+
+def _checkpoint_names(written: YAMLValue, argument: str) -> list[str]:
     """The checkpoints of a list in its order; those that match a pattern in natural order."""
     if isinstance(written, str) and re.fullmatch(r"\[.*\]", written.strip()):
         written = [part.strip(" '\"") for part in written.strip()[1:-1].split(",")]
     if isinstance(written, list | tuple):
-        return [name for item in written for name in (_checkpoint_names(str(item)) or [str(item)])]
+        return [name for item in written for name in (_checkpoint_names(str(item), argument) or [str(item)])]
     if not isinstance(written, str) or not has_magic(written) or Path(written).expanduser().exists():
         return []
     names = sorted(glob(str(Path(written).expanduser())), key=natural_order)  # noqa: PTH207  # every part of it may be a pattern
     if not names:
         what = f"no checkpoint matches {written!r}"
-        raise ConfigError([Problem(Place(f"model_args.{PRETRAINED}"), what, "check the path; quote it for the shell")])
+        raise ConfigError([Problem(Place(f"model_args.{argument}"), what, "check the path; quote it for the shell")])
     return names
 
 

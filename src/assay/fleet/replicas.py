@@ -53,6 +53,9 @@ class Fleet:
     opened when it is first needed; `close`, or leaving a `with` block, ends the replicas.
     """
 
+    shares = False
+    """Whether other runs use the same places: one waits for a place as long as it takes, and gives up those without work."""
+
     def __init__(  # the options of a run
         self,
         model: str,
@@ -79,7 +82,7 @@ class Fleet:
         self._described: JSONDict = {}
         self._ready: list[RayReplica] = []
         self._starting: list[RayReplica] = []
-        self._started = self._failures = self._target = 0
+        self._started = self._failures = self._target = self._released = 0
         self._last_error = ""
         self._alone_since: float | None = None
         self._counted = 0.0
@@ -258,7 +261,7 @@ class Fleet:
 
     def _fill(self) -> None:
         """Start the replicas that are missing; Ray places each as soon as there is space."""
-        while len(self._ready) + len(self._starting) < self._target:
+        while len(self._ready) + len(self._starting) < self._target - self._released:
             self._started += 1
             self._starting.append(RayReplica(self._ray_module, self._create(self._spec()), self._started))
 
@@ -272,7 +275,7 @@ class Fleet:
             opening = [each for each in self._starting if each.where]
             now = time.monotonic()
             changed = now if opening or not self._ready else changed
-            if not self._ready and not opening and now - begun > LOST_SECONDS:
+            if not self._ready and not opening and not self.shares and now - begun > LOST_SECONDS:
                 what = f"the cluster gave no replica a place in {LOST_SECONDS:g} s"
                 raise ConfigError([Problem(Place("replicas"), what, "wait until others have ended, or ask for less")])
             if self._ready and not opening and now - changed > PLACE_SECONDS:
@@ -356,6 +359,16 @@ class Fleet:
                     yield replica
             await asyncio.sleep(POLL_SECONDS)
             self._tend()
+
+    def release(self, replica: object) -> None:
+        """End a replica that has no work left, for another run; one that is not there yet is not waited for any more."""
+        for each in [each for each in self._ready if each is replica]:
+            self._ready.remove(each)
+            each.end()
+        for each in self._starting:
+            each.end()
+        self._released = max(self._target - len(self._ready), 0)
+        self._starting = []
 
     def _tend(self) -> None:
         """Replace lost replicas, and let new ones in; raise when there are none and none can be had."""

@@ -98,8 +98,8 @@ def parameters(factory: Callable[..., AnyModel]) -> dict[str, YAMLValue]:
     return {key: each.default for key, each in BACKENDS.accepts(factory).named.items()}
 
 
-def load_model(name: str, arguments: YAMLMapping) -> AnyModel:
-    """Load a model by the name of its backend and its arguments."""
+def check_arguments(name: str, arguments: YAMLMapping, place: Place | None = None) -> dict[str, YAMLValue]:
+    """The arguments that a backend uses of these; refused, at `place`, if it does not have one or lacks a required one."""
     factory = backend(name)
     known = parameters(factory)
     is_served = "base_url" in known
@@ -107,13 +107,22 @@ def load_model(name: str, arguments: YAMLMapping) -> AnyModel:
         key: value for key, value in arguments.items() if key in known or not (is_served and key in IGNORED_BY_SERVERS)
     }
     ignored: Mapping[str, str] = getattr(factory, "ignored_arguments", {})
-    for key in [key for key in used if key in ignored]:
-        logging.getLogger("assay").warning("%s=%s has no effect: %s", key, used.pop(key), ignored[key])
-    checked = {key: value for key, value in used.items() if value is not None or key not in known}
-    problems = BACKENDS.problems(name, BACKENDS.accepts(factory), checked, _argument_place)
+    checked = {
+        key: value for key, value in used.items() if key not in ignored and (value is not None or key not in known)
+    }
+    problems = BACKENDS.problems(name, BACKENDS.accepts(factory), checked, lambda key: place or _argument_place(key))
     if problems:
         raise ConfigError(problems)
-    if not is_served:
+    return used
+
+
+def load_model(name: str, arguments: YAMLMapping) -> AnyModel:
+    """Load a model by the name of its backend and its arguments."""
+    factory, used = backend(name), check_arguments(name, arguments)
+    ignored: Mapping[str, str] = getattr(factory, "ignored_arguments", {})
+    for key in [key for key in used if key in ignored]:
+        logging.getLogger("assay").warning("%s=%s has no effect: %s", key, used.pop(key), ignored[key])
+    if "base_url" not in parameters(factory):
         return factory(**used)
     from assay.models.servers.secrets import refuse_malformed
     from assay.models.servers.server_model import Connection
@@ -121,6 +130,7 @@ def load_model(name: str, arguments: YAMLMapping) -> AnyModel:
     names = {each.name for each in fields(Connection)}
     own = {key: value for key, value in used.items() if key in names}
     refuse_malformed(own)
+    problems: list[Problem] = []
     connection = decode(Connection, Fields.of(own, Origin("model_args")), problems)
     if problems or connection is None:
         raise ConfigError(problems)

@@ -131,6 +131,15 @@ class Replicated(Described, Protocol):
         """Yield every replica that is ready, and each that joins later; raise an AssayError when all are lost for good."""
         ...
 
+    @property
+    def shares(self) -> bool:
+        """Whether other runs wait for the places of replicas without work."""
+        ...
+
+    def release(self, replica: object) -> None:
+        """End a replica that has no work left."""
+        ...
+
     def close(self) -> None:
         """End the replicas; they are opened again when they are needed."""
         ...

@@ -5,7 +5,6 @@ Everything that can be refused is refused before a run is read: the ending of th
 
 import math
 import os
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Literal, NamedTuple, get_args
 from assay.comparison.comparison import ComparedRow, Comparison
 from assay.config.row_names import row_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest, some
+from assay.evaluation.options import training_step
 from assay.records import ScoreKey
 from assay.report.charts import WIDTH, Chart, Panel, Point, Series, draw, reliability_panel
 from assay.report.document import curves_of, opened_summary
@@ -250,20 +250,11 @@ def _row_panel(runs: Sequence[RunName], numbers: Sequence[Number], keys: Sequenc
 
 # --- runs over time
 
-STEP = re.compile(r"(?:step|checkpoint|iter|iteration|epoch|global_step|ckpt)[-_=]?(\d+)", re.IGNORECASE)
-
 
 def step_of(reading: RunSummary) -> int | None:
-    """The training step in the name of a run, or of its model.
-
-    >>> STEP.findall("runs/step-100"), STEP.findall("out/checkpoint_2500"), STEP.findall("2026-01-02-model")
-    (['100'], ['2500'], [])
-    """
-    for text in (reading.name, reading.model):
-        steps = STEP.findall(text)
-        if steps:
-            return int(steps[-1])
-    return None
+    """The training step in the name of a run, or of its model."""
+    steps = (training_step(text) for text in (reading.name, reading.model))
+    return next((step for step in steps if step is not None), None)
 
 
 def _over_time(runs: Sequence[RunName], options: PlotOptions) -> Chart:

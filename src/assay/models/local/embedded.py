@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from assay.errors import ConfigError, Place, Problem
 from assay.models.conversations import answer_rendered
 from assay.models.local.generation import GENERATION_PARAMETERS, Generation
 from assay.models.local.prefixes import PrefixTrees, TokenTree, prefix_trees
@@ -28,6 +29,7 @@ from assay.records import (
     Usage,
 )  # fmt: skip
 from assay.statistics.softmax import log_softmax, softmax_in_place
+from assay.user_code import user_code
 
 Array = Any
 REAL = np.float64
@@ -132,6 +134,11 @@ def _rotated(x: Array, cos: Array, sin: Array) -> Array:
     return x * cos + turned * sin
 
 
+def _refused(reason: str) -> ConfigError:
+    fix = "give a folder with config.json, model.safetensors and tokenizer.json of a Llama"
+    return ConfigError([Problem(Place("model_args.path"), reason, fix)])
+
+
 class Embedded:
     """A Llama from a folder in Hugging Face's layout; without a path, the bundled one."""
 
@@ -144,8 +151,9 @@ class Embedded:
     def __init__(self, path: str | None = None, over_length: Literal["error", "truncate"] = "error") -> None:
         self.cuts = over_length == "truncate"
         self._folder = Path(path) if path is not None else BUNDLED
-        self._llama = Llama(self._folder)
-        self._tokenizer = FolderTokenizer(self._folder)
+        with user_code(f"{self._folder} cannot be loaded", _refused):  # whatever the libraries raise
+            self._llama = Llama(self._folder)
+            self._tokenizer = FolderTokenizer(self._folder)
         self._end = self._tokenizer.end
         generation = self._folder / "generation_config.json"
         ends = json.loads(generation.read_text())["eos_token_id"] if generation.is_file() else self._end
