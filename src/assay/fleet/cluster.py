@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import ModuleType
 
 from assay.errors import ConfigError, Place, Problem, installing
@@ -72,7 +73,7 @@ def _connect(ray: ModuleType, address: str, cpus: int | None) -> None:
     try:
         if address == LOCAL:
             ray.init(
-                address="local", include_dashboard=False, num_cpus=max(cpus or 1, os.cpu_count() or 1),
+                address="local", include_dashboard=False, num_cpus=max(cpus or 1, usable_cpus()),
                 object_store_memory=_store_bytes(), **common,
             )  # fmt: skip
         else:
@@ -108,6 +109,15 @@ def _check_address(address: str) -> None:
     except OSError as error:
         what = f"no Ray cluster at {address!r}: {error.strerror or error}"
         raise ConfigError([Problem(Place("ray"), what, START_ONE)]) from None
+
+
+def usable_cpus() -> int:
+    """Number of CPUs that this process may use: a container may have few of those of its machine."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        count = min(count, max(1, int(quota) // int(period)))  # "max" where there is none
+    return count
 
 
 def _store_bytes() -> int:

@@ -16,7 +16,7 @@ import orjson
 from assay.config.arguments import parse_arguments
 from assay.errors import AssayError, ConfigError, Place, Problem
 from assay.fleet.actor import ReplicaActor
-from assay.fleet.cluster import LOCAL, connected
+from assay.fleet.cluster import LOCAL, connected, usable_cpus
 from assay.fleet.replica import CONTROL, RayReplica, problems_of
 from assay.models.load import backend, parameters
 from assay.models.protocol import Can
@@ -213,7 +213,7 @@ class Fleet:
         self._gpus = self._gpus_given if self._gpus_given is not None else self._default_gpus(has_gpus)
         self._cpus = float(str(self._arguments.get("threads") or 1))
         if isinstance(self._number, int) and (self._address or LOCAL) == LOCAL and not self._gpus:
-            self._cpus = max(self._cpus, (os.cpu_count() or 1) // self._number)
+            self._cpus = max(self._cpus, usable_cpus() // self._number)
         self._target = self._number if isinstance(self._number, int) else self._capacity()
         if not self._capacity():
             needs = f"{self._gpus:g} GPUs" if self._gpus else f"{self._cpus:g} CPUs"
