@@ -88,7 +88,11 @@ def _row(reading: RunSummary) -> tuple[str, ...]:
     started = time.strftime("%Y-%m-%d %H:%M", time.localtime(head.created)) if head.created else ""
     tasks = head.tasks[0] + (f" and {len(head.tasks) - 1} more" if len(head.tasks) > 1 else "") if head.tasks else ""
     number = head.headline
-    shown = f"{number.metric} {number.value:.4f} ({head.headline_of})" if number is not None else ""
+    shown = (
+        f"{number.metric} {number.value:.4f} ({head.headline_of}){', provisional' if head.is_running else ''}"
+        if number is not None
+        else ""
+    )
     return head.name, started, head.model, tasks, head.status, shown
 
 

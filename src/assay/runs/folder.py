@@ -94,7 +94,7 @@ class RunFolder:
         """Writers of a task's samples: Parquet, and optionally lm-eval's lines."""
         parquet = SampleWriter(self.path / SAMPLES, task)
         lines = LineWriter(self.path / f"samples_{file_name(task)}.jsonl", doc_ids) if log else None
-        writers = SampleWriters([parquet, lines] if lines is not None else [parquet])
+        writers = SampleWriters([parquet, lines] if lines is not None else [parquet], parquet)
         self.keepers.append(writers)
         return writers
 
@@ -155,8 +155,8 @@ class SampleSink(Protocol):
 class SampleWriters:
     """The files of one task's samples."""
 
-    def __init__(self, writers: Sequence[SampleSink]) -> None:
-        self._writers = writers
+    def __init__(self, writers: Sequence[SampleSink], parquet: SampleWriter) -> None:
+        self._writers, self.parquet = writers, parquet
         self._ended = False
 
     def add(self, record: SampleRecord) -> None:

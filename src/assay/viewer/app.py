@@ -16,7 +16,14 @@ from markupsafe import Markup, escape
 from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route
 
 from assay.errors import AssayError
@@ -25,6 +32,7 @@ from assay.report.table import error_factor, format_end
 from assay.runs.run import ResultRow
 from assay.version import __version__
 from assay.viewer.compare_page import ComparisonCache, compare_page, flips_page
+from assay.viewer.events import MAX_STREAMS, EventStreams, StreamServer
 from assay.viewer.graph_page import graph_view
 from assay.viewer.guard import RequestGuard, allowed_hosts
 from assay.viewer.library import RunLibrary
@@ -58,7 +66,7 @@ def make_app(folder: Path, host: str = "127.0.0.1") -> RequestGuard:
     routes = [Route(path, partial(viewer.page, view), methods=["GET"], name=path) for path, view in pages.items()]
     routes += [
         Route("/filter", viewer.filter, methods=["GET"]),
-        Route("/stamp", viewer.stamp, methods=["GET"]),
+        Route("/events", viewer.events, methods=["GET"]),
         Route("/static/plots.css", lambda _: Response(STYLE, media_type="text/css"), methods=["GET"]),
         Route("/static/{name}", static_file, methods=["GET"]),
     ]
@@ -67,9 +75,8 @@ def make_app(folder: Path, host: str = "127.0.0.1") -> RequestGuard:
     handlers: dict[Any, Callable[..., Response]] = {
         MissingPage: missing, 404: missing, Error: unreadable, AssayError: failed, Exception: viewer.broken,
     }  # fmt: skip
-    return RequestGuard(
-        Starlette(routes=routes, exception_handlers=handlers, lifespan=limit_threads), allowed_hosts(host)
-    )
+    app = Starlette(routes=routes, exception_handlers=handlers, lifespan=limit_threads)
+    return RequestGuard(app, allowed_hosts(host), viewer.streams.close)
 
 
 @asynccontextmanager
@@ -86,6 +93,7 @@ class Viewer:
         self.library = RunLibrary(folder)
         self.database = Database(folder)
         self.comparisons = ComparisonCache()
+        self.streams = EventStreams()
         self.templates = template_environment()
 
     def page(self, view: Callable[[QueryParams], tuple[str, Page]], request: Request) -> Response:
@@ -147,9 +155,13 @@ class Viewer:
         changed = sample_query.replace(conditions=(*sample_query.conditions, *added))
         return RedirectResponse(url_for("task", changed.parameters, run=query.get("run"), task=query.get("task")), 303)
 
-    def stamp(self, request: Request) -> Response:
-        """Return a text that changes when the shown runs do."""
-        return PlainTextResponse(self.library.stamp(request.query_params.getlist("run")))
+    async def events(self, request: Request) -> Response:
+        """Stream an event whenever the shown run changes, or any run where none is named."""
+        name = request.query_params.get("run", "")
+        if self.streams.open_streams >= MAX_STREAMS:
+            return PlainTextResponse("too many open pages", 503)
+        stream = self.streams.stream(name, partial(self.library.state, name))
+        return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
 
 def static_file(request: Request) -> Response:
@@ -169,6 +181,7 @@ def template_environment() -> jinja2.Environment:
     environment.filters |= {
         "number": format_number, "error": format_error, "end": format_end, "count": format_count,
         "duration": format_duration, "when": format_time, "svg": Markup, "breakable": breakable,
+        "clock": format_clock,
     }  # fmt: skip
     environment.globals |= {"url_for": url_for, "task_url": task_url, "bar": bar, "version": __version__}
     return environment
@@ -225,7 +238,12 @@ def format_time(created: float | None) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if created else ""
 
 
+def format_clock(moment: float) -> str:
+    return time.strftime("at %H:%M:%S", time.localtime(moment))
+
+
 def serve(app: RequestGuard, listening: socket.socket) -> None:
     """Serve pages until interrupted."""
     quiet = {"log_level": "warning", "access_log": False, "server_header": False, "date_header": False}
-    uvicorn.Server(uvicorn.Config(app, lifespan="on", **quiet)).run(sockets=[listening])  # type: ignore[arg-type]
+    config = uvicorn.Config(app, lifespan="on", **quiet)  # type: ignore[arg-type]
+    StreamServer(config, app.close).run(sockets=[listening])

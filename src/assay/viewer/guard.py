@@ -47,8 +47,9 @@ def allowed_hosts(host: str) -> frozenset[str]:
 class RequestGuard:
     """Refuses requests that do not read or that use a foreign host name; adds the security headers."""
 
-    def __init__(self, app: App, names: frozenset[str]) -> None:
+    def __init__(self, app: App, names: frozenset[str], close: Callable[[], None] = lambda: None) -> None:
         self.app = app
+        self.close = close  # ends what is open, when the server stops
         self.names = names
         self._open = not all(map(is_loopback, names - {"localhost"}))
 

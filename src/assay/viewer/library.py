@@ -1,14 +1,17 @@
 """The runs below a folder, read once and again when their files change."""
 
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 from assay.report.reading import RunSummary
 from assay.runs.folder import MANIFEST, RESULTS
 from assay.runs.lease import NAME as LOCK
+from assay.runs.lease import is_held
+from assay.runs.live import LIVE, PROGRESS
 from assay.runs.run import find_runs
+from assay.viewer.events import RunState
 
+STAMPED = (MANIFEST, RESULTS, LOCK)
 Stamp = tuple[tuple[int, int], ...]
 """Size and modification time of the files that a summary is read from."""
 
@@ -37,10 +40,19 @@ class RunLibrary:
             self._known[name] = self._read(name, self._known[name][1].path)
             return self._known[name][1]
 
-    def stamp(self, names: Sequence[str] = ()) -> str:
-        """Return a text that changes when one of these runs does, or any run where none is named."""
-        runs = [run for name in names if (run := self.run(name)) is not None] if names else self.runs()
-        return f"{hash(tuple((run.name, run.status, run_stamp(run.path)) for run in runs)) & 0xFFFFFFFFFFFF:x}"
+    def state(self, name: str) -> RunState:
+        """The state of a run, or of all runs where none is named, by the times of a few files."""
+        if not name:
+            runs = self.runs()
+            text = str([(run.name, run.status, run_stamp(run.path)) for run in runs])
+            return RunState(_short(text), any(run.head.is_running for run in runs))
+        run = self._known.get(name)
+        if run is None:
+            return RunState("-", False)
+        path, is_running = run[1].path, is_held(run[1].path)
+        beat = file_stamp(path / LIVE / PROGRESS) if is_running else None
+        files = [file_stamp(path / file) for file in ((MANIFEST, RESULTS) if beat else STAMPED)]
+        return RunState(_short(str((files, beat, is_running))), is_running)
 
     def _read(self, name: str, path: Path) -> tuple[Stamp, RunSummary]:
         stamp, known = run_stamp(path), self._known.get(name)
@@ -70,10 +82,14 @@ def read_run(path: Path, name: str) -> RunSummary:
 
 def run_stamp(path: Path) -> Stamp:
     """Return the stamp of a run, by which a change is noticed."""
-    return tuple(_file_stamp(path / name) for name in (MANIFEST, RESULTS, LOCK))
+    return tuple(file_stamp(path / name) for name in STAMPED)
 
 
-def _file_stamp(file: Path) -> tuple[int, int]:
+def _short(text: str) -> str:
+    return f"{hash(text) & 0xFFFFFFFFFFFF:x}"
+
+
+def file_stamp(file: Path) -> tuple[int, int]:
     try:
         status = file.stat()
     except OSError:

@@ -11,6 +11,9 @@ from assay.records import AnyJSON
 from assay.redaction import redacted_text
 from assay.report.plots import Interval, calibration, histogram, slices
 from assay.report.reading import ResultLine, RunHeadline, RunSummary, worst_tasks
+from assay.runs.folder import is_outside
+from assay.runs.live import newest_samples
+from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample
 from assay.tasks.audit import KINDS
 from assay.viewer.distributions import MAX_SLICES, calibration_points, score_bins, slice_intervals, value_count
@@ -37,7 +40,7 @@ def runs_page(library: RunLibrary, query: QueryParams) -> Page:
     heads.sort(key=lambda head: _sort_key(head, sort), reverse=descending)
     live = any(head.is_running for head in heads)
     return {"heads": heads, "count": len(every), "sort": sort, "descending": descending, "q": query.get("q", ""),
-            "live": url_for("stamp") if live else ""}  # fmt: skip
+            "live": url_for("events") if live else ""}  # fmt: skip
 
 
 def _search_text(head: RunHeadline) -> str:
@@ -65,14 +68,15 @@ def run_page(library: RunLibrary, query: QueryParams) -> Page:
         lines = [line for line in run.lines if not closed.intersection(line.path[:-1])]
     keys = list(dict.fromkeys(number.key for line in run.lines for number in line.numbers))
     return {
-        "run": run, "lines": lines, "view": view, "closed": closed, "keys": keys, "worst": worst_tasks(run.lines, 3),
+        "run": run, "lines": lines, "view": view, "closed": closed, "keys": keys,
+        "worst": worst_tasks(run.lines, 3) if run.results else (),
         "without_share": _without_share(run) if view == "worst" else (),
         "audit": {kind: (count, KINDS[kind]) for kind, count in run.audit.items()},
         "audit_tasks": {kind: [line for line in _tasks(run) if (line.audit or {}).get(kind)] for kind in KINDS},
         "provenance": {key: _provenance(value, is_line=key == "command") for key, value in run.provenance.items()},
         "usage": as_text(run.account["account"], indent=True) if run.account.get("account") else "",
         "closing": _fold_links(run, closed, query), "has_graph": {line.name for line in _tasks(run) if run.graph(line.name)},
-        "live": url_for("stamp", run=run.name) if run.head.is_running else "",
+        "live": url_for("events", run=run.name) if run.head.is_running else "",
     }  # fmt: skip
 
 
@@ -111,7 +115,8 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
     base: Page = {
         "run": run, "task": task, "line": run.line(task), "query": sample_query, "shows": SHOWS, "kinds": KINDS,
         "operators": OPERATORS, "config": as_text(run.config(task), indent=True), "has_graph": bool(run.graph(task)),
-        "live": url_for("stamp", run=run.name) if run.head.is_running else "",
+        "live": url_for("events", run=run.name) if run.head.is_running else "",
+        "is_partial": run.head.is_running and run.sample_file(task) is None,
     }  # fmt: skip
     samples = open_samples(run, task, database, sample_query.metric)
     if samples is None:
@@ -230,7 +235,8 @@ def sample_page(library: RunLibrary, database: Database, query: QueryParams) -> 
     samples = open_samples(run, task, database, sample_query.metric)
     row = samples.document(int(doc)) if samples is not None and doc.lstrip("-").isdecimal() and len(doc) < 19 else None
     if samples is None or row is None:
-        raise MissingPage(f"no document {doc!r:.40} in the samples of {task}")
+        more = "; while the task runs, only its newest samples are shown" if run.head.is_running else ""
+        raise MissingPage(f"no document {doc!r:.40} in the samples of {task}{more}")
     better = run.run.higher_is_better(task)
     links = {"before": "", "behind": ""}
     if at.isdecimal() and len(at) < 12:
@@ -272,8 +278,10 @@ def find_task(run: RunSummary, name: str) -> str:
 
 
 def open_samples(run: RunSummary, task: str, database: Database, metric: str = "") -> Samples | None:
-    """Open the samples of a task, where they are complete; `metric`, if not the main one, decides right, wrong and the order."""
-    file = run.sample_file(task)
+    """Open the samples of a task, where they are complete, else the newest of a task in progress; `metric`, if not the main one,
+    decides right, wrong and the order."""
+    whole = run.sample_file(task)
+    file = whole or newest_file(run, task, database)
     if file is None:
         return None
     stored = database.samples(file)
@@ -283,7 +291,15 @@ def open_samples(run: RunSummary, task: str, database: Database, metric: str = "
     chosen = {metric: better.get(metric)} if metric else {}
     column, more_is_better = score_columns(stored.names, {**chosen, **main, **better})
     scales = {number.name: number.scale for number in line.numbers} if line is not None else {}
-    return Samples(database, stored, column, more_is_better, scales.get(column))
+    return Samples(database, stored, column, more_is_better, scales.get(column), is_live=whole is None)
+
+
+def newest_file(run: RunSummary, task: str, database: Database) -> SampleFile | None:
+    """The newest samples of a task in progress, as they were a moment ago."""
+    if not run.head.is_running or (path := newest_samples(run.path, task)) is None or is_outside(run.path, path):
+        return None
+    copy = database.snapshot(path)
+    return SampleFile(copy, run.run.repeats(task)) if copy is not None else None
 
 
 def _without_condition(sample_query: SampleQuery, number: int) -> list[tuple[str, str]]:

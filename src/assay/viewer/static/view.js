@@ -34,30 +34,48 @@ async function swap(address, { push = false } = {}) {
   const open = new Set(all("main details[open] > summary").map((each) => each.textContent));
   const chosen = new Set(all("main input[type=checkbox]:checked").map((each) => each.value));
   const at = rowAt()?.rowIndex;
+  const scrolled = all("main .scroll").map((each) => each.scrollLeft);
   one("main").replaceWith(page.querySelector("main"));
   all("main details > summary").forEach((each) => { if (open.has(each.textContent)) each.parentElement.open = true; });
   all("main input[type=checkbox]").forEach((each) => { if (chosen.has(each.value)) each.checked = true; });
+  all("main .scroll").forEach((each, number) => { each.scrollLeft = scrolled[number] ?? 0; });
   if (at) one("[data-main]")?.rows[at]?.classList.add("at");
   const live = page.body.dataset.live;
   if (live) document.body.dataset.live = live; else delete document.body.dataset.live;
   if (push) history.pushState({}, "", address);
   prepare();
+  follow();
 }
 
-async function follow() {
-  let known = "";
-  while (document.body.dataset.live) {
-    try {
-      const answer = await fetch(document.body.dataset.live);
-      const word = await answer.text();
-      const busy = one("main :focus")?.matches("input, select");
-      if (answer.ok && word !== known && !busy) {
-        if (known) await swap(location.href);
-        known = word;
-      }
-    } catch { /* the server is not reachable: try again */ }
-    await new Promise((done) => setTimeout(done, 1000));
-  }
+// Follows a run by server-sent events, as long as the page can be seen: a browser opens few connections at a time.
+const following = { source: null, known: "", busy: false, timer: 0 };
+
+function stopFollowing() {
+  following.source?.close();
+  following.source = null;
+}
+
+async function refresh() {
+  clearTimeout(following.timer);
+  const isReading = one("main :focus")?.matches("input, select") || getSelection()?.isCollapsed === false;
+  if (following.busy || isReading) { following.timer = setTimeout(refresh, 1000); return; }
+  following.busy = true;
+  try { await swap(location.href); } catch { following.timer = setTimeout(refresh, 2000); /* the server is not reachable */ }
+  following.busy = false;
+  if (!document.body.dataset.live) stopFollowing();
+}
+
+function follow() {
+  if (document.hidden || !document.body.dataset.live) { stopFollowing(); return; }
+  if (following.source) return;
+  following.source = new EventSource(document.body.dataset.live);
+  following.source.addEventListener("changed", (event) => {
+    const isFirst = !following.known;
+    const isNew = event.data !== following.known;
+    following.known = event.data;
+    if (isNew && !isFirst) refresh();
+  });
+  following.source.addEventListener("ended", () => { stopFollowing(); refresh(); });
 }
 
 const rowAt = () => one("[data-main] tr.at");
@@ -151,6 +169,9 @@ function markCut() {
 document.addEventListener("DOMContentLoaded", () => {
   prepare();
   follow();
+  document.addEventListener("visibilitychange", follow);
+  addEventListener("pagehide", stopFollowing);
+  addEventListener("pageshow", follow);
   document.addEventListener("keydown", pressed);
   document.addEventListener("click", (event) => {
     const fold = event.target.closest("[data-fold]");
