@@ -24,6 +24,7 @@ PARTS = (
     "local",
     "labels",
     "eta",
+    "live",
 )
 
 

@@ -11,7 +11,8 @@ from assay.cli.output import echo, echo_columns, echo_err, echo_tables, echo_wra
 from assay.config.folders import RUNS_DIR, RUNS_VARIABLE, runs_folder
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.redaction import redacted_text
-from assay.report.reading import RunSummary
+from assay.report.index import MIN_RUNS, RunEntry, RunIndex
+from assay.report.reading import RunHeadline, RunSummary
 from assay.report.table import table_heading
 from assay.runs.cache import FILE, Cache
 from assay.runs.folder import MANIFEST, RunError, no_run
@@ -68,23 +69,31 @@ def run_runs(options: argparse.Namespace) -> int:
 
 
 def _list(folder: Path) -> int:
-    readings = [RunSummary(path, path.name) for path in runs_in(folder)]
-    if not readings:
+    paths = runs_in(folder)
+    if not paths:
         echo(f"no runs in {folder}; `assay run` puts them there")
         return 0
+    known = RunIndex(folder).refresh() if len(paths) >= MIN_RUNS else {}
+    heads = [_head(path, known.get(path.name)) for path in paths]
     echo_columns(
         ("run", "started", "model", "tasks", "status", "number"),
-        [_row(each) for each in readings],
+        [_row(each) for each in heads],
         drop=("started", "tasks"),
     )
-    for each in readings:
+    for each in heads:
         if each.problem:
             echo_err(f"{each.path}: {each.problem}")
     return 0
 
 
-def _row(reading: RunSummary) -> tuple[str, ...]:
-    head = reading.head
+def _head(path: Path, known: RunEntry | None) -> RunHeadline:
+    """The line of a run, from the index; one that the index cannot read, behind a link say, is read here."""
+    if known is None or known.head.problem or path.is_symlink():
+        return RunSummary(path, path.name).head
+    return known.head
+
+
+def _row(head: RunHeadline) -> tuple[str, ...]:
     started = time.strftime("%Y-%m-%d %H:%M", time.localtime(head.created)) if head.created else ""
     tasks = head.tasks[0] + (f" and {len(head.tasks) - 1} more" if len(head.tasks) > 1 else "") if head.tasks else ""
     number = head.headline

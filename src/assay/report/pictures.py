@@ -5,7 +5,6 @@ Everything that can be refused is refused before a run is read: the ending of th
 
 import math
 import os
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +22,7 @@ from assay.report.charts import WIDTH, Chart, Panel, Point, Series, draw, reliab
 from assay.report.document import curves_of, opened_summary
 from assay.report.drawing import Drawing, as_image, as_svg, check_matplotlib
 from assay.report.plots import Interval, interval_text
-from assay.report.reading import ResultLine, RunSummary
+from assay.report.reading import ResultLine, RunSummary, step_of
 from assay.runs.run import COMPLETE, ResultRow
 from assay.runs.storage import refuse_url
 from assay.statistics.arrays import combine
@@ -249,21 +248,6 @@ def _row_panel(runs: Sequence[RunName], numbers: Sequence[Number], keys: Sequenc
 
 
 # --- runs over time
-
-STEP = re.compile(r"(?:step|checkpoint|iter|iteration|epoch|global_step|ckpt)[-_=]?(\d+)", re.IGNORECASE)
-
-
-def step_of(reading: RunSummary) -> int | None:
-    """The training step in the name of a run, or of its model.
-
-    >>> STEP.findall("runs/step-100"), STEP.findall("out/checkpoint_2500"), STEP.findall("2026-01-02-model")
-    (['100'], ['2500'], [])
-    """
-    for text in (reading.name, reading.model):
-        steps = STEP.findall(text)
-        if steps:
-            return int(steps[-1])
-    return None
 
 
 def _over_time(runs: Sequence[RunName], options: PlotOptions) -> Chart:

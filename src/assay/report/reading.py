@@ -4,6 +4,7 @@ Everything is read from the run folder; of a run in progress, as much as is writ
 """
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -412,3 +413,19 @@ def worst_tasks(lines: Sequence[ResultLine], count: int = 5) -> list[ResultLine]
     by_name = {line.name: line for line in lines if not line.is_group and line.main is not None}
     shares = [line for line in by_name.values() if line.main and line.main.is_share and line.main.higher_is_better]
     return sorted(shares, key=lambda line: (line.main.value or 0.0) if line.main else 0.0)[:count]
+
+
+STEP = re.compile(r"(?:step|checkpoint|iter|iteration|epoch|global_step|ckpt)[-_=]?(\d+)", re.IGNORECASE)
+
+
+def step_of(reading: RunSummary) -> int | None:
+    """The training step in the name of a run, or of its model.
+
+    >>> STEP.findall("runs/step-100"), STEP.findall("out/checkpoint_2500"), STEP.findall("2026-01-02-model")
+    (['100'], ['2500'], [])
+    """
+    for text in (reading.name, reading.model):
+        steps = STEP.findall(text)
+        if steps:
+            return int(steps[-1])
+    return None

@@ -14,9 +14,10 @@ from assay.comparison.compare import compare
 from assay.comparison.comparison import Comparison, Flip
 from assay.comparison.pairing import OtherPrompts
 from assay.errors import AssayError
+from assay.report.index import run_stamp
 from assay.report.plots import difference_intervals, forest
 from assay.runs.folder import SCORED, refuse_links_outside
-from assay.viewer.library import RunLibrary, run_stamp
+from assay.viewer.library import RunLibrary
 from assay.viewer.pages import MissingPage, Page, find_run, find_task
 from assay.viewer.query import url_for
 from assay.viewer.sample_page import DiffPart, diff_parts
@@ -52,7 +53,7 @@ class ComparisonCache:
             return ()
 
     def _compare(self, paths: tuple[Path, ...], different_prompts: bool, task: str) -> Comparison:
-        key = (paths, tuple(map(run_stamp, paths)), different_prompts, task)
+        key = (paths, tuple(tuple(run_stamp(path)) for path in paths), different_prompts, task)
         with self._lock:
             known = self._known.pop(key, None)
             if known is None:

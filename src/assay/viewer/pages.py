@@ -1,6 +1,7 @@
 """The content of each page, gathered from runs and samples; the templates only format it."""
 
 import shlex
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,11 +19,13 @@ from assay.runs.samples.records import StoredSample
 from assay.tasks.audit import KINDS
 from assay.viewer.distributions import MAX_SLICES, calibration_points, score_bins, slice_intervals, value_count
 from assay.viewer.library import RunLibrary
-from assay.viewer.query import OPERATORS, SHOWS, SampleQuery, read_query, url_for
+from assay.viewer.query import OPERATORS, SHOWS, SampleQuery, page_number, read_query, url_for
+from assay.viewer.run_filter import RunFilter
 from assay.viewer.sample_page import TaskSettings, as_text, choice_views, sample_scores, sample_view, target_of
 from assay.viewer.samples import Database, Samples, SamplesPage, score_columns
 
 Page = dict[str, Any]
+RUNS_PER_PAGE = 200
 SORTS = ("name", "model", "score", "n", "failed", "cost", "seconds", "created")
 
 
@@ -32,19 +35,24 @@ class MissingPage(Exception):
 
 def runs_page(library: RunLibrary, query: QueryParams) -> Page:
     """All runs, filtered by words in name, model or tasks, and sorted by a column, the latest first."""
-    words = query.get("q", "").lower().split()
     sort = query.get("sort", "created") if query.get("sort", "created") in SORTS else "created"
     descending = query.get("desc", "1" if "sort" not in query else "") == "1"
-    every = [run.head for run in library.runs()]
-    heads = [head for head in every if all(word in _search_text(head) for word in words)]
-    heads.sort(key=lambda head: _sort_key(head, sort), reverse=descending)
-    live = any(head.is_running for head in heads)
-    return {"heads": heads, "count": len(every), "sort": sort, "descending": descending, "q": query.get("q", ""),
-            "live": url_for("events") if live else ""}  # fmt: skip
-
-
-def _search_text(head: RunHeadline) -> str:
-    return " ".join((head.name, head.model, *head.tasks, head.status)).lower()
+    every = library.runs()
+    chosen = RunFilter.of(query)
+    entries = [entry for entry in every if chosen.matches(entry)]
+    entries.sort(key=lambda entry: _sort_key(entry.head, sort), reverse=descending)
+    live = bool(library.pending) or any(entry.head.is_running for entry in entries)
+    pages = max(-(-len(entries) // RUNS_PER_PAGE), 1)
+    page = min(page_number(query), pages)
+    shown = entries[(page - 1) * RUNS_PER_PAGE : page * RUNS_PER_PAGE]
+    rest = [(key, value) for key, value in query.multi_items() if key not in ("page", "run")]
+    return {
+        "heads": [entry.head for entry in shown], "notes": {entry.name: entry.notes for entry in shown},
+        "count": len(every), "matching": len(entries), "pending": library.pending, "page": page, "pages": pages,
+        "page_url": lambda number: url_for("", rest, [("page", str(number))] if number > 1 else []),
+        "sort": sort, "descending": descending, "q": query.get("q", ""), "chosen": chosen,
+        "live": url_for("events") if live else "",
+    }  # fmt: skip
 
 
 def _sort_key(head: RunHeadline, sort: str) -> tuple[bool, AnyJSON]:
@@ -255,10 +263,11 @@ def sample_page(library: RunLibrary, database: Database, query: QueryParams) -> 
 def _same_document(library: RunLibrary, run: RunSummary, task: str, doc_id: int) -> list[tuple[str, str]]:
     """The same document in other runs of the task on the same data."""
     source = run.source(task)
+    mark = zlib.crc32(source.encode())
     return [
         (each.name, url_for("sample", run=each.name, task=task, doc=doc_id))
         for each in library.runs()
-        if each.name != run.name and task in each.tasks and source and each.source(task) == source
+        if each.name != run.name and source and (each.sources or {}).get(task) == mark
     ][:20]
 
 
