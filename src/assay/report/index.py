@@ -145,7 +145,7 @@ class RunIndex:
 
     def rows(self, names: Sequence[str]) -> dict[str, list[IndexedRow]]:
         """The numbers of runs, of those that are in the index."""
-        with self._lock:
+        with self._lock, _no_collection():
             return {
                 name: [_row_from(each) for each in orjson.loads(zlib.decompress(self._packed(self._slots[name])))]
                 for name in names

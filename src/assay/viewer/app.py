@@ -36,6 +36,7 @@ from assay.viewer.events import MAX_STREAMS, EventStreams, StreamServer
 from assay.viewer.graph_page import graph_view
 from assay.viewer.guard import RequestGuard, allowed_hosts
 from assay.viewer.library import RunLibrary
+from assay.viewer.many_runs import many_runs_files, many_runs_pages
 from assay.viewer.pages import (
     MissingPage,
     Page,
@@ -62,7 +63,7 @@ def make_app(folder: Path, host: str = "127.0.0.1") -> RequestGuard:
 
     viewer = Viewer(folder)
     pages = {"/": viewer.runs, "/run": viewer.run, "/task": viewer.task, "/sample": viewer.sample, "/graph": viewer.graph,
-             "/compare": viewer.compare, "/flips": viewer.flips}  # fmt: skip
+             "/compare": viewer.compare, "/flips": viewer.flips, **many_runs_pages(viewer.library)}  # fmt: skip
     routes = [Route(path, partial(viewer.page, view), methods=["GET"], name=path) for path, view in pages.items()]
     routes += [
         Route("/filter", viewer.filter, methods=["GET"]),
@@ -70,6 +71,7 @@ def make_app(folder: Path, host: str = "127.0.0.1") -> RequestGuard:
         Route("/static/plots.css", lambda _: Response(STYLE, media_type="text/css"), methods=["GET"]),
         Route("/static/{name}", static_file, methods=["GET"]),
     ]
+    routes += [Route(path, make, methods=["GET"]) for path, make in many_runs_files(viewer.library).items()]
     unreadable = partial(viewer.problem, 500, "the samples cannot be read: ")
     missing, failed = partial(viewer.problem, 404, ""), partial(viewer.problem, 500, "")
     handlers: dict[Any, Callable[..., Response]] = {
