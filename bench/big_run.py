@@ -85,7 +85,7 @@ def write_numbers(folder: Path, task: str | list[str], counts: tuple[int, int, i
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / RESULTS, {**lm_eval_results(results, []), **about, "assay": account})
     size = {"size": scored + failed, "repeats": 1}
-    noted = {"created": time.time(), "status": "complete", "tasks": {name: size for name in tasks}}
+    noted = {"created": time.time(), "status": "complete", "tasks": dict.fromkeys(tasks, size)}
     write_json(folder / MANIFEST, {"format": 1, "model": {"name": "scripted"}, **noted})
 
 

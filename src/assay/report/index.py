@@ -260,7 +260,8 @@ class RunIndex:
 
     def _write(self, part: Path) -> list[tuple[_Slot, tuple[int, int]]]:
         """Write the file: a line about it, the entries, and the rows of each at its place."""
-        heads, blobs, kept, at = [], [], [], 0
+        heads: list[list[Any]] = []
+        blobs, kept, at = list[bytes](), list[_Slot](), 0
         for name, slot in self._slots.items():
             if not slot.stamp:
                 continue
@@ -376,7 +377,8 @@ def _row_json(line: ResultLine, row: ResultRow) -> list[AnyJSON]:
 
 
 def _row_from(written: Sequence[Any]) -> IndexedRow:
-    return IndexedRow(*written[:5], _row_of(written[5]))
+    task, alias, is_group, depth, is_main, row = written
+    return IndexedRow(task, alias, is_group, depth, is_main, _row_of(row))
 
 
 HEAD_FIELDS = tuple(each.name for each in fields(RunHeadline) if each.name not in ("name", "path", "headline"))

@@ -1,6 +1,6 @@
 """The routes over many runs: matrix, metric over time or training steps, scatter; each as a page, CSV, JSON and SVG."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,9 +9,21 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
-from assay.report.drawing import as_svg
+from assay.report.drawing import Drawing, as_svg
 from assay.viewer.library import RunLibrary
 from assay.viewer.matrix import LONG, as_csv, build_matrix, draw_matrix, matrix_json, matrix_page, matrix_rows
+from assay.viewer.pages import MissingPage
+from assay.viewer.trends import (
+    SCATTER,
+    TREND,
+    Shown,
+    draw_scatter,
+    draw_trend,
+    scatter,
+    scatter_page,
+    trend,
+    trend_page,
+)
 
 View = Callable[[QueryParams], tuple[str, dict[str, Any]]]
 TYPES = {"csv": "text/csv", "json": "application/json", "svg": "image/svg+xml"}
@@ -20,7 +32,7 @@ Content = Callable[[RunLibrary, QueryParams], str | bytes]
 
 def many_runs_pages(library: RunLibrary) -> dict[str, View]:
     """The pages by path, each with its template and content."""
-    pages = {"matrix": matrix_page}
+    pages = {"matrix": matrix_page, "trend": trend_page, "scatter": scatter_page}
     return {f"/{name}": partial(_page, f"{name}.html", make, library) for name, make in pages.items()}
 
 
@@ -57,6 +69,29 @@ def _matrix_svg(library: RunLibrary, query: QueryParams) -> str:
     return as_svg(draw_matrix(build_matrix(library, query)))
 
 
+def _table(columns: Sequence[str], make: Callable[[RunLibrary, QueryParams], Shown]) -> dict[str, Content]:
+    """The numbers of a chart as CSV and JSON."""
+
+    def as_json(library: RunLibrary, query: QueryParams) -> bytes:
+        shown = make(library, query)
+        about = {"rows": [key._asdict() for key in shown.keys], "over": shown.over, "points": list(shown.records)}
+        return orjson.dumps(about, option=orjson.OPT_INDENT_2)
+
+    return {"csv": lambda library, query: as_csv(columns, make(library, query).records), "json": as_json}
+
+
+def _drawn(make: Callable[[RunLibrary, QueryParams], Shown], drawing: Callable[[Shown], Drawing | None]) -> Content:
+    def as_file(library: RunLibrary, query: QueryParams) -> str:
+        drawn = drawing(make(library, query))
+        if drawn is None:
+            raise MissingPage("no run has a number to draw")
+        return as_svg(drawn)
+
+    return as_file
+
+
 FILES: dict[str, dict[str, Content]] = {
     "matrix": {"csv": _matrix_csv, "json": _matrix_json, "svg": _matrix_svg},
+    "trend": {**_table(TREND, trend), "svg": _drawn(trend, draw_trend)},
+    "scatter": {**_table(SCATTER, scatter), "svg": _drawn(scatter, draw_scatter)},
 }

@@ -175,10 +175,11 @@ class SampleWriter:
     def write_newest(self, path: Path, count: int) -> int:
         """Write the newest samples into a file of their own, for readers of a run in progress; returns their number."""
         missing = max(count - len(self._verdicts), 0)
-        asked, requests, verdicts = (
-            [*(before[-missing:] if missing else ()), *new[-count:]]
-            for before, new in zip(self._before, (self._asked, self._requests, self._verdicts), strict=True)
-        )
+        asked, requests, verdicts = self._asked[-count:], self._requests[-count:], self._verdicts[-count:]
+        if missing:
+            before = self._before
+            asked, requests = [*before[0][-missing:], *asked], [*before[1][-missing:], *requests]
+            verdicts = [*before[2][-missing:], *verdicts]
         if verdicts:
             part = path.with_name(f"{path.name}.part")
             file = GroupWriter(part)
