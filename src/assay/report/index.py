@@ -9,6 +9,7 @@ import gc
 import os
 import threading
 import time
+import weakref
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -35,7 +36,8 @@ STAMPED = (MANIFEST, RESULTS, LOCK, LABELS, "labels.jsonl", NOTES, SCORED)
 """The files and the folder of a run that an entry depends on."""
 MIN_RUNS = 20
 """Fewer runs are read faster than they are looked up, and leave no file in the folder."""
-SAVE_SECONDS, SAVE_CHANGES = 5.0, 200
+SAVE_SECONDS = 5.0
+"""Time between two writes, however much changes."""
 JUST_NOW = 50_000_000
 """Nanoseconds: a file that changed so shortly before it was read may have changed again without another time."""
 MAX_TAGS, MAX_NOTE = 50, 2000
@@ -104,7 +106,8 @@ class RunIndex:
         """Number of runs that are found and not read yet."""
         self.paths: dict[str, Path] = {}
         self._slots: dict[str, _Slot] = {}
-        self._file: BinaryIO | None = None
+        self._close: Callable[[], object] = bool
+        self._handle: int | None = None
         self._changes, self._saved = 0, 0.0
         self._lock = threading.RLock()
         self._is_run = holds_run(folder)
@@ -130,8 +133,8 @@ class RunIndex:
                     self.pending += 1
                     continue
                 self._put(name, path)
-                self._save_now_and_then(SAVE_SECONDS)  # what is read so far survives an interrupt
-            self._save_now_and_then()
+                self._save_now_and_then()  # what is read so far survives an interrupt
+            self._save_now_and_then(is_last=seconds is None)
             return {name: self._slots[name].entry for name in found if name in self._slots}
 
     def path(self, name: str) -> Path | None:
@@ -153,9 +156,15 @@ class RunIndex:
             }
 
     def _packed(self, slot: _Slot) -> bytes:
-        if slot.rows is not None or self._file is None:
+        if slot.rows is not None or self._handle is None:
             return slot.rows or EMPTY
-        return os.pread(self._file.fileno(), slot.at[1], slot.at[0])
+        return os.pread(self._handle, slot.at[1], slot.at[0])
+
+    def _hold(self, file: BinaryIO) -> None:
+        """Hold the file that rows are read from: another process may put a new one in its place."""
+        self._close()
+        self._handle = os.dup(file.fileno())
+        self._close = weakref.finalize(self, os.close, self._handle)
 
     # ---- looking for changes
 
@@ -220,12 +229,12 @@ class RunIndex:
 
     def _load(self) -> None:
         self._is_loaded = True
-        self._saved = 0.0
+        self._saved = time.monotonic()
         for place in () if self._is_run else self._places():
             with suppress(OSError, ValueError, TypeError, LookupError, zlib.error), _no_collection():
-                file = open_file(place)
-                self._slots = dict(_read_slots(file, self.folder))
-                self._file = file
+                with open_file(place) as file:
+                    self._slots = dict(_read_slots(file, self.folder))
+                    self._hold(file)
                 return
 
     def _places(self) -> Iterator[Path]:
@@ -233,14 +242,15 @@ class RunIndex:
         with suppress(OSError):
             yield cache_folder() / "indexes" / digest(os.path.realpath(self.folder).encode())[:32]
 
-    def _save_now_and_then(self, least: float = 0.0) -> None:
-        passed = time.monotonic() - self._saved
-        is_due = passed > least and (self._changes >= SAVE_CHANGES or passed > SAVE_SECONDS)
-        if self._changes and is_due and len(self._slots) >= MIN_RUNS and not self._is_run:
+    def _save_now_and_then(self, *, is_last: bool = False) -> None:
+        is_due = is_last or time.monotonic() - self._saved > SAVE_SECONDS
+        if self._changes and is_due:
             self.save()
 
     def save(self) -> None:
         """Write the index; in the cache where the folder cannot be written, and nowhere if that cannot be, either."""
+        if self._is_run or len(self._slots) < MIN_RUNS:
+            return
         with self._lock:
             self._saved, self._changes = time.monotonic(), 0
             for place in self._places():
@@ -249,7 +259,8 @@ class RunIndex:
                     place.parent.mkdir(parents=True, exist_ok=True) if place.parent != self.folder else None
                     ends = self._write(part)
                     part.replace(place)
-                    self._file = open_file(place)
+                    with open_file(place) as file:
+                        self._hold(file)
                 except OSError:
                     with suppress(OSError):
                         part.unlink(missing_ok=True)

@@ -45,6 +45,7 @@ class RunLibrary:
     def _read_rest(self) -> None:
         while self.index.pending:
             self.index.refresh(STEP_SECONDS)
+        self.index.save()
 
     def rows(self, names: Sequence[str]) -> dict[str, list[IndexedRow]]:
         """The numbers of runs."""
