@@ -28,6 +28,7 @@ from assay.viewer.compare_page import ComparisonCache, compare_page, flips_page
 from assay.viewer.graph_page import graph_view
 from assay.viewer.guard import RequestGuard, allowed_hosts
 from assay.viewer.library import RunLibrary
+from assay.viewer.markup import rendered
 from assay.viewer.pages import (
     MissingPage,
     Page,
@@ -168,7 +169,7 @@ def template_environment() -> jinja2.Environment:
     )  # fmt: skip
     environment.filters |= {
         "number": format_number, "error": format_error, "end": format_end, "count": format_count,
-        "duration": format_duration, "when": format_time, "svg": Markup, "breakable": breakable,
+        "duration": format_duration, "when": format_time, "svg": Markup, "breakable": breakable, "rendered": rendered,
     }  # fmt: skip
     environment.globals |= {"url_for": url_for, "task_url": task_url, "bar": bar, "version": __version__}
     return environment

@@ -9,9 +9,10 @@ from starlette.datastructures import QueryParams
 from assay.config.row_names import is_row_name
 from assay.records import AnyJSON
 from assay.redaction import redacted_text
-from assay.report.plots import Interval, calibration, histogram, slices
+from assay.report.plots import Interval, calibration, histogram, slices, timeline
 from assay.report.reading import ResultLine, RunHeadline, RunSummary, worst_tasks
-from assay.runs.samples.records import StoredSample
+from assay.runs.samples.records import StoredSample, shown_texts
+from assay.runs.samples.turns import question_of
 from assay.tasks.audit import KINDS
 from assay.viewer.distributions import MAX_SLICES, calibration_points, score_bins, slice_intervals, value_count
 from assay.viewer.library import RunLibrary
@@ -195,8 +196,8 @@ def _filterable(samples: Samples, columns: Sequence[str], config: TaskSettings) 
 
 
 def _response_texts(row: StoredSample) -> list[str]:
-    """The response texts of a sample."""
-    return [text for responses in row.responses for text in responses if isinstance(text, str)]
+    """The response texts of a sample, with their tool calls."""
+    return shown_texts(row.responses, row.replies)
 
 
 def brief(row: StoredSample) -> dict[str, str]:
@@ -206,7 +207,7 @@ def brief(row: StoredSample) -> dict[str, str]:
     answers = row.answers
     filtered = next((as_text(answer[0]) for answer in answers.values() if answer), "") if texts else ""
     return {
-        "question": _prompt_end(row.prompt or ""), "answer": _shorten((texts[0] if texts else best).strip()),
+        "question": _prompt_end(question_of(row)), "answer": _shorten((texts[0] if texts else best).strip()),
         "filtered": _shorten(filtered),
         "target": _shorten(target_of(row)), "failed": _shorten(redacted_text(row.failed or "")),
     }  # fmt: skip
@@ -237,13 +238,25 @@ def sample_page(library: RunLibrary, database: Database, query: QueryParams) -> 
         before, _, behind = samples.around(sample_query, int(at))
         for name, doc_id, place in (("before", before, int(at) - 1), ("behind", behind, int(at) + 1)):
             if doc_id >= 0:
-                links[name] = url_for("sample", sample_query.parameters, run=run.name, task=task, doc=doc_id, at=place)
+                links[name] = url_for("sample", sample_query.parameters, run=run.name, task=task, doc=doc_id, at=place,
+                                      markup=query.get("markup"))  # fmt: skip
     return {
+        "markup": query.get("markup") == "1", "switch": markup_links("sample", query), "timeline": timeline,
         "run": run, "task": task, "line": run.line(task), "sample": sample_view(row, run.config(task), better),
         "query": sample_query,
         "kinds": KINDS, "links": links, "back": url_for("task", sample_query.parameters, run=run.name, task=task),
         "shown": as_text, "has_graph": bool(run.graph(task)), "others": _same_document(library, run, task, row.doc_id),
     }  # fmt: skip
+
+
+def markup_links(page: str, query: QueryParams) -> list[tuple[str, str, bool]]:
+    """The switch between texts as they are and as rendered markdown: name, URL, and whether it is shown."""
+    rest = [(key, value) for key, value in query.multi_items() if key != "markup"]
+    is_rendered = query.get("markup") == "1"
+    return [
+        ("text", url_for(page, rest), not is_rendered),
+        ("markdown", url_for(page, [*rest, ("markup", "1")]), is_rendered),
+    ]
 
 
 def _same_document(library: RunLibrary, run: RunSummary, task: str, doc_id: int) -> list[tuple[str, str]]:
