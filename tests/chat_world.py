@@ -101,7 +101,11 @@ def chat_server(every: int) -> Iterator[str]:
             message = {"role": "assistant", **said(body["messages"], bool(body.get("tools")), every)}
             finish = "tool_calls" if message.get("tool_calls") else "stop"
             usage = {"prompt_tokens": 40, "completion_tokens": 10, "total_tokens": 50}
-            reply = {"choices": [{"index": 0, "message": message, "finish_reason": finish}], "usage": usage, "model": "m"}
+            reply = {
+                "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+                "usage": usage,
+                "model": "m",
+            }
             data = json.dumps({"id": "x", "object": "chat.completion", **reply}).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")

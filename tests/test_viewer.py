@@ -35,7 +35,7 @@ from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.viewer.compare_page import round_robin
-from assay.viewer.distributions import calibration_points, confidence, score_bins, slice_intervals
+from assay.viewer.distributions import score_bins, slice_intervals
 from assay.viewer.graph_page import NodeVisits, _count_visits
 from assay.viewer.guard import HEADERS, RequestGuard, allowed_hosts, is_loopback
 from assay.viewer.query import OPERATORS, Condition, SampleQuery, read_query
@@ -50,7 +50,7 @@ from assay.viewer.sample_page import (
 from assay.viewer.samples import Database, Samples
 from assay.viewer.trajectory import Step
 from graph_world import write_graph
-from viewer_world import COLOURS, HOSTILE, SECRET, SUMS, fetched, serving, write_hostile_run, write_runs
+from viewer_world import HOSTILE, SECRET, SUMS, fetched, serving, write_hostile_run, write_runs
 
 STATIC = Path(__file__).parent.parent / "src/assay/viewer/static"
 pytestmark = pytest.mark.xdist_group("viewer")
@@ -249,14 +249,6 @@ def test_scores_are_counted_and_parted_by_a_column(sums: Samples) -> None:
     ]
     assert [part.note for part in slice_intervals(sums, "a")] == ["n 12"] * 5  # too many values: fifths
     assert slice_intervals(sums, "no such column") == []
-
-
-def test_calibration_is_by_confidence_how_often_the_likeliest_is_right(runs: Path) -> None:
-    [point] = calibration_points(the_samples(runs, "colours", "acc,none"))
-    assert point.confidence == pytest.approx(0.7310586)  # 1 / (1 + e⁻¹)
-    assert (point.accuracy, point.n) == (0.75, COLOURS)
-    assert confidence([-math.inf, -1.0], 2, 0) is None
-    assert confidence([None], 1, 0) is None
 
 
 def test_a_part_of_the_samples_has_one_interval_in_the_viewer_and_in_a_report(tmp_path: Path) -> None:

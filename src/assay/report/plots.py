@@ -82,8 +82,24 @@ def interval_bar(interval: Interval, *, start: float = 0.0, end: float = 1.0, wi
     return _svg(width, 16, f"{interval.name} {interval_text(interval)}".strip(), parts, "plot inline")
 
 
-def histogram(bins: Sequence[Bin], *, width: int = 360, height: int = 120, label: str = "scores") -> str:
-    """The distribution of values: a bar per bin, with its count as a tooltip."""
+def shares(parts: Sequence[tuple[str, int, str]], *, width: int = 360, label: str = "shares") -> str:
+    """One bar of parts side by side, each with its name, count and share; the third value of a part is its color."""
+    total = sum(size for _, size, _ in parts) or 1
+    shapes, at = [], 0.0
+    for number, (name, size, kind) in enumerate(parts):
+        wide, text = size / total * width, f"{name}: {size:,} ({size / total:.1%})"
+        bar = _rect(kind, at, 4, max(wide - 1, 0.0), 22)
+        shapes.append(f"<g><title>{escape(text)}</title>{bar}</g>")
+        shapes += [_rect(kind, 0, 36 + number * 18, 10, 10), _text(16, 45 + number * 18, text)]
+        at += wide
+    described = ", ".join(f"{name}: {size:,}" for name, size, _ in parts)
+    return _svg(width, 36 + len(parts) * 18, f"{label}: {described}", shapes)
+
+
+def histogram(
+    bins: Sequence[Bin], *, width: int = 360, height: int = 120, label: str = "scores", is_signed: bool = False
+) -> str:
+    """The distribution of values: a bar per bin, with its count as a tooltip; signed ones are colored by their side of 0."""
     if not bins:
         return ""
     most = max(each.size for each in bins) or 1
@@ -92,7 +108,8 @@ def histogram(bins: Sequence[Bin], *, width: int = 360, height: int = 120, label
     for number, each in enumerate(bins):
         tall = each.size / most * (floor - 14)
         label_text = f"{_four_digits(each.low)} … {_four_digits(each.high)}: {each.size:,}"
-        bar = _rect("mark", number * step + 1, floor - tall, max(step - 2, 1.0), tall)
+        kind = "mark" if not is_signed else "better" if each.low >= 0 else "worse"
+        bar = _rect(kind, number * step + 1, floor - tall, max(step - 2, 1.0), tall)
         parts.append(f"<g><title>{escape(label_text)}</title>{bar}</g>")
         if each.size and len(bins) <= 12:
             parts.append(_text(number * step + step / 2, floor - tall - 3, f"{each.size:,}", "middle", "faint"))

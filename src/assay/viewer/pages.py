@@ -9,16 +9,17 @@ from starlette.datastructures import QueryParams
 from assay.config.row_names import is_row_name
 from assay.records import AnyJSON
 from assay.redaction import redacted_text
-from assay.report.plots import Interval, calibration, histogram, slices, timeline
+from assay.report.plots import Interval, slices, timeline
 from assay.report.reading import ResultLine, RunHeadline, RunSummary, worst_tasks
 from assay.runs.samples.records import StoredSample, shown_texts
 from assay.runs.samples.turns import question_of
 from assay.tasks.audit import KINDS
-from assay.viewer.distributions import MAX_SLICES, calibration_points, score_bins, slice_intervals, value_count
+from assay.viewer.distributions import MAX_SLICES, more_columns, slice_intervals, value_count
 from assay.viewer.library import RunLibrary
 from assay.viewer.query import OPERATORS, SHOWS, SampleQuery, read_query, url_for
 from assay.viewer.sample_page import TaskSettings, as_text, choice_views, sample_scores, sample_view, target_of
 from assay.viewer.samples import Database, Samples, SamplesPage, score_columns
+from assay.viewer.task_charts import task_charts
 
 Page = dict[str, Any]
 SORTS = ("name", "model", "score", "n", "failed", "cost", "seconds", "created")
@@ -125,13 +126,9 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
         "page": page,
         "columns": columns,
         "filterable": _filterable(samples, columns, run.config(task)),
-        "histogram": histogram(
-            samples.remember(("bins", samples.metric), lambda: score_bins(samples)),
-            label=f"{samples.metric} of all samples",
-        ),
-        "calibration": calibration(points)
-        if (points := samples.remember("calibrated", lambda: calibration_points(samples)))
-        else "",
+        "charts": task_charts(samples),
+        "slice_table": parts,
+        "more_columns": more_columns(samples),
         "slices": _slices_plot(parts) if parts else "",
         "brief": brief,
         **_shown_columns(page, samples),
