@@ -10,11 +10,13 @@ from assay.records import FilterScores, Generate, Loglikelihood, Sample
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
+from assay.viewer.compare_page import first_difference
 from assay.viewer.samples import Database, Samples
 from assay.viewer.task_charts import (
     ChartCard,
     length_card,
     margin_card,
+    paired_card,
     pass_at_k_card,
     reliability_card,
     score_card,
@@ -92,6 +94,12 @@ def test_the_score_is_drawn_by_the_length_of_the_answer(tmp_path: Path) -> None:
     made = card(length_card(written(tmp_path, records, "f1,none")))
     assert [row[0] for row in made.rows][:2] == ["1 … 2", "3 … 4"]
     assert [row[1] for row in made.rows] == ["1.0000"] * 5 + ["0.0000"] * 5
+    tied = [text(number, "x" if number < 19 else "xx", float(number % 2)) for number in range(20)]
+    rows = card(length_card(written(tmp_path / "tied", tied, "f1,none"))).rows
+    assert [(row[0], row[3]) for row in rows] == [
+        ("1 … 1", "19"),
+        ("2 … 2", "1"),
+    ]  # answers of one length stay together
     same = [text(number, "xx", 1.0) for number in range(20)]
     assert length_card(written(tmp_path / "same", same, "f1,none")) is None
 
@@ -124,10 +132,34 @@ def test_a_task_has_the_charts_that_its_samples_allow(tmp_path: Path) -> None:
     assert task_charts(written(tmp_path / "c", texts[:1], "none,such")) == []
 
 
+def test_two_runs_are_paired_document_by_document(tmp_path: Path) -> None:
+    one = written(tmp_path / "a", [text(n, "x", float(n % 2)) for n in range(8)], "f1,none")
+    two = written(tmp_path / "b", [text(n, "x", float(n < 6)) for n in range(7)], "f1,none")
+    both = Samples(Database(tmp_path), one.stored, "f1,none", True)
+    made = card(paired_card(both, two, ("a", "b")))
+    # 1, 3, 5: 1 and 1; 0, 2, 4: 0 and 1; 6: 0 and 0; 7 is in one alone
+    assert sorted(made.rows) == [("0", "0", "1"), ("0", "1", "3"), ("1", "1", "3")]
+    assert made.about == "7 documents: 3 score higher in b, 0 lower, 4 alike"
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "where"),
+    [
+        ("It is four.", "It is five.", (7, "four.", "five.")),
+        ("a", "a b", (1, "a", "a b")),
+        ("", "x", (0, "", "x")),
+        ("x" * 99, "y", (0, "x" * 40 + "…", "y")),
+        ("same", "same", None),
+    ],
+)
+def test_the_runs_begin_to_differ_at_a_character_with_the_word_around_it(one: str, two: str, where: object) -> None:
+    assert first_difference(one, two) == where
+
+
 def test_charts_of_thousands_of_choices_are_counted_and_not_read_one_by_one(tmp_path: Path) -> None:
     records = [choice(number, [-1.0, -2.0, -3.0, -4.0], number % 4) for number in range(20_000)]
     samples = written(tmp_path, records, "acc,none")
     begun = time.perf_counter()
     made = {each.name: each for each in task_charts(samples)}
-    assert time.perf_counter() - begun < 3  # a million in half a second on an idle machine: see BENCHMARKS.md
+    assert time.perf_counter() - begun < 3  # read one by one they take longer
     assert [row[3] for row in made["reliability"].rows] == ["20,000"]

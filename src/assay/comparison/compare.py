@@ -247,9 +247,16 @@ def _flips_of_row(task: PairedTask, row: PairedRow, member: ComparedTask, run: i
             question=shown_prompt(stored_a[int(rows_a[place])]) or shown_prompt(stored_b[int(rows_b[place])]),
             is_loss=bool(worse[place] > 0),
             doc_id_b=int(task.scores_b.documents[rows_b[place]]),
+            question_b=_other_prompt(stored_a[int(rows_a[place])], stored_b[int(rows_b[place])]),
         )
         for place in places
     ]
+
+
+def _other_prompt(one: StoredSample, two: StoredSample) -> str:
+    """The whole prompt of the second where it is not that of the first."""
+    is_same = (one.prefix, one.prompt) == (two.prefix, two.prompt) or one.prefix + one.prompt == two.prefix + two.prompt
+    return "" if is_same else two.prefix + shown_prompt(two)
 
 
 def answer(row: StoredSample, filter_name: str) -> str:

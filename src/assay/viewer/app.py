@@ -123,7 +123,7 @@ class Viewer:
         return "compare.html", compare_page(self.library, self.comparisons, query)
 
     def flips(self, query: QueryParams) -> tuple[str, Page]:
-        return "flips.html", flips_page(self.library, self.comparisons, query)
+        return "flips.html", flips_page(self.library, self.comparisons, self.database, query)
 
     def graph(self, query: QueryParams) -> tuple[str, Page]:
         run = find_run(self.library, query.get("run", ""))

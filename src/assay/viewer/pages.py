@@ -19,7 +19,7 @@ from assay.viewer.library import RunLibrary
 from assay.viewer.query import OPERATORS, SHOWS, SampleQuery, read_query, url_for
 from assay.viewer.sample_page import TaskSettings, as_text, choice_views, sample_scores, sample_view, target_of
 from assay.viewer.samples import Database, Samples, SamplesPage, score_columns
-from assay.viewer.task_charts import task_charts
+from assay.viewer.task_charts import MAX_COUNTED, task_charts
 
 Page = dict[str, Any]
 SORTS = ("name", "model", "score", "n", "failed", "cost", "seconds", "created")
@@ -126,7 +126,9 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
         "page": page,
         "columns": columns,
         "filterable": _filterable(samples, columns, run.config(task)),
-        "charts": task_charts(samples),
+        "charts": task_charts(samples, MAX_COUNTED if query.get("charts") != "all" else None),
+        "all_charts": _all_charts(samples, query),
+        "most_counted": MAX_COUNTED,
         "slice_table": parts,
         "more_columns": more_columns(samples),
         "slices": _slices_plot(parts) if parts else "",
@@ -144,6 +146,13 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
             "sample", sample_query.parameters, run=run.name, task=task, doc=row.doc_id, at=position
         ),
     }
+
+
+def _all_charts(samples: Samples, query: QueryParams) -> str:
+    """The URL of the page with charts of all samples, where they are of the first alone."""
+    if query.get("charts") == "all" or samples.size <= MAX_COUNTED:
+        return ""
+    return url_for("task", [*query.multi_items(), ("charts", "all")])
 
 
 def _shown_columns(page: SamplesPage, samples: Samples) -> Page:

@@ -195,7 +195,7 @@ def sample_view(row: StoredSample, config: TaskSettings, better: Mapping[str, bo
         unit_results(row.answers) if trace else (),
         {key: as_text(value, indent=True) for key, value in row.last_state.items()},
         [call_text(call) for call in made_calls(replies)],
-        _chat(row, config) if not trace else None,
+        _chat(row, config),
         spans_of(row) if trace else (),
     )
 

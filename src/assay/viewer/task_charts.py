@@ -1,4 +1,8 @@
-"""The charts of a task's page: each counted by DuckDB over all samples, with the table of what it draws."""
+"""The charts of a task's page: each counted by DuckDB, with the table of what it draws.
+
+Scores are counted over all samples. What needs the answers is counted over the first MAX_COUNTED, which takes 0.1 s, or over all
+where the reader asks for it.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -16,8 +20,12 @@ from assay.statistics.pass_at_k import pass_at_k
 from assay.viewer.distributions import score_bins, slice_of
 from assay.viewer.samples import SOURCE, Samples, quoted
 
+MAX_COUNTED = 50_000
+"""Samples whose answers are read unless all are asked for: those of a million take longer than a page may."""
 MAX_K = 100
 MARGIN_BINS = 20
+PAIR_BINS = 20
+"""Steps of each score in the chart of two runs."""
 MARGIN_REACH = 10.0
 """Margins are drawn up to this many nats; those beyond are counted at the ends."""
 WIDTH = 360.0
@@ -35,19 +43,22 @@ class ChartCard(NamedTuple):
     rows: Sequence[Row]
 
 
-def task_charts(samples: Samples) -> list[ChartCard]:
-    """The charts that the samples of a task allow."""
-    makers: tuple[Callable[[Samples], ChartCard | None], ...] = (
+Maker = Callable[[Samples, int | None], ChartCard | None]
+
+
+def task_charts(samples: Samples, most: int | None = None) -> list[ChartCard]:
+    """The charts that the samples of a task allow; answers are read of the first `most` samples, or of all."""
+    makers: tuple[Maker, ...] = (
         score_card, reliability_card, margin_card, length_card, pass_at_k_card,
     )  # fmt: skip
     return [
         card
         for make in makers
-        if (card := samples.remember((make.__name__, samples.metric), lambda make=make: [make(samples)])[0])  # type: ignore[misc]
+        if (card := samples.remember((make.__name__, samples.metric, most), lambda make=make: [make(samples, most)])[0])  # type: ignore[misc]
     ]
 
 
-def score_card(samples: Samples) -> ChartCard | None:
+def score_card(samples: Samples, most: int | None = None) -> ChartCard | None:  # noqa: ARG001  # the shape of all
     """How often each score occurs; scores of 0 and 1 as one bar with their shares."""
     bins = score_bins(samples)
     if not bins:
@@ -68,6 +79,10 @@ def score_card(samples: Samples) -> ChartCard | None:
     )
 
 
+def _first(most: int | None) -> str:
+    return "true" if most is None else f"file_row_number < {int(most)}"
+
+
 def _ends(each: Bin) -> str:
     return f"{each.low:.4g}" if each.low == each.high else f"{each.low:.4g} … {each.high:.4g}"
 
@@ -84,20 +99,20 @@ VALUES = "list_transform(responses, lambda repeats: repeats[1].value)[1:len(choi
 GOLD = "try_cast(coalesce(gold, target) as integer)"
 
 
-def _likelihoods(samples: Samples) -> str | None:
+def _likelihoods(samples: Samples, most: int | None) -> str | None:
     """The log-likelihoods of the choices and the number of the right one, of the samples that have them all."""
     if not {"responses.value", "choices"} <= {*samples.stored.leaves, *samples.stored.names}:
         return None
-    asked = f"select {VALUES} as v, {GOLD} as gold from {SOURCE} where choices is not null and failed is null"
+    asked = f"select {VALUES} as v, {GOLD} as gold from {SOURCE} where {_first(most)} and choices is not null and failed is null"
     return (
         f"select v, gold, list_max(v) as best from ({asked}) where len(v) > 1 and gold between 0 and len(v) - 1"
         " and len(list_filter(v, lambda x: x is null or not isfinite(x))) = 0"
     )
 
 
-def reliability_card(samples: Samples) -> ChartCard | None:
+def reliability_card(samples: Samples, most: int | None = None) -> ChartCard | None:
     """By tenths of confidence, how often the likeliest choice is right."""
-    likelihoods = _likelihoods(samples)
+    likelihoods = _likelihoods(samples, most)
     if likelihoods is None:
         return None
     share = "1.0 / list_sum(list_transform(v, lambda x: exp(x - best)))"
@@ -129,9 +144,9 @@ def _interval(ends: tuple[float, float] | None) -> str:
     return f"{ends[0]:.3f} … {ends[1]:.3f}" if ends else ""
 
 
-def margin_card(samples: Samples) -> ChartCard | None:
+def margin_card(samples: Samples, most: int | None = None) -> ChartCard | None:
     """The log-likelihood of the right choice minus that of the best other one."""
-    likelihoods = _likelihoods(samples)
+    likelihoods = _likelihoods(samples, most)
     if likelihoods is None:
         return None
     others = "list_max(list_filter(v, lambda x, i: i != gold + 1))"
@@ -158,13 +173,13 @@ def margin_card(samples: Samples) -> ChartCard | None:
     )
 
 
-def length_card(samples: Samples) -> ChartCard | None:
+def length_card(samples: Samples, most: int | None = None) -> ChartCard | None:
     """The mean score by length of the answer, in tenths of the samples."""
     if "responses.text" not in samples.stored.leaves or samples.metric not in samples.scores:
         return None
     name = _score(samples)
-    each = f"select len(responses[1][1].text) as size, {name} as score from {SOURCE} where {_is_scored(samples)}"
-    tenths = f"select *, ntile(10) over (order by size) as tenth from ({each}) where size is not null"
+    each = f"select len(responses[1][1].text) as size, {name} as score from {SOURCE} where {_first(most)} and {_is_scored(samples)}"
+    tenths = f"select *, least(floor(percent_rank() over (order by size) * 10), 9) as tenth from ({each}) where size is not null"
     summed = "count(*), avg(score), stddev_samp(score), kurtosis_pop(score), min(score), max(score), bool_and(score in (0, 1))"
     query = f"select avg(size), min(size), max(size), {summed} from ({tenths}) group by tenth order by 1"
     rows = samples.database.rows(query, [samples.file])
@@ -181,7 +196,7 @@ def length_card(samples: Samples) -> ChartCard | None:
         [Series("", points)],
         at_label="characters of the answer",
     )
-    about = "mean score by tenths of the samples, from the shortest answers to the longest"
+    about = "mean score by tenths of the samples, from the shortest answers to the longest; answers of one length stay together"
     table = [(part.name, f"{part.value:.4f}", _bounds(part), part.note.removeprefix("n ")) for _, part in parts]
     return ChartCard(
         "length", "Length and score", about, _drawn(panel, about), ("characters", "score", "95 %", "n"), table
@@ -196,13 +211,13 @@ def _drawn(panel: Panel, title: str) -> str:
     return as_svg(replace(draw(Chart("", [panel], width=WIDTH)), title=title), embedded=True)
 
 
-def pass_at_k_card(samples: Samples) -> ChartCard | None:
+def pass_at_k_card(samples: Samples, most: int | None = None) -> ChartCard | None:
     """The chance that at least one of k answers is right, from the scores of repeats."""
     if "other_scores.repeat" not in samples.stored.leaves or samples.metric not in samples.scores:
         return None
     key = row_key(samples.metric)
     own = "list_filter(other_scores, lambda s: s.metric = ? and s.filter = ? and s.repeat is not null and s.value is not null)"
-    each = f"select list_transform({own}, lambda s: s.value) as v from {SOURCE} where failed is null"
+    each = f"select list_transform({own}, lambda s: s.value) as v from {SOURCE} where {_first(most)} and failed is null"
     whole = "len(list_filter(v, lambda x: x not in (0, 1))) = 0"
     query = f"select len(v), cast(list_sum(v) as integer), count(*), bool_and({whole}) from ({each}) where len(v) > 1 group by 1, 2"
     counted = samples.database.rows(query, [key.metric, key.filter, samples.file])
@@ -226,6 +241,55 @@ def pass_at_k_card(samples: Samples) -> ChartCard | None:
         (f"{each.at:g}", f"{each.value:.4f}", _bounds(Interval("", each.value, each.low, each.high))) for each in points
     ]
     return ChartCard("pass", "pass@k", about, _drawn(panel, about), ("k", "pass@k", "95 %"), rows)
+
+
+def paired_card(first: Samples, second: Samples, names: tuple[str, str]) -> ChartCard | None:
+    """The scores of the same documents in two runs: how many have each pair of scores."""
+    if first.metric not in first.scores or first.metric not in second.scores:
+        return None
+    name = _score(first)
+    a, b = (f"select doc_id, {name} as score from {SOURCE} where isfinite({name})" for _ in "ab")
+    joined = f"select a.score as x, b.score as y from ({a}) a join ({b}) b using (doc_id)"
+    [[low, high]] = first.database.rows(
+        f"select min(least(x, y)), max(greatest(x, y)) from ({joined})", [first.file, second.file]
+    )
+    if low is None:
+        return None
+    width = (high - low) / PAIR_BINS or 1.0
+    x, y = (f"floor(({each} - {low!r}) / {width!r} + 0.5)" for each in "xy")
+    query = f"select avg(x), avg(y), count(*) from ({joined}) group by {x}, {y} order by 3 desc"
+    rows = first.database.rows(query, [first.file, second.file])
+    most, total = rows[0][2], sum(count for *_, count in rows)
+    points = [
+        Point(a, b, title=f"{a:.4g} in {names[0]}, {b:.4g} in {names[1]}: {n:,} documents", weight=math.sqrt(n / most),
+              verdict="better" if b > a else "worse" if b < a else "")
+        for a, b, n in rows
+    ]  # fmt: skip
+    limits = (min(low, 0.0), max(high, 1.0)) if first.scale in (None, SHARE) and low >= 0 and high <= 1 else (low, high)
+    series = [Series("", [point]) for point in points]
+    panel = Panel("", f"{row_key(first.metric).metric} in {names[1]}", series, diagonal=limits == SHARE,
+                  at_label=f"in {names[0]}", limits=limits, whole=True, at_limits=limits)  # fmt: skip
+    above, below = (sum(n for a, b, n in rows if is_there(a, b)) for is_there in (_is_less, _is_more))
+    about = (
+        f"{total:,} documents: {above:,} score higher in {names[1]}, {below:,} lower, {total - above - below:,} alike"
+    )
+    table = [(f"{a:.4g}", f"{b:.4g}", f"{n:,}") for a, b, n in rows[:50]]
+    return ChartCard(
+        "paired",
+        "The same documents in both runs",
+        about,
+        _drawn(panel, about),
+        (names[0], names[1], "documents"),
+        table,
+    )
+
+
+def _is_less(a: float, b: float) -> bool:
+    return a < b
+
+
+def _is_more(a: float, b: float) -> bool:
+    return a > b
 
 
 def _passes(n: int, counted: Sequence[tuple[int, int]]) -> Iterator[Point]:
