@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from tools.get_browser import NONE, find_browser
 
 from assay.cli import main
 from assay.records import FilterScores, Generate, Message, Sample, TextPart
@@ -205,3 +206,57 @@ def test_a_conversation_of_a_megabyte_and_of_attacks_is_a_page(tmp_path: Path) -
         for markup in ("", "1"):
             status, page, _ = fetched(at, "/sample", run="big", task="t", doc="0", markup=markup)
             assert status == 200 and "<script>alert" not in page and "<img src=x" not in page
+
+
+@pytest.mark.skipif(find_browser() is None, reason=NONE)
+def test_chats_charts_and_graphs_in_a_browser_wide_and_narrow_light_and_dark(address: str, tmp_path: Path) -> None:
+    """Nothing is loaded from elsewhere, nothing is wrong in the console, and no page is wider than its window."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    pages = {
+        "sample": "/sample?run=one&task=sums&doc=3&markup=1", "agent": f"/sample?run=agent&task={AGENT}&doc=2",
+        "task": "/task?run=one&task=sums&slice=level", "flips": "/flips?run=one&run=two&task=sums", "graph": f"/graph?run=agent&task={AGENT}",
+    }  # fmt: skip
+    amiss: list[str] = []
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(
+            executable_path=find_browser(), args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        for width, scheme in ((1280, "light"), (390, "dark")):
+            page = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme).new_page()
+            page.on("request", lambda asked: amiss.append(asked.url) if not asked.url.startswith(address) else None)
+            page.on("console", lambda said: amiss.append(said.text) if said.type in ("error", "warning") else None)
+            for name, path in pages.items():
+                page.goto(address + path)
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+                page.screenshot(path=tmp_path / f"{name}-{width}-{scheme}.png", full_page=True)
+        page.goto(address + pages["sample"])
+        page.locator("details.shots summary").click()
+        assert page.locator("details.shots .turn").all_inner_texts()[0].split("\n\n") == ["user", "What is 100 + 1?"]
+        page.get_by_role("link", name="text", exact=True).click()
+        assert "**4**" in page.locator("pre.answer").first.inner_text()
+        page.goto(address + pages["graph"])
+        boxes = page.evaluate(
+            "[...document.querySelectorAll('svg.graph rect.ground')].map(r => r.getBoundingClientRect().toJSON())"
+        )
+        assert len(boxes) == 3
+        assert not page.evaluate(CROSSED)
+        browser.close()
+    assert amiss == []
+
+
+CROSSED = """
+[...document.querySelectorAll('svg.graph path.way')].some((way, number) => {
+  const nodes = [...document.querySelectorAll('svg.graph rect.node')].map(r => r.getBBox());
+  const labels = [...document.querySelectorAll('svg.graph rect.ground')].map(r => r.getBBox());
+  let crossed = 0;
+  const inside = (p, b, edge) => p.x > b.x + edge && p.x < b.x + b.width - edge && p.y > b.y + edge && p.y < b.y + b.height - edge;
+  const met = new Set();
+  for (let at = 0; at <= way.getTotalLength(); at += 1) {
+    const point = way.getPointAtLength(at);
+    if (nodes.some(b => inside(point, b, 1))) crossed += 1;
+    labels.forEach((b, place) => { if (inside(point, b, 1)) met.add(place); });
+  }
+  return crossed > 0 || met.size > 1;
+})
+"""
+"""Whether a line is within a node, or within more labels than its own."""

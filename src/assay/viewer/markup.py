@@ -109,7 +109,7 @@ def formula(latex: str, *, is_block: bool = False) -> str:
         return _formula_text(latex, kind)
     try:
         return _mathml(convert_to_element(latex, display=kind))
-    except (*_latex_errors(), ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+    except _latex_errors():
         return _formula_text(latex, kind)
 
 
@@ -119,11 +119,11 @@ def _formula_text(latex: str, kind: str) -> str:
 
 @cache
 def _latex_errors() -> tuple[type[Exception], ...]:
-    """The errors of a formula that is not one; they have no common class."""
+    """The errors of a text that is not a formula; they have no common class."""
     from latex2mathml import exceptions
 
     found = [each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception)]
-    return tuple(found)
+    return (*found, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 def _mathml(element: Element) -> str:
