@@ -65,7 +65,7 @@ def is_polite(state):
 
 def check(node, state):
     if "C3" in state["question"]:
-        raise KeyError("nobody knows C3")
+        raise KeyError("unknown order C3")
     return {"checked": True}
 """
 

@@ -49,9 +49,9 @@ def text(number: int, said: str, score: float) -> SampleRecord:
     return SampleRecord(sample, [[said]], [FilterScores("none", [said], {"f1": score})])
 
 
-def card(made: ChartCard | None) -> ChartCard:
-    assert made is not None
-    return made
+def card(chart: ChartCard | None) -> ChartCard:
+    assert chart is not None
+    return chart
 
 
 LOG3 = math.log(3)
@@ -65,17 +65,17 @@ CHOICES = [
 
 
 def test_reliability_is_by_confidence_how_often_the_likeliest_choice_is_right(tmp_path: Path) -> None:
-    made = card(reliability_card(written(tmp_path, CHOICES, "acc,none")))
-    assert [(row[0], row[1], row[3]) for row in made.rows] == [("0.333", "0.000", "1"), ("0.750", "0.667", "3")]
+    chart = card(reliability_card(written(tmp_path, CHOICES, "acc,none")))
+    assert [(row[0], row[1], row[3]) for row in chart.rows] == [("0.333", "0.000", "1"), ("0.750", "0.667", "3")]
     # (1 × |1/3 − 0| + 3 × |3/4 − 2/3|) / 4
-    assert "expected calibration error 0.1458 over 4 samples" in made.about
+    assert "expected calibration error 0.1458 over 4 samples" in chart.about
 
 
 def test_margins_are_the_right_choice_minus_the_best_other(tmp_path: Path) -> None:
-    made = card(margin_card(written(tmp_path, CHOICES, "acc,none")))
-    assert dict(made.rows) == {"-2 … -1": "1", "-1 … +0": "0", "+0 … +1": "1", "+1 … +2": "2"}  # log 3 is 1.0986
-    assert "mean +0.275; above 0 in 2 of 4" in made.about  # log 3 / 4
-    assert made.svg.count('class="worse"') == 2 and made.svg.count('class="better"') == 2
+    chart = card(margin_card(written(tmp_path, CHOICES, "acc,none")))
+    assert dict(chart.rows) == {"-2 … -1": "1", "-1 … +0": "0", "+0 … +1": "1", "+1 … +2": "2"}  # log 3 is 1.0986
+    assert "mean +0.275; above 0 in 2 of 4" in chart.about  # log 3 / 4
+    assert chart.svg.count('class="worse"') == 2 and chart.svg.count('class="better"') == 2
 
 
 def test_scores_of_0_and_1_are_one_bar_and_others_a_histogram(tmp_path: Path) -> None:
@@ -91,9 +91,9 @@ def test_scores_of_0_and_1_are_one_bar_and_others_a_histogram(tmp_path: Path) ->
 def test_the_score_is_drawn_by_the_length_of_the_answer(tmp_path: Path) -> None:
     """Twenty answers of 1 to 20 characters: tenths of two; the longer half is wrong."""
     records = [text(number, "x" * (number + 1), float(number < 10)) for number in range(20)]
-    made = card(length_card(written(tmp_path, records, "f1,none")))
-    assert [row[0] for row in made.rows][:2] == ["1 … 2", "3 … 4"]
-    assert [row[1] for row in made.rows] == ["1.0000"] * 5 + ["0.0000"] * 5
+    chart = card(length_card(written(tmp_path, records, "f1,none")))
+    assert [row[0] for row in chart.rows][:2] == ["1 … 2", "3 … 4"]
+    assert [row[1] for row in chart.rows] == ["1.0000"] * 5 + ["0.0000"] * 5
     tied = [text(number, "x" if number < 19 else "xx", float(number % 2)) for number in range(20)]
     rows = card(length_card(written(tmp_path / "tied", tied, "f1,none"))).rows
     assert [(row[0], row[3]) for row in rows] == [
@@ -113,10 +113,10 @@ def test_pass_at_k_is_that_of_all_ways_to_choose_k_answers(tmp_path: Path) -> No
         repeats = {"exact_match": [float(each) for each in own]}
         scores = [FilterScores("none", ["x"] * 4, {"exact_match": sum(own) / 4}, repeats)]
         records.append(SampleRecord(sample, [["x"] * 4], scores, 4))
-    made = card(pass_at_k_card(written(tmp_path, records, "exact_match,none", 4)))
+    chart = card(pass_at_k_card(written(tmp_path, records, "exact_match,none", 4)))
     # pass@2 of one right among four: 1 − C(3,2)/C(4,2) = 1/2; so (1/2 + 1/2 + 0 + 1) / 4
-    assert [row[:2] for row in made.rows] == [("1", "0.3750"), ("2", "0.5000"), ("3", "0.6250"), ("4", "0.7500")]
-    assert "over 4 documents with 4 answers each" in made.about
+    assert [row[:2] for row in chart.rows] == [("1", "0.3750"), ("2", "0.5000"), ("3", "0.6250"), ("4", "0.7500")]
+    assert "over 4 documents with 4 answers each" in chart.about
 
 
 def test_a_task_has_the_charts_that_its_samples_allow(tmp_path: Path) -> None:
@@ -126,9 +126,9 @@ def test_a_task_has_the_charts_that_its_samples_allow(tmp_path: Path) -> None:
         "margins",
     ]
     texts = [text(number, "x" * number, number / 20) for number in range(20)]
-    made = task_charts(written(tmp_path / "b", texts, "f1,none"))
-    assert [each.name for each in made] == ["scores", "length"]
-    assert all(each.rows and 'role="img"' in each.svg and "style=" not in each.svg for each in made)
+    chart = task_charts(written(tmp_path / "b", texts, "f1,none"))
+    assert [each.name for each in chart] == ["scores", "length"]
+    assert all(each.rows and 'role="img"' in each.svg and "style=" not in each.svg for each in chart)
     assert task_charts(written(tmp_path / "c", texts[:1], "none,such")) == []
 
 
@@ -136,10 +136,10 @@ def test_two_runs_are_paired_document_by_document(tmp_path: Path) -> None:
     one = written(tmp_path / "a", [text(n, "x", float(n % 2)) for n in range(8)], "f1,none")
     two = written(tmp_path / "b", [text(n, "x", float(n < 6)) for n in range(7)], "f1,none")
     both = Samples(Database(tmp_path), one.stored, "f1,none", True)
-    made = card(paired_card(both, two, ("a", "b")))
+    chart = card(paired_card(both, two, ("a", "b")))
     # 1, 3, 5: 1 and 1; 0, 2, 4: 0 and 1; 6: 0 and 0; 7 is in one alone
-    assert sorted(made.rows) == [("0", "0", "1"), ("0", "1", "3"), ("1", "1", "3")]
-    assert made.about == "7 documents: 3 score higher in b, 0 lower, 4 alike"
+    assert sorted(chart.rows) == [("0", "0", "1"), ("0", "1", "3"), ("1", "1", "3")]
+    assert chart.about == "7 documents: 3 score higher in b, 0 lower, 4 alike"
 
 
 @pytest.mark.parametrize(
@@ -160,6 +160,6 @@ def test_charts_of_thousands_of_choices_are_counted_and_not_read_one_by_one(tmp_
     records = [choice(number, [-1.0, -2.0, -3.0, -4.0], number % 4) for number in range(20_000)]
     samples = written(tmp_path, records, "acc,none")
     begun = time.perf_counter()
-    made = {each.name: each for each in task_charts(samples)}
+    chart = {each.name: each for each in task_charts(samples)}
     assert time.perf_counter() - begun < 3  # read one by one they take longer
-    assert [row[3] for row in made["reliability"].rows] == ["20,000"]
+    assert [row[3] for row in chart["reliability"].rows] == ["20,000"]

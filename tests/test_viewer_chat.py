@@ -1,4 +1,4 @@
-"""Conversations are turns wherever they are shown: pages, terminal, report, comparison, exports; and never markup of their own."""
+"""Conversations are turns wherever they are shown: pages, terminal, report, comparison, exports; and never markup."""
 
 import json
 import shutil
@@ -110,7 +110,7 @@ def test_an_inspect_log_has_messages_reasoning_and_usage(runs: Path, tmp_path: P
 def test_an_agent_has_calls_with_results_a_timeline_and_where_it_failed(address: str) -> None:
     text = text_of(fetched(address, "/sample", run="agent", task=AGENT, doc="2")[1])
     assert 'assistant lookup_order(order_id="C3") → shipped assistant Your order: **shipped**.' in text
-    assert "checked failed: the node 'checked': KeyError: 'nobody knows C3' (code.py:19)" in text
+    assert "checked failed: the node 'checked': KeyError: 'unknown order C3' (code.py:19)" in text
     assert "support, turn 1 model" in text and "lookup_order tool 0.02" in text
     assert "Last state" in text and "80 tokens in, 20 out" in text
     graph = text_of(fetched(address, "/graph", run="agent", task=AGENT)[1])
@@ -130,9 +130,9 @@ def view_of(folder: Path, prompt: object, said: str = "x", shots: int = 0):  # t
 
 
 def test_a_text_that_looks_like_a_conversation_stays_text(tmp_path: Path) -> None:
-    looks = json.dumps([{"role": "user", "content": "hi"}])
-    row, view = view_of(tmp_path / "a", looks)
-    assert view.chat is None and view.prompt == looks == question_of(row)
+    similar = json.dumps([{"role": "user", "content": "hi"}])
+    row, view = view_of(tmp_path / "a", similar)
+    assert view.chat is None and view.prompt == similar == question_of(row)
     parts = (Message("user", (TextPart("look: "), TextPart("a cat"))),)
     row, view = view_of(tmp_path / "b", parts)
     assert [turn.text for turn in view.chat.turns] == ["look: \na cat"]
@@ -161,18 +161,18 @@ ATTACKS = [
 
 
 @pytest.mark.parametrize("text", ATTACKS)
-def test_rendered_texts_have_no_markup_of_their_own(text: str) -> None:
-    found: list[tuple[str, str]] = []
+def test_rendered_texts_are_never_executed(text: str) -> None:
+    seen: list[tuple[str, str]] = []
 
     class Reader(HTMLParser):
         def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-            found.extend((tag, name) for name, _ in attributes or [("", "")])
+            seen.extend((tag, name) for name, _ in attributes or [("", "")])
             assert not any(name == "class" and "evil" in str(value) for name, value in attributes)
 
     Reader().feed(str(rendered(text)))
-    assert found
-    assert {tag for tag, _ in found} <= {"p", "pre", "code", "span", "table", "thead", "tbody", "tr", "th", "td"} | TAGS
-    assert {name for _, name in found} <= {"", "class", "title"} | ATTRIBUTES
+    assert seen
+    assert {tag for tag, _ in seen} <= {"p", "pre", "code", "span", "table", "thead", "tbody", "tr", "th", "td"} | TAGS
+    assert {name for _, name in seen} <= {"", "class", "title"} | ATTRIBUTES
 
 
 @pytest.mark.parametrize("text", ["[", "*a ", "> ", "`", "$x", "\\(", "|a", "![[", "_a*b", "- "])

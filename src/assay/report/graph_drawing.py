@@ -1,4 +1,4 @@
-"""Drawings of graphs as SVG: nodes in layers, with every edge and every label at a place of its own between them.
+"""Drawings of graphs as SVG: nodes in layers, with every edge and every label at a separate place between them.
 
 An edge passes each layer through a slot, and its label is such a slot: lines cross neither nodes nor labels.
 """
@@ -195,8 +195,8 @@ def _order(rows: list[list[Slot]]) -> None:
             slot.x = float(place)
     for sweep in range(SWEEPS):
         for row in rows if sweep % 2 == 0 else rows[::-1]:
-            wanted = {slot: _mean(slot.above if sweep % 2 == 0 else slot.below, slot.x) for slot in row}
-            row.sort(key=wanted.__getitem__)
+            ideal = {slot: _mean(slot.above if sweep % 2 == 0 else slot.below, slot.x) for slot in row}
+            row.sort(key=ideal.__getitem__)
             for place, slot in enumerate(row):
                 slot.x = place - (len(row) - 1) / 2
 
@@ -215,8 +215,8 @@ def _place(rows: Sequence[Sequence[Slot]]) -> float:
             slot.x -= (left - GAP) / 2
     for sweep in range(2 * SWEEPS):
         for row in rows if sweep % 2 == 0 else rows[::-1]:
-            wanted = [_mean([*slot.above, *slot.below], slot.x) for slot in row]
-            _spread(row, wanted)
+            ideal = [_mean([*slot.above, *slot.below], slot.x) for slot in row]
+            _spread(row, ideal)
     every = [slot for row in rows for slot in row]
     left = min(slot.x - slot.width / 2 for slot in every) - 4
     for slot in every:
@@ -224,10 +224,10 @@ def _place(rows: Sequence[Sequence[Slot]]) -> float:
     return max(slot.x + slot.width / 2 for slot in every) + 4
 
 
-def _spread(row: Sequence[Slot], wanted: Sequence[float]) -> None:
-    """Move slots to where they are wanted, in their order; those that would overlap share what they are off."""
+def _spread(row: Sequence[Slot], ideal: Sequence[float]) -> None:
+    """Move slots to where they are ideal, in their order; those that would overlap share what they are off."""
     groups: list[tuple[float, float, list[Slot]]] = []  # the left end, the width, and the slots of a group side by side
-    for slot, middle in zip(row, wanted, strict=True):
+    for slot, middle in zip(row, ideal, strict=True):
         group = (middle - slot.width / 2, slot.width, [slot])
         while groups and groups[-1][0] + groups[-1][1] + GAP > group[0]:
             left, wide, slots = groups.pop()

@@ -168,10 +168,10 @@ def _start(text: str) -> str:
 
 def difference_text(one: str, two: str, what: str) -> str:
     """Where two texts begin to differ, in words; empty where they do not."""
-    found = first_difference(one, two)
-    if found is None:
+    difference = first_difference(one, two)
+    if difference is None:
         return ""
-    at, left, right = found
+    at, left, right = difference
     return f"the {what} begin to differ at character {at + 1:,}: {left!r} → {right!r}"
 
 

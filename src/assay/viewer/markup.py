@@ -1,6 +1,6 @@
 """Markdown and LaTeX in a model's text, rendered on demand: no HTML of the text itself, no link that leads anywhere, no image.
 
-A page of ours may not load anything from elsewhere and has no inline styles; what is rendered here keeps to that by itself,
+A page of the viewer may not load anything from elsewhere and has no inline styles; what is rendered here keeps to that by itself,
 not only by the browser's policy.
 """
 
@@ -36,7 +36,7 @@ ATTRIBUTES = frozenset((
     "display", "displaystyle", "scriptlevel", "mathvariant", "stretchy", "fence", "form", "separator", "accent", "accentunder",
     "columnalign", "rowspacing", "columnspacing", "columnlines", "rowlines", "linethickness", "notation", "movablelimits",
 ))  # fmt: skip
-"""What MathML may have here: neither links nor styles, colors or sizes from the text."""
+"""Attributes of MathML that are kept: neither links nor styles, colors or sizes from the text."""
 
 
 def rendered(text: str) -> Markup:
@@ -60,13 +60,13 @@ def _parser() -> "MarkdownIt":
 
 def _read_formula(state: "StateInline", silent: bool) -> bool:
     """Read a formula at this place of a line."""
-    if state.src[state.pos] not in "\\$" or (found := FORMULA.match(state.src, state.pos)) is None:
+    if state.src[state.pos] not in "\\$" or (matched := FORMULA.match(state.src, state.pos)) is None:
         return False
     if not silent:
         token = state.push("formula", "math", 0)
-        token.content = next(part for part in found.groups() if part is not None)
-        token.meta = {"block": found[0].startswith(("\\[", "$$"))}
-    state.pos = found.end()
+        token.content = next(part for part in matched.groups() if part is not None)
+        token.meta = {"block": matched[0].startswith(("\\[", "$$"))}
+    state.pos = matched.end()
     return True
 
 
@@ -122,8 +122,8 @@ def _latex_errors() -> tuple[type[Exception], ...]:
     """The errors of a text that is not a formula; they have no common class."""
     from latex2mathml import exceptions
 
-    found = [each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception)]
-    return (*found, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+    matched = [each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception)]
+    return (*matched, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 def _mathml(element: Element) -> str:

@@ -262,7 +262,7 @@ def _response_view(text: str, reply: AnyJSON) -> ResponseView:
         parts += [f"{usage[2]:.2f} s"] if usage[2] else []
         parts += [f"{usage[3]} attempts"] if usage[3] > 1 else []
     reasoning = str(about.get("reasoning") or "")
-    if not reasoning and text.lstrip().startswith(START):  # of a model whose reasoning was not told apart
+    if not reasoning and text.lstrip().startswith(START):  # the server did not separate it
         thoughts, text, _ = split_thinking(text)
         reasoning = thoughts or ""
     return ResponseView(text, reasoning, " · ".join(parts))

@@ -21,7 +21,7 @@ from assay.runs.samples.writer import messages_of
 
 Messages = tuple[Message, ...]
 SYSTEM = ("system", "developer")
-"""Roles of instructions that stand before a conversation."""
+"""Roles of instructions before a conversation."""
 LONG_PART = 120
 """Characters of a part in a server's format that are shown: an image may be megabytes of text."""
 
@@ -107,8 +107,8 @@ def _turn(message: Message, results: JSONObject) -> ChatTurn:
 
 def _reasoning(message: Message) -> str:
     more = json.loads(message.more) if message.more else {}
-    found = next((more[key] for key in ("reasoning_content", "reasoning") if isinstance(more.get(key), str)), "")
-    return str(found)
+    thoughts = next((more[key] for key in ("reasoning_content", "reasoning") if isinstance(more.get(key), str)), "")
+    return str(thoughts)
 
 
 def _content(message: Message) -> str:
@@ -195,7 +195,7 @@ def stored_exchanges(row: StoredSample) -> list[Exchange]:
 
 
 def answer_message(said: object, calls: Sequence[JSONObject] | None) -> Message | None:
-    """A response as the message that a conversation goes on with; None where there is none."""
+    """A response as the message that continues a conversation; None where there is none."""
     if said is None and not calls:
         return None
     text = said if isinstance(said, str) else "" if said is None else json.dumps(said, default=str)
