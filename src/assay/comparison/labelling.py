@@ -22,6 +22,7 @@ from assay.runs.folder import RunError
 from assay.runs.labels import SUFFIX, TaskLabels, corrected_key, write_labels
 from assay.runs.run import Run, mapping
 from assay.runs.samples.records import StoredSample, shown_texts
+from assay.runs.samples.turns import shown_prompt
 from assay.statistics.arrays import estimate
 from assay.statistics.intervals import student
 from assay.statistics.labels import Corrected
@@ -184,7 +185,7 @@ def _records(run: Run, plan: Plan, seen: bool) -> Iterator[JSONDict]:
     samples = sorted((row for row in file.rows() if row.doc_id in order), key=lambda row: order[row.doc_id])
     for sample in samples:
         doc = orjson.loads(sample.doc)
-        texts = {"prompt": sample.prompt, "target": _text(orjson.loads(sample.target))}
+        texts = {"prompt": shown_prompt(sample), "target": _text(orjson.loads(sample.target))}
         texts |= {"answer": _answer(sample, rows.keys[0].filter)}
         texts |= {"other": _text(doc.get(rows.other))} if rows.other else {}
         record: JSONDict = {

@@ -37,6 +37,7 @@ from assay.viewer.graph_page import graph_view
 from assay.viewer.guard import RequestGuard, allowed_hosts
 from assay.viewer.library import RunLibrary
 from assay.viewer.many_runs import many_runs_files, many_runs_pages
+from assay.viewer.markup import rendered
 from assay.viewer.pages import (
     MissingPage,
     Page,
@@ -132,7 +133,7 @@ class Viewer:
         return "compare.html", compare_page(self.library, self.comparisons, query)
 
     def flips(self, query: QueryParams) -> tuple[str, Page]:
-        return "flips.html", flips_page(self.library, self.comparisons, query)
+        return "flips.html", flips_page(self.library, self.comparisons, self.database, query)
 
     def graph(self, query: QueryParams) -> tuple[str, Page]:
         run = find_run(self.library, query.get("run", ""))
@@ -182,7 +183,7 @@ def template_environment() -> jinja2.Environment:
     )  # fmt: skip
     environment.filters |= {
         "number": format_number, "error": format_error, "end": format_end, "count": format_count,
-        "duration": format_duration, "when": format_time, "svg": Markup, "breakable": breakable,
+        "duration": format_duration, "when": format_time, "svg": Markup, "breakable": breakable, "rendered": rendered,
         "clock": format_clock,
     }  # fmt: skip
     environment.globals |= {"url_for": url_for, "task_url": task_url, "bar": bar, "version": __version__}

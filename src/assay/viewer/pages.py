@@ -10,19 +10,21 @@ from starlette.datastructures import QueryParams
 from assay.config.row_names import is_row_name
 from assay.records import AnyJSON
 from assay.redaction import redacted_text
-from assay.report.plots import Interval, calibration, histogram, slices
+from assay.report.plots import Interval, slices, timeline
 from assay.report.reading import ResultLine, RunHeadline, RunSummary, worst_tasks
 from assay.runs.folder import is_outside
 from assay.runs.live import newest_samples
 from assay.runs.samples.reader import SampleFile
-from assay.runs.samples.records import StoredSample
+from assay.runs.samples.records import StoredSample, shown_texts
+from assay.runs.samples.turns import question_of
 from assay.tasks.audit import KINDS
-from assay.viewer.distributions import MAX_SLICES, calibration_points, score_bins, slice_intervals, value_count
+from assay.viewer.distributions import MAX_SLICES, more_columns, slice_intervals, value_count
 from assay.viewer.library import RunLibrary
 from assay.viewer.query import OPERATORS, SHOWS, SampleQuery, page_number, read_query, url_for
 from assay.viewer.run_filter import RunFilter
 from assay.viewer.sample_page import TaskSettings, as_text, choice_views, sample_scores, sample_view, target_of
 from assay.viewer.samples import Database, Samples, SamplesPage, score_columns
+from assay.viewer.task_charts import MAX_COUNTED, task_charts
 
 Page = dict[str, Any]
 RUNS_PER_PAGE = 200
@@ -137,13 +139,11 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
         "page": page,
         "columns": columns,
         "filterable": _filterable(samples, columns, run.config(task)),
-        "histogram": histogram(
-            samples.remember(("bins", samples.metric), lambda: score_bins(samples)),
-            label=f"{samples.metric} of all samples",
-        ),
-        "calibration": calibration(points)
-        if (points := samples.remember("calibrated", lambda: calibration_points(samples)))
-        else "",
+        "charts": task_charts(samples, MAX_COUNTED if query.get("charts") != "all" else None),
+        "all_charts": _all_charts(samples, query),
+        "most_counted": MAX_COUNTED,
+        "slice_table": parts,
+        "more_columns": more_columns(samples),
         "slices": _slices_plot(parts) if parts else "",
         "brief": brief,
         **_shown_columns(page, samples),
@@ -159,6 +159,13 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
             "sample", sample_query.parameters, run=run.name, task=task, doc=row.doc_id, at=position
         ),
     }
+
+
+def _all_charts(samples: Samples, query: QueryParams) -> str:
+    """The URL of the page with charts of all samples, where they are of the first alone."""
+    if query.get("charts") == "all" or samples.size <= MAX_COUNTED:
+        return ""
+    return url_for("task", [*query.multi_items(), ("charts", "all")])
 
 
 def _shown_columns(page: SamplesPage, samples: Samples) -> Page:
@@ -208,8 +215,8 @@ def _filterable(samples: Samples, columns: Sequence[str], config: TaskSettings) 
 
 
 def _response_texts(row: StoredSample) -> list[str]:
-    """The response texts of a sample."""
-    return [text for responses in row.responses for text in responses if isinstance(text, str)]
+    """The response texts of a sample, with their tool calls."""
+    return shown_texts(row.responses, row.replies)
 
 
 def brief(row: StoredSample) -> dict[str, str]:
@@ -219,7 +226,7 @@ def brief(row: StoredSample) -> dict[str, str]:
     answers = row.answers
     filtered = next((as_text(answer[0]) for answer in answers.values() if answer), "") if texts else ""
     return {
-        "question": _prompt_end(row.prompt or ""), "answer": _shorten((texts[0] if texts else best).strip()),
+        "question": _prompt_end(question_of(row)), "answer": _shorten((texts[0] if texts else best).strip()),
         "filtered": _shorten(filtered),
         "target": _shorten(target_of(row)), "failed": _shorten(redacted_text(row.failed or "")),
     }  # fmt: skip
@@ -251,13 +258,25 @@ def sample_page(library: RunLibrary, database: Database, query: QueryParams) -> 
         before, _, behind = samples.around(sample_query, int(at))
         for name, doc_id, place in (("before", before, int(at) - 1), ("behind", behind, int(at) + 1)):
             if doc_id >= 0:
-                links[name] = url_for("sample", sample_query.parameters, run=run.name, task=task, doc=doc_id, at=place)
+                links[name] = url_for("sample", sample_query.parameters, run=run.name, task=task, doc=doc_id, at=place,
+                                      markup=query.get("markup"))  # fmt: skip
     return {
+        "markup": query.get("markup") == "1", "switch": markup_links("sample", query), "timeline": timeline,
         "run": run, "task": task, "line": run.line(task), "sample": sample_view(row, run.config(task), better),
         "query": sample_query,
         "kinds": KINDS, "links": links, "back": url_for("task", sample_query.parameters, run=run.name, task=task),
         "shown": as_text, "has_graph": bool(run.graph(task)), "others": _same_document(library, run, task, row.doc_id),
     }  # fmt: skip
+
+
+def markup_links(page: str, query: QueryParams) -> list[tuple[str, str, bool]]:
+    """The switch between texts as they are and as rendered markdown: name, URL, and whether it is shown."""
+    rest = [(key, value) for key, value in query.multi_items() if key != "markup"]
+    is_rendered = query.get("markup") == "1"
+    return [
+        ("text", url_for(page, rest), not is_rendered),
+        ("markdown", url_for(page, [*rest, ("markup", "1")]), is_rendered),
+    ]
 
 
 def _same_document(library: RunLibrary, run: RunSummary, task: str, doc_id: int) -> list[tuple[str, str]]:

@@ -138,6 +138,11 @@ class Samples:
         return self.stored.path
 
     @property
+    def size(self) -> int:
+        """The number of samples."""
+        return self.count(SampleQuery())
+
+    @property
     def columns(self) -> list[str]:
         """The columns of the file."""
         return self.stored.names
