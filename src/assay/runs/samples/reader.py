@@ -80,7 +80,7 @@ class SampleFile:
     """The samples of a task in a file; `repeats` is how many times each request was sent, `checksum` what the file must have."""
 
     def __init__(self, path: Path, repeats: int = 1, checksum: str = "") -> None:
-        self.path, self._repeats, self._checksum = path, repeats, checksum
+        self.path, self._repeats, self.checksum = path, repeats, checksum
         self._file: Any = None
         self._latest: tuple[int, Any] = (-1, None)
 
@@ -216,7 +216,7 @@ class SampleFile:
 
         def opened() -> T:
             if self._file is None:
-                self._file = _opened(self.path, self._checksum)
+                self._file = _opened(self.path, self.checksum)
             return read(self._file)
 
         return self._guarded(opened)
