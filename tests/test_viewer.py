@@ -724,7 +724,7 @@ def test_hostile_texts_are_shown_as_they_are(address: str) -> None:
         _, page, _ = fetched(address, "/sample", run=name, task=HOSTILE[0], doc=str(number))
         assert "<script>alert" not in page
         assert "<img src=x" not in page
-        assert "Verdicts" in page
+        assert "Verdict of the judge" in page
         shown = unescape(page).replace("\r\n", "\n")
         assert text.replace("\r\n", "\n") in shown
 

@@ -30,6 +30,7 @@ from assay.runs.labels import (
     judged_answer,
 )
 from assay.runs.run import Run, mapping
+from assay.scoring.judges import PREFERENCE, RUBRIC
 from assay.statistics.arrays import estimate
 from assay.statistics.intervals import student
 from assay.statistics.labels import Corrected
@@ -86,6 +87,14 @@ def _of_task(run: Run, task: str, metric: str | None) -> JudgeRows | None:
             same_filter = [key for key in own if key.filter == own[0].filter]
             return JudgeRows(task, same_filter, scale, SHARE if is_share else scale, kwargs.get("baseline"))
     return JudgeRows(task, selected[:1], SHARE, SHARE) if metric is not None and selected else None
+
+
+def judge_instructions(run: Run, rows: JudgeRows) -> str:
+    """How the judge of these rows is told to grade; people grade by the same words."""
+    kwargs = next((own for own, only in _judges_of(run.config(rows.task)) if only in (None, rows.keys[0].filter)), None)
+    if kwargs is None:
+        return ""
+    return str(kwargs.get("rubric") or kwargs.get("prompt") or (PREFERENCE if rows.other else RUBRIC))
 
 
 def labelled_rows(run: Run) -> list[JudgeRows]:
@@ -155,6 +164,15 @@ def plan_labels(run: Run, rows: JudgeRows, count: int, seed: int = 0, by: str | 
     return Plan(rows, left, len(done), n, widths)
 
 
+def scored_documents(run: Run, rows: JudgeRows) -> list[int]:
+    """The documents that have a score in these rows, so that they can be labelled."""
+    scores = _scores(run, rows.task)
+    column = scores.values[rows.keys[0]]
+    _check_scores(rows, column)
+    documents: list[int] = scores.documents[column.present].tolist()
+    return documents
+
+
 def _check_scores(rows: JudgeRows, column: PairedColumn) -> None:
     """Refuse a row that has no number for each document, or has some that are off the scale of the labels."""
     numbers = column.present_values
@@ -202,16 +220,16 @@ def _records(run: Run, plan: Plan, seen: bool) -> Iterator[JSONDict]:
         record: JSONDict = {
             "task": rows.task,
             "id": sample.doc_id,
-            **{name: _cell(text) for name, text in texts.items()},
+            **{name: spreadsheet_cell(text) for name, text in texts.items()},
         }
         record |= {"judge": sample.scores.get(row_name(rows.keys[0]))} if seen else {}
         yield record | {"label": ""}
 
 
-def _cell(text: str) -> str:
+def spreadsheet_cell(text: str) -> str:
     """A text that no spreadsheet takes for a formula: an answer could read other files with one.
 
-    >>> _cell("=HYPERLINK(A1)"), _cell("-5"), _cell("as it is")
+    >>> spreadsheet_cell("=HYPERLINK(A1)"), spreadsheet_cell("-5"), spreadsheet_cell("as it is")
     ("'=HYPERLINK(A1)", '-5', 'as it is')
     """
     return f"'{text}" if text[:1] in FORMULA and not PLAIN_NUMBER.fullmatch(text) else text

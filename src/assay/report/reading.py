@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import Problem
-from assay.records import JSONDict, JSONObject
-from assay.redaction import redacted
+from assay.records import AnyJSON, JSONDict, JSONObject
+from assay.redaction import redacted, redacted_text
 from assay.report.table import SETTINGS
 from assay.runs.folder import LINK_OUTSIDE, RunError
+from assay.runs.notes import Notes, read_notes
 from assay.runs.results import coverage, failure_lines, result_paths
 from assay.runs.run import RUNNING, ResultRow, Run, mapping, number
 from assay.runs.samples.reader import SampleFile
@@ -43,6 +44,8 @@ class ResultLine:
     audit: Mapping[str, int] | None = None
     done: int | None = None
     """For a run in progress: the number of answered documents."""
+    not_run: str = ""
+    """Why the task could not be run."""
 
     @property
     def name(self) -> str:
@@ -93,6 +96,8 @@ class RunHeadline:
     settings: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
     """Why the run cannot be read."""
+    tags: Sequence[str] = ()
+    note: str = ""
 
     @property
     def headline_n(self) -> int:
@@ -138,7 +143,9 @@ class RunSummary:
                 ResultLine((task,), task, False, (), None, "", size, done=self.done.get(task, 0))
                 for task, size in self.sizes.items()
             ]
-        return [self._line(path) for path in result_paths(self.results)]
+        lines = [self._line(path) for path in result_paths(self.results)]
+        listed = {line.name for line in lines}
+        return lines + [self._line((task,)) for task in self.run.broken if task not in listed]
 
     def line(self, name: str) -> ResultLine | None:
         """The first line of a task or group."""
@@ -159,6 +166,7 @@ class RunSummary:
             bool(own.get("incomplete")),
             coverage(mapping(mapping(self.account.get("groups")).get(name))),
             {kind: mapping(counts).get("count", 0) for kind, counts in mapping(own.get("audit")).items()},
+            not_run=redacted_text(str(self.run.broken.get(name, ""))),
         )
 
     @cached_property
@@ -171,7 +179,13 @@ class RunSummary:
     def remarks(self) -> list[str]:
         """The problems of the run, one line each."""
         lost = [f"{task}: its samples are missing" for task in self.run.lost_samples]
+        lost += [self.notes.problem] if self.notes.problem else []
         return lost + (failure_lines(self.account) if self.account.get("tasks") is not None else [])
+
+    @cached_property
+    def notes(self) -> Notes:
+        """The tags and the note that people gave to the run."""
+        return read_notes(self.path)
 
     @cached_property
     def head(self) -> RunHeadline:
@@ -197,6 +211,8 @@ class RunSummary:
             sum(self.sizes.values()) if self.status == RUNNING else None,
             self.settings,
             self.problem,
+            self.notes.tags,
+            self.notes.note,
         )
 
     @cached_property
@@ -204,7 +220,8 @@ class RunSummary:
         """The settings, besides model and tasks, that distinguish runs of a model; redacted."""
         options = {**mapping(self.results.get("config")), **mapping(self.manifest.get("options"))}
         visible = redacted({key: options[key] for key in SETTINGS if options.get(key) not in (None, False, "", [], {})})
-        return {key: text if len(text := str(value)) <= 60 else f"{text[:60]}…" for key, value in visible.items()}
+        shown = {key: _plain(value) for key, value in visible.items()}
+        return {key: text if len(text) <= 60 else f"{text[:60]}…" for key, text in shown.items()}
 
     def _headline(self) -> tuple[ResultRow | None, str]:
         """The main result of the first line that has one."""
@@ -252,6 +269,15 @@ class RunSummary:
         """The stored samples of a task, one row group in memory at a time."""
         file = self.sample_file(task)
         return file.rows() if file is not None else iter(())
+
+
+def _plain(value: AnyJSON) -> str:
+    """A value of a setting as people write it: 60 rather than 60.0.
+
+    >>> _plain(60.0), _plain(0.5), _plain("x")
+    ('60', '0.5', 'x')
+    """
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _open(path: Path, follow_links: bool) -> tuple[Run, str]:

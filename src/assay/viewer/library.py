@@ -6,7 +6,9 @@ from pathlib import Path
 
 from assay.report.reading import RunSummary
 from assay.runs.folder import MANIFEST, RESULTS
+from assay.runs.labels import LABELS
 from assay.runs.lease import NAME as LOCK
+from assay.runs.notes import NOTES
 from assay.runs.run import find_runs
 
 Stamp = tuple[tuple[int, int], ...]
@@ -70,7 +72,7 @@ def read_run(path: Path, name: str) -> RunSummary:
 
 def run_stamp(path: Path) -> Stamp:
     """Return the stamp of a run, by which a change is noticed."""
-    return tuple(_file_stamp(path / name) for name in (MANIFEST, RESULTS, LOCK))
+    return tuple(_file_stamp(path / name) for name in (MANIFEST, RESULTS, LOCK, LABELS, NOTES))
 
 
 def _file_stamp(file: Path) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from assay.records import AnyJSON
 from assay.redaction import redacted_text
 from assay.report.plots import Interval, calibration, histogram, slices
 from assay.report.reading import ResultLine, RunHeadline, RunSummary, worst_tasks
+from assay.runs.folder import is_moved_aside
 from assay.runs.samples.records import StoredSample
 from assay.tasks.audit import KINDS
 from assay.viewer.distributions import MAX_SLICES, calibration_points, score_bins, slice_intervals, value_count
@@ -18,9 +19,13 @@ from assay.viewer.library import RunLibrary
 from assay.viewer.query import OPERATORS, SHOWS, SampleQuery, read_query, url_for
 from assay.viewer.sample_page import TaskSettings, as_text, choice_views, sample_scores, sample_view, target_of
 from assay.viewer.samples import Database, Samples, SamplesPage, score_columns
+from assay.viewer.verdicts import label_lines, verdict_views
 
 Page = dict[str, Any]
 SORTS = ("name", "model", "score", "n", "failed", "cost", "seconds", "created")
+
+
+KINDS_OF_FILES = ("parquet", "csv", "jsonl")
 
 
 class MissingPage(Exception):
@@ -32,16 +37,20 @@ def runs_page(library: RunLibrary, query: QueryParams) -> Page:
     words = query.get("q", "").lower().split()
     sort = query.get("sort", "created") if query.get("sort", "created") in SORTS else "created"
     descending = query.get("desc", "1" if "sort" not in query else "") == "1"
-    every = [run.head for run in library.runs()]
+    everything = [run.head for run in library.runs()]
+    moved = [head for head in everything if is_moved_aside(head.name)]
+    shows_old = query.get("old") == "1"
+    every = [head for head in everything if shows_old or not is_moved_aside(head.name)]
     heads = [head for head in every if all(word in _search_text(head) for word in words)]
     heads.sort(key=lambda head: _sort_key(head, sort), reverse=descending)
     live = any(head.is_running for head in heads)
     return {"heads": heads, "count": len(every), "sort": sort, "descending": descending, "q": query.get("q", ""),
+            "old": len(moved), "shows_old": shows_old,
             "live": url_for("stamp") if live else ""}  # fmt: skip
 
 
 def _search_text(head: RunHeadline) -> str:
-    return " ".join((head.name, head.model, *head.tasks, head.status)).lower()
+    return " ".join((head.name, head.model, *head.tasks, head.status, *head.tags, head.note)).lower()
 
 
 def _sort_key(head: RunHeadline, sort: str) -> tuple[bool, AnyJSON]:
@@ -115,13 +124,18 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
     }  # fmt: skip
     samples = open_samples(run, task, database, sample_query.metric)
     if samples is None:
-        return {**base, "page": None}
+        return {**base, "page": None, "downloads": {}}
     columns, page = samples.document_columns(), samples.page(sample_query)
     parts = slice_intervals(samples, sample_query.slice) if sample_query.slice else []
     return {
         **base,
         "samples": samples,
         "page": page,
+        "downloads": {
+            kind: url_for(f"samples.{kind}", sample_query.parameters, run=run.name, task=task)
+            for kind in KINDS_OF_FILES
+        },
+        "labels_by": _labels_by(run, task),
         "columns": columns,
         "filterable": _filterable(samples, columns, run.config(task)),
         "histogram": histogram(
@@ -146,6 +160,12 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
             "sample", sample_query.parameters, run=run.name, task=task, doc=row.doc_id, at=position
         ),
     }
+
+
+def _labels_by(run: RunSummary, task: str) -> dict[str, int]:
+    """How many documents each person has labelled."""
+    known = run.run.labels.get(task)
+    return {name: len(own) for name, own in known.people.items() if own} if known is not None else {}
 
 
 def _shown_columns(page: SamplesPage, samples: Samples) -> Page:
@@ -242,6 +262,7 @@ def sample_page(library: RunLibrary, database: Database, query: QueryParams) -> 
         "run": run, "task": task, "line": run.line(task), "sample": sample_view(row, run.config(task), better),
         "query": sample_query,
         "kinds": KINDS, "links": links, "back": url_for("task", sample_query.parameters, run=run.name, task=task),
+        "row": row, "verdicts": verdict_views(run, row), "labels": label_lines(run.run.labels.get(task), row.doc_id),
         "shown": as_text, "has_graph": bool(run.graph(task)), "others": _same_document(library, run, task, row.doc_id),
     }  # fmt: skip
 
@@ -266,7 +287,7 @@ def find_run(library: RunLibrary, name: str) -> RunSummary:
 
 def find_task(run: RunSummary, name: str) -> str:
     """Return the name, checked to be a task of the run."""
-    if name not in run.tasks:
+    if name not in run.tasks and name not in run.run.broken:
         raise MissingPage(f"no task named {name!r:.80} in the run {run.name}")
     return name
 

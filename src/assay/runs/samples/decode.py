@@ -1,7 +1,7 @@
 """Decodes samples from the columns of format 2; the reverse is encode.py."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise, repeat
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -288,7 +288,7 @@ def _metadata(structs: Array) -> list[JSONDict]:
 
 def _verdicts(structs: Array) -> list[JSONDict]:
     known = [name for name in ("role", "question") if _field(structs, name) is not None]
-    asked = zip(*(_values(structs, name) for name in known), strict=True) if known else repeat((), len(structs))
+    asked = zip(*(_values(structs, name) for name in known), strict=True) if known else [()] * len(structs)
     return [
         {
             **reply,

@@ -1,5 +1,6 @@
 """Reads samples from Parquet, one row group at a time: documents, requests, responses and scores."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -178,6 +179,24 @@ class SampleFile:
     def tables(self) -> Iterator[ArrowTable]:
         """The row groups as tables of format 2."""
         return (self._group(number, None) for number in range(self._groups))
+
+    def selected(self, places: Sequence[int]) -> Iterator[ArrowTable]:
+        """The rows at these places, which ascend: a table for each row group that has some, and no other is read."""
+        sizes = self._read(lambda file: [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)])
+        start = first = 0
+        for number, size in enumerate(sizes):
+            last = bisect_left(places, start + size, first)
+            if last > first:
+                yield self._group(number, None).take([int(place) - start for place in places[first:last]])
+            start, first = start + size, last
+
+    def empty_table(self) -> ArrowTable:
+        """A table with the columns of the file, and no row."""
+        return (
+            self._group(0, None).slice(0, 0)
+            if self._groups
+            else self._read(lambda file: file.schema_arrow).empty_table()
+        )
 
     def request_arrays(self, number: int) -> dict[str, Array]:
         """Return the columns of requests and responses of one row group; the last one read is cached."""

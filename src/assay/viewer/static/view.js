@@ -96,6 +96,8 @@ function pressed(event) {
   }
   // the button of a dialog that was just closed keeps the focus until the next frame
   if (event.key === "Enter" && event.target.matches("a, button, summary") && event.target.checkVisibility()) return;
+  const own = all("[data-key]").find((each) => each.dataset.key === event.key);
+  if (own) { event.preventDefault(); own.click(); return; }
   const pair = before === "g" ? all("[data-keys]").find((each) => each.dataset.keys === `g ${event.key}`) : null;
   before = event.key;
   if (pair ? visit(pair) : KEYS[event.key]?.()) event.preventDefault();
