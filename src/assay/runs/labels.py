@@ -22,10 +22,14 @@ from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
 from assay.runs.files import read_bytes, verify_json
 from assay.runs.folder import RunError
 from assay.runs.journal import is_intact, sealed
-from assay.runs.lease import fcntl
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample, shown_texts
 from assay.runs.validation import Check, count, each, fields, listed, number, optional, pair, text
+
+try:
+    import fcntl
+except ImportError:  # where there is none, appending in one write must do
+    fcntl = None  # type: ignore[assignment]
 
 LABELS, OLD_LABELS = "labels.jsonl", "labels.json"
 SUFFIX = "_corrected"

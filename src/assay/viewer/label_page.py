@@ -52,12 +52,12 @@ class LabelRequest(NamedTuple):
     task: str
     rows: JudgeRows
     by: str
-    count: int
+    planned: int
     metric: str
 
     def url(self, **more: str | int | None) -> str:
         """The URL of the next document."""
-        count = self.count if self.count != PLANNED else None
+        count = self.planned if self.planned != PLANNED else None
         return url_for("label", run=self.run.name, task=self.task, by=self.by, metric=self.metric, n=count, **more)
 
 
@@ -102,7 +102,7 @@ def label_page(library: RunLibrary, database: Database, query: QueryParams, by: 
     """The next document that a person has not labelled; or the `doc` that the URL names."""
     asked = label_request(library, query, by)
     run = Run.open(asked.run.path, follow_links=False)
-    plan = plan_labels(run, asked.rows, asked.count, by=asked.by)
+    plan = plan_labels(run, asked.rows, asked.planned, by=asked.by)
     about = run.labels.get(asked.task)
     own = dict(about.people.get(asked.by, {})) if about is not None else {}
     doc = _chosen(query.get("doc", ""), query.get("after", ""), plan)
@@ -110,7 +110,7 @@ def label_page(library: RunLibrary, database: Database, query: QueryParams, by: 
     last = query.get("last", "")
     return {
         "run": asked.run, "task": asked.task, "line": asked.run.line(asked.task), "by": asked.by, "metric": asked.metric,
-        "count": asked.count, "done": len(own), "left": len(plan.documents), "buttons": verdict_buttons(asked.rows),
+        "count": asked.planned, "done": len(own), "left": len(plan.documents), "buttons": verdict_buttons(asked.rows),
         "instructions": judge_instructions(run, asked.rows), "shown": shown, "given": own.get(doc) if doc is not None else None,
         "last": (int(last), own[int(last)]) if last.isdecimal() and len(last) < 19 and int(last) in own else None,
         "skip": asked.url(after=doc) if doc is not None and len(plan.documents) > 1 else "",
