@@ -143,6 +143,14 @@ function prepare() {
   all("[data-copy], [data-theme-toggle], [data-help]").forEach((each) => { each.hidden = false; });
   nameTheme();
   markCut();
+  markScrollable();
+}
+
+// What scrolls can be reached by keys.
+function markScrollable() {
+  all("pre, .scroll").forEach((each) => {
+    if (each.scrollHeight > each.clientHeight + 1 || each.scrollWidth > each.clientWidth + 1) each.tabIndex = 0;
+  });
 }
 
 // Marks tables that are wider than the screen.
@@ -164,6 +172,7 @@ document.addEventListener("DOMContentLoaded", () => {
   });
   document.addEventListener("change", (event) => { if (event.target.matches("[data-submit]")) event.target.form.submit(); });
   document.addEventListener("scroll", markCut, true);
-  addEventListener("resize", markCut);
+  document.addEventListener("toggle", markScrollable, true);
+  addEventListener("resize", () => { markCut(); markScrollable(); });
   addEventListener("popstate", () => swap(location.href));
 });
