@@ -34,7 +34,7 @@ from assay.report.table import error_factor, format_end
 from assay.runs.run import ResultRow
 from assay.version import __version__
 from assay.viewer.compare_page import ComparisonCache, compare_page, flips_page
-from assay.viewer.downloads import FORMATS, download, file_name
+from assay.viewer.downloads import DOWNLOADS, download, file_name
 from assay.viewer.graph_page import graph_view
 from assay.viewer.guard import RequestGuard, WritePermit, allowed_hosts
 from assay.viewer.json_pages import DOCUMENTS, ProblemDocument, json_bytes, json_path
@@ -134,11 +134,11 @@ class Viewer:
         run = find_run(self.library, query.get("run", ""))
         task, sample_query = find_task(run, query.get("task", "")), read_query(query)
         samples = open_samples(run, task, self.database, sample_query.metric)
-        if kind not in FORMATS or samples is None:
+        if kind not in DOWNLOADS or samples is None:
             raise MissingPage(f"no samples of {task} as {kind!r:.20}")
         headers = {"content-disposition": f'attachment; filename="{file_name(run.name, task, kind)}"'}
         content = iter(()) if request.method == "HEAD" else download(samples, sample_query, kind)
-        return StreamingResponse(content, media_type=FORMATS[kind][0], headers=headers)
+        return StreamingResponse(content, media_type=DOWNLOADS[kind][0], headers=headers)
 
     def problem(self, status: int, before: str, request: Request, error: Exception) -> Response:
         """Render an error page."""

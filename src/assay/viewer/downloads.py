@@ -21,7 +21,7 @@ def download(samples: Samples, query: SampleQuery, kind: str) -> Iterator[bytes]
     """The samples that a query finds, in the order of the file. They are found before the first byte is sent."""
     numbers = samples.row_numbers(query)
     tables = (_without_secrets(table) for table in samples.stored.selected(numbers))
-    return FORMATS[kind][1](tables, samples)
+    return DOWNLOADS[kind][1](tables, samples)
 
 
 def file_name(run: str, task: str, kind: str) -> str:
@@ -175,7 +175,7 @@ def _csv_lines(rows: list[list[AnyJSON]]) -> bytes:
     return out.getvalue().encode("utf-8", "backslashreplace")
 
 
-FORMATS: dict[str, tuple[str, Callable[[Iterator[ArrowTable], Samples], Iterator[bytes]]]] = {
+DOWNLOADS: dict[str, tuple[str, Callable[[Iterator[ArrowTable], Samples], Iterator[bytes]]]] = {
     "parquet": ("application/vnd.apache.parquet", _parquet),
     "csv": ("text/csv", _csv),
     "jsonl": ("application/x-ndjson", _jsonl),
