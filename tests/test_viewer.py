@@ -276,7 +276,7 @@ def test_a_task_shows_numbers_distribution_slices_and_samples(address: str) -> N
     text = text_of(page)
     assert "Samples 12" in text
     assert "doc.level" in text
-    assert page.count('class="plot"') == 2  # scores, slices
+    assert page.count('class="plot"') == 3  # scores, length of the answers, slices
     assert "Calibration" in fetched(address, "/task", run="first", task="colours")[1]
 
 
@@ -722,7 +722,7 @@ def test_hostile_texts_are_shown_as_they_are(address: str) -> None:
         _, page, _ = fetched(address, "/sample", run=name, task=HOSTILE[0], doc=str(number))
         assert "<script>alert" not in page
         assert "<img src=x" not in page
-        assert "Verdicts" in page
+        assert "Verdict of the judge" in page
         shown = unescape(page).replace("\r\n", "\n")
         assert text.replace("\r\n", "\n") in shown
 

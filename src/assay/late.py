@@ -14,6 +14,7 @@ ABOVE = {
     "bind_chosen": "assay.tasks.scoring",
     "HelperCode": "assay.compat.modules",
     "compare": "assay.comparison.compare",
+    "corrected_rows": "assay.comparison.labelling",
     "plot": "assay.report.pictures",
     "plot_comparison": "assay.report.pictures",
     "table_of_run": "assay.report.text_table",

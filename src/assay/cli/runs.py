@@ -17,6 +17,7 @@ from assay.report.table import table_heading
 from assay.runs.cache import FILE, Cache
 from assay.runs.folder import MANIFEST, RunError, no_run
 from assay.runs.lease import Lease
+from assay.runs.notes import read_notes, write_notes
 from assay.runs.run import RUNNING, Run, holds_run, runs_in
 from assay.runs.storage import HEADS, is_url, local_folder, push
 
@@ -35,9 +36,14 @@ def define_runs(parser: argparse.ArgumentParser) -> None:
     pushed.add_argument("path", metavar="DIR", help="the folder of the run")
     pushed.add_argument("url", metavar="URL", help="such as s3://bucket/run")
     pushed.add_argument("--force", action="store_true", help="replace another run that is there")
+    noted = actions.add_parser("note", help="tags and a note", description="Tag a run, or note something about it.")
+    noted.add_argument("--tag", action="append", default=[], metavar="TAG", help="add a tag; repeatable")
+    noted.add_argument("--untag", action="append", default=[], metavar="TAG", help="remove a tag; repeatable")
+    noted.add_argument("--note", metavar="TEXT", help="the note, which replaces the one before; '' removes it")
+    noted.add_argument("name", metavar="RUN", help="its name below that folder, or its path")
     about = f"a folder or URL of runs (default: ${RUNS_VARIABLE}, else {RUNS_DIR}/)"
     parser.add_argument("--runs_dir", metavar="DIR", help=about)
-    for action in (listed, shown, removed):  # without a default, which would replace the value before the action
+    for action in (listed, shown, removed, noted):  # without a default, which would replace the value before the action
         action.add_argument("--runs_dir", metavar="DIR", default=argparse.SUPPRESS, help=about)
     add_table_options(listed)
     add_table_options(shown)
@@ -54,14 +60,17 @@ def run_runs(options: argparse.Namespace) -> int:
     if options.action == "show" and (is_url(options.name) or is_url(options.runs_dir or runs_folder())):
         url = options.name if is_url(options.name) else f"{options.runs_dir or runs_folder()}/{options.name}"
         return _show(local_folder(url))
-    if options.action == "rm" and any(map(is_url, [options.runs_dir or runs_folder(), *options.names])):
-        fix = "remove it with the tool of the storage"
-        raise ConfigError([Problem(Place("runs rm"), "removes runs of this machine only", fix)])
+    named = [options.name] if options.action == "note" else options.names if options.action == "rm" else []
+    if named and any(map(is_url, [options.runs_dir or runs_folder(), *named])):
+        fix = "change it with the tool of the storage"
+        raise ConfigError([Problem(Place(f"runs {options.action}"), "changes runs of this machine only", fix)])
     folder = runs_dir(options.runs_dir)
     if options.action == "list":
         return _list(folder)
     if options.action == "show":
         return _show(_find_run(folder, options.name, holds_run))
+    if options.action == "note":
+        return _note(_find_run(folder, options.name, holds_run), options)
     paths = [_find_run(folder, name, _has_manifest) for name in options.names]  # all must exist before one is removed
     for path in paths:
         _remove(path)
@@ -112,6 +121,18 @@ def _show(path: Path) -> int:
         return 0
     echo_wrapped(table_heading(opened.results))
     echo_tables(opened.results)
+    return 0
+
+
+def _note(path: Path, options: argparse.Namespace) -> int:
+    known = read_notes(path)
+    if known.problem:
+        raise ConfigError([Problem(Place(str(path)), known.problem, "repair or remove the file")])
+    if options.tag or options.untag or options.note is not None:
+        tags = [tag for tag in (*known.tags, *options.tag) if tag not in options.untag]
+        known = write_notes(path, tags, known.note if options.note is None else options.note)
+    echo(f"tags: {', '.join(known.tags) or 'none'}")
+    echo(f"note: {known.note or 'none'}")
     return 0
 
 

@@ -23,16 +23,16 @@ from assay.config.folders import cache_folder
 from assay.config.source import digest
 from assay.records import AnyJSON, JSONObject, ScoreKey
 from assay.report.reading import ResultLine, RunHeadline, RunSummary, step_of
-from assay.runs.files import open_file, read_bytes
+from assay.runs.files import open_file
 from assay.runs.folder import MANIFEST, RESULTS, SCORED
-from assay.runs.labels import LABELS
+from assay.runs.labels import LABELS, OLD_LABELS
 from assay.runs.lease import NAME as LOCK
+from assay.runs.notes import NOTES
 from assay.runs.run import DEEPEST, RUNNING, ResultRow, find_runs, holds_run
 from assay.version import __version__
 
 INDEX, FORMAT = ".assay-index", 1
-NOTES = "notes.json"
-STAMPED = (MANIFEST, RESULTS, LOCK, LABELS, "labels.jsonl", NOTES, SCORED)
+STAMPED = (MANIFEST, RESULTS, LOCK, LABELS, OLD_LABELS, NOTES, SCORED)
 """The files and the folder of a run that an entry depends on."""
 MIN_RUNS = 20
 """Fewer runs are read faster than they are looked up, and leave no file in the folder."""
@@ -40,16 +40,8 @@ SAVE_SECONDS = 5.0
 """Time between two writes, however much changes."""
 JUST_NOW = 50_000_000
 """Nanoseconds: a file that changed so shortly before it was read may have changed again without another time."""
-MAX_TAGS, MAX_NOTE = 50, 2000
 DAMAGED = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
 Stamp = list[int | str]
-
-
-class Notes(NamedTuple):
-    """The tags and the note of a run."""
-
-    tags: tuple[str, ...] = ()
-    note: str = ""
 
 
 class IndexedRow(NamedTuple):
@@ -65,11 +57,10 @@ class IndexedRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
-    """A run in the index: its line in a list, its training step, tags and note, and digests of its data by task."""
+    """A run in the index: its line in a list, its training step, and digests of its data by task."""
 
     head: RunHeadline
     step: int | None = None
-    notes: Notes = Notes()
     sources: Mapping[str, int] | None = None
 
     @property
@@ -351,24 +342,11 @@ def entry_of(summary: RunSummary) -> tuple[RunEntry, bytes]:
         lines = {line.name: line for line in reversed(summary.lines)}
         rows = [_row_json(line, row) for line in reversed(lines.values()) for row in line.numbers]
         sources = {task: zlib.crc32(source.encode()) for task in summary.tasks if (source := summary.source(task))}
-        entry = RunEntry(summary.head, step_of(summary), read_notes(summary.path), sources)
+        entry = RunEntry(summary.head, step_of(summary), sources)
         return entry, zlib.compress(orjson.dumps(rows, default=str, option=orjson.OPT_NON_STR_KEYS), 1)
     except DAMAGED as error:
         broken = RunSummary(summary.path, summary.name, problem=f"{type(error).__name__}: {error}")
         return RunEntry(broken.head), EMPTY
-
-
-def read_notes(path: Path) -> Notes:
-    """The tags and the note that people gave a run; a file that is none of ours has none."""
-    try:
-        written = orjson.loads(read_bytes(path / NOTES))
-    except (OSError, ValueError):
-        return Notes()
-    if not isinstance(written, Mapping):
-        return Notes()
-    tags, note = written.get("tags"), written.get("note")
-    known = [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
-    return Notes(tuple(known[:MAX_TAGS]), note[:MAX_NOTE] if isinstance(note, str) else "")
 
 
 ROW_FIELDS = ("value", "stderr", "interval", "n", "higher_is_better", "reason", "failed", "is_incomplete", "method")
@@ -403,7 +381,6 @@ def entry_json(entry: RunEntry) -> JSONObject:
         "name": head.name,
         "headline": _row_values(head.headline) if head.headline is not None else None,
         "step": entry.step,
-        "notes": list(entry.notes),
         "sources": entry.sources,
     }
 
@@ -413,5 +390,4 @@ def entry_from(written: Mapping[str, Any], path: Path) -> RunEntry:
     values = dict(zip(HEAD_FIELDS, written["head"], strict=True))
     headline = _row_of(written["headline"]) if written["headline"] is not None else None
     head = RunHeadline(name=written["name"], path=path, headline=headline, **values)
-    tags, note = written["notes"]
-    return RunEntry(head, written["step"], Notes(tuple(tags), note), written["sources"])
+    return RunEntry(head, written["step"], written["sources"])

@@ -14,11 +14,12 @@ from typing import Any
 
 from assay.errors import Problem
 from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
-from assay.redaction import redacted
+from assay.redaction import redacted, redacted_text
 from assay.report.table import SETTINGS
 from assay.report.time_text import time_left_text
 from assay.runs.folder import LINK_OUTSIDE, RunError
 from assay.runs.live import read_progress
+from assay.runs.notes import Notes, read_notes
 from assay.runs.results import coverage, failure_lines, result_paths
 from assay.runs.run import RUNNING, ResultRow, Run, mapping, number
 from assay.runs.samples.reader import SampleFile
@@ -48,7 +49,9 @@ class ResultLine:
     done: int | None = None
     """For a run in progress: the number of answered documents."""
     note: str = ""
-    """Why a task in progress has no number, or did not run."""
+    """Why a task in progress has no number yet."""
+    not_run: str = ""
+    """Why the task could not be run."""
 
     @property
     def name(self) -> str:
@@ -99,6 +102,8 @@ class RunHeadline:
     settings: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
     """Why the run cannot be read."""
+    tags: Sequence[str] = ()
+    note: str = ""
 
     @property
     def headline_n(self) -> int:
@@ -193,7 +198,9 @@ class LiveProgress:
             return ResultLine(path, alias, True, (), None, "", size, done=done)
         own = mapping(self.tasks.get(name))
         if not own:
-            return ResultLine(path, name, False, (), None, "", note=f"did not run: {broken.get(name, 'unknown')}")
+            return ResultLine(
+                path, name, False, (), None, "", not_run=redacted_text(str(broken.get(name) or "unknown"))
+            )
         written = own.get("numbers")
         numbers = [_provisional(mapping(each)) for each in written] if isinstance(written, list) else []
         note = "scored when all documents are answered" if own.get("is_scored_together") else ""
@@ -275,7 +282,9 @@ class RunSummary:
         """Groups with their members below them, then ungrouped tasks."""
         if not self.results:
             return self.live.lines(self.sizes, self.done)
-        return [self._line(path) for path in result_paths(self.results)]
+        lines = [self._line(path) for path in result_paths(self.results)]
+        listed = {line.name for line in lines}
+        return lines + [self._line((task,)) for task in self.run.broken if task not in listed]
 
     def line(self, name: str) -> ResultLine | None:
         """The first line of a task or group."""
@@ -296,6 +305,7 @@ class RunSummary:
             bool(own.get("incomplete")),
             coverage(mapping(mapping(self.account.get("groups")).get(name))),
             {kind: mapping(counts).get("count", 0) for kind, counts in mapping(own.get("audit")).items()},
+            not_run=redacted_text(str(self.run.broken.get(name, ""))),
         )
 
     @cached_property
@@ -308,7 +318,13 @@ class RunSummary:
     def remarks(self) -> list[str]:
         """The problems of the run, one line each."""
         lost = [f"{task}: its samples are missing" for task in self.run.lost_samples]
+        lost += [self.notes.problem] if self.notes.problem else []
         return lost + (failure_lines(self.account) if self.account.get("tasks") is not None else [])
+
+    @cached_property
+    def notes(self) -> Notes:
+        """The tags and the note that people gave to the run."""
+        return read_notes(self.path)
 
     @cached_property
     def head(self) -> RunHeadline:
@@ -334,6 +350,8 @@ class RunSummary:
             sum(self.sizes.values()) if self.status == RUNNING else None,
             self.settings,
             self.problem,
+            self.notes.tags,
+            self.notes.note,
         )
 
     @cached_property
@@ -341,7 +359,8 @@ class RunSummary:
         """The settings, besides model and tasks, that distinguish runs of a model; redacted."""
         options = {**mapping(self.results.get("config")), **mapping(self.manifest.get("options"))}
         visible = redacted({key: options[key] for key in SETTINGS if options.get(key) not in (None, False, "", [], {})})
-        return {key: text if len(text := str(value)) <= 60 else f"{text[:60]}…" for key, value in visible.items()}
+        shown = {key: _plain(value) for key, value in visible.items()}
+        return {key: text if len(text) <= 60 else f"{text[:60]}…" for key, text in shown.items()}
 
     def _headline(self) -> tuple[ResultRow | None, str]:
         """The main result of the first line that has one."""
@@ -389,6 +408,15 @@ class RunSummary:
         """The stored samples of a task, one row group in memory at a time."""
         file = self.sample_file(task)
         return file.rows() if file is not None else iter(())
+
+
+def _plain(value: AnyJSON) -> str:
+    """A value of a setting as people write it: 60 rather than 60.0.
+
+    >>> _plain(60.0), _plain(0.5), _plain("x")
+    ('60', '0.5', 'x')
+    """
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _open(path: Path, follow_links: bool) -> tuple[Run, str]:

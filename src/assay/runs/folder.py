@@ -310,6 +310,15 @@ def _aside(path: Path) -> Path:
     return next(path.with_name(each) for each in names if not path.with_name(each).exists())
 
 
+def is_moved_aside(name: str) -> bool:
+    """Whether a run has the name of one that `--force` moved aside, or is a scoring of one.
+
+    >>> is_moved_aside("a/first.old-20261116-201500"), is_moved_aside("x.old-20261116-201500-2/scored/001"), is_moved_aside("older")
+    (True, True, False)
+    """
+    return any(re.fullmatch(r".+\.old-\d{8}-\d{6}(-\d+)?", part) for part in name.split("/"))
+
+
 def _is_ours(entry: Path) -> bool:
     """Whether a file is what a run leaves that ended before it had a manifest."""
     return entry.name in (lease.NAME, journal.NAME, UPLOADED) or entry.name == f".{MANIFEST}.part"

@@ -247,7 +247,7 @@ def _head(text: str, url: str, is_sorted: bool, descending: bool, title: str = "
 
 
 def _run_cell(entry: RunEntry) -> str:
-    tags = "".join(f' <span class="chip quiet"><bdi>{escape(tag)}</bdi></span>' for tag in entry.notes.tags)
+    tags = "".join(f' <span class="chip quiet"><bdi>{escape(tag)}</bdi></span>' for tag in entry.head.tags)
     url = escape(url_for("run", run=entry.name))
     return f'<th scope=row class=name><a href="{url}"><bdi>{escape(entry.name)}</bdi></a>{tags}</th>'
 
@@ -285,7 +285,7 @@ def matrix_json(matrix: Matrix) -> JSONDict:
     """The matrix as JSON."""
     runs = [
         {"run": each.name, "model": each.head.model, "created": each.head.created, "step": each.step,
-         "status": each.head.status, "tags": list(each.notes.tags)}
+         "status": each.head.status, "tags": list(each.head.tags)}
         for each in matrix.entries
     ]  # fmt: skip
     return {"runs": runs, "numbers": list(matrix_rows(matrix)), "runs_left_out": matrix.left_out[0]}

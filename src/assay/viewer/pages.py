@@ -12,7 +12,7 @@ from assay.records import AnyJSON
 from assay.redaction import redacted_text
 from assay.report.plots import Interval, slices, timeline
 from assay.report.reading import ResultLine, RunHeadline, RunSummary, worst_tasks
-from assay.runs.folder import is_outside
+from assay.runs.folder import is_moved_aside, is_outside
 from assay.runs.live import newest_samples
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample, shown_texts
@@ -25,10 +25,12 @@ from assay.viewer.run_filter import RunFilter
 from assay.viewer.sample_page import TaskSettings, as_text, choice_views, sample_scores, sample_view, target_of
 from assay.viewer.samples import Database, Samples, SamplesPage, score_columns
 from assay.viewer.task_charts import MAX_COUNTED, task_charts
+from assay.viewer.verdicts import label_lines, verdict_views
 
 Page = dict[str, Any]
 RUNS_PER_PAGE = 200
 SORTS = ("name", "model", "score", "n", "failed", "cost", "seconds", "created")
+KINDS_OF_FILES = ("parquet", "csv", "jsonl")
 
 
 class MissingPage(Exception):
@@ -41,17 +43,19 @@ def runs_page(library: RunLibrary, query: QueryParams) -> Page:
     descending = query.get("desc", "1" if "sort" not in query else "") == "1"
     every = library.runs()
     chosen = RunFilter.of(query)
+    moved = sum(is_moved_aside(entry.name) for entry in every)
     entries = [entry for entry in every if chosen.matches(entry)]
     entries.sort(key=lambda entry: _sort_key(entry.head, sort), reverse=descending)
     live = bool(library.pending) or any(entry.head.is_running for entry in entries)
     pages = max(-(-len(entries) // RUNS_PER_PAGE), 1)
     page = min(page_number(query), pages)
-    shown = entries[(page - 1) * RUNS_PER_PAGE : page * RUNS_PER_PAGE]
     rest = [(key, value) for key, value in query.multi_items() if key not in ("page", "run")]
     return {
-        "heads": [entry.head for entry in shown], "notes": {entry.name: entry.notes for entry in shown},
-        "count": len(every), "matching": len(entries), "pending": library.pending, "page": page, "pages": pages,
+        "heads": [entry.head for entry in entries[(page - 1) * RUNS_PER_PAGE : page * RUNS_PER_PAGE]],
+        "count": len(every) - (0 if chosen.old else moved), "matching": len(entries), "old": moved,
+        "pending": library.pending, "page": page, "pages": pages,
         "page_url": lambda number: url_for("", rest, [("page", str(number))] if number > 1 else []),
+        "old_url": url_for("", [pair for pair in rest if pair[0] != "old"], [] if chosen.old else [("old", "1")]),
         "sort": sort, "descending": descending, "q": query.get("q", ""), "chosen": chosen,
         "live": url_for("events") if live else "",
     }  # fmt: skip
@@ -130,13 +134,18 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
     }  # fmt: skip
     samples = open_samples(run, task, database, sample_query.metric)
     if samples is None:
-        return {**base, "page": None}
+        return {**base, "page": None, "downloads": {}}
     columns, page = samples.document_columns(), samples.page(sample_query)
     parts = slice_intervals(samples, sample_query.slice) if sample_query.slice else []
     return {
         **base,
         "samples": samples,
         "page": page,
+        "downloads": {
+            kind: url_for(f"samples.{kind}", sample_query.parameters, run=run.name, task=task)
+            for kind in KINDS_OF_FILES
+        },
+        "labels_by": _labels_by(run, task),
         "columns": columns,
         "filterable": _filterable(samples, columns, run.config(task)),
         "charts": task_charts(samples, MAX_COUNTED if query.get("charts") != "all" else None),
@@ -166,6 +175,12 @@ def _all_charts(samples: Samples, query: QueryParams) -> str:
     if query.get("charts") == "all" or samples.size <= MAX_COUNTED:
         return ""
     return url_for("task", [*query.multi_items(), ("charts", "all")])
+
+
+def _labels_by(run: RunSummary, task: str) -> dict[str, int]:
+    """How many documents each person has labelled."""
+    known = run.run.labels.get(task)
+    return {name: len(own) for name, own in known.people.items() if own} if known is not None else {}
 
 
 def _shown_columns(page: SamplesPage, samples: Samples) -> Page:
@@ -265,6 +280,7 @@ def sample_page(library: RunLibrary, database: Database, query: QueryParams) -> 
         "run": run, "task": task, "line": run.line(task), "sample": sample_view(row, run.config(task), better),
         "query": sample_query,
         "kinds": KINDS, "links": links, "back": url_for("task", sample_query.parameters, run=run.name, task=task),
+        "row": row, "verdicts": verdict_views(run, row), "labels": label_lines(run.run.labels.get(task), row.doc_id),
         "shown": as_text, "has_graph": bool(run.graph(task)), "others": _same_document(library, run, task, row.doc_id),
     }  # fmt: skip
 
@@ -300,7 +316,7 @@ def find_run(library: RunLibrary, name: str) -> RunSummary:
 
 def find_task(run: RunSummary, name: str) -> str:
     """Return the name, checked to be a task of the run."""
-    if name not in run.tasks:
+    if name not in run.tasks and name not in run.run.broken:
         raise MissingPage(f"no task named {name!r:.80} in the run {run.name}")
     return name
 

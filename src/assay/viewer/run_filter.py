@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from starlette.datastructures import QueryParams
 
 from assay.report.index import RunEntry
+from assay.runs.folder import is_moved_aside
 
 DAY = 86400.0
 MAX_NAMES = 2000
@@ -25,6 +26,8 @@ class RunFilter:
     until: str = ""
     tasks: tuple[str, ...] = ()
     """Patterns of tasks and groups: runs that have none of them are left out."""
+    old: bool = False
+    """Also runs that `--force` moved aside."""
 
     @classmethod
     def of(cls, query: QueryParams) -> "RunFilter":
@@ -34,25 +37,26 @@ class RunFilter:
             tuple(query.get("q", "").lower().split()[:20]),
             frozenset(query.getlist("run")[:MAX_NAMES]),
             _given(query, "model"),
-            tuple(tag[:200] for tag in query.getlist("tag") if tag)[:100],
+            _given(query, "tag"),
             since,
             until,
             _given(query, "task"),
+            query.get("old") == "1",
         )
 
     def matches(self, entry: RunEntry) -> bool:
         """Whether a run is shown."""
         head = entry.head
-        if self.names and head.name not in self.names:
+        if head.name not in self.names and (self.names or (not self.old and is_moved_aside(head.name))):
             return False
         if self.models and not any(model.lower() in head.model.lower() for model in self.models):
             return False
-        if self.tags and not all(tag in entry.notes.tags for tag in self.tags):
+        if self.tags and not all(tag in head.tags for tag in self.tags):
             return False
         if self.tasks and not self.has_task([*head.tasks, *(entry.sources or ())]):
             return False
         if self.words:
-            text = " ".join((head.name, head.model, *head.tasks, head.status, *entry.notes.tags)).lower()
+            text = " ".join((head.name, head.model, *head.tasks, head.status, *head.tags, head.note)).lower()
             if not all(word in text for word in self.words):
                 return False
         return self._is_in_time(head.created)
@@ -72,7 +76,12 @@ class RunFilter:
     @property
     def parameters(self) -> list[tuple[str, str]]:
         """The conditions as URL parameters."""
-        pairs = [("q", " ".join(self.words)), ("since", self.since), ("until", self.until)]
+        pairs = [
+            ("q", " ".join(self.words)),
+            ("since", self.since),
+            ("until", self.until),
+            ("old", "1" if self.old else ""),
+        ]
         pairs += [("run", name) for name in sorted(self.names)]
         pairs += [("model", name) for name in self.models] + [("tag", name) for name in self.tags]
         return [(key, value) for key, value in (*pairs, *(("task", name) for name in self.tasks)) if value]

@@ -191,7 +191,7 @@ def sample_view(row: StoredSample, config: TaskSettings, better: Mapping[str, bo
         redacted_text(row.failed or ""),
         row.audit,
         row.dropped or 0,
-        _stored_columns(row),
+        stored_columns(row),
         unit_results(row.answers) if trace else (),
         {key: as_text(value, indent=True) for key, value in row.last_state.items()},
         [call_text(call) for call in made_calls(replies)],
@@ -344,7 +344,7 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _stored_columns(row: StoredSample) -> dict[str, str]:
+def stored_columns(row: StoredSample) -> dict[str, str]:
     """The stored columns as text; request parameters and failure reasons are redacted."""
     columns = {
         **row._asdict(),

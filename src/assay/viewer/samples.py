@@ -211,6 +211,12 @@ class Samples:
         parameters = [self.file, *values]
         return self.remember((query, *parameters), lambda: [self.database.numbers(query, parameters)])[0]
 
+    def row_numbers(self, sample_query: SampleQuery) -> Any:
+        """The row numbers of all matching samples, in the order of the file."""
+        where, values = self._where(sample_query)
+        query = f"select file_row_number from {SOURCE} {where} order by file_row_number"
+        return self.database.numbers(query, [self.file, *values])
+
     def remember(self, key: Hashable, make: Callable[[], T]) -> T:
         """Cache a value computed from this file until the file changes."""
         return self.database.remember((self.path, self.path.stat().st_mtime_ns, key), make)

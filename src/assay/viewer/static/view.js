@@ -114,6 +114,8 @@ function pressed(event) {
   }
   // the button of a dialog that was just closed keeps the focus until the next frame
   if (event.key === "Enter" && event.target.matches("a, button, summary") && event.target.checkVisibility()) return;
+  const own = all("[data-key]").find((each) => each.dataset.key === event.key);
+  if (own) { event.preventDefault(); own.click(); return; }
   const pair = before === "g" ? all("[data-keys]").find((each) => each.dataset.keys === `g ${event.key}`) : null;
   before = event.key;
   if (pair ? visit(pair) : KEYS[event.key]?.()) event.preventDefault();
@@ -159,6 +161,14 @@ function prepare() {
   all("[data-copy], [data-theme-toggle], [data-help]").forEach((each) => { each.hidden = false; });
   nameTheme();
   markCut();
+  markScrollable();
+}
+
+// What scrolls can be reached by keys.
+function markScrollable() {
+  all("pre, .scroll").forEach((each) => {
+    if (each.scrollHeight > each.clientHeight + 1 || each.scrollWidth > each.clientWidth + 1) each.tabIndex = 0;
+  });
 }
 
 // Marks tables that are wider than the screen.
@@ -183,6 +193,7 @@ document.addEventListener("DOMContentLoaded", () => {
   });
   document.addEventListener("change", (event) => { if (event.target.matches("[data-submit]")) event.target.form.submit(); });
   document.addEventListener("scroll", markCut, true);
-  addEventListener("resize", markCut);
+  document.addEventListener("toggle", markScrollable, true);
+  addEventListener("resize", () => { markCut(); markScrollable(); });
   addEventListener("popstate", () => swap(location.href));
 });
