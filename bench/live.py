@@ -94,12 +94,12 @@ def follow(address: str, name: str, path: Path, ages: list[float] | None) -> Non
             if not line.startswith(b"data: "):
                 continue
             text = urlopen(f"{address}run?run={name}", timeout=60).read().decode()
-            found = re.search(r'data-written="([\d.]+)"', text)
-            if found is None:
+            record = re.search(r'data-written="([\d.]+)"', text)
+            if record is None:
                 continue
             if written and ages is not None:
                 ages.append(time.time() - written)
-            written = float(found[1])
+            written = float(record[1])
 
 
 def _nothing(*_: object) -> None:

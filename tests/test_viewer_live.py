@@ -131,7 +131,7 @@ def _numbers_are_those_of_the_samples_so_far(out: Path) -> None:
     assert group.documents == 80 and group.done == summary.live.documents
 
 
-def test_a_progress_record_that_is_damaged_or_of_a_later_version_is_no_record(tmp_path: Path) -> None:
+def test_a_progress_record_that_is_damaged_or_of_a_later_version_is_ignored(tmp_path: Path) -> None:
     (tmp_path / LIVE).mkdir()
     for text in ("", "[]", '{"format": 99}', '{"format": 1', "\x00"):
         (tmp_path / LIVE / "progress.json").write_text(text)

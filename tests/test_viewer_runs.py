@@ -129,11 +129,11 @@ def test_a_folder_that_cannot_be_written_has_its_index_in_the_cache(
 
 
 def test_two_readers_at_once_leave_a_whole_index(runs: Path) -> None:
-    found: list[int] = []
+    counts: list[int] = []
 
     def read() -> None:
         index = RunIndex(runs)
-        found.append(len(index.refresh()))
+        counts.append(len(index.refresh()))
         index.save()
 
     threads = [threading.Thread(target=read) for _ in range(6)]
@@ -141,7 +141,7 @@ def test_two_readers_at_once_leave_a_whole_index(runs: Path) -> None:
         each.start()
     for each in threads:
         each.join()
-    assert found == [MIN_RUNS + 5] * 6
+    assert counts == [MIN_RUNS + 5] * 6
     assert not list(runs.glob("*.part")) and not list(runs.glob(".*.part"))
     assert len(RunIndex(runs).refresh()) == MIN_RUNS + 5
 

@@ -252,7 +252,7 @@ _ESTIMATORS: "WeakKeyDictionary[Engine, TimeEstimator]" = WeakKeyDictionary()
 
 
 def time_left_of(run: RunProgress) -> TimeLeft:
-    """What is left of a run; one estimator for all that show it."""
+    """Estimate the rest of a run; one estimator for all that show it."""
     estimator = _ESTIMATORS.get(run.engine)
     if estimator is None:
         estimator = _ESTIMATORS[run.engine] = TimeEstimator()

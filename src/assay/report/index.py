@@ -110,14 +110,14 @@ class RunIndex:
             if not self._is_loaded:
                 self._load()
             until = time.monotonic() + seconds if seconds is not None else None
-            found = dict(self._find())
-            self.paths = {name: path for name, (path, _) in found.items()}
-            gone = [name for name in self._slots if name not in found]
-            for name in gone:
+            current = dict(self._find())
+            self.paths = {name: path for name, (path, _) in current.items()}
+            deleted = [name for name in self._slots if name not in current]
+            for name in deleted:
                 del self._slots[name]
-            self._changes += len(gone)
+            self._changes += len(deleted)
             self.pending = 0
-            for name, (path, is_current) in found.items():
+            for name, (path, is_current) in current.items():
                 if is_current:
                     continue
                 if until is not None and time.monotonic() > until:
@@ -126,7 +126,7 @@ class RunIndex:
                 self._put(name, path)
                 self._save_now_and_then()  # what is read so far survives an interrupt
             self._save_now_and_then(is_last=seconds is None)
-            return {name: self._slots[name].entry for name in found if name in self._slots}
+            return {name: self._slots[name].entry for name in current if name in self._slots}
 
     def path(self, name: str) -> Path | None:
         """The folder of a run; None where there is no such run. No path is built from a name."""
@@ -386,7 +386,7 @@ def entry_json(entry: RunEntry) -> JSONObject:
 
 
 def entry_from(written: Mapping[str, Any], path: Path) -> RunEntry:
-    """An entry that was written; a TypeError or ValueError where it is none."""
+    """An entry that was written; a TypeError or ValueError where it is invalid."""
     values = dict(zip(HEAD_FIELDS, written["head"], strict=True))
     headline = _row_of(written["headline"]) if written["headline"] is not None else None
     head = RunHeadline(name=written["name"], path=path, headline=headline, **values)

@@ -236,17 +236,17 @@ def _provisional(written: JSONObject) -> ResultRow:
 
 def _tasks_below(name: str, members: Mapping[str, Sequence[str]]) -> set[str]:
     """The tasks in a group and in those inside of it."""
-    found, waiting = set[str](), [name]
+    names, waiting = set[str](), [name]
     while waiting:
         for each in members.get(waiting.pop(), ()):
-            if each not in found:
-                found.add(each)
+            if each not in names:
+                names.add(each)
                 waiting.append(each)
-    return found - {*members}
+    return names - {*members}
 
 
 def _whole(value: AnyJSON) -> int:
-    """A count, or 0 where it is none."""
+    """A count, or 0 for another value."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 

@@ -19,7 +19,7 @@ FORMAT = 1
 
 
 class LiveFolder:
-    """Writes the progress of a run. Nothing is synced: a power cut ends the run, and then nobody needs it."""
+    """Writes the progress of a run. Nothing is synced: a power cut ends the run, and then it is not needed."""
 
     def __init__(self, run: Path) -> None:
         self.path = run / LIVE

@@ -358,6 +358,10 @@ class Run:
             return None
         return SampleFile(path, self.repeats(task), self._checksum(f"{SAMPLES}/{path.name}"))
 
+    def sample_file_at(self, path: Path, task: str) -> SampleFile:
+        """The samples of a task in another file: a copy of the newest ones of a run in progress."""
+        return SampleFile(path, self.repeats(task))
+
     def sample_files(self) -> dict[str, SampleFile]:
         """Return the sample files by task, in the order of the results; a RunError where one is lost."""
         for task in self.lost_samples:

@@ -1,4 +1,4 @@
-"""Server-sent events: a page that shows a run in progress is told when there is something new.
+"""Server-sent events: a page that shows a run in progress gets an event when there is something new.
 
 One reader per run looks at a few files twice a second, however many pages show the run; it ends with the last of them.
 """
@@ -19,7 +19,7 @@ SECONDS = 0.5
 SHARE = 0.1
 """Maximum share of the time that looking may take: a folder of many runs is looked at less often."""
 SILENCE = 15.0
-"""After so many seconds without news a comment is sent, by which a page that is gone is noticed."""
+"""After so many seconds without news a comment is sent, by which a closed page is noticed."""
 MAX_STREAMS = 200
 
 
@@ -35,7 +35,7 @@ class RunState:
 class Reader:
     """Looks at a run for all pages that show it."""
 
-    look: Callable[[], RunState]
+    check: Callable[[], RunState]
     state: RunState | None = None
     pages: int = 0
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -62,9 +62,9 @@ class EventStreams:
         """End all streams: the server stops, and would wait for them."""
         self._is_closing = True
 
-    async def stream(self, name: str, look: Callable[[], RunState]) -> AsyncIterator[bytes]:
+    async def stream(self, name: str, check: Callable[[], RunState]) -> AsyncIterator[bytes]:
         """Yield an event at once and at each change, until nothing more is to come."""
-        reader = self._readers.setdefault(name, Reader(look))
+        reader = self._readers.setdefault(name, Reader(check))
         reader.pages += 1
         if reader.task is None:
             reader.task = asyncio.create_task(self._read(reader))
@@ -95,7 +95,7 @@ class EventStreams:
         while True:
             if time.monotonic() >= due:
                 before = time.monotonic()
-                reader.state = await run_sync(reader.look, limiter=self._limiter)
+                reader.state = await run_sync(reader.check, limiter=self._limiter)
                 due = before + max(SECONDS, (time.monotonic() - before) / SHARE)
             news, reader.news = reader.news, asyncio.Event()
             news.set()

@@ -343,7 +343,7 @@ def newest_file(run: RunSummary, task: str, database: Database) -> SampleFile | 
     if not run.head.is_running or (path := newest_samples(run.path, task)) is None or is_outside(run.path, path):
         return None
     copy = database.snapshot(path)
-    return SampleFile(copy, run.run.repeats(task)) if copy is not None else None
+    return run.run.sample_file_at(copy, task) if copy is not None else None
 
 
 def _without_condition(sample_query: SampleQuery, number: int) -> list[tuple[str, str]]:

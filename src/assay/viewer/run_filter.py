@@ -31,16 +31,16 @@ class RunFilter:
 
     @classmethod
     def of(cls, query: QueryParams) -> "RunFilter":
-        """Read a URL. A date that is none is ignored: a page must not break because of its URL."""
+        """Read a URL. An invalid date is ignored: a page must not break because of its URL."""
         since, until = (text if _day(text := query.get(key, "")) is not None else "" for key in ("since", "until"))
         return cls(
             tuple(query.get("q", "").lower().split()[:20]),
             frozenset(query.getlist("run")[:MAX_NAMES]),
-            _given(query, "model"),
+            _values(query, "model"),
             _given(query, "tag"),
             since,
             until,
-            _given(query, "task"),
+            _values(query, "task"),
             query.get("old") == "1",
         )
 
@@ -87,14 +87,14 @@ class RunFilter:
         return [(key, value) for key, value in (*pairs, *(("task", name) for name in self.tasks)) if value]
 
 
-def _given(query: QueryParams, key: str) -> tuple[str, ...]:
+def _values(query: QueryParams, key: str) -> tuple[str, ...]:
     """The values of a parameter: repeated, or one field with commas between them."""
     values = [part.strip() for text in query.getlist(key) for part in text.split(",")]
     return tuple(value[:200] for value in values if value)[:100]
 
 
 def _day(text: str) -> float | None:
-    """The start of a day, `2026-11-16`, as seconds; None where the text is none."""
+    """The start of a day, `2026-11-16`, as seconds; None for another text."""
     try:
         return time.mktime(time.strptime(text, "%Y-%m-%d"))
     except (ValueError, OverflowError):

@@ -91,7 +91,7 @@ class Database:
         return file if path == file.path else SampleFile(path)
 
     def snapshot(self, path: Path) -> Path | None:
-        """Return a copy of a file that its writer replaces every second: one page sees one state of it. None where it is gone."""
+        """Return a copy of a file that its writer replaces every second: a page sees one state of it. None where it is missing."""
         try:
             stamp = path.stat().st_mtime_ns
             copy = self._folder / f"live-{digest(str(path).encode())[:16]}-{stamp}.parquet"

@@ -20,7 +20,7 @@ from assay.viewer.query import url_for
 from assay.viewer.run_filter import RunFilter
 
 MAX_RUNS, MAX_LINES = 2000, 12
-"""Runs of a chart, and models that have a line of their own."""
+"""Runs of a chart, and models that have separate lines."""
 TREND = ("run", "model", "at", "created", "step", "task", "metric", "filter", "value", "low", "high", "n")
 SCATTER = ("run", "model", "created", "step", "x", "x_low", "x_high", "y", "y_low", "y_high")
 
@@ -45,10 +45,10 @@ def _numbers(library: RunLibrary, query: QueryParams) -> Matrix:
 def _chosen(matrix: Matrix, text: str, position: int) -> TaskKey | None:
     """The row that a URL names as `gsm8k|exact_match,strict` or `gsm8k`; else the main one at a position."""
     every = dict.fromkeys(key for _, key in matrix.cells)
-    found = next((key for key in (*matrix.keys, *every) if text in (key.text, key.task)), None)
-    if found is None and not text and len(matrix.keys) > position:
+    key = next((key for key in (*matrix.keys, *every) if text in (key.text, key.task)), None)
+    if key is None and not text and len(matrix.keys) > position:
         return matrix.keys[position]
-    return found
+    return key
 
 
 def _finite(row: ResultRow | None) -> bool:

@@ -173,7 +173,7 @@ class SampleWriter:
         return self._written + len(self._verdicts)
 
     def write_newest(self, path: Path, count: int) -> int:
-        """Write the newest samples into a file of their own, for readers of a run in progress; returns their number."""
+        """Write the newest samples into a separate file, for readers of a run in progress; returns their number."""
         missing = max(count - len(self._verdicts), 0)
         asked, requests, verdicts = self._asked[-count:], self._requests[-count:], self._verdicts[-count:]
         if missing:
