@@ -150,14 +150,14 @@ def test_no_page_has_a_serious_violation_of_wcag_aa(
     name, _, value = admitted.cookie.partition("=")
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
     context.add_cookies([{"name": name, "value": value, "url": admitted.address}])
-    page, found = context.new_page(), {}
+    page, serious = context.new_page(), {}
     for kind, path in PAGES.items():
         page.goto(admitted.address + path)
         page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         violations = axe.run(page, options=rules).response["violations"]
         bad = [each for each in violations if each["impact"] in ("serious", "critical")]
-        found |= {f"{kind}: {each['id']}": each["nodes"][0]["html"][:200] for each in bad}
-    assert found == {}
+        serious |= {f"{kind}: {each['id']}": each["nodes"][0]["html"][:200] for each in bad}
+    assert serious == {}
     page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=\"/x\">')")
     assert "image-alt" in [each["id"] for each in axe.run(page, options=rules).response["violations"]]  # it can fail
     context.close()

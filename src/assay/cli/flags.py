@@ -169,11 +169,11 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
-def labeller_name(given: str | None) -> str:
-    """The name under which labels are stored: the given one, else that of the login."""
-    name = given.strip() if given is not None else ""
-    if given is not None and (not name or len(name) > LONGEST_NAME or not name.isprintable()):
-        what = f"a name has 1 to {LONGEST_NAME} characters, got {given!r:.90}"
+def labeller_name(chosen: str | None) -> str:
+    """The name under which labels are stored: the one of --labeller, else that of the login."""
+    name = chosen.strip() if chosen is not None else ""
+    if chosen is not None and (not name or len(name) > LONGEST_NAME or not name.isprintable()):
+        what = f"a name has 1 to {LONGEST_NAME} characters, got {chosen!r:.90}"
         raise ConfigError([Problem(Place("--labeller"), what, "such as --labeller Ann")])
     try:
         return name or getpass.getuser()

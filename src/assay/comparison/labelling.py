@@ -22,7 +22,7 @@ from assay.runs.folder import RunError
 from assay.runs.labels import (
     SUFFIX,
     Corrections,
-    Label,
+    PersonLabel,
     TaskLabels,
     answer_digest,
     append_labels,
@@ -91,7 +91,7 @@ def _of_task(run: Run, task: str, metric: str | None) -> JudgeRows | None:
 
 
 def judge_instructions(run: Run, rows: JudgeRows) -> str:
-    """How the judge of these rows is told to grade; people grade by the same words."""
+    """How the judge of these rows must grade; people grade by the same words."""
     kwargs = next((own for own, only in _judges_of(run.config(rows.task)) if only in (None, rows.keys[0].filter)), None)
     if kwargs is None:
         return ""
@@ -341,7 +341,7 @@ def store_labels(
     run: Run, rows: Sequence[JudgeRows], labels: Mapping[str, Mapping[int, float | None]], by: str
 ) -> None:
     """Add a person's labels to those of the run, beside it. A later label replaces an earlier one, None takes it back."""
-    given: list[Label] = []
+    lines: list[PersonLabel] = []
     for each in (each for each in rows if each.task in labels):
         scores = _scores(run, each.task)
         _check_scores(each, scores.values[each.keys[0]])
@@ -351,11 +351,11 @@ def store_labels(
             row.doc_id: answer_digest(judged_answer(row, each.keys[0].filter)) for row in scores.file.at(numbers)
         }
         checksum = scores.file.checksum
-        given += [
-            Label(each.task, document, label, by, names, each.scale, each.bounds, digests[document], checksum)
+        lines += [
+            PersonLabel(each.task, document, label, by, names, each.scale, each.bounds, digests[document], checksum)
             for document, label in own.items()
         ]
-    append_labels(run.path, given)
+    append_labels(run.path, lines)
 
 
 def corrected_rows(run: Run) -> Corrections:

@@ -36,7 +36,7 @@ SUFFIX = "_corrected"
 
 
 @dataclass(frozen=True)
-class Label:
+class PersonLabel:
     """A person's label of a document, on the `scale` that people use; None takes an earlier one back.
 
     `rows` are those of the judge that it is about, `bounds` the ends of its scores, and `answer` is a digest of the answer.
@@ -66,7 +66,7 @@ class TaskLabels:
     answers: Mapping[int, tuple[str, str]] = field(default_factory=dict)
     """By document the digest of the answer that was labelled, and the checksum of the file of samples then."""
     judge: Mapping[str, float] = field(default_factory=dict)
-    """Of version 0.2: the values of the judge's rows when labels were given."""
+    """Of version 0.2: the values of the judge's rows when labels were labels."""
     stale: int = 0
     """Labels that are left out: they are about other answers."""
 
@@ -77,7 +77,7 @@ class TaskLabels:
         for own in self.people.values():
             for document, label in own.items():
                 by_document.setdefault(document, []).append(label)
-        return {document: math.fsum(given) / len(given) for document, given in by_document.items()}
+        return {document: math.fsum(labels) / len(labels) for document, labels in by_document.items()}
 
     def as_score(self, label: float) -> float:
         """A label on the scale of the judge's scores."""
@@ -115,7 +115,7 @@ def answer_digest(answer: str) -> str:
 # ---- writing
 
 
-def append_labels(folder: Path, labels: Sequence[Label]) -> None:
+def append_labels(folder: Path, labels: Sequence[PersonLabel]) -> None:
     """Add labels to those of a run. Several processes may do so at once: each waits for the lock of the file."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     lines = [sealed(orjson.dumps(asdict(replace(each, at=each.at or now)))[:-1]) for each in labels]
@@ -176,7 +176,7 @@ def read_labels(folder: Path) -> dict[str, TaskLabels]:
     return {task: about for task, about in tasks.items() if about.labels}
 
 
-def _with(before: TaskLabels | None, label: Label) -> TaskLabels:
+def _with(before: TaskLabels | None, label: PersonLabel) -> TaskLabels:
     if before is None or [*before.rows] != [*label.rows]:
         before = TaskLabels(label.rows, label.scale, label.bounds, {})
     own = {document: known for document, known in before.people.get(label.by, {}).items() if document != label.doc}
@@ -186,7 +186,7 @@ def _with(before: TaskLabels | None, label: Label) -> TaskLabels:
     return replace(before, people={**before.people, label.by: own}, answers=answers)
 
 
-def _read_lines(path: Path) -> Iterator[Label]:
+def _read_lines(path: Path) -> Iterator[PersonLabel]:
     try:
         data = read_bytes(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -201,15 +201,15 @@ def _read_lines(path: Path) -> Iterator[Label]:
             yield _read_line(path, place, line)
 
 
-def _read_line(path: Path, place: int, line: bytes) -> Label:
+def _read_line(path: Path, place: int, line: bytes) -> PersonLabel:
     if not is_intact(line + b"\n"):
         raise _damaged(path, "its content does not match its checksum", place)
     try:
         content = orjson.loads(line)
         wrong = LINE(content)
         if not wrong:
-            known = {name: content[name] for name in Label.__dataclass_fields__ if name in content}
-            label = Label(**{**known, "scale": _ends(content["scale"]), "bounds": _ends(content["bounds"])})
+            known = {name: content[name] for name in PersonLabel.__dataclass_fields__ if name in content}
+            label = PersonLabel(**{**known, "scale": _ends(content["scale"]), "bounds": _ends(content["bounds"])})
             if label.label is None or label.scale[0] <= label.label <= label.scale[1]:
                 return label
             wrong = f"the label {label.label:g} is off its scale"

@@ -26,7 +26,7 @@ class Notes:
 
 
 def read_notes(folder: Path) -> Notes:
-    """The notes of a run. A damaged file is no reason not to show the run."""
+    """The notes of a run. A run with a damaged file is shown all the same."""
     try:
         content = orjson.loads(read_bytes(folder / NOTES))
     except (FileNotFoundError, NotADirectoryError):

@@ -104,11 +104,10 @@ def _parquet(tables: Iterator[ArrowTable], samples: Samples) -> Iterator[bytes]:
 
 
 class _Pipe(io.RawIOBase):
-    """A file that is written to its end and read as it grows; it knows how much was written."""
+    """A file that is written to its end, and read as it grows."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
-        self._size = 0
 
     def writable(self) -> bool:
         return True
@@ -116,11 +115,7 @@ class _Pipe(io.RawIOBase):
     def write(self, data: Any) -> int:
         part = bytes(data)
         self._parts.append(part)
-        self._size += len(part)
         return len(part)
-
-    def tell(self) -> int:
-        return self._size
 
     def taken(self) -> bytes:
         parts, self._parts = self._parts, []

@@ -131,8 +131,8 @@ class RequestGuard:
 
     async def _admit(self, permit: WritePermit, scope: Scope, send: Send) -> None:
         """Put the token of a URL into a cookie, and lead to the URL without it."""
-        [given, *_] = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])
-        if not secrets.compare_digest(given.encode(), permit.token.encode()):
+        [token, *_] = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])
+        if not secrets.compare_digest(token.encode(), permit.token.encode()):
             await _refuse(send, 403, "the token is wrong — open the URL that `assay view` printed")
             return
         cookie = f"{permit.cookie}={permit.token}; Path=/; HttpOnly; SameSite=Strict"

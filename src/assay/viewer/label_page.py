@@ -94,8 +94,8 @@ def label_request(library: RunLibrary, query: Mapping[str, str], by: str) -> Lab
         [rows] = judge_rows(run.run.finished(), [task], metric or None)
     except ConfigError as error:
         raise MissingPage("; ".join(str(problem) for problem in error.problems)) from None
-    wanted = min(int(count), MOST) if count.isdecimal() and len(count) < 9 else PLANNED
-    return LabelRequest(run, task, rows, (query.get("by") or by).strip()[:80] or by, wanted, metric)
+    planned = min(int(count), MOST) if count.isdecimal() and len(count) < 9 else PLANNED
+    return LabelRequest(run, task, rows, (query.get("by") or by).strip()[:80] or by, planned, metric)
 
 
 def label_page(library: RunLibrary, database: Database, query: QueryParams, by: str) -> Page:
@@ -158,7 +158,7 @@ def _document(asked: LabelRequest, database: Database, doc: int | None) -> JSONO
 
 
 def prompt_turns(row: StoredSample) -> Sequence[tuple[str, str]]:
-    """The prompt as turns: role and text. A prompt that is no conversation has one, without a role."""
+    """The prompt as turns: role and text. Of a plain prompt there is one, without a role."""
     messages = row.requests[0].messages if row.requests else None
     if not messages:
         return [("", row.prompt or row.prefix)]

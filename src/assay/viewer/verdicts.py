@@ -64,10 +64,10 @@ def read_reply(text: str) -> tuple[float | str | None, str]:
     >>> read_reply("I cannot say.")
     (None, '')
     """
-    given = [each for each in json_objects(text) if "score" in each or "winner" in each]
-    if not given:
+    objects = [each for each in json_objects(text) if "score" in each or "winner" in each]
+    if not objects:
         return None, ""
-    verdict = given[-1]
+    verdict = objects[-1]
     score = verdict.get("score", verdict.get("winner"))
     is_plain = isinstance(score, int | float | str) and not isinstance(score, bool)
     return score if is_plain else None, str(verdict.get("reason") or "")
