@@ -277,7 +277,7 @@ def test_a_task_shows_numbers_distribution_slices_and_samples(address: str) -> N
     assert "Samples 12" in text
     assert "doc.level" in text
     assert page.count('class="plot"') == 3  # scores, length of the answers, slices
-    assert "Calibration" in fetched(address, "/task", run="first", task="colours")[1]
+    assert "Reliability" in fetched(address, "/task", run="first", task="colours")[1]
 
 
 def test_a_sample_shows_prompt_answer_filters_target_and_why_it_is_wrong(address: str) -> None:

@@ -19,12 +19,14 @@ from tools.get_browser import NONE, find_browser
 
 from assay import simple_evaluate
 from assay.runs.run import Run
+from chat_world import write_chat_runs
 from test_viewer_labels import Labelling, labelling, write_judged
 from viewer_world import HOSTILE, SUMS, model, serving, write_runs, write_tasks
 
 playwright = pytest.importorskip("playwright.sync_api")
 BROWSER = find_browser()
 pytestmark = [pytest.mark.skipif(BROWSER is None, reason=NONE), pytest.mark.xdist_group("viewer")]
+AGENT = "eval.question_answering.simpleqa"
 WRONG = len(range(0, SUMS, 5))
 SLOW = """
 import sys, time
@@ -128,6 +130,17 @@ PAGES = {
     "flip": "/flips?run=first&run=second&task=sums&doc=1",
     "judged": named("task", run="judged", task="polite"),
     "verdict": named("sample", run="judged", task="polite", doc="1"),
+    "matrix": "/matrix?by=tasks",
+    "matrix of runs": "/matrix?by=runs",
+    "trend": "/trend?task=sums",
+    "scatter": "/scatter",
+    "rendered": named("sample", run="first", task="sums", doc="5", markup="1"),
+    "chats": named("task", run="chats/one", task="sums"),
+    "chat": named("sample", run="chats/one", task="sums", doc="3"),
+    "rendered chat": named("sample", run="chats/one", task="sums", doc="3", markup="1"),
+    "agent": named("sample", run="chats/agent", task=AGENT, doc="1"),
+    "agent's graph": named("graph", run="chats/agent", task=AGENT),
+    "other chat": "/flips?run=chats/one&run=chats/two&task=sums&doc=3",
     "label": named("label", run="judged", task="polite"),
     "problem": named("run", run="none"),
 }
@@ -137,6 +150,7 @@ PAGES = {
 @pytest.fixture(scope="module")
 def admitted(runs: Path) -> Iterator[Labelling]:
     write_judged(runs.parent)
+    write_chat_runs(runs.parent / "chats").rename(runs / "chats")
     with labelling(runs) as at:
         yield at
 

@@ -55,6 +55,9 @@ def address(runs: Path) -> Iterator[str]:
         ("/sample.json", {"run": "first", "task": "colours", "doc": "0"}),
         ("/sample.json", {"run": EVIL, "task": HOSTILE[0], "doc": "5"}),
         ("/graph.json", {"run": "more/graphs", "task": "first_steps_graph_tries"}),
+        ("/matrix.json", {}),
+        ("/trend.json", {"task": "sums"}),
+        ("/scatter.json", {}),
         ("/compare.json", {}),
         ("/compare.json?run=first&run=second", {}),
         ("/flips.json?run=first&run=second&task=sums", {}),
@@ -84,6 +87,9 @@ def test_json_has_the_numbers_of_the_page(address: str) -> None:
     assert (strict["metric"], strict["filter"], strict["value"], strict["n"]) == ("exact_match", "strict", 48 / 60, 60)
     task = json.loads(fetched(address, "/task.json", run="first", task="sums", show="wrong")[1])
     assert (task["total"], [each["doc"] for each in task["samples"]]) == (12, WRONG)
+    assert task["charts"][0]["rows"] == [["0", "12", "20.0%"], ["1", "48", "80.0%"]]
+    matrix = json.loads(fetched(address, "/matrix.json", run="first", task="sums")[1])
+    assert [(each["run"], each["value"], each["n"]) for each in matrix["numbers"]] == [("first", 48 / 60, 60)]
     sample = json.loads(fetched(address, "/sample.json", run="first", task="sums", doc="5")[1])
     assert (sample["document"]["a"], sample["target"], sample["answers"]["strict"]) == (5, "6", ["8"])
     compared = json.loads(fetched(address, "/compare.json?run=first&run=second")[1])

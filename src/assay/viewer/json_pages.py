@@ -12,12 +12,15 @@ from assay.comparison.comparison import Attribution, ComparedRow, Comparison, Fl
 from assay.config.schema import Schema, type_schema
 from assay.records import AnyJSON
 from assay.redaction import redacted, redacted_text
-from assay.report.reading import ResultLine, RunHeadline, RunSummary
+from assay.report.reading import LiveProgress, ResultLine, RunHeadline, RunSummary
 from assay.runs.run import ResultRow
 from assay.runs.samples.records import StoredSample
+from assay.viewer.matrix import Matrix, matrix_rows
 from assay.viewer.pages import Page
 from assay.viewer.query import url_for
 from assay.viewer.sample_page import parse_json, stored_columns, target_of
+from assay.viewer.task_charts import ChartCard
+from assay.viewer.trends import Shown
 
 VERSION = 1
 """Of all documents: it grows when a field is renamed, removed or changes its meaning; further fields may come at any time."""
@@ -76,7 +79,7 @@ class RunsDocument:
 
 @dataclass(frozen=True)
 class LineRecord:
-    """A task or group in the tree of results; `not_run` says why a task could not be run."""
+    """A task or group in the tree of results; `not_run` says why a task could not be run, `note` why it has no number yet."""
 
     path: list[str]
     alias: str
@@ -89,6 +92,21 @@ class LineRecord:
     incomplete: bool
     not_run: str
     audit: dict[str, int]
+    note: str
+
+
+@dataclass(frozen=True)
+class ProgressRecord:
+    """How far a run in progress is; its numbers are provisional."""
+
+    documents: int
+    failures: int
+    reasons: dict[str, int]
+    requests_done: int
+    requests_left: int
+    requests_per_second: float | None
+    time_left: str
+    time: float | None
 
 
 @dataclass(frozen=True)
@@ -101,6 +119,7 @@ class RunDocument:
     audit: dict[str, int]
     usage: dict[str, object]
     provenance: dict[str, object]
+    progress: ProgressRecord | None
     version: int = VERSION
 
 
@@ -120,6 +139,17 @@ class SampleLine:
 
 
 @dataclass(frozen=True)
+class ChartRecord:
+    """The numbers of a chart, as its table shows them."""
+
+    name: str
+    title: str
+    about: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True)
 class TaskDocument:
     """`/task.json`: the numbers of a task and one page of its samples; `samples` is null where none are stored."""
 
@@ -134,6 +164,7 @@ class TaskDocument:
     pages: int
     samples: list[SampleLine] | None
     downloads: dict[str, str]
+    charts: list[ChartRecord]
     version: int = VERSION
 
 
@@ -194,6 +225,114 @@ class FlipsDocument:
     runs: list[str]
     task: str
     flips: list[Flip]
+    chart: ChartRecord | None
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run of a matrix; `step` is the training step in its name."""
+
+    run: str
+    model: str
+    created: float | None
+    step: int | None
+    status: str
+    tags: list[str]
+
+
+@dataclass(frozen=True)
+class MatrixNumber:
+    """A number of a run; `best` where no other run is clearly better, `other_documents` where most runs have others."""
+
+    run: str
+    model: str
+    created: float | None
+    step: int | None
+    status: str
+    task: str
+    metric: str
+    filter: str
+    value: float | None
+    low: float | None
+    high: float | None
+    stderr: float | None
+    n: int
+    failed: int
+    higher_is_better: bool | None
+    best: bool
+    other_documents: bool
+
+
+@dataclass(frozen=True)
+class MatrixDocument:
+    """`/matrix.json`: runs × tasks; so many older runs are left out."""
+
+    runs: list[ListedRun]
+    numbers: list[MatrixNumber]
+    runs_left_out: int
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class RowRecord:
+    """A row that a chart draws."""
+
+    task: str
+    metric: str
+    filter: str
+
+
+@dataclass(frozen=True)
+class TrendPoint:
+    """A number of a run; `at` is its time, or its training step."""
+
+    run: str
+    model: str
+    at: float
+    created: float | None
+    step: int | None
+    task: str
+    metric: str
+    filter: str
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class TrendDocument:
+    """`/trend.json`: a number over dates or training steps."""
+
+    rows: list[RowRecord]
+    over: typing.Literal["date", "step"]
+    points: list[TrendPoint]
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class ScatterPoint:
+    """Two numbers of a run."""
+
+    run: str
+    model: str
+    created: float | None
+    step: int | None
+    x: float
+    x_low: float | None
+    x_high: float | None
+    y: float
+    y_low: float | None
+    y_high: float | None
+
+
+@dataclass(frozen=True)
+class ScatterDocument:
+    """`/scatter.json`: two numbers of each run that has both; the first of `rows` is `x`."""
+
+    rows: list[RowRecord]
+    points: list[ScatterPoint]
     version: int = VERSION
 
 
@@ -250,7 +389,7 @@ def run_record(head: RunHeadline) -> RunRecord:
 def line_record(line: ResultLine) -> LineRecord:
     return LineRecord(
         [*line.path], line.alias, line.is_group, [number_record(each) for each in line.numbers], line.shots, line.documents,
-        line.done, line.failed, line.incomplete, line.not_run, dict(line.audit or {}),
+        line.done, line.failed, line.incomplete, line.not_run, dict(line.audit or {}), line.note,
     )  # fmt: skip
 
 
@@ -262,7 +401,18 @@ def run_document(page: Page) -> RunDocument:
     run: RunSummary = page["run"]
     usage = dict(redacted(run.account.get("account") or {}))
     lines = [line_record(line) for line in run.lines]
-    return RunDocument(run_record(run.head), lines, [*run.remarks], run.audit, usage, run.provenance)
+    progress = progress_record(run.live) if run.head.is_running else None
+    return RunDocument(run_record(run.head), lines, [*run.remarks], run.audit, usage, run.provenance, progress)
+
+
+def progress_record(live: LiveProgress) -> ProgressRecord:
+    return ProgressRecord(
+        live.documents, live.failures, live.reasons, *live.requests, live.rate, live.time_left, live.time
+    )
+
+
+def chart_record(card: ChartCard) -> ChartRecord:
+    return ChartRecord(card.name, card.title, card.about, [*card.head], [[*row] for row in card.rows])
 
 
 def task_document(page: Page) -> TaskDocument:
@@ -271,7 +421,7 @@ def task_document(page: Page) -> TaskDocument:
     numbers = [number_record(each) for each in line.numbers] if line is not None else []
     not_run = line.not_run if line is not None else ""
     if shown is None:
-        return TaskDocument(run.name, task, not_run, numbers, run.config(task), "", 0, 1, 1, None, {})
+        return TaskDocument(run.name, task, not_run, numbers, run.config(task), "", 0, 1, 1, None, {}, [])
     samples = page["samples"]
     lines = [
         SampleLine(
@@ -282,7 +432,7 @@ def task_document(page: Page) -> TaskDocument:
     ]  # fmt: skip
     return TaskDocument(
         run.name, task, not_run, numbers, run.config(task), samples.metric, shown.total, shown.page, shown.pages, lines,
-        page["downloads"],
+        page["downloads"], [chart_record(card) for card in page["charts"]],
     )  # fmt: skip
 
 
@@ -311,7 +461,29 @@ def compare_document(page: Page) -> CompareDocument:
 
 
 def flips_document(page: Page) -> FlipsDocument:
-    return FlipsDocument(page["names"], page["task"], [each.flip for each in page["flips"]])
+    card: ChartCard | None = page.get("paired")
+    chart = chart_record(card) if card is not None else None
+    return FlipsDocument(page["names"], page["task"], [each.flip for each in page["flips"]], chart)
+
+
+def matrix_document(page: Page) -> MatrixDocument:
+    matrix: Matrix = page["matrix"]
+    runs = [
+        ListedRun(each.name, each.head.model, each.head.created, each.step, each.head.status, [*each.head.tags])
+        for each in matrix.entries
+    ]
+    return MatrixDocument(runs, [MatrixNumber(**record) for record in matrix_rows(matrix)], matrix.left_out[0])
+
+
+def trend_document(page: Page) -> TrendDocument:
+    shown: Shown = page["shown"]
+    rows = [RowRecord(*key) for key in shown.keys]
+    return TrendDocument(rows, shown.over, [TrendPoint(**record) for record in shown.records])
+
+
+def scatter_document(page: Page) -> ScatterDocument:
+    shown: Shown = page["shown"]
+    return ScatterDocument([RowRecord(*key) for key in shown.keys], [ScatterPoint(**each) for each in shown.records])
 
 
 def graph_document(page: Page) -> GraphDocument:
@@ -329,6 +501,7 @@ def label_document(page: Page) -> LabelDocument:
 DOCUMENTS: dict[str, Callable[[Page], Any]] = {
     "/": runs_document, "/run": run_document, "/task": task_document, "/sample": sample_document, "/compare": compare_document,
     "/flips": flips_document, "/graph": graph_document, "/label": label_document,
+    "/matrix": matrix_document, "/trend": trend_document, "/scatter": scatter_document,
 }  # fmt: skip
 """By the path of a page, the function that makes its document from the content of the page."""
 

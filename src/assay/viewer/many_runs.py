@@ -1,17 +1,16 @@
-"""The routes over many runs: matrix, metric over time or training steps, scatter; each as a page, CSV, JSON and SVG."""
+"""The routes over many runs: matrix, metric over time or training steps, scatter; each as a page, CSV and SVG (JSON: json_pages)."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import orjson
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
 from assay.report.drawing import Drawing, as_svg
 from assay.viewer.library import RunLibrary
-from assay.viewer.matrix import LONG, as_csv, build_matrix, draw_matrix, matrix_json, matrix_page, matrix_rows
+from assay.viewer.matrix import LONG, as_csv, build_matrix, draw_matrix, matrix_page, matrix_rows
 from assay.viewer.pages import MissingPage
 from assay.viewer.trends import (
     SCATTER,
@@ -26,8 +25,8 @@ from assay.viewer.trends import (
 )
 
 View = Callable[[QueryParams], tuple[str, dict[str, Any]]]
-TYPES = {"csv": "text/csv", "json": "application/json", "svg": "image/svg+xml"}
-Content = Callable[[RunLibrary, QueryParams], str | bytes]
+TYPES = {"csv": "text/csv", "svg": "image/svg+xml"}
+Content = Callable[[RunLibrary, QueryParams], str]
 
 
 def many_runs_pages(library: RunLibrary) -> dict[str, View]:
@@ -61,23 +60,13 @@ def _matrix_csv(library: RunLibrary, query: QueryParams) -> str:
     return as_csv(LONG, matrix_rows(build_matrix(library, query)))
 
 
-def _matrix_json(library: RunLibrary, query: QueryParams) -> bytes:
-    return orjson.dumps(matrix_json(build_matrix(library, query)), option=orjson.OPT_INDENT_2)
-
-
 def _matrix_svg(library: RunLibrary, query: QueryParams) -> str:
     return as_svg(draw_matrix(build_matrix(library, query)))
 
 
-def _table(columns: Sequence[str], make: Callable[[RunLibrary, QueryParams], Shown]) -> dict[str, Content]:
-    """The numbers of a chart as CSV and JSON."""
-
-    def as_json(library: RunLibrary, query: QueryParams) -> bytes:
-        shown = make(library, query)
-        about = {"rows": [key._asdict() for key in shown.keys], "over": shown.over, "points": list(shown.records)}
-        return orjson.dumps(about, option=orjson.OPT_INDENT_2)
-
-    return {"csv": lambda library, query: as_csv(columns, make(library, query).records), "json": as_json}
+def _table(columns: Sequence[str], make: Callable[[RunLibrary, QueryParams], Shown]) -> Content:
+    """The numbers of a chart."""
+    return lambda library, query: as_csv(columns, make(library, query).records)
 
 
 def _drawn(make: Callable[[RunLibrary, QueryParams], Shown], drawing: Callable[[Shown], Drawing | None]) -> Content:
@@ -91,7 +80,7 @@ def _drawn(make: Callable[[RunLibrary, QueryParams], Shown], drawing: Callable[[
 
 
 FILES: dict[str, dict[str, Content]] = {
-    "matrix": {"csv": _matrix_csv, "json": _matrix_json, "svg": _matrix_svg},
-    "trend": {**_table(TREND, trend), "svg": _drawn(trend, draw_trend)},
-    "scatter": {**_table(SCATTER, scatter), "svg": _drawn(scatter, draw_scatter)},
+    "matrix": {"csv": _matrix_csv, "svg": _matrix_svg},
+    "trend": {"csv": _table(TREND, trend), "svg": _drawn(trend, draw_trend)},
+    "scatter": {"csv": _table(SCATTER, scatter), "svg": _drawn(scatter, draw_scatter)},
 }

@@ -1,4 +1,4 @@
-"""Many runs at once: runs × tasks with intervals, the best of each task; as a page, CSV, JSON and SVG."""
+"""Many runs at once: runs × tasks with intervals, the best of each task; as a page, CSV and SVG."""
 
 import csv
 import io
@@ -279,16 +279,6 @@ def as_csv(columns: Sequence[str], records: Iterator[JSONDict] | Sequence[JSONDi
         values = (record[column] for column in columns)
         writer.writerow([spreadsheet_text(value) if isinstance(value, str) else value for value in values])
     return out.getvalue()
-
-
-def matrix_json(matrix: Matrix) -> JSONDict:
-    """The matrix as JSON."""
-    runs = [
-        {"run": each.name, "model": each.head.model, "created": each.head.created, "step": each.step,
-         "status": each.head.status, "tags": list(each.head.tags)}
-        for each in matrix.entries
-    ]  # fmt: skip
-    return {"runs": runs, "numbers": list(matrix_rows(matrix)), "runs_left_out": matrix.left_out[0]}
 
 
 CELL, LINE = 92.0, 20.0

@@ -37,7 +37,7 @@ class RunFilter:
             tuple(query.get("q", "").lower().split()[:20]),
             frozenset(query.getlist("run")[:MAX_NAMES]),
             _values(query, "model"),
-            _given(query, "tag"),
+            _values(query, "tag"),
             since,
             until,
             _values(query, "task"),

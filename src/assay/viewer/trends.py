@@ -1,4 +1,4 @@
-"""A number over runs or training steps, with bands; and two numbers against each other; as page, CSV, JSON and SVG."""
+"""A number over runs or training steps, with bands; and two numbers against each other; as page, CSV and SVG."""
 
 import math
 from collections.abc import Sequence
