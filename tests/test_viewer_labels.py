@@ -62,7 +62,7 @@ class Labelling(NamedTuple):
         sent = {**headers, **{name.replace("_", "-"): value for name, value in changed.items()}}
         connection = HTTPConnection(urlsplit(self.address).netloc, timeout=30)
         connection.request(
-            "POST", path, urlencode(form), {name: value for name, value in given.items() if value is not None}
+            "POST", path, urlencode(form), {name: value for name, value in sent.items() if value is not None}
         )
         reply = connection.getresponse()
         text = reply.read().decode()
