@@ -244,7 +244,7 @@ def test_a_newcomers_question_is_answered_in_three_clicks(
     clicks, seen = QUESTIONS[question]
     page = browser.new_page()
     page.goto(admitted.address + "/")
-    if clicks[:1] == ["Compare selected runs"]:  # ticking a box is no step to another page
+    if clicks[:1] == ["Compare selected runs"]:  # ticking a box does not leave the page
         page.get_by_label("compare first", exact=True).check()
         page.get_by_label("compare second", exact=True).check()
     assert len(clicks) <= 3

@@ -15,7 +15,7 @@ from assay.runs.run import Run
 from viewer_world import HOSTILE, SECRET, fetched, model, serving, write_runs
 
 pytest.importorskip("duckdb")
-GONE = "task: {name}\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: {name}.jsonl}}}}\ntest_split: test\ndoc_to_text: a\ndoc_to_target: b\n"  # fmt: skip
+MISSING = "task: {name}\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: {name}.jsonl}}}}\ntest_split: test\ndoc_to_text: a\ndoc_to_target: b\n"  # fmt: skip
 EVIL = "<img src=x onerror=alert(0)>"
 WRONG = [number for number in range(60) if number % 5 == 0]
 
@@ -25,7 +25,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("json")
     runs = write_runs(folder)
     for name in ("gone_1", "gone_2", "gone_3"):
-        (folder / f"tasks/{name}.yaml").write_text(GONE.format(name=name))
+        (folder / f"tasks/{name}.yaml").write_text(MISSING.format(name=name))
     arguments = {"include_path": str(folder / "tasks"), "include_defaults": False, "output_path": str(runs / "partial")}
     simple_evaluate(model(lambda a: a % 5 == 0), tasks=["sums", "gone_1", "gone_2", "gone_3"], **arguments)
     shutil.copytree(runs / "second", runs / "second.old-20261116-201500")

@@ -59,10 +59,10 @@ class Labelling(NamedTuple):
     def post(self, path: str, form: dict[str, str], **changed: str | None) -> tuple[int, str, str]:
         """Status, text, and where it leads to; `changed` are headers, None leaves one out."""
         headers = {"Origin": self.address, "Cookie": self.cookie, "Content-Type": "application/x-www-form-urlencoded"}
-        given = {**headers, **{name.replace("_", "-"): value for name, value in changed.items()}}
+        sent = {**headers, **{name.replace("_", "-"): value for name, value in changed.items()}}
         connection = HTTPConnection(urlsplit(self.address).netloc, timeout=30)
         connection.request(
-            "POST", path, urlencode(form), {name: value for name, value in given.items() if value is not None}
+            "POST", path, urlencode(form), {name: value for name, value in sent.items() if value is not None}
         )
         reply = connection.getresponse()
         text = reply.read().decode()
@@ -155,9 +155,9 @@ def test_labels_are_given_by_the_plan_of_the_command_blind_to_the_judge_and_corr
 def test_two_people_at_once_lose_nothing_and_their_agreement_is_shown(tmp_path: Path) -> None:
     runs = write_judged(tmp_path)
     with labelling(runs) as viewer:
-        given = [(doc, by, 5 if by == "Ann" or doc < 9 else 1) for doc in range(12) for by in ("Ann", "Ben")]
+        labels = [(doc, by, 5 if by == "Ann" or doc < 9 else 1) for doc in range(12) for by in ("Ann", "Ben")]
         with ThreadPoolExecutor(8) as pool:
-            assert {each[0] for each in pool.map(lambda each: viewer.label(each[0], each[2], each[1]), given)} == {303}
+            assert {each[0] for each in pool.map(lambda each: viewer.label(each[0], each[2], each[1]), labels)} == {303}
         document = json.loads(page(viewer, "/label.json", run="judged", task="polite", by="Ben"))
         assert document["people"] == {"Ann": 12, "Ben": 12}
         assert document["agreement"]["same label: Ann and Ben"] == 0.75
