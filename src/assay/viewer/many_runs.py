@@ -1,4 +1,4 @@
-"""The routes over many runs: matrix, metric over time or training steps, scatter; each as a page, CSV and SVG (JSON: json_pages)."""
+"""The routes over many runs: matrix, metric over time or training steps, scatter; each as a page, CSV and SVG."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

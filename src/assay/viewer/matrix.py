@@ -4,7 +4,7 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, NamedTuple
 
@@ -60,6 +60,8 @@ class Matrix:
     other_data: frozenset[tuple[str, str]]
     """Runs and tasks with other documents than most runs have."""
     left_out: tuple[int, int] = (0, 0)
+    running: frozenset[str] = frozenset()
+    """Runs in progress, whose numbers are provisional."""
 
 
 def is_clearly_better(better: ResultRow, other: ResultRow) -> bool:
@@ -107,12 +109,11 @@ def build_matrix(library: RunLibrary, query: QueryParams, most: int = MAX_RUNS) 
             if metric in spellings(row.key) if metric else is_main:
                 keys.setdefault(key)
     listed = [*keys][:MAX_TASKS]
-    best = {
-        key: best_runs({entry.name: cells[entry.name, key] for entry in shown if (entry.name, key) in cells})
-        for key in listed
-    }
+    running = frozenset(entry.name for entry in shown if entry.head.is_running)
+    final = [entry.name for entry in shown if entry.name not in running]
+    best = {key: best_runs({name: cells[name, key] for name in final if (name, key) in cells}) for key in listed}
     left_out = (len(entries) - len(shown), len(keys) - len(listed))
-    matrix = Matrix(shown, listed, cells, aliases, best, other_documents(shown), left_out)
+    matrix = Matrix(shown, listed, cells, aliases, best, other_documents(shown), left_out, running)
     return _sorted(matrix, query)
 
 
@@ -146,9 +147,7 @@ def _sorted(matrix: Matrix, query: QueryParams) -> Matrix:
     known = [entry for entry in matrix.entries if place(entry) is not None]
     known.sort(key=place, reverse=descending)
     rest = [entry for entry in matrix.entries if place(entry) is None]
-    return Matrix(
-        [*known, *rest], matrix.keys, matrix.cells, matrix.aliases, matrix.best, matrix.other_data, matrix.left_out
-    )
+    return replace(matrix, entries=[*known, *rest])
 
 
 def matrix_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
@@ -169,7 +168,8 @@ def matrix_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
     )
     return {
         "matrix": matrix, "table": Markup(table), "by": by, "chosen": RunFilter.of(query), "metric": query.get("metric", ""),
-        "has_other_data": bool(matrix.other_data), "sorts": SORTS, "sort": sort, "pending": library.pending,
+        "has_other_data": bool(matrix.other_data), "has_running": bool(matrix.running),
+        "sorts": SORTS, "sort": sort, "pending": library.pending,
         "turned": url_for("matrix", rest, sort=query.get("sort"), desc=query.get("desc"), by="runs" if by == "tasks" else "tasks"),
         "download": lambda kind: url_for(f"matrix.{kind}", query.multi_items()),
         "trend": url_for("trend", [pair for pair in rest if pair[0] != "metric"]),
@@ -188,6 +188,7 @@ def _cell(matrix: Matrix, name: str, key: TaskKey) -> str:
     marks += "*" if row.is_incomplete else ""
     ends = f" <small>{short(row.low)}–{short(row.high)}</small>" if row.low is not None and row.high is not None else ""
     value = f"<b>{short(row.value)}</b>" if is_best else short(row.value)
+    value = f"<i>{value}</i>" if name in matrix.running else value
     return f"<td{' class=best' if is_best else ''}>{value}{marks}{ends}</td>"
 
 
@@ -214,7 +215,7 @@ def _runs_down(matrix: Matrix, sort_url: Any, sort: str, descending: bool) -> st
     lines = [f"<thead><tr>{''.join(heads)}</tr></thead><tbody>"]
     for entry in matrix.entries:
         cells = "".join(_cell(matrix, entry.name, key) for key in matrix.keys)
-        lines.append(f"<tr>{_run_cell(entry)}<td><bdi>{escape(entry.head.model)}</bdi></td>{cells}</tr>")
+        lines.append(f"<tr>{_run_cell(entry)}<td class=model><bdi>{escape(entry.head.model)}</bdi></td>{cells}</tr>")
     return "\n".join([*lines, "</tbody>"])
 
 

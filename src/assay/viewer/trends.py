@@ -19,8 +19,8 @@ from assay.viewer.matrix import Matrix, TaskKey, build_matrix, short
 from assay.viewer.query import url_for
 from assay.viewer.run_filter import RunFilter
 
-MAX_RUNS, MAX_LINES = 2000, 12
-"""Runs of a chart, and models that have separate lines."""
+MAX_RUNS, MAX_LINES, MAX_PAIRED = 2000, 12, 40
+"""Runs of a chart, models that have a line of their own, and rows among which a scatter looks for two."""
 TREND = ("run", "model", "at", "created", "step", "task", "metric", "filter", "value", "low", "high", "n")
 SCATTER = ("run", "model", "created", "step", "x", "x_low", "x_high", "y", "y_low", "y_high")
 
@@ -55,11 +55,16 @@ def _finite(row: ResultRow | None) -> bool:
     return row is not None and row.value is not None and math.isfinite(row.value)
 
 
+def final_runs(matrix: Matrix) -> list[RunEntry]:
+    """The runs that charts draw: not those in progress, whose numbers are provisional."""
+    return [each for each in matrix.entries if each.name not in matrix.running]
+
+
 def trend(library: RunLibrary, query: QueryParams) -> Shown:
     """The numbers of a row, by date or by training step: by step where each run has one."""
     matrix = _numbers(library, query)
     key = _chosen(matrix, _row_text(query), 0)
-    entries = [each for each in matrix.entries if key is not None and _finite(matrix.cells.get((each.name, key)))]
+    entries = [each for each in final_runs(matrix) if key is not None and _finite(matrix.cells.get((each.name, key)))]
     steps = {each.step for each in entries}
     by_step = query.get("over") == "step" or (query.get("over") != "date" and None not in steps and len(steps) > 1)
     placed = [(each.step if by_step else each.head.created, each) for each in entries]
@@ -127,11 +132,13 @@ def _title(record: JSONDict) -> str:
 def scatter(library: RunLibrary, query: QueryParams) -> Shown:
     """Two rows of each run that has both."""
     matrix = _numbers(library, query)
-    keys = [key for at, name in enumerate("xy") if (key := _chosen(matrix, query.get(name, ""), at)) is not None]
+    first, second = _most_shared(matrix)
+    chosen = (_chosen(matrix, query.get("x", ""), first), _chosen(matrix, query.get("y", ""), second))
+    keys = [key for key in chosen if key is not None]
     if len(keys) < 2:
         return Shown(matrix, keys)
     records = []
-    for entry in matrix.entries:
+    for entry in final_runs(matrix):
         x, y = (matrix.cells.get((entry.name, key)) for key in keys)
         if x is not None and y is not None and _finite(x) and _finite(y):
             values = (
@@ -148,6 +155,16 @@ def scatter(library: RunLibrary, query: QueryParams) -> Shown:
             )
             records.append(dict(zip(SCATTER, values, strict=True)))
     return Shown(matrix, keys, records=records)
+
+
+def _most_shared(matrix: Matrix) -> tuple[int, int]:
+    """The positions of the two rows that most runs have both of."""
+    names = [frozenset(name for name, own in matrix.cells if own == key) for key in matrix.keys[:MAX_PAIRED]]
+    pairs = [
+        (len(one & two), -at, -other) for at, one in enumerate(names) for other, two in enumerate(names) if at < other
+    ]
+    _, at, other = max(pairs, default=(0, 0, -1))
+    return -at, -other
 
 
 def draw_scatter(shown: Shown) -> Drawing | None:
