@@ -46,7 +46,7 @@ class DrawnEdge(NamedTuple):
     label: str = ""
 
 
-class Slot:
+class GraphSlot:
     """A place in a row: of a node, of a line that passes, or of a label."""
 
     __slots__ = ("above", "below", "node", "row", "text", "width", "x")
@@ -54,14 +54,14 @@ class Slot:
     def __init__(self, row: int, width: float, text: str = "", node: DrawnNode | None = None) -> None:
         self.row, self.width, self.text, self.node = row, width, text, node
         self.x = 0.0
-        self.above: list[Slot] = []
-        self.below: list[Slot] = []
+        self.above: list[GraphSlot] = []
+        self.below: list[GraphSlot] = []
 
 
 class Line(NamedTuple):
     """An edge with the slots that it passes, from the upper end to the lower one; `is_back` leads upwards."""
 
-    slots: Sequence[Slot]
+    slots: Sequence[GraphSlot]
     is_back: bool
 
 
@@ -156,13 +156,13 @@ def _forward_order(onward: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _slots(
     layers: Sequence[Sequence[str]], nodes: Mapping[str, DrawnNode], edges: Sequence[DrawnEdge]
-) -> tuple[list[list[Slot]], list[Line]]:
+) -> tuple[list[list[GraphSlot]], list[Line]]:
     """Rows of slots: nodes in every other row, between them the lines and labels of the edges that pass."""
-    rows: list[list[Slot]] = [[] for _ in range(2 * len(layers) + 1)]  # one more below, for edges within the last layer
+    rows: list[list[GraphSlot]] = [[] for _ in range(2 * len(layers) + 1)]  # one more below, for edges within the last layer
     places = {}
     for number, layer in enumerate(layers):
         for name in layer:
-            places[name] = Slot(2 * number, NODE_WIDTH, "", nodes[name])
+            places[name] = GraphSlot(2 * number, NODE_WIDTH, "", nodes[name])
             rows[2 * number].append(places[name])
     lines = []
     for edge in edges:
@@ -183,12 +183,12 @@ def _slots(
     return (rows if rows[-1] else rows[:-1]), lines
 
 
-def _passing(row: int, text: str) -> Slot:
+def _passing(row: int, text: str) -> GraphSlot:
     shown = text if len(text) <= LABEL else text[: LABEL - 1] + "…"
-    return Slot(row, max(text_width(shown, LABEL_SIZE) + 12, SLOT) if shown else SLOT, shown)
+    return GraphSlot(row, max(text_width(shown, LABEL_SIZE) + 12, SLOT) if shown else SLOT, shown)
 
 
-def _order(rows: list[list[Slot]]) -> None:
+def _order(rows: list[list[GraphSlot]]) -> None:
     """Sort the slots of each row by where their neighbors are, so that lines cross seldom."""
     for row in rows:
         for place, slot in enumerate(row):
@@ -201,11 +201,11 @@ def _order(rows: list[list[Slot]]) -> None:
                 slot.x = place - (len(row) - 1) / 2
 
 
-def _mean(slots: Sequence[Slot], otherwise: float) -> float:
+def _mean(slots: Sequence[GraphSlot], otherwise: float) -> float:
     return sum(slot.x for slot in slots) / len(slots) if slots else otherwise
 
 
-def _place(rows: Sequence[Sequence[Slot]]) -> float:
+def _place(rows: Sequence[Sequence[GraphSlot]]) -> float:
     """Set the middle of each slot, near its neighbors, without overlaps; returns the width of the drawing."""
     for row in rows:
         left = 0.0
@@ -224,9 +224,9 @@ def _place(rows: Sequence[Sequence[Slot]]) -> float:
     return max(slot.x + slot.width / 2 for slot in every) + 4
 
 
-def _spread(row: Sequence[Slot], ideal: Sequence[float]) -> None:
+def _spread(row: Sequence[GraphSlot], ideal: Sequence[float]) -> None:
     """Move slots to where they are ideal, in their order; those that would overlap share what they are off."""
-    groups: list[tuple[float, float, list[Slot]]] = []  # the left end, the width, and the slots of a group side by side
+    groups: list[tuple[float, float, list[GraphSlot]]] = []  # the left end, the width, and the slots of a group side by side
     for slot, middle in zip(row, ideal, strict=True):
         group = (middle - slot.width / 2, slot.width, [slot])
         while groups and groups[-1][0] + groups[-1][1] + GAP > group[0]:
@@ -241,7 +241,7 @@ def _spread(row: Sequence[Slot], ideal: Sequence[float]) -> None:
             left += slot.width + GAP  # the end of one is the beginning of the next
 
 
-def _row_tops(rows: Sequence[Sequence[Slot]]) -> list[tuple[float, float]]:
+def _row_tops(rows: Sequence[Sequence[GraphSlot]]) -> list[tuple[float, float]]:
     """Top and height of every row."""
     tops, top = [], 4.0
     for row in rows:
@@ -273,7 +273,7 @@ def _line(line: Line, tops: Sequence[tuple[float, float]]) -> str:
     return f'<path class="way{" back" if line.is_back else ""}" marker-end="url(#tip)" d="{"".join(parts)}"/>'
 
 
-def _node(slot: Slot, top: float, height: float) -> str:
+def _node(slot: GraphSlot, top: float, height: float) -> str:
     node = slot.node
     assert node is not None, "only slots of nodes are drawn as such"
     x, failing = slot.x - NODE_WIDTH / 2, " failing" if node.failed else ""
@@ -289,7 +289,7 @@ def _node(slot: Slot, top: float, height: float) -> str:
     return f"<g><title>{escape(' '.join(node.lines))}</title>{box}{''.join(texts)}</g>"
 
 
-def _label(slot: Slot, top: float) -> str:
+def _label(slot: GraphSlot, top: float) -> str:
     """A label on its line, with the ground of the page behind it."""
     box = f'<rect class="ground" x="{slot.x - slot.width / 2:.1f}" y="{top:.1f}" width="{slot.width:.1f}" height="{LINE:.1f}"/>'
     text = f'<text class="faint" x="{slot.x:.1f}" y="{top + 12:.1f}" text-anchor="middle">{escape(slot.text)}</text>'
