@@ -255,7 +255,7 @@ def test_a_newcomers_question_is_answered_in_three_clicks(
             page.locator("#samples tbody a").first.click()
         else:
             link = page.get_by_role("link", name=click, exact=True)
-            link.or_(page.get_by_role("button", name=click)).first.click()
+            link.or_(page.get_by_role("button", name=click, exact=True)).first.click()
     playwright.expect(page.locator(seen).first).to_be_visible()
     page.close()
 

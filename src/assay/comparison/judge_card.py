@@ -121,7 +121,7 @@ def _agreement(judged: Judged, middle: float, wide: float) -> Iterator[tuple[str
 def people_agreement(labels: TaskLabels) -> Iterator[tuple[str, Estimate, str]]:
     """How far two people agree on the documents that both labelled, each two of them."""
     middle = sum(labels.scale) / 2
-    for (one, own), (other, theirs) in combinations(labels.people.items(), 2):
+    for (one, own), (other, theirs) in combinations(sorted(labels.people.items()), 2):
         pairs = [(own[document], theirs[document]) for document in own if document in theirs]
         names = f"{one or 'no name'} and {other or 'no name'}"
         if len(pairs) > 1:
