@@ -158,7 +158,9 @@ def _slots(
     layers: Sequence[Sequence[str]], nodes: Mapping[str, DrawnNode], edges: Sequence[DrawnEdge]
 ) -> tuple[list[list[GraphSlot]], list[Line]]:
     """Rows of slots: nodes in every other row, between them the lines and labels of the edges that pass."""
-    rows: list[list[GraphSlot]] = [[] for _ in range(2 * len(layers) + 1)]  # one more below, for edges within the last layer
+    rows: list[list[GraphSlot]] = [
+        [] for _ in range(2 * len(layers) + 1)
+    ]  # one more below, for edges within the last layer
     places = {}
     for number, layer in enumerate(layers):
         for name in layer:
@@ -226,7 +228,9 @@ def _place(rows: Sequence[Sequence[GraphSlot]]) -> float:
 
 def _spread(row: Sequence[GraphSlot], ideal: Sequence[float]) -> None:
     """Move slots to where they are ideal, in their order; those that would overlap share what they are off."""
-    groups: list[tuple[float, float, list[GraphSlot]]] = []  # the left end, the width, and the slots of a group side by side
+    groups: list[
+        tuple[float, float, list[GraphSlot]]
+    ] = []  # the left end, the width, and the slots of a group side by side
     for slot, middle in zip(row, ideal, strict=True):
         group = (middle - slot.width / 2, slot.width, [slot])
         while groups and groups[-1][0] + groups[-1][1] + GAP > group[0]:
