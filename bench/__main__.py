@@ -26,6 +26,7 @@ PARTS = (
     "eta",
     "fleet",
     "watch",
+    "live",
 )
 
 

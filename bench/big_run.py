@@ -65,22 +65,27 @@ def write_run(folder: Path, count: int, changed: int = 0) -> Path:
     return folder
 
 
-def write_numbers(folder: Path, task: str, counts: tuple[int, int, int]) -> None:
-    """Manifest and results of a run of one task, with so many right, scored and failed."""
+def write_numbers(folder: Path, task: str | list[str], counts: tuple[int, int, int]) -> None:
+    """Manifest and results of a run of one task, or of several, with so many right, scored and failed."""
     right, scored, failed = counts
     share = right / max(scored, 1)
     row = Estimate(share, (share * (1 - share) / max(scored, 1)) ** 0.5, scored, is_rate=True)
     rows = {ScoreKey("exact_match", name): row for name in ("strict", "flexible")}
     audit = {"failed": {"count": failed}, "truncated": {"count": (scored + failed) // 500}}
-    result = TaskResult(
-        task, task, rows, scored, scored + failed, scored + failed, {"no answer": failed} if failed else {}, {},
-        scored + failed, 5, 1.0, {"exact_match": True}, {"task": task, "output_type": "generate_until"}, audit,
-    )  # fmt: skip
+    tasks = [task] if isinstance(task, str) else task
+    results = [
+        TaskResult(
+            name, name, rows, scored, scored + failed, scored + failed, {"no answer": failed} if failed else {}, {},
+            scored + failed, 5, 1.0, {"exact_match": True}, {"task": name, "output_type": "generate_until"}, audit,
+        )
+        for name in tasks
+    ]  # fmt: skip
     about = {"config": {"model": "scripted", "model_args": {}}, "total_evaluation_time_seconds": "3600"}
-    account = assay_section([result], [], {}, 0.01, interval)
+    account = assay_section(results, [], {}, 0.01, interval)
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / RESULTS, {**lm_eval_results([result], []), **about, "assay": account})
-    noted = {"created": time.time(), "status": "complete", "tasks": {task: {"size": scored + failed, "repeats": 1}}}
+    write_json(folder / RESULTS, {**lm_eval_results(results, []), **about, "assay": account})
+    size = {"size": scored + failed, "repeats": 1}
+    noted = {"created": time.time(), "status": "complete", "tasks": dict.fromkeys(tasks, size)}
     write_json(folder / MANIFEST, {"format": 1, "model": {"name": "scripted"}, **noted})
 
 

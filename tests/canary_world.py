@@ -145,7 +145,7 @@ def pages(built: Path, run: str = "run") -> dict[str, str]:
     opened = assay.Run.open(built / run)
     addresses = [
         "/",
-        "/stamp",
+        "/events",
         f"/run?{urlencode({'run': run})}",
         f"/compare?{urlencode({'run': [run, run]}, doseq=True)}",
     ]

@@ -274,8 +274,7 @@ def test_calls_are_typed_in_the_samples_and_no_empty_answers(run: Path, capsys: 
     assert not any("empty" in row.audit for row in (first, second, third, fourth))
     assert main(["samples", str(run)]) == 0
     shown = capsys.readouterr().out
-    assert 'look_up(order="A1")\n' in shown
-    assert 'look_up(order="A1") → {"say":"shipped","order":"A1"}' in shown
+    assert 'assistant: look_up(order="A1") → {"say": "shipped", "order": "A1"}\nassistant: shipped\n' in shown
     assert 'look_up(order="B2") → Error: ValueError: no such order' in shown
 
 

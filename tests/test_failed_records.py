@@ -90,7 +90,7 @@ def test_samples_print_it(stored: Path, capsys: pytest.CaptureFixture[str]) -> N
     text = capsys.readouterr().out
     for part in (
         "── path\none → aside → two → check\n",
-        '── prompt of two\n[{"role": "user", "content": "two one 1"}]\n── answer to two\ntwo one 1\n',
+        "── prompt of two\nuser: two one 1\n── answer to two\ntwo one 1\n",
         "── failed\nthe node 'check': KeyError: 'nothing' (code.py:9)\n",
         "── last state\nsaid: one 1\n",
     ):

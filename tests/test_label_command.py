@@ -4,6 +4,8 @@ import csv
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from assay.models import Scripted
 from assay.report.write import report_text
 from assay.runs.files import with_checksum
 from assay.runs.folder import RunError, write_checked
+from assay.runs.journal import sealed
 from assay.runs.run import Run
 from assay.statistics import estimate
 from small_runs import run, write_task
@@ -118,7 +121,7 @@ def test_a_corrected_row_is_beside_the_judges_and_the_files_of_the_run_are_as_th
     before = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     labelled(folder)
     after = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert {name: data for name, data in after.items() if name != "labels.json"} == before
+    assert {name: data for name, data in after.items() if name != "labels.jsonl"} == before
     rows = {row.name: row for row in Run.open(folder).rows("t").values()}
     judge, people = rows["llm_judge,none"], rows["llm_judge_corrected,none"]
     assert judge.value == pytest.approx(50 / 60)  # 40 right ones, and 10 of the 20 wrong ones, which are long
@@ -219,7 +222,7 @@ def test_every_problem_of_a_table_is_reported_with_its_line_and_nothing_is_store
                        (8, "from 0 to 1, got 2"), (11, "got nan")):  # fmt: skip
         assert any(f"bad.csv:{line}" in each and part in each for each in problems), (line, problems)
     assert len(problems) == 7
-    assert not (folder / "labels.json").exists()
+    assert not (folder / "labels.jsonl").exists()
 
 
 @pytest.mark.parametrize(
@@ -246,7 +249,7 @@ def test_a_table_that_cannot_be_read_says_why(
     (tmp_path / "bad.csv").write_bytes(content)
     assert main(["label", str(folder), "--import", str(tmp_path / "bad.csv")]) == 2
     assert message in capsys.readouterr().err
-    assert not (folder / "labels.json").exists()
+    assert not (folder / "labels.jsonl").exists()
 
 
 @pytest.mark.parametrize(
@@ -297,28 +300,111 @@ def test_labels_are_on_the_judges_scale_and_a_damaged_file_of_them_is_refused(
     row = {key.metric: row for key, row in Run.open(tmp_path / "run").rows("t").items()}["llm_judge_corrected"]
     alone = estimate([0] * 6 + [1] * 6)
     assert (row.value, row.interval) == (0.5, pytest.approx((alone.low, alone.high)))
-    path = tmp_path / "run/labels.json"
+    path = tmp_path / "run/labels.jsonl"
     data = path.read_bytes()
-    for place in range(0, len(data), 13):  # a changed bit anywhere is noticed
+    for place in range(0, len(data), 41):  # a changed bit anywhere is noticed
         path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
-        with pytest.raises(RunError, match=r"labels.json: the file is damaged"):
+        with pytest.raises(RunError, match=r"labels.jsonl:\d+:1: the file is damaged"):
             Run.open(tmp_path / "run").rows("t")
-    written = json.loads(data)
-    del written["crc32"]
-    written["tasks"]["t"]["corrected"]["llm_judge,none"]["judge"] = 0.25
-    write_checked(path, written)
-    again = Run.open(tmp_path / "run")
-    assert [key.metric for key in again.rows("t")] == ["llm_judge"]
-    assert "scored again since" in str(again.summary("t")["remarks"])
-    for damaged in (
-        "{",
-        "[]",
-        '{"tasks": {"t": 1}}',
-        '{"tasks": {"t": {"rows": [], "scale": [null, 1], "bounds": [0, 1], "labels": {}}}}',
-    ):
-        path.write_bytes(damaged.encode() if len(damaged) < 3 else with_checksum(damaged.encode()))
+    line = json.loads(data.splitlines()[0])
+    for change in ({"doc": "one"}, {"label": 11}, {"scale": [None, 1]}, {"scale": [1, 1]}, {"rows": 1}, {"by": None}):
+        wrong = json.dumps({name: value for name, value in {**line, **change}.items() if name != "c"})
+        path.write_bytes(data + sealed(wrong.encode()[:-1]))
         assert main(["runs", "show", str(tmp_path / "run")]) == 2
-        assert "labels.json: the file is damaged" in capsys.readouterr().err
+        assert "labels.jsonl:13:1: the file is damaged" in capsys.readouterr().err
+    path.write_bytes(data + data.splitlines()[0][:-9])  # a process ended in the middle of a line
+    assert len(Run.open(tmp_path / "run").labels["t"].labels) == 12
+    (tmp_path / "l.csv").write_text("id,label\n0,5\n")
+    assert main(["label", str(tmp_path / "run"), "--import", str(tmp_path / "l.csv")]) == 0
+    assert Run.open(tmp_path / "run").labels["t"].labels[0] == 5
+    assert path.read_bytes().startswith(data)
+
+
+def test_labels_of_version_0_2_are_read_and_left_out_where_the_run_was_scored_again(folder: Path) -> None:
+    """That version stored the corrected numbers, too: none is taken from there."""
+    about = {"rows": ["llm_judge,none"], "scale": [0, 1], "bounds": [0, 1], "labels": {"1": 1, "2": 1, "3": 0, "6": 0},
+             "corrected": {"llm_judge,none": {"judge": 50 / 60, "value": 0.125, "n": 60, "labels": 4}}}  # fmt: skip
+    path = folder / "labels.json"
+    write_checked(path, {"tasks": {"t": about}, "groups": {}})
+    opened = Run.open(folder)
+    assert opened.labels["t"].labels == {1: 1.0, 2: 1.0, 3: 0.0, 6: 0.0}
+    [key] = [key for key in opened.rows("t") if key.metric == "llm_judge_corrected"]
+    assert opened.rows("t")[key].value not in (None, 0.125)
+    about["corrected"]["llm_judge,none"]["judge"] = 0.25  # type: ignore[index]
+    write_checked(path, {"tasks": {"t": about}, "groups": {}})
+    again = Run.open(folder)
+    assert [key.metric for key in again.rows("t")] == ["llm_judge"]
+    assert "4 labels are left out, since they are about other answers" in str(again.summary("t")["remarks"])
+    for damaged in (b"{", b"[]", with_checksum(b'{"tasks": {"t": 1}}'), with_checksum(b'{"tasks": {"t": {"rows": [], "scale": [null, 1], "bounds": [0, 1], "labels": {}}}}')):  # fmt: skip
+        path.write_bytes(damaged)
+        with pytest.raises(RunError, match=r"labels.json: the file is damaged"):
+            Run.open(folder).rows("t")
+
+
+def test_labels_about_other_answers_are_left_out_and_the_others_stay(folder: Path, tmp_path: Path) -> None:
+    labelled(folder, 60)
+    other = evaluated(tmp_path, "other", lambda prompt, params, repeat: "right" if int(prompt) < 15 else "new", "t")
+    shutil.copy(folder / "labels.jsonl", other)
+    same = [number for number in range(15) if answers(str(number), {}, 0) == "right"]
+    opened = Run.open(other)
+    assert sorted(opened.labels["t"].labels) == same
+    assert f"{60 - len(same)} labels are left out" in str(opened.summary("t")["remarks"])
+
+
+def test_labels_of_two_people_are_kept_apart_averaged_and_compared(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = tmp_path / "ann.csv"
+    assert main(["label", str(folder), "-t", "t", "-n", "30", "--labeller", "Ann", "-o", str(first)]) == 0
+    chosen = [int(row["id"]) for row in read(filled(first, is_right))]
+    assert main(["label", str(folder), "--labeller", "Ann", "--import", str(first)]) == 0
+    second = tmp_path / "ben.csv"
+    assert main(["label", str(folder), "-t", "t", "-n", "30", "--labeller", "Ben", "-o", str(second)]) == 0
+    assert [int(row["id"]) for row in read(second)] == chosen  # the same ones, so that both can be compared
+    for_ben = {
+        number: int(answers(str(number), {}, 0) == "right") for number in chosen
+    }  # finds long answers wrong, too
+    filled(second, lambda row: for_ben[int(row["id"])])
+    assert main(["label", str(folder), "--labeller", "Ben", "--import", str(second)]) == 0
+    about = Run.open(folder).labels["t"]
+    assert set(about.people) == {"Ann", "Ben"}
+    both = {number: (int("right" in answers(str(number), {}, 0)), for_ben[number]) for number in chosen}
+    assert about.labels == {number: sum(pair) / 2 for number, pair in both.items()}
+    lines = [json.loads(line) for line in (folder / "labels.jsonl").read_text().splitlines()]
+    assert len(lines) == 60
+    assert all(re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", line["at"]) for line in lines)
+    capsys.readouterr()
+    assert main(["label", str(folder), "-t", "t", "--card"]) == 0
+    card = {
+        cells[2].strip(): cells[3:] for line in capsys.readouterr().out.splitlines() if (cells := line.split("|"))[1:]
+    }
+    same = sum(one == two for one, two in both.values()) / 30
+    chance = sum((sum(one == kind for one, _ in both.values()) / 30) * (sum(two == kind for _, two in both.values()) / 30)
+                 for kind in (0, 1))  # fmt: skip
+    assert float(card["same label: Ann and Ben"][0]) == pytest.approx(same, abs=1e-4)
+    assert float(card["kappa: Ann and Ben"][0]) == pytest.approx((same - chance) / (1 - chance), abs=1e-4)
+    assert main(["label", str(folder), "--labeller", " ", "--import", str(second)]) == 2
+
+
+def test_many_processes_that_label_at_once_lose_nothing(folder: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from assay.runs.labels import *\n"
+        "for n in range(60): append_labels(Path(sys.argv[1]), [PersonLabel('t', n, 1.0, sys.argv[2], ['llm_judge,none'], (0, 1), (0, 1))])"
+    )
+    people = [subprocess.Popen([sys.executable, "-c", code, str(folder), f"p{number}"]) for number in range(4)]
+    assert [each.wait(timeout=60) for each in people] == [0] * 4
+    about = Run.open(folder).labels["t"]
+    assert {name: len(own) for name, own in about.people.items()} == {f"p{number}": 60 for number in range(4)}
+
+
+def test_a_folder_that_cannot_be_written_is_reported(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "l.csv").write_text("task,id,label\nt,1,1\n")
+    (folder / "labels.jsonl").symlink_to(tmp_path / "elsewhere")  # a link is not followed
+    assert main(["label", str(folder), "--import", str(tmp_path / "l.csv")]) == 2
+    assert "labels cannot be written" in capsys.readouterr().err
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_any_metric_with_bounds_can_be_checked_by_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -366,12 +452,11 @@ def test_a_report_has_the_judges_card_as_long_as_labels_are_about_its_answers(fo
         text = report_text([folder], kind)
         assert "Judge and people" in text
         assert "Cohen&#39;s kappa" in text or "Cohen's kappa" in text
-    stored = {
-        name: about for name, about in json.loads((folder / "labels.json").read_text()).items() if name != "crc32"
-    }
-    for about in stored["tasks"].values():
-        about["corrected"]["llm_judge,none"]["judge"] = 0.1  # of another scoring
-    (folder / "labels.json").write_bytes(with_checksum(json.dumps(stored, indent=2).encode()))
+    lines = [json.loads(line) for line in (folder / "labels.jsonl").read_text().splitlines()]
+    others = [{**line, "answer": "0" * 16, "samples": ""} for line in lines]  # of other answers
+    (folder / "labels.jsonl").write_bytes(
+        b"".join(sealed(json.dumps({k: v for k, v in line.items() if k != "c"}).encode()[:-1]) for line in others)
+    )
     assert json.loads(report_text([folder], "json"))["runs"][0]["card"] == []
 
 

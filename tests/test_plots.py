@@ -6,24 +6,18 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.report.graph_drawing import END, START, DrawnEdge, DrawnNode, draw_graph, graph_nodes_and_edges, layers_of
 from assay.report.plots import (
-    END,
-    START,
     STYLE,
     Bin,
-    DrawnEdge,
-    DrawnNode,
     Interval,
     bar_text,
     calibration,
-    draw_graph,
     forest,
     forest_text,
-    graph_nodes_and_edges,
     histogram,
     histogram_text,
     interval_bar,
-    layers_of,
     slices,
 )
 from assay.statistics.calibration import CurvePoint

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from assay.cli.progress import terminal_line, time_left
+from assay.cli.progress import terminal_line
 from assay.engine.counts import TaskCounts
 from assay.evaluation import time_left as module
 from assay.evaluation.time_left import TimeEstimator, TimeLeft
+from assay.report.time_text import time_left_text
 from small_runs import write_task
 
 
@@ -98,7 +99,10 @@ def test_kinds_that_were_not_seen_are_named() -> None:
     left = TimeEstimator()(progress(tasks, engine))
     assert left.seconds == pytest.approx((100 + 100) * 0.2 / 4)  # `more` is of a kind that was seen
     assert left.unknown == ("texts of 2 tasks", "judge calls")
-    assert time_left(left) == "at least 10 s left (texts of 2 tasks and judge calls not yet seen)"
+    assert (
+        time_left_text(left.seconds, left.unknown)
+        == "at least 10 s left (texts of 2 tasks and judge calls not yet seen)"
+    )
 
 
 def test_a_judge_takes_its_time_after_the_answers() -> None:
@@ -113,7 +117,7 @@ def test_a_judge_takes_its_time_after_the_answers() -> None:
 def test_nothing_is_known_before_the_first_answer() -> None:
     left = TimeEstimator()(progress([task("choices", 100, {"loglikelihood"})], Engine()))
     assert left.seconds is None
-    assert time_left(left) == "time left unknown (log-likelihoods not yet seen)"
+    assert time_left_text(left.seconds, left.unknown) == "time left unknown (log-likelihoods not yet seen)"
 
 
 def test_a_local_model_is_timed_by_its_recent_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ import compared_world
 from assay import ScoreOptions, score, simple_evaluate
 from assay.comparison.comparison import Flip
 from assay.models import Scripted
+from assay.models.servers.server_model import Price
 from assay.records import FilterScores, Generate, Sample
 from assay.report.document import ReportOptions, build_report
 from assay.runs.folder import write_json
@@ -34,13 +35,12 @@ from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import SampleRecord
 from assay.runs.samples.writer import SampleWriter
 from assay.viewer.compare_page import round_robin
-from assay.viewer.distributions import calibration_points, confidence, score_bins, slice_intervals
+from assay.viewer.distributions import score_bins, slice_intervals
 from assay.viewer.graph_page import NodeVisits, _count_visits
 from assay.viewer.guard import HEADERS, RequestGuard, allowed_hosts, is_loopback
 from assay.viewer.query import OPERATORS, Condition, SampleQuery, read_query
 from assay.viewer.sample_page import (
     SampleView,
-    Step,
     UnitMetricView,
     diff_parts,
     sample_score,
@@ -48,8 +48,9 @@ from assay.viewer.sample_page import (
     unit_results,
 )
 from assay.viewer.samples import Database, Samples
+from assay.viewer.trajectory import Step
 from graph_world import write_graph
-from viewer_world import COLOURS, HOSTILE, SECRET, SUMS, fetched, serving, write_hostile_run, write_runs
+from viewer_world import HOSTILE, SECRET, SUMS, fetched, serving, write_hostile_run, write_runs
 
 STATIC = Path(__file__).parent.parent / "src/assay/viewer/static"
 pytestmark = pytest.mark.xdist_group("viewer")
@@ -250,14 +251,6 @@ def test_scores_are_counted_and_parted_by_a_column(sums: Samples) -> None:
     assert slice_intervals(sums, "no such column") == []
 
 
-def test_calibration_is_by_confidence_how_often_the_likeliest_is_right(runs: Path) -> None:
-    [point] = calibration_points(the_samples(runs, "colours", "acc,none"))
-    assert point.confidence == pytest.approx(0.7310586)  # 1 / (1 + e⁻¹)
-    assert (point.accuracy, point.n) == (0.75, COLOURS)
-    assert confidence([-math.inf, -1.0], 2, 0) is None
-    assert confidence([None], 1, 0) is None
-
-
 def test_a_part_of_the_samples_has_one_interval_in_the_viewer_and_in_a_report(tmp_path: Path) -> None:
     """Of shares Wilson's, of others Student's: 2, 4 and 6 have the mean 4 and the error 2/√3, and 4.303 of those on either side."""
     scores = {"rate": [1.0, 0.0, 0.0, 1.0, 1.0], "other": [2.0, 4.0, 6.0, 0.5, 0.5]}
@@ -283,8 +276,8 @@ def test_a_task_shows_numbers_distribution_slices_and_samples(address: str) -> N
     text = text_of(page)
     assert "Samples 12" in text
     assert "doc.level" in text
-    assert page.count('class="plot"') == 2  # scores, slices
-    assert "Calibration" in fetched(address, "/task", run="first", task="colours")[1]
+    assert page.count('class="plot"') == 3  # scores, length of the answers, slices
+    assert "Reliability" in fetched(address, "/task", run="first", task="colours")[1]
 
 
 def test_a_sample_shows_prompt_answer_filters_target_and_why_it_is_wrong(address: str) -> None:
@@ -369,12 +362,18 @@ def test_nodes_are_counted_by_the_ways_of_all_records(tmp_path: Path) -> None:
     writer.place()
     database = Database(tmp_path)
     known, visited = _count_visits(
-        Samples(database, database.samples(SampleFile(tmp_path / "t.parquet")), "", True), database
+        Samples(database, database.samples(SampleFile(tmp_path / "t.parquet")), "", True),
+        database,
+        Price(1e6, 2e6, 0.0),
     )
     assert known == 3
     assert visited == {
-        "a": NodeVisits("a", "", visits=4, records=3, requests=4, failed=1, seconds=1.0),  # 0.5 + 2 × 0.25
-        "b": NodeVisits("b", "", visits=3, records=2, requests=3, failed=0, seconds=1.25),  # 2 × 0.5 + 0.25
+        "a": NodeVisits(
+            "a", "", visits=4, records=3, requests=4, failed=1, seconds=1.0, read=4, written=4, cost=12.0
+        ),  # 0.5 + 2 × 0.25
+        "b": NodeVisits(
+            "b", "", visits=3, records=2, requests=3, failed=0, seconds=1.25, read=3, written=3, cost=9.0
+        ),  # 2 × 0.5 + 0.25
     }
 
 
@@ -590,9 +589,8 @@ def test_a_graphs_record_that_failed_shows_its_way_and_where_and_why_it_ended(tm
         pages = [fetched(at, "/sample", run="run", task="eval.question_answering.simpleqa", doc=doc)[1] for doc in "01"]
         assert "simpleqa graph 2 failed" in text_of(fetched(at, "/run", run="run")[1])
     request, last = map(text_of, pages)
-    first, second = '[{"role": "user", "content": "one 1"}]', '[{"role": "user", "content": "two one 1"}]'
-    assert f"first response: one 1 {first} one 1 second failed: TimeoutError: no answer with api_key=***" in request
-    assert f"api_key=*** response: {second} Answer" in request  # what was asked, without an answer
+    said = "first one 1 user one 1 assistant one 1 second failed: TimeoutError: no answer with api_key=***"
+    assert f"{said} two one 1 user two one 1 Answer" in request  # what was asked, without an answer
     assert "Last state said one 1 Document" in request
     assert "two one 2 bad failed: the node 'bad': KeyError: 'of all things' (code.py:2)" in last
     assert "Last state said one 2 more two one 2 Document" in last
@@ -724,7 +722,7 @@ def test_hostile_texts_are_shown_as_they_are(address: str) -> None:
         _, page, _ = fetched(address, "/sample", run=name, task=HOSTILE[0], doc=str(number))
         assert "<script>alert" not in page
         assert "<img src=x" not in page
-        assert "Verdicts" in page
+        assert "Verdict of the judge" in page
         shown = unescape(page).replace("\r\n", "\n")
         assert text.replace("\r\n", "\n") in shown
 

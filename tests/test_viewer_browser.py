@@ -6,6 +6,7 @@ Every page is watched: an error in the console, a dialog, or a request to anothe
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -17,11 +18,15 @@ import pytest
 from tools.get_browser import NONE, find_browser
 
 from assay import simple_evaluate
-from viewer_world import HOSTILE, SUMS, serving, write_runs, write_tasks
+from assay.runs.run import Run
+from chat_world import write_chat_runs
+from test_viewer_labels import Labelling, labelling, write_judged
+from viewer_world import HOSTILE, SUMS, model, serving, write_runs, write_tasks
 
 playwright = pytest.importorskip("playwright.sync_api")
 BROWSER = find_browser()
 pytestmark = [pytest.mark.skipif(BROWSER is None, reason=NONE), pytest.mark.xdist_group("viewer")]
+AGENT = "eval.question_answering.simpleqa"
 WRONG = len(range(0, SUMS, 5))
 SLOW = """
 import sys, time
@@ -108,6 +113,151 @@ def has_rows(page: playwright.Page, table: str, count: int) -> None:
 
 def named(page: str, **query: str) -> str:
     return f"/{page}?{urlencode(query)}"
+
+
+PAGES = {
+    "runs": "/",
+    "run": named("run", run="first"),
+    "columns": named("run", run="first", view="columns"),
+    "task": named("task", run="first", task="sums", slice="level"),
+    "choices": named("task", run="first", task="colours"),
+    "sample": named("sample", run="first", task="sums", doc="5"),
+    "choice": named("sample", run="first", task="colours", doc="0"),
+    "record": named("sample", run="more/graphs", task="first_steps_graph_tries", doc="0"),
+    "graph": named("graph", run="more/graphs", task="first_steps_graph_tries"),
+    "compare": "/compare?run=first&run=second",
+    "flips": "/flips?run=first&run=second&task=sums",
+    "flip": "/flips?run=first&run=second&task=sums&doc=1",
+    "judged": named("task", run="judged", task="polite"),
+    "verdict": named("sample", run="judged", task="polite", doc="1"),
+    "matrix": "/matrix?by=tasks",
+    "matrix of runs": "/matrix?by=runs",
+    "trend": "/trend?task=sums",
+    "scatter": "/scatter",
+    "rendered": named("sample", run="first", task="sums", doc="5", markup="1"),
+    "chats": named("task", run="chats/one", task="sums"),
+    "chat": named("sample", run="chats/one", task="sums", doc="3"),
+    "rendered chat": named("sample", run="chats/one", task="sums", doc="3", markup="1"),
+    "agent": named("sample", run="chats/agent", task=AGENT, doc="1"),
+    "agent's graph": named("graph", run="chats/agent", task=AGENT),
+    "other chat": "/flips?run=chats/one&run=chats/two&task=sums&doc=3",
+    "label": named("label", run="judged", task="polite"),
+    "problem": named("run", run="none"),
+}
+"""One page of every kind, which axe-core looks at: a new kind of page is one line here."""
+
+
+@pytest.fixture(scope="module")
+def admitted(runs: Path) -> Iterator[Labelling]:
+    write_judged(runs.parent)
+    write_chat_runs(runs.parent / "chats").rename(runs / "chats")
+    with labelling(runs) as at:
+        yield at
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_no_page_has_a_serious_violation_of_wcag_aa(
+    browser: playwright.Browser, admitted: Labelling, width: int, scheme: str
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
+    name, _, value = admitted.cookie.partition("=")
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
+    context.add_cookies([{"name": name, "value": value, "url": admitted.address}])
+    page, serious = context.new_page(), {}
+    for kind, path in PAGES.items():
+        page.goto(admitted.address + path)
+        page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        violations = axe.run(page, options=rules).response["violations"]
+        bad = [each for each in violations if each["impact"] in ("serious", "critical")]
+        serious |= {f"{kind}: {each['id']}": each["nodes"][0]["html"][:200] for each in bad}
+    assert serious == {}
+    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=\"/x\">')")
+    assert "image-alt" in [each["id"] for each in axe.run(page, options=rules).response["violations"]]  # it can fail
+    context.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_target_is_24_pixels_high_and_no_page_is_wider_than_the_window(
+    browser: playwright.Browser, admitted: Labelling, width: int
+) -> None:
+    name, _, value = admitted.cookie.partition("=")
+    context = browser.new_context(viewport={"width": width, "height": 800})
+    context.add_cookies([{"name": name, "value": value, "url": admitted.address}])
+    page = context.new_page()
+    for path in PAGES.values():
+        page.goto(admitted.address + path)
+        small = page.evaluate(
+            "[...document.querySelectorAll('a, button, summary, select, input:not([type=hidden])')]"
+            ".filter((each) => each.checkVisibility() && !each.matches('.skip') && each.getBoundingClientRect().height < 23.5)"
+            ".map((each) => each.outerHTML.slice(0, 120))"
+        )
+        assert small == [], path
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+    context.close()
+
+
+def test_documents_are_labelled_by_one_key_each(browser: playwright.Browser, admitted: Labelling, runs: Path) -> None:
+    name, _, value = admitted.cookie.partition("=")
+    context = browser.new_context()
+    context.add_cookies([{"name": name, "value": value, "url": admitted.address}])
+    page = context.new_page()
+    page.goto(admitted.address + PAGES["label"])
+    for done, key in enumerate(("5", "1", "s", "3"), 1):
+        playwright.expect(page.locator("h1")).to_contain_text(f"{min(done, 3) - 1} labelled")
+        page.keyboard.press(key)
+        page.wait_for_load_state()
+    playwright.expect(page.locator("h1")).to_contain_text("3 labelled, 9 to go")
+    page.keyboard.press("z")
+    playwright.expect(page.locator("h1")).to_contain_text("2 labelled, 10 to go")
+    context.close()
+    assert sorted(Run.open(runs / "judged").labels["polite"].labels.values()) == [1.0, 5.0]
+
+
+QUESTIONS = {
+    "which task got worse?": (["Compare selected runs"], "#differences1 .bad"),
+    "which samples of it flipped?": (["Compare selected runs", "summary:worse"], ".flip[open] pre"),
+    "where is the first run worst?": (["first"], "section[aria-label='Where to look first'] a"),
+    "show me a wrong answer, and why": (["first", "wrong samples", "row"], ".verdict.bad"),
+    "what did the judge see?": (["judged", "polite", "row"], "#verdicts summary"),
+    "which tasks did not run, and why?": (["partial"], ".badge"),
+    "which run is damaged?": ([], "#runs td.bad"),
+    "how sure is the number?": (["first"], "#results td.num.nowrap"),
+    "with which command was it run?": (["first", "summary:spec"], "details[open] pre"),
+    "give me the wrong samples as a file": (["first", "wrong samples"], "a[download]"),
+}
+"""What a newcomer asks, the clicks from the start page, and what must then be there to see."""
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_newcomers_question_is_answered_in_three_clicks(
+    question: str, browser: playwright.Browser, admitted: Labelling, runs: Path
+) -> None:
+    if not (runs / "partial").exists():
+        tasks = runs.parent / "tasks"
+        (tasks / "gone.yaml").write_text("task: gone\ndataset_path: json\ndataset_kwargs: {data_files: {test: gone.jsonl}}\n"
+                                         "test_split: test\ndoc_to_text: a\ndoc_to_target: b\n")  # fmt: skip
+        arguments = {"include_path": str(tasks), "include_defaults": False, "output_path": str(runs / "partial")}
+        simple_evaluate(model(lambda a: a % 5 == 0), tasks=["sums", "gone"], **arguments)
+        shutil.copytree(runs / "first", runs / "damaged")
+        (runs / "damaged/results.json").write_text('{"x')
+    clicks, seen = QUESTIONS[question]
+    page = browser.new_page()
+    page.goto(admitted.address + "/")
+    if clicks[:1] == ["Compare selected runs"]:  # ticking a box does not leave the page
+        page.get_by_label("compare first", exact=True).check()
+        page.get_by_label("compare second", exact=True).check()
+    assert len(clicks) <= 3
+    for click in clicks:
+        if click.startswith("summary:"):
+            page.locator("summary", has_text=click.removeprefix("summary:")).first.click()
+        elif click == "row":
+            page.locator("#samples tbody a").first.click()
+        else:
+            link = page.get_by_role("link", name=click, exact=True)
+            link.or_(page.get_by_role("button", name=click, exact=True)).first.click()
+    playwright.expect(page.locator(seen).first).to_be_visible()
+    page.close()
 
 
 def test_every_page_opens_and_has_one_heading_and_a_title(open_page: Open) -> None:

@@ -17,6 +17,7 @@ ABOVE = {
     "Fleet": "assay.fleet.replicas",
     "check_backend": "assay.fleet.replicas",
     "compare": "assay.comparison.compare",
+    "corrected_rows": "assay.comparison.labelling",
     "plot": "assay.report.pictures",
     "plot_comparison": "assay.report.pictures",
     "table_of_run": "assay.report.text_table",

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import getpass
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ TRACKERS = {
     "hf_hub_log_args": "push the finished run to the Hugging Face hub, as lm-eval does: push_results_to_hub=True …",
 }
 """Flags of lm-eval that are carried out when a run is finished (cli/trackers.py)."""
+LONGEST_NAME = 80
 ALIASES = {"num_records": "limit", "output_dir": "output_path"}
 """SyGra's names of flags, and ours."""
 NOT_NEEDED = {
@@ -165,6 +167,18 @@ def parse_count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"must be a whole number from 0 on, got {text!r}")
     return int(text)
+
+
+def labeller_name(chosen: str | None) -> str:
+    """The name under which labels are stored: the one of --labeller, else that of the login."""
+    name = chosen.strip() if chosen is not None else ""
+    if chosen is not None and (not name or len(name) > LONGEST_NAME or not name.isprintable()):
+        what = f"a name has 1 to {LONGEST_NAME} characters, got {chosen!r:.90}"
+        raise ConfigError([Problem(Place("--labeller"), what, "such as --labeller Ann")])
+    try:
+        return name or getpass.getuser()
+    except (KeyError, OSError):  # a container may have no names of users
+        return "someone"
 
 
 def _truth(text: str) -> bool:

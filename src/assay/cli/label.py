@@ -3,13 +3,14 @@
 import argparse
 from pathlib import Path
 
-from assay.cli.flags import add_table_options, parse_count
+from assay.cli.flags import add_table_options, labeller_name, parse_count
 from assay.cli.output import counted, draw_table, echo, echo_err, echo_wrapped
 from assay.comparison.judge_card import judge_card
 from assay.comparison.labelling import (
     AGREEMENT,
     JudgeRows,
     Plan,
+    corrected_rows,
     judge_rows,
     plan_labels,
     read_table,
@@ -41,6 +42,11 @@ def define_label(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write the judge's scores into the table (default: people label blindly)",
     )
+    add(
+        "--labeller",
+        metavar="NAME",
+        help="who labels: the labels of several people are kept apart (default: your login name)",
+    )
     add("--seed", type=int, default=0, metavar="N", help="another random choice (0)")
     add_table_options(parser)
     parser.set_defaults(run=run_label)
@@ -50,7 +56,7 @@ def run_label(options: argparse.Namespace) -> int:
     run = Run.open(options.folder).finished()
     rows = judge_rows(run, options.task, options.metric)
     if options.filled:
-        _import(run, rows, Path(options.filled))
+        _import(run, rows, Path(options.filled), labeller_name(options.labeller))
         run = Run.open(options.folder)
     elif not options.card:
         _write(run, rows, options)
@@ -61,7 +67,7 @@ def run_label(options: argparse.Namespace) -> int:
 
 def _write(run: Run, rows: list[JudgeRows], options: argparse.Namespace) -> None:
     path = Path(options.output_path or "labels.csv")
-    plans = [plan_labels(run, each, options.n, options.seed) for each in rows]
+    plans = [plan_labels(run, each, options.n, options.seed, options.labeller) for each in rows]
     written = write_table(run, plans, path, seen=options.show_scores)
     echo_wrapped("width of the 95 % interval to expect, by how labels and verdicts correlate:")
     header = ("task", "labels", "labels alone", *(f"r = {each}" for each in AGREEMENT))
@@ -87,12 +93,13 @@ def _scale(plan: Plan) -> str:
     return f"{plan.rows.task}: labels from {means}; {chosen}" + (f"; {plan.labelled} have one" if plan.labelled else "")
 
 
-def _import(run: Run, rows: list[JudgeRows], path: Path) -> None:
+def _import(run: Run, rows: list[JudgeRows], path: Path, labeller: str) -> None:
     read = read_table(path, run, rows)
-    tasks = store_labels(run, rows, read)
+    store_labels(run, rows, read.labels, labeller)
+    corrected = corrected_rows(Run.open(run.path)).tasks
     lines = []
     for task in read.labels:
-        for row, about in tasks[task].corrected.items():
+        for row, about in corrected[task].items():
             low, high = about["interval"] or (None, None)
             ends = f"{low:.3f} … {high:.3f}" if low is not None and high is not None else "–"
             lines.append(

@@ -258,12 +258,18 @@ def _format_rows(options: argparse.Namespace) -> list[ListedName]:
 
 
 def define_schema(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", choices=["task", "group", "graph", "format", "run"], help="the kind of file")
+    parser.add_argument("kind", choices=["task", "group", "graph", "format", "run", "view"],
+                        help="the kind of file; view: the JSON of the viewer's pages")  # fmt: skip
     parser.set_defaults(run=run_schema)
 
 
 def run_schema(options: argparse.Namespace) -> int:
     """Print a JSON Schema for editors. The records are imported here: listing names does without them."""
+    if options.kind == "view":
+        from assay.viewer.json_pages import view_schema
+
+        echo_json(view_schema())
+        return 0
     from assay.config.group import GroupConfig
     from assay.config.run import RunConfig
     from assay.config.schema import json_schema

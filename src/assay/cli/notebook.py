@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from assay.cli.progress import Progress, terminal_line
-from assay.evaluation.time_left import TimeEstimator
+from assay.evaluation.time_left import time_left_of
 
 if TYPE_CHECKING:
     from assay.evaluation.dispatch import RunProgress
@@ -20,7 +20,6 @@ class NotebookProgress:
 
     def __init__(self) -> None:
         self._started = time.monotonic()
-        self._estimate = TimeEstimator()
         self._next = self._started + 1.0
 
     def __enter__(self) -> "NotebookProgress":
@@ -31,7 +30,7 @@ class NotebookProgress:
             sys.stderr.write("\n")
 
     def __call__(self, run: "RunProgress") -> None:
-        left = self._estimate(run)  # called also where nothing is written: it measures what is recent
+        left = time_left_of(run)  # called also where nothing is written: it measures what is recent
         now = time.monotonic()
         if now < self._next:
             return

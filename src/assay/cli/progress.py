@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from assay.cli.output import echo_err
-from assay.evaluation.time_left import TimeEstimator, TimeLeft
+from assay.evaluation.time_left import TimeLeft, time_left_of
+from assay.report.time_text import time_left_text
 from assay.tasks.run import TRUNCATED
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ class Progress:
         self._last = time.monotonic()
         self._display: Any = None
         self._unreachable = False
-        self._estimate = TimeEstimator()
 
     def __enter__(self) -> "Progress":
         if sys.stderr.isatty():
@@ -44,7 +44,7 @@ class Progress:
             self._display.stop()
 
     def __call__(self, run: "RunProgress") -> None:
-        left = self._estimate(run)  # called also where nothing is shown: it measures what is recent
+        left = time_left_of(run)  # called also where nothing is shown: it measures what is recent
         if self._display is not None:
             from rich.text import Text  # a name may have brackets, which are not markup
 
@@ -66,12 +66,12 @@ def log_line(run: "RunProgress", left: TimeLeft) -> str:
     total = sum(each.runnable.size for each in run.tasks)
     documents = f"{sum(each.board.documents for each in run.tasks)} of {total} documents"
     parts = [_task_in_work(run), _waiting(run), documents, _requests(left), f"{left.rate:,.0f} requests/s"]
-    return ", ".join(filter(None, (*parts, *_counts(run), time_left(left))))
+    return ", ".join(filter(None, (*parts, *_counts(run), time_left_text(left.seconds, left.unknown))))
 
 
 def terminal_line(run: "RunProgress", left: TimeLeft, width: int) -> str:
     """The same in at most `width` columns: what matters least is left out."""
-    name, time_part = _task_in_work(run)[:MAX_NAME], time_left(left)
+    name, time_part = _task_in_work(run)[:MAX_NAME], time_left_text(left.seconds, left.unknown)
     parts = [_requests(left), _waiting(run), *_counts(run), f"{left.rate:,.0f}/s", time_part]
     short = time_part.partition(" (")[0]
     for kept in (parts, [*parts[:-2], time_part], [*parts[:-2], short], [parts[0], short], [short]):
@@ -84,34 +84,6 @@ def terminal_line(run: "RunProgress", left: TimeLeft, width: int) -> str:
         if free >= 0:
             return f"{name} {note}"
     return note[:width]
-
-
-def time_left(left: TimeLeft) -> str:
-    """The time left in words; a kind of request that was not seen yet makes it a minimum.
-
-    >>> time_left(TimeLeft(seconds=130.0)), time_left(TimeLeft(seconds=20.0, unknown=("judge calls",)))
-    ('about 2 min left', 'at least 20 s left (judge calls not yet seen)')
-    """
-    unseen = f" ({' and '.join(_few(left.unknown))} not yet seen)" if left.unknown else ""
-    if left.seconds is None:
-        return f"time left unknown{unseen}"
-    return f"{'at least' if left.unknown else 'about'} {duration(left.seconds)} left{unseen}"
-
-
-def duration(seconds: float) -> str:
-    """A duration in at most two units.
-
-    >>> duration(3.4), duration(95), duration(7500)
-    ('3 s', '2 min', '2 h 5 min')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def _few(kinds: Sequence[str]) -> list[str]:
-    return [*kinds[:2], f"{len(kinds) - 2} more kinds"] if len(kinds) > 3 else list(kinds)
 
 
 def _requests(left: TimeLeft) -> str:

@@ -11,11 +11,13 @@ from assay.cli.output import echo, echo_columns, echo_err, echo_tables, echo_wra
 from assay.config.folders import RUNS_DIR, RUNS_VARIABLE, runs_folder
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.redaction import redacted_text
-from assay.report.reading import RunSummary
+from assay.report.index import MIN_RUNS, RunEntry, RunIndex
+from assay.report.reading import RunHeadline, RunSummary
 from assay.report.table import table_heading
 from assay.runs.cache import FILE, Cache
 from assay.runs.folder import MANIFEST, RunError, no_run
 from assay.runs.lease import Lease
+from assay.runs.notes import read_notes, write_notes
 from assay.runs.run import RUNNING, Run, holds_run, runs_in
 from assay.runs.storage import HEADS, is_url, local_folder, push
 
@@ -34,9 +36,14 @@ def define_runs(parser: argparse.ArgumentParser) -> None:
     pushed.add_argument("path", metavar="DIR", help="the folder of the run")
     pushed.add_argument("url", metavar="URL", help="such as s3://bucket/run")
     pushed.add_argument("--force", action="store_true", help="replace another run that is there")
+    noted = actions.add_parser("note", help="tags and a note", description="Tag a run, or note something about it.")
+    noted.add_argument("--tag", action="append", default=[], metavar="TAG", help="add a tag; repeatable")
+    noted.add_argument("--untag", action="append", default=[], metavar="TAG", help="remove a tag; repeatable")
+    noted.add_argument("--note", metavar="TEXT", help="the note, which replaces the one before; '' removes it")
+    noted.add_argument("name", metavar="RUN", help="its name below that folder, or its path")
     about = f"a folder or URL of runs (default: ${RUNS_VARIABLE}, else {RUNS_DIR}/)"
     parser.add_argument("--runs_dir", metavar="DIR", help=about)
-    for action in (listed, shown, removed):  # without a default, which would replace the value before the action
+    for action in (listed, shown, removed, noted):  # without a default, which would replace the value before the action
         action.add_argument("--runs_dir", metavar="DIR", default=argparse.SUPPRESS, help=about)
     add_table_options(listed)
     add_table_options(shown)
@@ -53,14 +60,17 @@ def run_runs(options: argparse.Namespace) -> int:
     if options.action == "show" and (is_url(options.name) or is_url(options.runs_dir or runs_folder())):
         url = options.name if is_url(options.name) else f"{options.runs_dir or runs_folder()}/{options.name}"
         return _show(local_folder(url))
-    if options.action == "rm" and any(map(is_url, [options.runs_dir or runs_folder(), *options.names])):
-        fix = "remove it with the tool of the storage"
-        raise ConfigError([Problem(Place("runs rm"), "removes runs of this machine only", fix)])
+    named = [options.name] if options.action == "note" else options.names if options.action == "rm" else []
+    if named and any(map(is_url, [options.runs_dir or runs_folder(), *named])):
+        fix = "change it with the tool of the storage"
+        raise ConfigError([Problem(Place(f"runs {options.action}"), "changes runs of this machine only", fix)])
     folder = runs_dir(options.runs_dir)
     if options.action == "list":
         return _list(folder)
     if options.action == "show":
         return _show(_find_run(folder, options.name, holds_run))
+    if options.action == "note":
+        return _note(_find_run(folder, options.name, holds_run), options)
     paths = [_find_run(folder, name, _has_manifest) for name in options.names]  # all must exist before one is removed
     for path in paths:
         _remove(path)
@@ -68,27 +78,39 @@ def run_runs(options: argparse.Namespace) -> int:
 
 
 def _list(folder: Path) -> int:
-    readings = [RunSummary(path, path.name) for path in runs_in(folder)]
-    if not readings:
+    paths = runs_in(folder)
+    if not paths:
         echo(f"no runs in {folder}; `assay run` puts them there")
         return 0
+    known = RunIndex(folder).refresh() if len(paths) >= MIN_RUNS else {}
+    heads = [_head(path, known.get(path.name)) for path in paths]
     echo_columns(
         ("run", "started", "model", "tasks", "status", "number"),
-        [_row(each) for each in readings],
+        [_row(each) for each in heads],
         drop=("started", "tasks"),
     )
-    for each in readings:
+    for each in heads:
         if each.problem:
             echo_err(f"{each.path}: {each.problem}")
     return 0
 
 
-def _row(reading: RunSummary) -> tuple[str, ...]:
-    head = reading.head
+def _head(path: Path, known: RunEntry | None) -> RunHeadline:
+    """The line of a run, from the index; one that the index cannot read, behind a link say, is read here."""
+    if known is None or known.head.problem or path.is_symlink():
+        return RunSummary(path, path.name).head
+    return known.head
+
+
+def _row(head: RunHeadline) -> tuple[str, ...]:
     started = time.strftime("%Y-%m-%d %H:%M", time.localtime(head.created)) if head.created else ""
     tasks = head.tasks[0] + (f" and {len(head.tasks) - 1} more" if len(head.tasks) > 1 else "") if head.tasks else ""
     number = head.headline
-    shown = f"{number.metric} {number.value:.4f} ({head.headline_of})" if number is not None else ""
+    shown = (
+        f"{number.metric} {number.value:.4f} ({head.headline_of}){', provisional' if head.is_running else ''}"
+        if number is not None
+        else ""
+    )
     return head.name, started, head.model, tasks, head.status, shown
 
 
@@ -99,6 +121,18 @@ def _show(path: Path) -> int:
         return 0
     echo_wrapped(table_heading(opened.results))
     echo_tables(opened.results)
+    return 0
+
+
+def _note(path: Path, options: argparse.Namespace) -> int:
+    known = read_notes(path)
+    if known.problem:
+        raise ConfigError([Problem(Place(str(path)), known.problem, "repair or remove the file")])
+    if options.tag or options.untag or options.note is not None:
+        tags = [tag for tag in (*known.tags, *options.tag) if tag not in options.untag]
+        known = write_notes(path, tags, known.note if options.note is None else options.note)
+    echo(f"tags: {', '.join(known.tags) or 'none'}")
+    echo(f"note: {known.note or 'none'}")
     return 0
 
 

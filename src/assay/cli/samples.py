@@ -16,10 +16,13 @@ from assay.runs.folder import no_run
 from assay.runs.run import Run
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample, call_text, made_calls, shown_texts
+from assay.runs.samples.turns import ChatPrompt, chat_prompt, chat_text, stored_exchanges, turn_text, turns_of
 from assay.tasks.audit import KINDS, is_wrong
 
 LONG = 2000
 """Characters of a prompt or answer that are printed without --full."""
+BEGINNING = 200
+"""Characters of instructions and of reasoning that are printed without --full."""
 
 
 def define_samples(parser: argparse.ArgumentParser) -> None:
@@ -42,11 +45,11 @@ def define_samples(parser: argparse.ArgumentParser) -> None:
 def run_samples(options: argparse.Namespace) -> int:
     opened = Run.open(options.folder)
     for task, file in _files(opened, options.task).items():
-        better = opened.higher_is_better(task)
+        better, shots = opened.higher_is_better(task), opened.config(task).get("num_fewshot")
         rows = (row for row in file.rows() if _is_selected(row, options, better))
         for row in islice(rows, options.n or None):
             echo(f"\n━━ {task} · document {row.doc_id}{_marks(row)}")
-            for name, text in _parts(row, full=options.full):
+            for name, text in _parts(row, shots, full=options.full):
                 echo(f"── {name}\n{text}")
         left = sum(1 for _ in rows)
         if left:
@@ -86,8 +89,8 @@ def _marks(row: StoredSample) -> str:
     return f" · {', '.join(row.audit)}" if row.audit else ""
 
 
-def _parts(row: StoredSample, *, full: bool) -> Iterator[tuple[str, str]]:
-    yield from _asked(row, full=full) if row.trace is None else _path(row, row.trace, full=full)
+def _parts(row: StoredSample, shots: AnyJSON, *, full: bool) -> Iterator[tuple[str, str]]:
+    yield from _asked(row, shots, full=full) if row.trace is None else _path(row, row.trace, full=full)
     yield "target", _target(row)
     verdicts = [reply for reply in row.replies or () if "verdict" in reply]
     if verdicts:
@@ -103,25 +106,27 @@ def _parts(row: StoredSample, *, full: bool) -> Iterator[tuple[str, str]]:
 def _path(row: StoredSample, trace: Trace, *, full: bool) -> Iterator[tuple[str, str]]:
     """Yield the nodes that a graph's record visited, with prompts and answers, and its output."""
     yield "path", " → ".join(node for node, _ in trace)
-    answers = [each for repeats in row.responses for each in repeats]
-    texts = shown_texts([[each if isinstance(each, str) else ""] for each in answers], row.replies)
+    parts = stored_exchanges(row)
     for node, numbers in trace:
-        for number in numbers:
-            if number < len(row.requests):
-                prompt = row.requests[number].prompt
-                yield f"prompt of {node}", _cut(row.prefix + row.prompt if prompt is None else prompt, full)
-            if number < len(answers) and answers[number] is not None:
-                shown = texts[number] if isinstance(answers[number], str) else _shown(answers[number])
-                yield f"answer to {node}", _cut(shown, full)
+        own = [parts[number] for number in numbers if number < len(parts)]
+        if len(own) == 1:
+            yield f"prompt of {node}", _cut(chat_text(turns_of(own[0].asked)), full)
+            if own[0].answer is not None:
+                yield f"answer to {node}", _cut(turn_text(turns_of([own[0].answer])[0]), full)
+        elif own:
+            said = [message for each in own for message in (*each.asked, each.answer) if message is not None]
+            yield f"conversation of {node}", _cut(chat_text(turns_of(said)), full)
     if made_calls(row.replies):
         yield "tool calls", "\n".join(call_text(call) for call in made_calls(row.replies))
     for left in row.answers.values():
         yield "output", _cut("\n".join(_shown(each) for each in left), full)
 
 
-def _asked(row: StoredSample, *, full: bool) -> Iterator[tuple[str, str]]:
-    prefix = row.prefix
-    if prefix and not full:
+def _asked(row: StoredSample, shots: AnyJSON, *, full: bool) -> Iterator[tuple[str, str]]:
+    prefix, chat = row.prefix, chat_prompt(row, shots)
+    if chat is not None:
+        yield from _chat(chat, full=full)
+    elif prefix and not full:
         yield (
             "prompt",
             f"[{counted(len(prefix), 'character')} before it; --full shows them]\n{_cut(row.prompt, full)}",
@@ -131,10 +136,36 @@ def _asked(row: StoredSample, *, full: bool) -> Iterator[tuple[str, str]]:
     yield from _answers(row, full=full)
 
 
+def _chat(chat: ChatPrompt, *, full: bool) -> Iterator[tuple[str, str]]:
+    """Yield the turns of a prompt, each under its role; instructions and examples are cut short without --full."""
+    for turn in chat.system:
+        yield turn.role, turn.text if full else _beginning(turn.text)
+    if full:
+        yield from ((f"example, {turn.role}", turn_text(turn)) for turn in chat.examples)
+    elif chat.examples:
+        yield "examples", f"[{counted(len(chat.examples), 'turn')}; --full shows them]"
+    for turn in chat.turns:
+        yield from _reasoned(turn.reasoning, full=full)
+        yield turn.role, _cut(turn_text(turn), full)
+
+
+def _beginning(text: str) -> str:
+    if len(text) <= BEGINNING:
+        return text
+    return f"{text[:BEGINNING]}… [{counted(len(text) - BEGINNING, 'character')} more; --full shows them]"
+
+
+def _reasoned(text: str, *, full: bool) -> Iterator[tuple[str, str]]:
+    if text:
+        yield "reasoning", text if full else _beginning(text)
+
+
 def _answers(row: StoredSample, *, full: bool) -> Iterator[tuple[str, str]]:
     """Yield the answers: texts before and after each filter, or the log-likelihood of each continuation."""
     texts, responses = shown_texts(row.responses, row.replies), row.responses
     if texts:
+        for reply in row.replies or ():
+            yield from _reasoned(str(reply.get("reasoning") or ""), full=full)
         yield "answer" if len(texts) == 1 else "answers", "\n".join(_cut(text, full) for text in texts)
         for name, left in row.answers.items():
             yield f"filtered by {name}", _cut("\n".join(_shown(each) for each in left), full)

@@ -1,4 +1,4 @@
-"""`assay view`: browse runs. The server is read-only, and by default only this machine can reach it."""
+"""`assay view`: browse runs. By default the server is read-only, and only this machine can reach it."""
 
 import argparse
 import socket
@@ -6,6 +6,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from assay.cli.flags import labeller_name
 from assay.cli.output import echo, echo_err
 from assay.errors import ConfigError, Place, Problem, installing
 from assay.runs.folder import no_run
@@ -29,12 +30,21 @@ def define_view(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="allow other machines to connect, at a --host that they reach: they see everything below DIR, without a password",
     )
+    add(
+        "--label",
+        action="store_true",
+        help="let people store labels, tags and notes beside runs, from pages opened by the printed URL (default: read-only)",
+    )
+    add("--labeller", metavar="NAME", help="with --label: the name stored with labels (default: your login name)")
     parser.set_defaults(run=run_view)
 
 
 def run_view(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     _check(folder, options.host, options.allow_remote)
+    labeller = labeller_name(options.labeller) if options.label or options.labeller is not None else ""
+    if labeller and not options.label:
+        raise ConfigError([Problem(Place("--labeller"), "nothing is labelled without --label", "add --label")])
     from assay.viewer.app import make_app, serve
 
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
@@ -46,9 +56,10 @@ def run_view(options: argparse.Namespace) -> int:
             what = f"the server cannot listen at {options.host}, port {options.port}: {error.strerror}"
             raise ConfigError([Problem(Place("--port"), what, "choose another one, or 0 for any free one")]) from None
         host = f"[{options.host}]" if family == socket.AF_INET6 else options.host
-        app = make_app(folder, options.host)
+        app = make_app(folder, options.host, labeller)
         listening.listen(128)  # a browser that connects early waits instead of being refused
-        echo(f"http://{host}:{listening.getsockname()[1]}/")
+        token = f"?token={app.permit.token}" if app.permit is not None else ""
+        echo(f"http://{host}:{listening.getsockname()[1]}/{token}")
         sys.stdout.flush()
         echo_err("press Ctrl-C to stop")
         serve(app, listening)

@@ -38,6 +38,8 @@ from assay.comparison.rows import (
 from assay.errors import ConfigError, Place, Problem
 from assay.records import AnyJSON, JSONObject
 from assay.runs.run import Run
+from assay.runs.samples.records import StoredSample
+from assay.runs.samples.turns import shown_prompt
 from assay.runs.storage import shown_parts
 from assay.statistics.paired import holm
 
@@ -205,9 +207,6 @@ def _endings(runs: Sequence[Run]) -> list[str]:
     return [f"{run.path}: the run is {run.status}" for run in runs if run.status not in ("complete", "unknown")]
 
 
-COLUMNS = ("prompt", "answers", "target", "gold", "choices")
-
-
 def flips_of(tasks: Sequence[PairedTask], rows: Sequence[PairedRow], run: int, most: int) -> list[Flip]:
     """Of each task the documents whose first number changed: those that became worse first, the largest changes first."""
     by_name = {task.name: task for task in tasks}
@@ -231,8 +230,8 @@ def _flips_of_row(task: PairedTask, row: PairedRow, member: ComparedTask, run: i
     ]
     rows_a = task.places_a[member.places]
     rows_b = task.places_b[member.places]
-    stored_a = {each["place"]: each for each in task.scores_a.some([int(rows_a[p]) for p in places], COLUMNS)}
-    stored_b = {each["place"]: each for each in task.scores_b.some([int(rows_b[p]) for p in places], COLUMNS)}
+    stored_a = task.scores_a.some([int(rows_a[p]) for p in places])
+    stored_b = task.scores_b.some([int(rows_b[p]) for p in places])
     return [
         Flip(
             task=task.name,
@@ -245,28 +244,33 @@ def _flips_of_row(task: PairedTask, row: PairedRow, member: ComparedTask, run: i
             answer_a=answer(stored_a[int(rows_a[place])], row.key.filter),
             answer_b=answer(stored_b[int(rows_b[place])], row.key.filter),
             target=target(stored_a[int(rows_a[place])]) or target(stored_b[int(rows_b[place])]),
-            question=str(stored_a[int(rows_a[place])]["prompt"] or stored_b[int(rows_b[place])]["prompt"]),
+            question=shown_prompt(stored_a[int(rows_a[place])]) or shown_prompt(stored_b[int(rows_b[place])]),
             is_loss=bool(worse[place] > 0),
             doc_id_b=int(task.scores_b.documents[rows_b[place]]),
+            question_b=_other_prompt(stored_a[int(rows_a[place])], stored_b[int(rows_b[place])]),
         )
         for place in places
     ]
 
 
-def answer(row: JSONObject, filter_name: str) -> str:
+def _other_prompt(one: StoredSample, two: StoredSample) -> str:
+    """The whole prompt of the second where it is not that of the first."""
+    is_same = (one.prefix, one.prompt) == (two.prefix, two.prompt) or one.prefix + one.prompt == two.prefix + two.prompt
+    return "" if is_same else two.prefix + shown_prompt(two)
+
+
+def answer(row: StoredSample, filter_name: str) -> str:
     """Return the answer after a filter; for choices the likeliest one."""
-    answers = row["answers"].get(filter_name, [])
-    choices = row["choices"]
+    answers, choices = row.answers.get(filter_name, ()), row.choices
     likelihoods = [each[0] for each in answers if isinstance(each, tuple)]
     if choices and len(likelihoods) == len(answers) >= len(choices):
         return str(choices[max(range(len(choices)), key=likelihoods.__getitem__)])
     return "\n".join(each if isinstance(each, str) else orjson.dumps(each).decode() for each in answers)
 
 
-def target(row: JSONObject) -> str:
+def target(row: StoredSample) -> str:
     """Return the right answer; for choices its text."""
-    gold = orjson.loads(row["gold"] or row["target"])
-    choices = row["choices"]
+    gold, choices = orjson.loads(row.gold or row.target), row.choices
     if choices and isinstance(gold, int) and 0 <= gold < len(choices):
         return str(choices[gold])
     return gold if isinstance(gold, str) else orjson.dumps(gold).decode()

@@ -112,6 +112,8 @@ class Flip:
     question: str
     is_loss: bool
     doc_id_b: int | None = None
+    question_b: str = ""
+    """The prompt of b, where it differs."""
 
     @property
     def change(self) -> float:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,7 @@ def _of_task(run: Run, rows: JudgeRows, labels: TaskLabels | None) -> Iterator[C
     middle = (rows.bounds[0] + rows.bounds[1]) / 2
     wide = rows.bounds[1] - rows.bounds[0]
     tested = [*_agreement(judged, middle, wide), *_leanings(judged, run, wide), *_consistency(judged, wide)]
+    tested += people_agreement(labels) if labels is not None else ()
     yield from (CardEntry(rows.task, name, number, meaning) for name, number, meaning in tested)
 
 
@@ -114,6 +116,19 @@ def _agreement(judged: Judged, middle: float, wide: float) -> Iterator[tuple[str
     )
     yield "Spearman", jackknifed(spearman, _pairs(score, label)), "do both put answers in the same order"
     yield "Krippendorff's alpha", jackknifed(_alpha, _pairs(score, label)), "of the scores themselves; 0 is chance"
+
+
+def people_agreement(labels: TaskLabels) -> Iterator[tuple[str, Estimate, str]]:
+    """How far two people agree on the documents that both labelled, each two of them."""
+    middle = sum(labels.scale) / 2
+    for (one, own), (other, theirs) in combinations(sorted(labels.people.items()), 2):
+        pairs = [(own[document], theirs[document]) for document in own if document in theirs]
+        names = f"{one or 'no name'} and {other or 'no name'}"
+        if len(pairs) > 1:
+            same = [first == second for first, second in pairs]
+            yield f"same label: {names}", estimate(same), "of documents that both labelled"
+            halves = [(first >= middle, second >= middle) for first, second in pairs]
+            yield f"kappa: {names}", jackknifed(kappa, halves), "of upper and lower half; 0 is chance"
 
 
 def _pairs(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> list[tuple[Any, Any]]:

@@ -6,7 +6,7 @@ import random
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,9 +19,19 @@ from assay.errors import ConfigError, Place, Problem, did_you_mean, some
 from assay.records import JSONDict, JSONObject, ScoreKey
 from assay.runs.files import write_sink
 from assay.runs.folder import RunError
-from assay.runs.labels import SUFFIX, TaskLabels, corrected_key, write_labels
+from assay.runs.labels import (
+    SUFFIX,
+    Corrections,
+    PersonLabel,
+    TaskLabels,
+    answer_digest,
+    append_labels,
+    corrected_key,
+    judged_answer,
+)
 from assay.runs.run import Run, mapping
-from assay.runs.samples.records import StoredSample, shown_texts
+from assay.runs.samples.turns import shown_prompt
+from assay.scoring.judges import PREFERENCE, RUBRIC
 from assay.statistics.arrays import estimate
 from assay.statistics.intervals import student
 from assay.statistics.labels import Corrected
@@ -80,6 +90,14 @@ def _of_task(run: Run, task: str, metric: str | None) -> JudgeRows | None:
     return JudgeRows(task, selected[:1], SHARE, SHARE) if metric is not None and selected else None
 
 
+def judge_instructions(run: Run, rows: JudgeRows) -> str:
+    """How the judge of these rows must grade; people grade by the same words."""
+    kwargs = next((own for own, only in _judges_of(run.config(rows.task)) if only in (None, rows.keys[0].filter)), None)
+    if kwargs is None:
+        return ""
+    return str(kwargs.get("rubric") or kwargs.get("prompt") or (PREFERENCE if rows.other else RUBRIC))
+
+
 def labelled_rows(run: Run) -> list[JudgeRows]:
     """The rows that people checked, as far as their labels are about the run's answers."""
     checked = []
@@ -123,8 +141,11 @@ class Plan:
     widths: Mapping[int, Sequence[float]]
 
 
-def plan_labels(run: Run, rows: JudgeRows, count: int, seed: int) -> Plan:
-    """Choose documents in a random order that only the seed and the run decide: asked for more, it continues where it was."""
+def plan_labels(run: Run, rows: JudgeRows, count: int, seed: int = 0, by: str | None = None) -> Plan:
+    """Choose documents in a random order that only the seed and the run decide: asked for more, it continues where it was.
+
+    Those that have a label are done; or those that have one `by` a person: so all people label the same ones.
+    """
     scores = _scores(run, rows.task)
     column = scores.values[rows.keys[0]]
     _check_scores(rows, column)
@@ -132,7 +153,8 @@ def plan_labels(run: Run, rows: JudgeRows, count: int, seed: int) -> Plan:
     shuffled = sorted(documents)
     random.Random(f"{seed} {run.source(rows.task)} {rows.task}").shuffle(shuffled)
     known = run.labels.get(rows.task)
-    done = known.labels if known is not None else {}
+    people = known.people if known is not None else {}
+    done = people.get(by, {}) if by is not None else (known.labels if known is not None else {})
     left = [document for document in shuffled if document not in done][: max((count or len(documents)) - len(done), 0)]
     spread = float(np.std(np.asarray(column.present_values, float)))
     spread = max(spread, 0.1 * (rows.bounds[1] - rows.bounds[0]))
@@ -141,6 +163,15 @@ def plan_labels(run: Run, rows: JudgeRows, count: int, seed: int) -> Plan:
         each: [_width(spread, each, n, agreement) for agreement in (0.0, *AGREEMENT)] for each in PLANNED if each <= n
     }
     return Plan(rows, left, len(done), n, widths)
+
+
+def scored_documents(run: Run, rows: JudgeRows) -> list[int]:
+    """The documents that have a score in these rows, so that they can be labelled."""
+    scores = _scores(run, rows.task)
+    column = scores.values[rows.keys[0]]
+    _check_scores(rows, column)
+    documents: list[int] = scores.documents[column.present].tolist()
+    return documents
 
 
 def _check_scores(rows: JudgeRows, column: PairedColumn) -> None:
@@ -184,28 +215,22 @@ def _records(run: Run, plan: Plan, seen: bool) -> Iterator[JSONDict]:
     samples = sorted((row for row in file.rows() if row.doc_id in order), key=lambda row: order[row.doc_id])
     for sample in samples:
         doc = orjson.loads(sample.doc)
-        texts = {"prompt": sample.prompt, "target": _text(orjson.loads(sample.target))}
-        texts |= {"answer": _answer(sample, rows.keys[0].filter)}
+        texts = {"prompt": shown_prompt(sample), "target": _text(orjson.loads(sample.target))}
+        texts |= {"answer": judged_answer(sample, rows.keys[0].filter)}
         texts |= {"other": _text(doc.get(rows.other))} if rows.other else {}
         record: JSONDict = {
             "task": rows.task,
             "id": sample.doc_id,
-            **{name: _cell(text) for name, text in texts.items()},
+            **{name: spreadsheet_cell(text) for name, text in texts.items()},
         }
         record |= {"judge": sample.scores.get(row_name(rows.keys[0]))} if seen else {}
         yield record | {"label": ""}
 
 
-def _answer(sample: StoredSample, filter_name: str) -> str:
-    """The first answer that the judge saw; of repeats the first stands for all."""
-    filtered = [each for each in sample.answers.get(filter_name, ()) if isinstance(each, str)]
-    return (filtered or shown_texts(sample.responses, sample.replies) or [""])[0]
-
-
-def _cell(text: str) -> str:
+def spreadsheet_cell(text: str) -> str:
     """A text that no spreadsheet takes for a formula: an answer could read other files with one.
 
-    >>> _cell("=HYPERLINK(A1)"), _cell("-5"), _cell("as it is")
+    >>> spreadsheet_cell("=HYPERLINK(A1)"), spreadsheet_cell("-5"), spreadsheet_cell("as it is")
     ("'=HYPERLINK(A1)", '-5', 'as it is')
     """
     return f"'{text}" if text[:1] in FORMULA and not PLAIN_NUMBER.fullmatch(text) else text
@@ -312,25 +337,49 @@ def _lines(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, s
         csv.field_size_limit(before)
 
 
-def store_labels(run: Run, rows: Sequence[JudgeRows], read: ReadLabels) -> dict[str, TaskLabels]:
-    """Add labels to those of the run, correct its numbers, and write both beside it. A later label replaces an earlier one."""
-    tasks = dict(run.labels)
-    for each in rows:
-        before = tasks.get(each.task)
-        if each.task not in read.labels:
-            continue
-        _check_scores(each, _scores(run, each.task).values[each.keys[0]])
-        names = [row_name(key) for key in each.keys]
-        kept = before.labels if before is not None and [*before.rows] == names else {}
-        tasks[each.task] = TaskLabels(names, each.scale, each.bounds, {**kept, **read.labels[each.task]})
+def store_labels(
+    run: Run, rows: Sequence[JudgeRows], labels: Mapping[str, Mapping[int, float | None]], by: str
+) -> None:
+    """Add a person's labels to those of the run, beside it. A later label replaces an earlier one, None takes it back."""
+    lines: list[PersonLabel] = []
+    for each in (each for each in rows if each.task in labels):
+        scores = _scores(run, each.task)
+        _check_scores(each, scores.values[each.keys[0]])
+        own, names = labels[each.task], [row_name(key) for key in each.keys]
+        numbers = [place for place, document in enumerate(scores.documents.tolist()) if document in own]
+        digests = {
+            row.doc_id: answer_digest(judged_answer(row, each.keys[0].filter)) for row in scores.file.at(numbers)
+        }
+        checksum = scores.file.checksum
+        lines += [
+            PersonLabel(each.task, document, label, by, names, each.scale, each.bounds, digests[document], checksum)
+            for document, label in own.items()
+        ]
+    append_labels(run.path, lines)
+
+
+def corrected_rows(run: Run) -> Corrections:
+    """The rows of a run that labels correct, and what is to be said about its labels."""
+    plain = run.without_labels()
     numbers: dict[tuple[str, ScoreKey], Corrected] = {}
-    for task, about in tasks.items():
-        own = corrections(run, task, about)
+    tasks: dict[str, dict[str, JSONObject]] = {}
+    remarks: dict[str, list[str]] = {}
+    for task, about in run.labels.items():
+        said = remarks.setdefault(task, [])
+        if about.stale:
+            said.append(f"{about.stale} labels are left out, since they are about other answers: label these again")
+        try:
+            own = corrections(plain, task, about) if about.labels else {}
+        except RunError as error:
+            said.append(f"no corrected values: {'; '.join(problem.what for problem in error.problems)}")
+            continue
         numbers |= {(task, key): number for key, number in own.items()}
-        written = {row_name(key): _described(number) for key, number in own.items()}
-        tasks[task] = replace(about, corrected=written)
-    write_labels(run.path, tasks, _groups(run, numbers))
-    return tasks
+        tasks[task] = {row_name(key): _described(number) for key, number in own.items()}
+        said += [
+            f"{row_name(corrected_key(key))}: by {number.labels} labels of {number.n} documents, {number.method}"
+            for key, number in own.items()
+        ]
+    return Corrections(tasks, _groups(plain, numbers), {task: said for task, said in remarks.items() if said})
 
 
 def corrections(run: Run, task: str, labels: TaskLabels) -> dict[ScoreKey, Corrected]:

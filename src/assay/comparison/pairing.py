@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -13,12 +13,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from assay.config.row_names import row_key, row_name
 from assay.errors import ConfigError, Place, Problem, some
-from assay.records import AnyJSON, JSONDict, ScoreKey
+from assay.records import AnyJSON, ScoreKey
 from assay.redaction import redacted
 from assay.runs.labels import TaskLabels, corrected_key
 from assay.runs.run import Run, mapping
 from assay.runs.samples.reader import SampleFile
-from assay.runs.samples.records import StoredRequest
+from assay.runs.samples.records import StoredRequest, StoredSample
 from assay.statistics.board import cluster_number
 from assay.statistics.labels import Corrected, corrected
 
@@ -152,14 +152,10 @@ class TaskScores:
                 place += 1
         return clusters if known else None
 
-    def some(self, places: Sequence[int], columns: Sequence[str]) -> Iterator[JSONDict]:
-        """Columns of a few samples, in the order of the file."""
-        positions, before = sorted(set(places)), 0
-        for part in self.file.columns(columns):
-            size = len(next(iter(part.values()), ()))
-            for place in [each - before for each in positions if before <= each < before + size]:
-                yield {"place": place + before, **{name: column[place] for name, column in part.items()}}
-            before += size
+    def some(self, places: Sequence[int]) -> dict[int, StoredSample]:
+        """The samples at these places of the file."""
+        positions = sorted(set(places))
+        return dict(zip(positions, self.file.at(positions), strict=True))
 
 
 class PairedColumn(NamedTuple):

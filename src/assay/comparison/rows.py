@@ -117,7 +117,7 @@ def _check_clusters(column: str, clustered: Sequence[tuple[PairedTask, Array | N
     if len(without) == len(clustered):
         from orjson import loads
 
-        docs = [loads(row["doc"]) for task, _ in clustered for row in task.scores_a.some([0], ["doc"])]
+        docs = [loads(row.doc) for task, _ in clustered for row in task.scores_a.some([0]).values()]
         fix = did_you_mean(column, {name for doc in docs for name in doc})
         raise ConfigError([Problem(Place("--cluster_by"), f"no document has a column {column!r}", fix)])
     if without:

@@ -53,6 +53,37 @@ def _type(hint: Any, *, many: bool = False) -> Schema:
     return unique[0] if len(unique) == 1 else {"anyOf": unique}
 
 
+def type_schema(hint: Any) -> Schema:
+    """Build the schema of any type of records that are written: every field is required, and more may come."""
+    options = _written_options(hint)
+    return options[0] if len(options) == 1 else {"anyOf": options}
+
+
+def _written_options(hint: Any) -> list[Schema]:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return [option for part in arguments for option in _written_options(part)]
+    if origin is typing.Literal:
+        return [{"enum": list(arguments)}]
+    if origin is not None and issubclass(origin, Mapping):
+        return [{"type": "object", "additionalProperties": type_schema(arguments[1])}]
+    if origin is not None:
+        return [{"type": "array", "items": type_schema(arguments[0])}]
+    if dataclasses.is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        properties = {item.name: type_schema(hints[item.name]) for item in dataclasses.fields(hint)}
+        about = (hint.__doc__ or "").split("\n\n")[0]
+        return [
+            {
+                "type": "object",
+                "description": " ".join(about.split()),
+                "properties": properties,
+                "required": [*properties],
+            }
+        ]
+    return [dict(_SCALARS[hint])]
+
+
 def _options(hint: Any) -> list[Schema]:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):

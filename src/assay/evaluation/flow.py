@@ -66,7 +66,7 @@ def execute(
         with open_output(prepared, models, options) as output:  # manifest, journal, lease; resumes the same run
 
             def notify(progress: RunProgress) -> None:
-                output.beat(progress.tasks)
+                output.beat(progress)
                 if watch is not None:
                     watch(progress)
 

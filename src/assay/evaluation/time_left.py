@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from assay.engine.counts import TaskCounts
 from assay.engine.drive import Engine
@@ -245,6 +246,17 @@ class TimeEstimator:
                 continue
             speeds[role] = self._lanes[role].speed(engine.capacity(role))
         return speeds
+
+
+_ESTIMATORS: "WeakKeyDictionary[Engine, TimeEstimator]" = WeakKeyDictionary()
+
+
+def time_left_of(run: RunProgress) -> TimeLeft:
+    """Estimate the rest of a run; one estimator for all that show it."""
+    estimator = _ESTIMATORS.get(run.engine)
+    if estimator is None:
+        estimator = _ESTIMATORS[run.engine] = TimeEstimator()
+    return estimator(run)
 
 
 def _unseen(unknown: Mapping[str, Sequence[str]]) -> Iterator[str]:

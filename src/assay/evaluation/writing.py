@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from assay.config.run import RunConfig
+from assay.evaluation.dispatch import RunProgress
+from assay.evaluation.live import LiveRecord
 from assay.evaluation.manifest import (
     config_section,
     facts,
@@ -27,6 +29,7 @@ from assay.redaction import is_same
 from assay.registry import USED
 from assay.runs.folder import MANIFEST, NoRun, RunError, RunFolder, as_written, open_run
 from assay.runs.journal import Journal
+from assay.runs.live import LiveFolder
 from assay.runs.results import ManifestJSON, ResultsJSON
 from assay.runs.run import Run, holds_run, output_folder, run_name
 from assay.runs.samples.records import SampleRecord, lm_eval_records
@@ -69,6 +72,7 @@ class RunOutput:
     journal: Journal
     folder: RunFolder | None
     options: OutputOptions
+    live: LiveRecord | None = None
     samples: dict[str, list[SampleRecord]] = field(default_factory=dict)
 
     def task_run(self, task: Runnable) -> TaskRun:
@@ -77,16 +81,19 @@ class RunOutput:
         if self.options.keep_samples:
             sinks.append(self.samples.setdefault(task.task.name, []).append)
         if self.folder is not None:
-            written, end = folder_sinks(self.folder, self.prepared, task)
+            written, end = folder_sinks(self.folder, self.prepared, task, self.live)
             sinks += written
         elif (files := task.files(None, self.prepared.started, file_label(task, self.prepared))) is not None:
             sinks.append(files.add)  # read by the post-processors of a graph
         return self.options.task_run(task, all_of(sinks), end)
 
-    def beat(self, runs: Sequence[TaskRun]) -> None:
-        """Renew the lease of the folder, with how many documents each task has done."""
+    def beat(self, progress: RunProgress) -> None:
+        """Renew the lease of the folder, with how many documents each task has done; and write the progress of the run."""
         if self.folder is not None:
-            self.folder.beat_now_and_then(lambda: {run.runnable.task.name: run.board.documents for run in runs})
+            documents = partial(_documents, progress.tasks)
+            self.folder.beat_now_and_then(documents)
+        if self.live is not None:
+            self.live(progress)
 
     def write(self, results: ResultsJSON, scored: ScoredTasks) -> Evaluation:
         config, usage = self.prepared.config, scored.usage
@@ -121,8 +128,17 @@ def open_output(prepared: PreparedRun, models: Mapping[str, AnyModel], options: 
         note_addresses(folder, models)
         if options.announce is not None:
             options.announce(_opening(folder))
+        live = LiveFolder(folder.path)
         with folder, scorer_memories(prepared.scorers, folder.path):
-            yield RunOutput(prepared, model, folder.journal, folder, options)
+            try:
+                record = LiveRecord(live, prepared, prepared.started)
+                yield RunOutput(prepared, model, folder.journal, folder, options, record)
+            finally:
+                live.remove()
+
+
+def _documents(runs: Sequence[TaskRun]) -> dict[str, int]:
+    return {run.runnable.task.name: run.board.documents for run in runs}
 
 
 def _opening(folder: RunFolder) -> str:
@@ -197,10 +213,14 @@ def _ending(account: ResultsJSON, config: RunConfig, usage: UsageSummary) -> Res
     return {**ended, **part, **decided, **({"account": usage.account} if usage.account else {})}
 
 
-def folder_sinks(folder: RunFolder, prepared: Prepared, task: Runnable) -> tuple[list[Keep], Callable[[], None]]:
+def folder_sinks(
+    folder: RunFolder, prepared: Prepared, task: Runnable, live: LiveRecord | None = None
+) -> tuple[list[Keep], Callable[[], None]]:
     """Return the functions that write the samples of a task into a run's folder, and one to call after the last."""
     name, config = task.task.name, prepared.config
     keeper = folder.keeper(name, config.log_samples, partial(logged_id, config, name))
+    if live is not None:
+        live.follow(name, keeper.parquet)
     files = task.files(folder.path, folder.manifest["created"], file_label(task, prepared))
     if files is None:
         return [keeper.add], keeper.end

@@ -31,7 +31,7 @@ from assay.runs.folder import (
     write_results,
 )
 from assay.runs.folder import SCORED as SCORED
-from assay.runs.labels import LABELS
+from assay.runs.labels import LABELS, OLD_LABELS
 from assay.runs.run import Run, finished_run
 from assay.runs.samples.decode import texts_of
 from assay.runs.samples.reader import SampleFile
@@ -100,8 +100,9 @@ def _folder(run: Run, before: str, golds: GoldRemoval | None) -> Iterator[Member
         known = _clean({key: each for key, each in contents[file].items() if key not in (SIGNATURE, CHECKSUMS)})
         content = known if golds is None else golds.without(known, is_manifest=file == MANIFEST)
         yield before + file, _json(content), run.path / file
-    if golds is None and as_written.labels and not is_outside(run.path, run.path / LABELS):
-        yield before + LABELS, (run.path / LABELS).read_bytes(), run.path / LABELS
+    for path in (run.path / name for name in (LABELS, OLD_LABELS) if golds is None and as_written.labels):
+        if path.is_file() and not is_outside(run.path, path):
+            yield before + path.name, path.read_bytes(), path
     for task, samples in run.sample_files().items():
         path = samples.path
         if path.is_file() and not is_outside(run.path, path):
@@ -196,7 +197,9 @@ def write_archive(path: Path, members: Iterable[tuple[str, bytes | IO[bytes]]]) 
 SMALL, GROWS = 64 << 20, 200
 """An archive may unpack to so many bytes, and to so many times its own size beyond them: results never shrink so far."""
 MEMBER = re.compile(
-    rf"(scored/\d+/)?({RESULTS}|{MANIFEST}|{LABELS}|samples/[^/\\]+\.parquet)|{NOTE}".replace(".json", r"\.json")
+    rf"(scored/\d+/)?({RESULTS}|{MANIFEST}|{LABELS}|{OLD_LABELS}|samples/[^/\\]+\.parquet)|{NOTE}".replace(
+        ".json", r"\.json"
+    )
 )
 """The allowed names of members, below the one folder of the archive: no name leads out of it."""
 

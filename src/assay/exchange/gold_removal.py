@@ -156,8 +156,11 @@ class TaskRemoval:
         """Return the metadata of the responses without judges' responses: judges were shown the right answer."""
         if replies is None:
             return None
-        self._verdicts = self._verdicts or any(isinstance(each.get("verdict"), str) for each in replies)
-        return [{**each, "verdict": REMOVED} if isinstance(each.get("verdict"), str) else each for each in replies]
+        self._verdicts = self._verdicts or any(
+            isinstance(each.get("verdict"), str) or "question" in each for each in replies
+        )
+        shown = [{**each, "question": REMOVED} if "question" in each else each for each in replies]
+        return [{**each, "verdict": REMOVED} if isinstance(each.get("verdict"), str) else each for each in shown]
 
     def _requests(self, requests: Sequence[StoredRequest], golds: Sequence[AnyJSON]) -> list[StoredRequest]:
         """Return the requests without contexts that have examples; a single continuation is the right answer.

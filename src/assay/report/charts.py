@@ -46,6 +46,9 @@ class Point(NamedTuple):
     """The size of its mark, between 0 and 1."""
     verdict: str = ""
     """`better` or `worse` colors its mark."""
+    at_low: float | None = None
+    at_high: float | None = None
+    """The interval of its place, where that is a number, too."""
 
 
 class Series(NamedTuple):
@@ -55,6 +58,10 @@ class Series(NamedTuple):
     points: Sequence[Point]
     number: int = 0
     """Chooses color and mark: the same on every panel."""
+    line: bool = True
+    """Whether a line joins the points."""
+    band: bool = False
+    """Whether the intervals are joined, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,11 +340,16 @@ def _place_ticks(panel: Panel, across: Axis, floor: float) -> Iterator[Shape]:
 
 def _curve(series: Series, across: Axis, values: Axis, aside: float) -> Iterator[Shape]:
     color, shape = style_of(series.number)
-    if len(series.points) > 1:
+    if len(series.points) > 1 and series.line:
         yield Stroke([(across(point.at) + aside, values(point.value)) for point in series.points], color, 1.4)
+    if series.band:
+        yield from _band(series, across, values, aside)
     for point in series.points:
         x = across(point.at) + aside
         parts: list[Shape] = []
+        if is_finite(point.at_low, point.at_high):
+            y, ends = values(point.value), [across(float(end or 0.0)) for end in (point.at_low, point.at_high)]
+            parts.append(Stroke([(end, y) for end in ends], color, 1.2))
         if is_finite(point.low, point.high):
             low, high = float(point.low or 0.0), float(point.high or 0.0)
             parts.append(Stroke([(x, values(low)), (x, values(high))], color, 1.2))
@@ -349,3 +361,12 @@ def _curve(series: Series, across: Axis, values: Axis, aside: float) -> Iterator
         yield Titled(
             point.title, [*parts, mark(shape, x, values(point.value), color, 2.5 + 3.0 * math.sqrt(point.weight))]
         )
+
+
+def _band(series: Series, across: Axis, values: Axis, aside: float) -> Iterator[Shape]:
+    """The ends of the intervals, joined by dashed lines; drawings have no half-transparent colors."""
+    known = [point for point in series.points if is_finite(point.low, point.high)]
+    if len(known) > 1:
+        for name in ("low", "high"):
+            ends = [(across(point.at) + aside, values(float(getattr(point, name)))) for point in known]
+            yield Stroke(ends, style_of(series.number)[0], 0.8, dashed=True)

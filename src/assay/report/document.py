@@ -23,6 +23,7 @@ from assay.report.reading import UNREADABLE, ResultLine, RunSummary
 from assay.runs.folder import RunError, no_run
 from assay.runs.run import RUNNING, ResultRow, Run, mapping
 from assay.runs.samples.records import StoredSample, call_text, made_calls, shown_texts
+from assay.runs.samples.turns import shown_prompt
 from assay.statistics.arrays import estimate
 from assay.statistics.calibration import CurvePoint
 from assay.statistics.influence import Bounds
@@ -219,16 +220,16 @@ def _worst_sample(task: str, row: StoredSample, number: ResultRow) -> WorstSampl
     texts = shown_texts(row.responses, row.replies)
     texts += [call_text(call) for call in made_calls(row.replies)]
     scores = {row_name(key): value for key, value in sample_scores(row.scores).items()}
-    left = answer(row._asdict(), number.filter)
+    left = answer(row, number.filter)
     response = "\n".join(texts) if texts else left
     kinds = list(row.audit)
     return WorstSample(
         task,
         row.doc_id,
-        row.prompt,
+        shown_prompt(row),
         response,
         left if texts else "",
-        target(row._asdict()),
+        target(row),
         scores,
         kinds,
         row.failed or "",

@@ -17,13 +17,12 @@ from typing import Literal, NamedTuple, get_args
 from assay.comparison.comparison import ComparedRow, Comparison
 from assay.config.row_names import row_name, spellings
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest, some
-from assay.evaluation.options import training_step
 from assay.records import ScoreKey
 from assay.report.charts import WIDTH, Chart, Panel, Point, Series, draw, reliability_panel
 from assay.report.document import curves_of, opened_summary
 from assay.report.drawing import Drawing, as_image, as_svg, check_matplotlib
 from assay.report.plots import Interval, interval_text
-from assay.report.reading import ResultLine, RunSummary
+from assay.report.reading import ResultLine, RunSummary, step_of
 from assay.runs.run import COMPLETE, ResultRow
 from assay.runs.storage import refuse_url
 from assay.statistics.arrays import combine
@@ -249,12 +248,6 @@ def _row_panel(runs: Sequence[RunName], numbers: Sequence[Number], keys: Sequenc
 
 
 # --- runs over time
-
-
-def step_of(reading: RunSummary) -> int | None:
-    """The training step in the name of a run, or of its model."""
-    steps = (training_step(text) for text in (reading.name, reading.model))
-    return next((step for step in steps if step is not None), None)
 
 
 def _over_time(runs: Sequence[RunName], options: PlotOptions) -> Chart:

@@ -3,14 +3,13 @@
 Nothing in them is styled inline: colors come from STYLE, so that a page may forbid inline styles.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 from assay.comparison.comparison import ComparedRow, Comparison
 from assay.config.row_names import shown_filter
-from assay.records import AnyJSON, JSONObject
 from assay.report.charts import Chart, Point, Series, draw, reliability_panel
 from assay.report.drawing import as_svg
 from assay.report.table import format_p
@@ -32,6 +31,8 @@ svg.plot .better { fill: var(--good); }
 svg.plot .node { fill: var(--panel); stroke: var(--line); }
 svg.plot .node.failing { stroke: var(--bad); stroke-width: 2; }
 svg.plot .way { stroke: var(--faint); stroke-width: 1.25; fill: none; }
+svg.plot .way.back { stroke-dasharray: 4 3; }
+svg.plot .ground { fill: var(--page); }
 svg.plot .tip { fill: var(--faint); }
 svg.plot .stroke { fill: none; stroke: var(--accent); }
 svg.plot .fill.series0 { fill: var(--accent); }
@@ -39,9 +40,6 @@ svg.plot .stroke.rule { stroke: var(--line); }
 svg.plot .stroke.grid { stroke: var(--track); }
 """
 """CSS of pages with plots; the colors are variables of the page."""
-START, END = "START", "END"
-NODE_WIDTH, NODE_HEIGHT, COLUMN_GAP, ROW_GAP = 190, 44, 34, 46
-"""Size of a node, and the space between nodes."""
 
 
 class Interval(NamedTuple):
@@ -51,6 +49,15 @@ class Interval(NamedTuple):
     value: float
     low: float | None = None
     high: float | None = None
+    note: str = ""
+
+
+class Span(NamedTuple):
+    """A piece of work with its duration: a request to a model, or a call of a tool."""
+
+    name: str
+    seconds: float
+    kind: str
     note: str = ""
 
 
@@ -75,8 +82,24 @@ def interval_bar(interval: Interval, *, start: float = 0.0, end: float = 1.0, wi
     return _svg(width, 16, f"{interval.name} {interval_text(interval)}".strip(), parts, "plot inline")
 
 
-def histogram(bins: Sequence[Bin], *, width: int = 360, height: int = 120, label: str = "scores") -> str:
-    """The distribution of values: a bar per bin, with its count as a tooltip."""
+def shares(parts: Sequence[tuple[str, int, str]], *, width: int = 360, label: str = "shares") -> str:
+    """One bar of parts side by side, each with its name, count and share; the third value of a part is its color."""
+    total = sum(size for _, size, _ in parts) or 1
+    shapes, at = [], 0.0
+    for number, (name, size, kind) in enumerate(parts):
+        wide, text = size / total * width, f"{name}: {size:,} ({size / total:.1%})"
+        bar = _rect(kind, at, 4, max(wide - 1, 0.0), 22)
+        shapes.append(f"<g><title>{escape(text)}</title>{bar}</g>")
+        shapes += [_rect(kind, 0, 36 + number * 18, 10, 10), _text(16, 45 + number * 18, text)]
+        at += wide
+    described = ", ".join(f"{name}: {size:,}" for name, size, _ in parts)
+    return _svg(width, 36 + len(parts) * 18, f"{label}: {described}", shapes)
+
+
+def histogram(
+    bins: Sequence[Bin], *, width: int = 360, height: int = 120, label: str = "scores", is_signed: bool = False
+) -> str:
+    """The distribution of values: a bar per bin, with its count as a tooltip; signed ones are colored by their side of 0."""
     if not bins:
         return ""
     most = max(each.size for each in bins) or 1
@@ -85,7 +108,8 @@ def histogram(bins: Sequence[Bin], *, width: int = 360, height: int = 120, label
     for number, each in enumerate(bins):
         tall = each.size / most * (floor - 14)
         label_text = f"{_four_digits(each.low)} … {_four_digits(each.high)}: {each.size:,}"
-        bar = _rect("mark", number * step + 1, floor - tall, max(step - 2, 1.0), tall)
+        kind = "mark" if not is_signed else "better" if each.low >= 0 else "worse"
+        bar = _rect(kind, number * step + 1, floor - tall, max(step - 2, 1.0), tall)
         parts.append(f"<g><title>{escape(label_text)}</title>{bar}</g>")
         if each.size and len(bins) <= 12:
             parts.append(_text(number * step + step / 2, floor - tall - 3, f"{each.size:,}", "middle", "faint"))
@@ -145,6 +169,39 @@ def _rows(rows: Sequence[Interval], start: float, end: float, width: int, middle
     return _svg(
         width, max(len(rows) * 20, 20), "; ".join(f"{row.name} {interval_text(row)}" for row in rows[:20]), parts
     )
+
+
+def timeline(spans: Sequence[Span], *, width: int = 640) -> str:
+    """Pieces of work one below the other, each where the one before it ends; `tool` is drawn thinner than `model`."""
+    total = sum(span.seconds for span in spans)
+    names, notes = 190, 80
+    at = _scale(0.0, total or 1.0, names + 8, width - notes)
+    parts, begun = [], 0.0
+    for number, span in enumerate(spans):
+        top, ended = number * 20, begun + span.seconds
+        is_tool = span.kind == "tool"
+        bar = _rect("better" if is_tool else "mark", at(begun), top + (7 if is_tool else 4), max(at(ended) - at(begun), 1.5),
+                    6 if is_tool else 12)  # fmt: skip
+        shapes = [
+            _text(names, top + 14, _short(span.name, names // 7), "end", "faint" if is_tool else ""),
+            _rect("track", at(0.0), top + 9, at(total or 1.0) - at(0.0), 2),
+            bar,
+            _text(width - notes + 8, top + 14, seconds_text(span.seconds)),
+        ]
+        title = f"{span.kind} {span.name}: {seconds_text(span.seconds)} {span.note}".strip()
+        parts.append(f"<g><title>{escape(title)}</title>{''.join(shapes)}</g>")
+        begun = ended
+    label = "; ".join(f"{span.kind} {span.name} {seconds_text(span.seconds)}" for span in spans[:40])
+    return _svg(width, max(len(spans) * 20, 20), label, parts)
+
+
+def seconds_text(seconds: float) -> str:
+    """A duration with two digits.
+
+    >>> seconds_text(0.0123), seconds_text(1.234), seconds_text(75)
+    ('12 ms', '1.2 s', '75 s')
+    """
+    return f"{seconds * 1000:.0f} ms" if seconds < 0.1 else f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 def bar_text(interval: Interval, *, start: float = 0.0, end: float = 1.0, width: int = 24) -> str:
@@ -254,145 +311,6 @@ def _table_number(value: float) -> str:
 
 def _short(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
-
-
-class DrawnNode(NamedTuple):
-    """A node of the drawing: its type, visits and failures."""
-
-    name: str
-    about: str = ""
-    note: str = ""
-    failed: int = 0
-
-
-class DrawnEdge(NamedTuple):
-    """An edge from one node to another; `label` is the condition's value."""
-
-    source: str
-    target: str
-    label: str = ""
-
-
-def graph_nodes_and_edges(graph: JSONObject) -> tuple[list[DrawnNode], list[DrawnEdge]]:
-    """Nodes and edges of a graph, from its file or the results of a run."""
-    written = graph.get("nodes")
-    nodes = [
-        DrawnNode(str(name), _kind(about)) for name, about in (written if isinstance(written, Mapping) else {}).items()
-    ]
-    edges: list[DrawnEdge] = []
-    for edge in graph.get("edges") or ():
-        source = _node_name(edge.get("from"))
-        edges += [DrawnEdge(source, _node_name(each)) for each in _as_list(edge.get("to"))]
-        edges += [
-            DrawnEdge(source, _node_name(target), str(label)) for label, target in (edge.get("path_map") or {}).items()
-        ]
-    return [DrawnNode(START), *nodes, DrawnNode(END)], edges
-
-
-def draw_graph(nodes: Sequence[DrawnNode], edges: Sequence[DrawnEdge]) -> str:
-    """The graph as SVG. Edges that lead back run beside the nodes."""
-    layers = layers_of([node.name for node in nodes], edges)
-    widest = max(len(layer) for layer in layers)
-    width = widest * (NODE_WIDTH + COLUMN_GAP) + 4 * COLUMN_GAP
-    height = len(layers) * (NODE_HEIGHT + ROW_GAP) - ROW_GAP + 8
-    places = {
-        name: (
-            (width - len(layer) * (NODE_WIDTH + COLUMN_GAP) + COLUMN_GAP) / 2 + at * (NODE_WIDTH + COLUMN_GAP),
-            4 + row * (NODE_HEIGHT + ROW_GAP),
-        )
-        for row, layer in enumerate(layers)
-        for at, name in enumerate(layer)
-    }
-    shapes = [_edge(edge, places) for edge in edges if edge.source in places and edge.target in places]
-    shapes += [_node(node, *places[node.name]) for node in nodes if node.name in places]
-    arrow = (
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path class="tip" d="M0 0L8 4L0 8Z"/></marker></defs>'
-    )
-    label = "; ".join(f"{edge.source} → {edge.target}" for edge in edges)
-    opened = f'<svg class="plot graph" role="img" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-    return f'{opened} aria-label="{escape(label)}">{arrow}{"".join(shapes)}</svg>'
-
-
-def layers_of(names: Sequence[str], edges: Sequence[DrawnEdge]) -> list[list[str]]:
-    """Nodes by their longest distance from START, ignoring edges that lead back; END last."""
-    onward: dict[str, list[str]] = {name: [] for name in names}
-    for edge in edges:
-        if edge.source in onward and edge.target in onward and edge.target not in onward[edge.source]:
-            onward[edge.source].append(edge.target)
-    depth = {START: 0} if START in onward else {}
-    order = {name: number for number, name in enumerate(_forward_order(onward))}
-    for name in order:
-        for target in onward[name]:
-            if order[target] > order[name]:
-                depth[target] = max(depth.get(target, 0), depth.get(name, 0) + 1)
-    last = max((level for name, level in depth.items() if name != END), default=0)
-    depth |= {name: last for name in names if name not in depth}
-    depth |= {END: last + 1} if END in onward else {}
-    layers: list[list[str]] = [[] for _ in range(last + 2)]
-    for name in names:
-        layers[depth[name]].append(name)
-    return [layer for layer in layers if layer]
-
-
-def _forward_order(onward: Mapping[str, Sequence[str]]) -> list[str]:
-    """Nodes in topological order, ignoring edges that lead back."""
-    order: list[str] = []
-    stack = [(START, 0)] if START in onward else []
-    seen = {START}
-    while stack:
-        name, at = stack.pop()
-        targets = onward[name]
-        if at < len(targets):
-            stack.append((name, at + 1))
-            if targets[at] not in seen:
-                seen.add(targets[at])
-                stack.append((targets[at], 0))
-        else:
-            order.append(name)
-    return order[::-1]
-
-
-def _node(node: DrawnNode, x: float, y: float) -> str:
-    failing = " failing" if node.failed else ""
-    round_ends = 20 if node.name in (START, END) else 5
-    lines = [f'<text x="{x + NODE_WIDTH / 2}" y="{y + (18 if node.about or node.note else 27)}" text-anchor="middle">'
-             f"{escape(node.name[:26])}</text>"]  # fmt: skip
-    subtitle = " · ".join(part for part in (node.about, node.note) if part)
-    if subtitle:
-        lines.append(
-            f'<text class="faint" x="{x + NODE_WIDTH / 2}" y="{y + 35}" text-anchor="middle">{escape(subtitle[:32])}</text>'
-        )
-    box = f'<rect class="node{failing}" x="{x}" y="{y}" rx="{round_ends}" width="{NODE_WIDTH}" height="{NODE_HEIGHT}"/>'
-    return f"<g><title>{escape(f'{node.name} {subtitle}'.strip())}</title>{box}{''.join(lines)}</g>"
-
-
-def _edge(edge: DrawnEdge, places: Mapping[str, tuple[float, float]]) -> str:
-    (x, y), (to_x, to_y) = places[edge.source], places[edge.target]
-    if to_y > y:
-        begin, finish = (x + NODE_WIDTH / 2, y + NODE_HEIGHT), (to_x + NODE_WIDTH / 2, to_y - 2)
-        bend = (to_y - y - NODE_HEIGHT) / 2
-        path = f"M{begin[0]} {begin[1]}C{begin[0]} {begin[1] + bend} {finish[0]} {finish[1] - bend} {finish[0]} {finish[1]}"
-        at = (begin[0] + (finish[0] - begin[0]) * 0.3 + 6, begin[1] + 16)
-    else:
-        begin, finish = (x + NODE_WIDTH, y + NODE_HEIGHT / 2 + 6), (to_x + NODE_WIDTH + 2, to_y + NODE_HEIGHT / 2 - 6)
-        side = max(begin[0], finish[0]) + COLUMN_GAP
-        path = f"M{begin[0]} {begin[1]}C{side} {begin[1]} {side} {finish[1]} {finish[0]} {finish[1]}"
-        at = (max(begin[0], finish[0]) + COLUMN_GAP * 0.75 + 4, (begin[1] + finish[1]) / 2)
-    label = f'<text class="faint" x="{at[0]}" y="{at[1]}">{escape(edge.label[:24])}</text>' if edge.label else ""
-    return f'<path class="way" marker-end="url(#tip)" d="{path}"/>{label}'
-
-
-def _kind(about: AnyJSON) -> str:
-    return str(about.get("node_type", "")) if isinstance(about, Mapping) else ""
-
-
-def _as_list(value: AnyJSON) -> list[AnyJSON]:
-    return list(value) if isinstance(value, list) else [] if value is None else [value]
-
-
-def _node_name(name: AnyJSON) -> str:
-    return {"__start__": START, "__end__": END}.get(str(name), str(name))
 
 
 def difference_intervals(comparison: Comparison, run: int) -> list[Interval]:

@@ -4,6 +4,7 @@ Everything is read from the run folder; of a run in progress, as much as is writ
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import Problem
-from assay.records import JSONDict, JSONObject
-from assay.redaction import redacted
+from assay.evaluation.options import training_step
+from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
+from assay.redaction import redacted, redacted_text
 from assay.report.table import SETTINGS
+from assay.report.time_text import time_left_text
 from assay.runs.folder import LINK_OUTSIDE, RunError
+from assay.runs.live import read_progress
+from assay.runs.notes import Notes, read_notes
 from assay.runs.results import coverage, failure_lines, result_paths
 from assay.runs.run import RUNNING, ResultRow, Run, mapping, number
 from assay.runs.samples.reader import SampleFile
@@ -43,6 +48,10 @@ class ResultLine:
     audit: Mapping[str, int] | None = None
     done: int | None = None
     """For a run in progress: the number of answered documents."""
+    note: str = ""
+    """Why a task in progress has no number yet."""
+    not_run: str = ""
+    """Why the task could not be run."""
 
     @property
     def name(self) -> str:
@@ -93,6 +102,8 @@ class RunHeadline:
     settings: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
     """Why the run cannot be read."""
+    tags: Sequence[str] = ()
+    note: str = ""
 
     @property
     def headline_n(self) -> int:
@@ -102,6 +113,141 @@ class RunHeadline:
     @property
     def is_running(self) -> bool:
         return self.status == RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class LiveProgress:
+    """The last record of a run in progress: what is done and left, and the provisional numbers of its tasks."""
+
+    record: JSONObject = field(default_factory=dict)
+
+    @property
+    def tasks(self) -> JSONObject:
+        return mapping(self.record.get("tasks"))
+
+    @property
+    def documents(self) -> int:
+        return sum(_whole(mapping(each).get("documents")) for each in self.tasks.values())
+
+    @property
+    def failures(self) -> int:
+        return sum(_whole(mapping(each).get("failures")) for each in self.tasks.values())
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """The reasons of failures in all tasks, the most frequent first."""
+        counted: Counter[str] = Counter()
+        for each in self.tasks.values():
+            counted.update({str(why): _whole(n) for why, n in mapping(mapping(each).get("reasons")).items()})
+        return dict(counted.most_common())
+
+    @property
+    def cost(self) -> float | None:
+        return number(self.record.get("cost"))
+
+    @property
+    def time(self) -> float | None:
+        """When it was written, by the clock of the machine that runs."""
+        return number(self.record.get("time"))
+
+    @property
+    def rate(self) -> float | None:
+        """Requests per second."""
+        return number(mapping(self.record.get("requests")).get("rate"))
+
+    @property
+    def requests(self) -> tuple[int, int]:
+        """Requests that are done, and those that are left."""
+        counts = mapping(self.record.get("requests"))
+        return _whole(counts.get("done")), _whole(counts.get("left"))
+
+    @property
+    def time_left(self) -> str:
+        """The time left in words; empty where nothing is written yet."""
+        unknown = self.record.get("unknown")
+        kinds = tuple(map(str, unknown)) if isinstance(unknown, list) else ()
+        return time_left_text(number(self.record.get("seconds_left")), kinds) if self.record else ""
+
+    @property
+    def waiting(self) -> float | None:
+        """Seconds for which the model has been unreachable."""
+        return number(self.record.get("waiting"))
+
+    def lines(self, sizes: Mapping[str, int], done: Mapping[str, int]) -> list[ResultLine]:
+        """Groups with their members below them, then ungrouped tasks; without a record, the tasks alone."""
+        if not self.tasks:
+            return [
+                ResultLine((task,), task, False, (), None, "", size, done=done.get(task, 0))
+                for task, size in sizes.items()
+            ]
+        members = {
+            str(name): [str(each) for each in inside]
+            for name, inside in mapping(self.record.get("groups")).items()
+            if isinstance(inside, list)
+        }
+        broken = mapping(self.record.get("broken"))
+        names: dict[str, JSONObject] = {name: {} for name in (*self.tasks, *broken)}
+        return [self._line(path, members) for path in result_paths({"group_subtasks": members, "results": names})]
+
+    def _line(self, path: tuple[str, ...], members: Mapping[str, Sequence[str]]) -> ResultLine:
+        name, broken = path[-1], mapping(self.record.get("broken"))
+        if name in members:
+            below = [mapping(self.tasks.get(each)) for each in _tasks_below(name, members) if each in self.tasks]
+            alias = str(mapping(self.record.get("aliases")).get(name) or name)
+            size, done = (sum(_whole(each.get(key)) for each in below) for key in ("size", "documents"))
+            return ResultLine(path, alias, True, (), None, "", size, done=done)
+        own = mapping(self.tasks.get(name))
+        if not own:
+            return ResultLine(
+                path, name, False, (), None, "", not_run=redacted_text(str(broken.get(name) or "unknown"))
+            )
+        written = own.get("numbers")
+        numbers = [_provisional(mapping(each)) for each in written] if isinstance(written, list) else []
+        note = "scored when all documents are answered" if own.get("is_scored_together") else ""
+        return ResultLine(
+            path, str(own.get("alias") or name).lstrip(" -"), False, numbers, None, "", _whole(own.get("size")),
+            _whole(own.get("failures")), done=_whole(own.get("documents")), note=note,
+        )  # fmt: skip
+
+    def samples(self, task: str) -> int:
+        """How many of its newest samples a task in progress shows."""
+        return _whole(mapping(self.tasks.get(task)).get("samples"))
+
+
+NOT_LIVE = LiveProgress()
+
+
+def read_live(path: Path) -> LiveProgress:
+    """The progress of a run that another process writes; of an older version, or a damaged one, nothing."""
+    return LiveProgress(read_progress(path))
+
+
+def _provisional(written: JSONObject) -> ResultRow:
+    ends = written.get("interval")
+    low, high = ends if isinstance(ends, list) and len(ends) == 2 else (None, None)
+    better = written.get("higher_is_better")
+    key = ScoreKey(str(written.get("metric")), str(written.get("filter")))
+    return ResultRow(
+        key, number(written.get("value")), number(written.get("stderr")), (number(low), number(high)),
+        _whole(written.get("n")), better if isinstance(better, bool) else None, str(written.get("reason") or ""),
+        method=str(written.get("method") or ""),
+    )  # fmt: skip
+
+
+def _tasks_below(name: str, members: Mapping[str, Sequence[str]]) -> set[str]:
+    """The tasks in a group and in those inside of it."""
+    names, waiting = set[str](), [name]
+    while waiting:
+        for each in members.get(waiting.pop(), ()):
+            if each not in names:
+                names.add(each)
+                waiting.append(each)
+    return names - {*members}
+
+
+def _whole(value: AnyJSON) -> int:
+    """A count, or 0 for another value."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 class RunSummary:
@@ -118,6 +264,7 @@ class RunSummary:
         self.results: Mapping[str, Any] = {} if self.status == RUNNING else self.run.results
         self.account: Mapping[str, Any] = mapping(self.results.get("assay"))
         self.done = self.run.done
+        self.live = read_live(path) if self.status == RUNNING else NOT_LIVE
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -134,11 +281,10 @@ class RunSummary:
     def lines(self) -> list[ResultLine]:
         """Groups with their members below them, then ungrouped tasks."""
         if not self.results:
-            return [
-                ResultLine((task,), task, False, (), None, "", size, done=self.done.get(task, 0))
-                for task, size in self.sizes.items()
-            ]
-        return [self._line(path) for path in result_paths(self.results)]
+            return self.live.lines(self.sizes, self.done)
+        lines = [self._line(path) for path in result_paths(self.results)]
+        listed = {line.name for line in lines}
+        return lines + [self._line((task,)) for task in self.run.broken if task not in listed]
 
     def line(self, name: str) -> ResultLine | None:
         """The first line of a task or group."""
@@ -159,6 +305,7 @@ class RunSummary:
             bool(own.get("incomplete")),
             coverage(mapping(mapping(self.account.get("groups")).get(name))),
             {kind: mapping(counts).get("count", 0) for kind, counts in mapping(own.get("audit")).items()},
+            not_run=redacted_text(str(self.run.broken.get(name, ""))),
         )
 
     @cached_property
@@ -171,7 +318,13 @@ class RunSummary:
     def remarks(self) -> list[str]:
         """The problems of the run, one line each."""
         lost = [f"{task}: its samples are missing" for task in self.run.lost_samples]
+        lost += [self.notes.problem] if self.notes.problem else []
         return lost + (failure_lines(self.account) if self.account.get("tasks") is not None else [])
+
+    @cached_property
+    def notes(self) -> Notes:
+        """The tags and the note that people gave to the run."""
+        return read_notes(self.path)
 
     @cached_property
     def head(self) -> RunHeadline:
@@ -189,14 +342,16 @@ class RunSummary:
             headline,
             of,
             sum(mapping(each).get("effective", 0) for each in mapping(results.get("n-samples")).values()),
-            int(self.account.get("failed") or 0),
-            spent,
+            int(self.account.get("failed") or 0) or self.live.failures,
+            spent if spent is not None else self.live.cost,
             float(took) if isinstance(took, str | int | float) else None,
             begun,
-            sum(self.done.values()) if self.status == RUNNING else None,
+            max(sum(self.done.values()), self.live.documents) if self.status == RUNNING else None,
             sum(self.sizes.values()) if self.status == RUNNING else None,
             self.settings,
             self.problem,
+            self.notes.tags,
+            self.notes.note,
         )
 
     @cached_property
@@ -204,7 +359,8 @@ class RunSummary:
         """The settings, besides model and tasks, that distinguish runs of a model; redacted."""
         options = {**mapping(self.results.get("config")), **mapping(self.manifest.get("options"))}
         visible = redacted({key: options[key] for key in SETTINGS if options.get(key) not in (None, False, "", [], {})})
-        return {key: text if len(text := str(value)) <= 60 else f"{text[:60]}…" for key, value in visible.items()}
+        shown = {key: _plain(value) for key, value in visible.items()}
+        return {key: text if len(text) <= 60 else f"{text[:60]}…" for key, text in shown.items()}
 
     def _headline(self) -> tuple[ResultRow | None, str]:
         """The main result of the first line that has one."""
@@ -254,6 +410,15 @@ class RunSummary:
         return file.rows() if file is not None else iter(())
 
 
+def _plain(value: AnyJSON) -> str:
+    """A value of a setting as people write it: 60 rather than 60.0.
+
+    >>> _plain(60.0), _plain(0.5), _plain("x")
+    ('60', '0.5', 'x')
+    """
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def _open(path: Path, follow_links: bool) -> tuple[Run, str]:
     """Open a run and read its results; returns it with its problem, which concerns this run only."""
     try:
@@ -276,3 +441,9 @@ def worst_tasks(lines: Sequence[ResultLine], count: int = 5) -> list[ResultLine]
     by_name = {line.name: line for line in lines if not line.is_group and line.main is not None}
     shares = [line for line in by_name.values() if line.main and line.main.is_share and line.main.higher_is_better]
     return sorted(shares, key=lambda line: (line.main.value or 0.0) if line.main else 0.0)[:count]
+
+
+def step_of(reading: RunSummary) -> int | None:
+    """The training step in the name of a run, or of its model."""
+    steps = (training_step(text) for text in (reading.name, reading.model))
+    return next((step for step in steps if step is not None), None)

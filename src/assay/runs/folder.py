@@ -94,7 +94,7 @@ class RunFolder:
         """Writers of a task's samples: Parquet, and optionally lm-eval's lines."""
         parquet = SampleWriter(self.path / SAMPLES, task)
         lines = LineWriter(self.path / f"samples_{file_name(task)}.jsonl", doc_ids) if log else None
-        writers = SampleWriters([parquet, lines] if lines is not None else [parquet])
+        writers = SampleWriters([parquet, lines] if lines is not None else [parquet], parquet)
         self.keepers.append(writers)
         return writers
 
@@ -155,8 +155,8 @@ class SampleSink(Protocol):
 class SampleWriters:
     """The files of one task's samples."""
 
-    def __init__(self, writers: Sequence[SampleSink]) -> None:
-        self._writers = writers
+    def __init__(self, writers: Sequence[SampleSink], parquet: SampleWriter) -> None:
+        self._writers, self.parquet = writers, parquet
         self._ended = False
 
     def add(self, record: SampleRecord) -> None:
@@ -308,6 +308,15 @@ def _aside(path: Path) -> Path:
     name = f"{path.name}.old-{time.strftime('%Y%m%d-%H%M%S')}"
     names = (name, *(f"{name}-{number}" for number in range(2, 10_000)))
     return next(path.with_name(each) for each in names if not path.with_name(each).exists())
+
+
+def is_moved_aside(name: str) -> bool:
+    """Whether a run has the name of one that `--force` moved aside, or is a scoring of one.
+
+    >>> is_moved_aside("a/first.old-20261116-201500"), is_moved_aside("x.old-20261116-201500-2/scored/001"), is_moved_aside("older")
+    (True, True, False)
+    """
+    return any(re.fullmatch(r".+\.old-\d{8}-\d{6}(-\d+)?", part) for part in name.split("/"))
 
 
 def _is_ours(entry: Path) -> bool:

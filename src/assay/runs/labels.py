@@ -1,12 +1,18 @@
-"""Labels that people gave to documents of a run, and the numbers corrected by them: `labels.json` beside the run's own files.
+"""Labels that people gave to documents of a run: `labels.jsonl` beside the run's own files, a sealed line for each.
 
-The run's files stay as they were written. `Run.results` has the corrected rows beside the judge's: `llm_judge_corrected`.
+The run's files stay as they were written, and no number that labels correct is stored. `Run.results` has such rows beside the
+judge's, computed when they are read: `llm_judge_corrected`. Version 0.2 wrote `labels.json`, which is read, too.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
@@ -14,29 +20,77 @@ from assay.config.row_names import row_key, row_name, stderr_name
 from assay.errors import Place, Problem
 from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
 from assay.runs.files import read_bytes, verify_json
-from assay.runs.folder import RunError, write_checked
-from assay.runs.validation import Check, count, each, fields, listed, mapping, number, optional, pair, text
+from assay.runs.folder import RunError
+from assay.runs.journal import is_intact, sealed
+from assay.runs.samples.reader import SampleFile
+from assay.runs.samples.records import StoredSample, shown_texts
+from assay.runs.validation import Check, count, each, fields, listed, number, optional, pair, text
 
-LABELS = "labels.json"
+try:
+    import fcntl
+except ImportError:  # where there is none, appending in one write must do
+    fcntl = None  # type: ignore[assignment]
+
+LABELS, OLD_LABELS = "labels.jsonl", "labels.json"
 SUFFIX = "_corrected"
 
 
 @dataclass(frozen=True)
+class PersonLabel:
+    """A person's label of a document, on the `scale` that people use; None takes an earlier one back.
+
+    `rows` are those of the judge that it is about, `bounds` the ends of its scores, and `answer` is a digest of the answer.
+    """
+
+    task: str
+    doc: int
+    label: float | None
+    by: str
+    rows: Sequence[str]
+    scale: tuple[float, float]
+    bounds: tuple[float, float]
+    answer: str = ""
+    samples: str = ""
+    """The checksum of the file of samples that was labelled."""
+    at: str = ""
+
+
+@dataclass(frozen=True)
 class TaskLabels:
-    """The labels of a task by document, on the `scale` that people use; `rows` are those of the judge that they correct, and
-    `bounds` those of its scores."""
+    """The labels of a task: by person, by document."""
 
     rows: Sequence[str]
     scale: tuple[float, float]
     bounds: tuple[float, float]
-    labels: Mapping[int, float]
-    corrected: Mapping[str, JSONObject] = field(default_factory=dict)
-    """By row of the judge: its value then, and the corrected one with its interval."""
+    people: Mapping[str, Mapping[int, float]]
+    answers: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+    """By document the digest of the answer that was labelled, and the checksum of the file of samples then."""
+    judge: Mapping[str, float] = field(default_factory=dict)
+    """Of version 0.2: the values of the judge's rows when labels were labels."""
+    stale: int = 0
+    """Labels that are left out: they are about other answers."""
+
+    @cached_property
+    def labels(self) -> Mapping[int, float]:
+        """By document its label; of several people the mean."""
+        by_document: dict[int, list[float]] = {}
+        for own in self.people.values():
+            for document, label in own.items():
+                by_document.setdefault(document, []).append(label)
+        return {document: math.fsum(labels) / len(labels) for document, labels in by_document.items()}
 
     def as_score(self, label: float) -> float:
         """A label on the scale of the judge's scores."""
         (low, high), (least, most) = self.scale, self.bounds
         return least + (label - low) / (high - low) * (most - least)
+
+
+class Corrections(NamedTuple):
+    """Rows that labels correct, by task and by group; and sentences about the labels of each task."""
+
+    tasks: Mapping[str, Mapping[str, JSONObject]]
+    groups: Mapping[str, Mapping[str, JSONObject]]
+    remarks: Mapping[str, Sequence[str]]
 
 
 def corrected_key(key: ScoreKey) -> ScoreKey:
@@ -48,68 +102,204 @@ def corrected_key(key: ScoreKey) -> ScoreKey:
     return key._replace(metric=key.metric + SUFFIX)
 
 
-ROW = fields({
-    "judge": number, "value": number, "stderr": optional(number), "interval": optional(pair), "method": text, "n": count,
-    "labels": count, "tuning": number, "scale": pair, "reason": text,
-}, "judge", "value", "n", "labels")  # fmt: skip
-TASK = fields({
-    "rows": listed(text), "scale": pair, "bounds": pair, "labels": each(number), "corrected": each(ROW),
-}, "rows", "scale", "bounds", "labels")  # fmt: skip
-LAYOUT: Check = fields({"tasks": each(TASK), "groups": each(each(mapping))}, "tasks")
+def judged_answer(sample: StoredSample, filter_name: str) -> str:
+    """The first answer that the judge saw; of repeats the first stands for all."""
+    filtered = [each for each in sample.answers.get(filter_name, ()) if isinstance(each, str)]
+    return (filtered or shown_texts(sample.responses, sample.replies) or [""])[0]
 
 
-def read_labels(folder: Path) -> tuple[dict[str, TaskLabels], JSONObject]:
-    """The labels of a run by task, and the corrected rows of its groups; a damaged file is a RunError."""
+def answer_digest(answer: str) -> str:
+    return blake2b(answer.encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+# ---- writing
+
+
+def append_labels(folder: Path, labels: Sequence[PersonLabel]) -> None:
+    """Add labels to those of a run. Several processes may do so at once: each waits for the lock of the file."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    lines = [sealed(orjson.dumps(asdict(replace(each, at=each.at or now)))[:-1]) for each in labels]
     path = folder / LABELS
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o644)
+        try:
+            if fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            _write_whole(handle, _end_of_torn(handle) + b"".join(lines))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        what = f"labels cannot be written: {error.strerror or error}"
+        raise RunError([Problem(Place(str(path)), what, "make the folder of the run writable")]) from None
+
+
+def _end_of_torn(handle: int) -> bytes:
+    """Cut off a line that a process left unfinished, so that the next begins as a line; ends one that only lacks its end."""
+    size = os.fstat(handle).st_size
+    start = max(size - 1_000_000, 0)
+    data = os.pread(handle, size - start, start)
+    tail = data[data.rfind(b"\n") + 1 :]
+    if not tail or is_intact(tail + b"\n"):
+        return b"\n" if tail else b""
+    os.ftruncate(handle, size - len(tail))
+    return b""
+
+
+def _write_whole(handle: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(handle, data) :]
+
+
+# ---- reading
+
+
+LINE: Check = fields({
+    "task": text, "doc": count, "label": optional(number), "by": text, "rows": listed(text), "scale": pair, "bounds": pair,
+    "answer": text, "samples": text, "at": text,
+}, "task", "doc", "label", "by", "rows", "scale", "bounds")  # fmt: skip
+OLD_ROW = fields({"judge": number})
+OLD_TASK = fields({
+    "rows": listed(text), "scale": pair, "bounds": pair, "labels": each(number), "corrected": each(OLD_ROW),
+}, "rows", "scale", "bounds", "labels")  # fmt: skip
+OLD_LAYOUT: Check = fields({"tasks": each(OLD_TASK)}, "tasks")
+
+
+def read_labels(folder: Path) -> dict[str, TaskLabels]:
+    """The labels of a run by task; a later label of a person replaces an earlier one. A damaged file is a RunError.
+
+    Labels of a task that are about other rows than the latest are left out.
+    """
+    tasks = _read_old(folder / OLD_LABELS)
+    for label in _read_lines(folder / LABELS):
+        tasks[label.task] = _with(tasks.get(label.task), label)
+    return {task: about for task, about in tasks.items() if about.labels}
+
+
+def _with(before: TaskLabels | None, label: PersonLabel) -> TaskLabels:
+    if before is None or [*before.rows] != [*label.rows]:
+        before = TaskLabels(label.rows, label.scale, label.bounds, {})
+    own = {document: known for document, known in before.people.get(label.by, {}).items() if document != label.doc}
+    if label.label is not None:
+        own[label.doc] = label.label
+    answers = {**before.answers, **({label.doc: (label.answer, label.samples)} if label.answer else {})}
+    return replace(before, people={**before.people, label.by: own}, answers=answers)
+
+
+def _read_lines(path: Path) -> Iterator[PersonLabel]:
+    try:
+        data = read_bytes(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise _damaged(path, error.strerror or str(error)) from None
+    lines = data.split(b"\n")
+    if lines[-1] and not is_intact(lines[-1] + b"\n"):
+        lines.pop()  # a label that was not written to its end was not reported as stored
+    for place, line in enumerate(lines, 1):
+        if line:
+            yield _read_line(path, place, line)
+
+
+def _read_line(path: Path, place: int, line: bytes) -> PersonLabel:
+    if not is_intact(line + b"\n"):
+        raise _damaged(path, "its content does not match its checksum", place)
+    try:
+        content = orjson.loads(line)
+        wrong = LINE(content)
+        if not wrong:
+            known = {name: content[name] for name in PersonLabel.__dataclass_fields__ if name in content}
+            label = PersonLabel(**{**known, "scale": _ends(content["scale"]), "bounds": _ends(content["bounds"])})
+            if label.label is None or label.scale[0] <= label.label <= label.scale[1]:
+                return label
+            wrong = f"the label {label.label:g} is off its scale"
+    except (ValueError, TypeError) as error:
+        wrong = str(error)
+    raise _damaged(path, wrong, place)
+
+
+def _ends(written: Sequence[float]) -> tuple[float, float]:
+    low, high = float(written[0]), float(written[1])
+    if not low < high:
+        raise ValueError("a scale must have its lower end first")
+    return low, high
+
+
+def _damaged(path: Path, what: str, line: int = 0) -> RunError:
+    fix = f"remove line {line}" if line else "remove it, and import the labels again: `assay label RUN --import FILE`"
+    place = Place(str(path), line, 1) if line else Place(str(path))
+    return RunError([Problem(place, f"the file is damaged: {what}", fix)])
+
+
+def _read_old(path: Path) -> dict[str, TaskLabels]:
     try:
         data = read_bytes(path)
         wrong = "" if verify_json(data) else "it does not end in a checksum"
         content = orjson.loads(data)
-        wrong = wrong or LAYOUT(content)
+        wrong = wrong or OLD_LAYOUT(content)
+        tasks = {} if wrong else {task: _old_task(about) for task, about in content["tasks"].items()}
     except (FileNotFoundError, NotADirectoryError):
-        return {}, {}
+        return {}
     except OSError as error:
         wrong = error.strerror or str(error)
-    except ValueError as error:
-        wrong = str(error)
-    try:
-        tasks = {} if wrong else {task: _task_labels(about) for task, about in content["tasks"].items()}
     except (ValueError, TypeError) as error:  # an end of a scale may be missing
         wrong = str(error)
     if wrong:
-        fix = "remove it, and import the labels again: `assay label RUN --import FILE`"
-        raise RunError([Problem(Place(str(path)), f"the file is damaged: {wrong}", fix)])
-    return tasks, content.get("groups", {})
+        raise _damaged(path, wrong)
+    return tasks
 
 
-def _task_labels(about: JSONObject) -> TaskLabels:
-    scale, bounds = tuple(about["scale"]), tuple(about["bounds"])
-    if not scale[0] < scale[1] or not bounds[0] < bounds[1]:
-        raise ValueError("a scale must have its lower end first")
+def _old_task(about: JSONObject) -> TaskLabels:
     labels = {int(document): float(label) for document, label in about["labels"].items()}
-    return TaskLabels(about["rows"], scale, bounds, labels, about.get("corrected", {}))
+    judge = {row: own["judge"] for row, own in about.get("corrected", {}).items() if "judge" in own}
+    return TaskLabels(about["rows"], _ends(about["scale"]), _ends(about["bounds"]), {"": labels}, judge=judge)
 
 
-def write_labels(folder: Path, tasks: Mapping[str, TaskLabels], groups: JSONObject) -> None:
-    """Write the labels of a run and the numbers corrected by them."""
-    write_checked(folder / LABELS, {"tasks": {task: asdict(about) for task, about in tasks.items()}, "groups": groups})
+# ---- validity
 
 
-def with_corrected_rows(results: JSONObject, tasks: Mapping[str, TaskLabels], groups: JSONObject) -> JSONDict:
-    """Results with a corrected row beside each of a judge. Numbers that were corrected before the run was scored again are
-    left out, with a remark."""
+def current_labels(labels: TaskLabels, values: JSONObject, file: SampleFile | None) -> TaskLabels:
+    """The labels that are about the answers of a file of samples. `values` are those of the rows of the task now."""
+    if any(not _is_current(values.get(row), before) for row, before in labels.judge.items()):
+        labels = _without(labels, set(labels.people.get("", {})))  # of version 0.2, which did not note the answers
+    if file is None:
+        return labels
+    doubtful = {document for document, (_, checksum) in labels.answers.items() if checksum != file.checksum}
+    if not doubtful:
+        return labels
+    own = row_key(labels.rows[0]).filter
+    digests = {row.doc_id: answer_digest(judged_answer(row, own)) for row in file.rows() if row.doc_id in doubtful}
+    return _without(labels, {each for each in doubtful if digests.get(each) != labels.answers[each][0]})
+
+
+def _without(labels: TaskLabels, documents: set[int]) -> TaskLabels:
+    people = {
+        name: {document: label for document, label in own.items() if document not in documents}
+        for name, own in labels.people.items()
+    }
+    left_out = sum(map(len, labels.people.values())) - sum(map(len, people.values()))
+    return replace(labels, people=people, stale=labels.stale + left_out)
+
+
+# ---- rows
+
+
+def with_corrected_rows(results: JSONObject, corrections: Corrections) -> JSONDict:
+    """Results with a corrected row beside each of a judge, and remarks about labels."""
     whole = {
         **results,
         "results": dict(results.get("results", {})),
         "higher_is_better": dict(results.get("higher_is_better", {})),
     }
     account = whole["assay"] = dict(results.get("assay", {}))
-    corrected = {"tasks": {task: about.corrected for task, about in tasks.items()}, "groups": groups}
-    for section, rows_by_name in corrected.items():
+    for section, rows_by_name in (("tasks", corrections.tasks), ("groups", corrections.groups)):
         account[section] = dict(account.get(section, {}))
         for name, rows in rows_by_name.items():
             if name in whole["results"] and name in account[section]:
                 _add(whole, section, name, rows)
+    for task, remarks in corrections.remarks.items():
+        own = account["tasks"].get(task, {})
+        account["tasks"][task] = {**own, "remarks": [*own.get("remarks", ()), *remarks]}
     if "groups" in results:
         whole["groups"] = {name: whole["results"][name] for name in results["groups"]}
     return whole
@@ -118,24 +308,16 @@ def with_corrected_rows(results: JSONObject, tasks: Mapping[str, TaskLabels], gr
 def _add(whole: JSONDict, section: str, name: str, corrected: Mapping[str, JSONObject]) -> None:
     row, own = dict(whole["results"][name]), dict(whole["assay"][section][name])
     better, rows = dict(whole["higher_is_better"].get(name, {})), dict(own.get("rows", {}))
-    remarks = list(own.get("remarks", ()))
     for written, about in corrected.items():
-        if not _is_current(row.get(written), about["judge"]):
-            remarks.append(f"{written}: it was scored again since its labels were imported: import them again")
-            continue
         key = row_key(written)
         corrected_row = corrected_key(key)
         row |= {row_name(corrected_row): about["value"], stderr_name(corrected_row): about.get("stderr") or "N/A"}
         better[corrected_row.metric] = better.get(key.metric)
         known = ("value", "stderr", "interval", "method", "n", "labels", "tuning", "scale", "reason", "of")
         rows[row_name(corrected_row)] = {each: about[each] for each in known if each in about}
-        remarks.append(
-            f"{row_name(corrected_row)}: by {about['labels']} labels of {about['n']} documents, {about['method']}"
-        )
         if "sample_count" in row:
             row["sample_count"] = {**row["sample_count"], row_name(corrected_row): about["n"]}
-    own |= {"rows": rows, **({"remarks": remarks} if section == "tasks" and remarks else {})}
-    whole["results"][name], whole["assay"][section][name] = row, own
+    whole["results"][name], whole["assay"][section][name] = row, {**own, "rows": rows}
     whole["higher_is_better"][name] = better
 
 

@@ -40,7 +40,7 @@ from assay.runs.folder import (
 )
 from assay.runs.folder import SCORED as SCORINGS
 from assay.runs.journal import JournaledResponse
-from assay.runs.labels import TaskLabels, read_labels, with_corrected_rows
+from assay.runs.labels import TaskLabels, current_labels, read_labels, with_corrected_rows
 from assay.runs.lease import is_held, progress
 from assay.runs.samples.reader import SampleFile, sample_file
 from assay.runs.samples.writer import file_name
@@ -149,7 +149,9 @@ class Run:
     @cached_property
     def results(self) -> JSONObject:
         """The content of results.json, in lm-eval's layout, with rows that labels correct; empty where the run has none yet."""
-        return with_corrected_rows(self.written, *self._labels) if self.written and self.labels else self.written
+        if not self.written or not self.labels:
+            return self.written
+        return with_corrected_rows(self.written, late("corrected_rows")(self))
 
     @cached_property
     def written(self) -> JSONObject:
@@ -197,7 +199,9 @@ class Run:
 
     def without_labels(self) -> "Run":
         """Return the run with the rows that it wrote, and no others."""
-        return Run(self.path, self.manifest, self.written)
+        run = Run(self.path, self.manifest, self.written)
+        run.labels = {}
+        return run
 
     def redacted(self) -> "Run":
         """Return the run without keys and passwords, to export it; a scoring with the facts of the run it scores."""
@@ -323,14 +327,14 @@ class Run:
         """Requests, retries, tokens, cost and seconds, in all and by role and task."""
         return mapping(self.extras.get("account"))
 
-    @property
-    def labels(self) -> Mapping[str, TaskLabels]:
-        """The labels that people gave, by task."""
-        return self._labels[0]
-
     @cached_property
-    def _labels(self) -> tuple[Mapping[str, TaskLabels], JSONObject]:
-        return read_labels(self.path)
+    def labels(self) -> Mapping[str, TaskLabels]:
+        """The labels that people gave, by task; those about other answers are left out."""
+        values = mapping(self.written.get("results"))
+        return {
+            task: current_labels(about, mapping(values.get(task)), self.sample_file(task))
+            for task, about in read_labels(self.path).items()
+        }
 
     # ---- samples and responses
 
@@ -353,6 +357,10 @@ class Run:
         if path is None:
             return None
         return SampleFile(path, self.repeats(task), self._checksum(f"{SAMPLES}/{path.name}"))
+
+    def sample_file_at(self, path: Path, task: str) -> SampleFile:
+        """The samples of a task in another file: a copy of the newest ones of a run in progress."""
+        return SampleFile(path, self.repeats(task))
 
     def sample_files(self) -> dict[str, SampleFile]:
         """Return the sample files by task, in the order of the results; a RunError where one is lost."""

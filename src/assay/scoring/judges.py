@@ -315,7 +315,7 @@ def fenced(text: str, mark: str, label: str = "answer") -> str:
 
 def read_verdict(reply: str, mark: str) -> JSONObject:
     """The JSON object in a reply that names the mark; anything else is refused."""
-    objects = list(_objects(reply))
+    objects = list(json_objects(reply))
     own = [each for each in objects if each.get("id") == mark]
     if not own:
         raise Unscored(f"{UNPARSABLE}{'it does not name the answer' if objects else 'there is no JSON object'}")
@@ -324,7 +324,7 @@ def read_verdict(reply: str, mark: str) -> JSONObject:
     return own[0]
 
 
-def _objects(text: str) -> Iterator[JSONDict]:
+def json_objects(text: str) -> Iterator[JSONDict]:
     """The JSON objects in a text, the outermost ones, in their order."""
     decoder = json.JSONDecoder(object_pairs_hook=_without_doubles, strict=False)  # a reason may have several lines
     at = text.find("{")

@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -131,10 +131,12 @@ class Board:
         bootstrap_iters: int,
         like_lm_eval: bool,
         source: str,
+        rows: Iterable[ScoreKey] | None = None,
     ) -> dict[ScoreKey, Estimate]:
-        """The number of each row. A metric without a declared aggregation is averaged. `source` names the data."""
+        """The number of each row, or of these. A metric without a declared aggregation is averaged. `source` names the data."""
         numbers = {}
-        for row, column in self.columns.items():
+        for row in self.columns if rows is None else rows:
+            column = self.columns[row]
             drawn = self.estimated(
                 _of_repeats(aggregation(row), column.repeats),
                 list(column.values),

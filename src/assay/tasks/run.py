@@ -1,6 +1,6 @@
 """One task during a run: samples go out, responses come back, scores are noted in the order of the documents."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, starmap
 
@@ -8,16 +8,19 @@ from assay.engine import Ended, Started
 from assay.records import (
     UNFINISHED,
     Answer,
+    Call,
     Failed,
     FilterScores,
     JSONDict,
     JSONObject,
     Likelihood,
     Outcome,
+    Plan,
     Request,
     Response,
     Sample,
     Text,
+    arguments,
 )
 from assay.runs.samples.records import SampleRecord
 from assay.scoring.filters import INVALID, contains
@@ -105,6 +108,8 @@ class TaskRun:
                 self._fail(sample, reason, (), details)
             return
         self._notice(sample, responses[:own])
+        if details is not None and len(responses) > own:
+            details = with_questions(details, own, _further_requests(self.runnable.plan(sample), responses))
         document = self.runnable.document(sample, responses)
         if self.runnable.repeats > 1 and not self.differ:
             self.differ = any(each != repeats[0] for repeats in document.responses for each in repeats)
@@ -204,6 +209,31 @@ def response_metadata(responses: Sequence[Response], own: int) -> Sequence[JSONO
     metadata = [_reply(response) for response in responses[:own]]
     metadata += [{**_reply(response), **_verdict(response)} for response in responses[own:]]
     return metadata if any(metadata) else None
+
+
+def _further_requests(plan: Plan, responses: Sequence[Response]) -> Iterator[Request | Call]:
+    """The requests of a plan behind its first ones: those of scorers. It asks the same as it did when it was answered."""
+    replies = iter(responses)
+    requests = next(plan)
+    try:
+        while True:
+            requests = plan.send(list(islice(replies, len(requests))))
+            yield from requests
+    except StopIteration:
+        return
+
+
+def with_questions(details: Sequence[JSONObject], own: int, requests: Iterable[Request | Call]) -> Sequence[JSONObject]:
+    """Metadata of responses in which every verdict has the question and the role that was asked."""
+    behind = [{**reply, **_question(request)} for reply, request in zip(details[own:], requests, strict=False)]
+    return [*details[:own], *behind, *details[own + len(behind) :]]
+
+
+def _question(request: Request | Call) -> JSONDict:
+    if isinstance(request, Call):
+        return {}
+    texts = [each for each in arguments(request) if isinstance(each, str)]
+    return {"question": "".join(texts), "role": getattr(request, "role", None)}
 
 
 def _verdict(response: Response) -> JSONDict:

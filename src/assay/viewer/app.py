@@ -3,20 +3,29 @@
 import re
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import jinja2
 import uvicorn
 from anyio.to_thread import current_default_thread_limiter
 from markupsafe import Markup, escape
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route
 
 from assay.errors import AssayError
@@ -25,9 +34,15 @@ from assay.report.table import error_factor, format_end
 from assay.runs.run import ResultRow
 from assay.version import __version__
 from assay.viewer.compare_page import ComparisonCache, compare_page, flips_page
+from assay.viewer.downloads import DOWNLOADS, download, file_name
+from assay.viewer.events import MAX_STREAMS, EventStreams, StreamServer
 from assay.viewer.graph_page import graph_view
-from assay.viewer.guard import RequestGuard, allowed_hosts
+from assay.viewer.guard import RequestGuard, WritePermit, allowed_hosts
+from assay.viewer.json_pages import DOCUMENTS, ProblemDocument, json_bytes, json_path
+from assay.viewer.label_page import WRITING, label_page
 from assay.viewer.library import RunLibrary
+from assay.viewer.many_runs import many_runs_files, many_runs_pages
+from assay.viewer.markup import rendered
 from assay.viewer.pages import (
     MissingPage,
     Page,
@@ -45,31 +60,42 @@ from assay.viewer.samples import Database
 
 STATIC = Path(__file__).parent / "static"
 MAX_THREADS = 3
+JSON = "application/json"
 STATIC_FILES = {"view.css": "text/css", "view.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
-def make_app(folder: Path, host: str = "127.0.0.1") -> RequestGuard:
-    """Build the application over a folder of runs, for a server that listens at `host`."""
+def make_app(folder: Path, host: str = "127.0.0.1", labeller: str = "") -> RequestGuard:
+    """Build the application over a folder of runs, for a server that listens at `host`. With a `labeller`, people may store
+    labels and notes beside runs."""
     from duckdb import Error
 
-    viewer = Viewer(folder)
+    permit = WritePermit.to(*WRITING) if labeller else None
+    viewer = Viewer(folder, permit, labeller)
     pages = {"/": viewer.runs, "/run": viewer.run, "/task": viewer.task, "/sample": viewer.sample, "/graph": viewer.graph,
-             "/compare": viewer.compare, "/flips": viewer.flips}  # fmt: skip
+             "/compare": viewer.compare, "/flips": viewer.flips, **many_runs_pages(viewer.library),
+             **({"/label": viewer.label} if permit else {})}  # fmt: skip
     routes = [Route(path, partial(viewer.page, view), methods=["GET"], name=path) for path, view in pages.items()]
     routes += [
+        Route(json_path(path), partial(viewer.json, view, DOCUMENTS[path]), methods=["GET"])
+        for path, view in pages.items()
+        if path in DOCUMENTS
+    ]
+    routes += [Route(path, partial(viewer.write, store), methods=["POST"]) for path, store in WRITING.items() if permit]
+    routes += [
+        Route("/samples.{kind}", viewer.download, methods=["GET"]),
         Route("/filter", viewer.filter, methods=["GET"]),
-        Route("/stamp", viewer.stamp, methods=["GET"]),
+        Route("/events", viewer.events, methods=["GET"]),
         Route("/static/plots.css", lambda _: Response(STYLE, media_type="text/css"), methods=["GET"]),
         Route("/static/{name}", static_file, methods=["GET"]),
     ]
+    routes += [Route(path, make, methods=["GET"]) for path, make in many_runs_files(viewer.library).items()]
     unreadable = partial(viewer.problem, 500, "the samples cannot be read: ")
     missing, failed = partial(viewer.problem, 404, ""), partial(viewer.problem, 500, "")
     handlers: dict[Any, Callable[..., Response]] = {
         MissingPage: missing, 404: missing, Error: unreadable, AssayError: failed, Exception: viewer.broken,
     }  # fmt: skip
-    return RequestGuard(
-        Starlette(routes=routes, exception_handlers=handlers, lifespan=limit_threads), allowed_hosts(host)
-    )
+    app = Starlette(routes=routes, exception_handlers=handlers, lifespan=limit_threads)
+    return RequestGuard(app, allowed_hosts(host), viewer.streams.close, permit)
 
 
 @asynccontextmanager
@@ -82,29 +108,70 @@ async def limit_threads(_: Starlette) -> AsyncIterator[None]:
 class Viewer:
     """The pages over one folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, permit: WritePermit | None = None, labeller: str = "") -> None:
+        self.permit, self.labeller = permit, labeller
         self.library = RunLibrary(folder)
         self.database = Database(folder)
         self.comparisons = ComparisonCache()
+        self.streams = EventStreams()
         self.templates = template_environment()
 
     def page(self, view: Callable[[QueryParams], tuple[str, Page]], request: Request) -> Response:
         """Render a page as HTML."""
         template, content = view(request.query_params)
-        return self._html(template, {"path": request.url.path, "live": "", **content})
+        return self._html(request, template, content)
+
+    def json(
+        self, view: Callable[[QueryParams], tuple[str, Page]], make: Callable[[Page], Any], request: Request
+    ) -> Response:
+        """The content of a page as JSON."""
+        _, content = view(request.query_params)
+        return Response(json_bytes(make(content)), media_type=JSON)
+
+    async def write(self, store: Callable[[RunLibrary, Mapping[str, str], str], str], request: Request) -> Response:
+        """Store the content of a form, and lead to the page that follows."""
+        body = await request.body()
+        pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=50)
+        return RedirectResponse(await run_in_threadpool(store, self.library, dict(pairs), self.labeller), 303)
+
+    def download(self, request: Request) -> Response:
+        """Stream the samples that a query finds, as a file."""
+        kind, query = request.path_params["kind"], request.query_params
+        run = find_run(self.library, query.get("run", ""))
+        task, sample_query = find_task(run, query.get("task", "")), read_query(query)
+        samples = open_samples(run, task, self.database, sample_query.metric)
+        if kind not in DOWNLOADS or samples is None:
+            raise MissingPage(f"no samples of {task} as {kind!r:.20}")
+        headers = {"content-disposition": f'attachment; filename="{file_name(run.name, task, kind)}"'}
+        content = iter(()) if request.method == "HEAD" else download(samples, sample_query, kind)
+        return StreamingResponse(content, media_type=DOWNLOADS[kind][0], headers=headers)
 
     def problem(self, status: int, before: str, request: Request, error: Exception) -> Response:
         """Render an error page."""
-        message = getattr(error, "detail", None) or str(error)
-        return self._html("problem.html", {"path": request.url.path, "live": "", "what": before + message}, status)
+        message = before + (getattr(error, "detail", None) or str(error))
+        if request.url.path.endswith(".json"):
+            return Response(json_bytes(ProblemDocument(message)), status, media_type=JSON)
+        return self._html(request, "problem.html", {"what": message}, status)
 
     def broken(self, request: Request, error: Exception) -> Response:
         """Render the page of an unexpected error; the terminal has the traceback."""
         return self.problem(500, f"the page cannot be rendered: {type(error).__name__}: ", request, error)
 
-    def _html(self, template: str, content: Page, status: int = 200) -> Response:
-        text = self.templates.get_template(template).render(folder=self.library.folder, **content)
+    def _html(self, request: Request, template: str, content: Page, status: int = 200) -> Response:
+        path = request.url.path
+        own = json_path(path) if path in DOCUMENTS and status == 200 else ""
+        shared = {
+            "path": path, "live": "", "folder": self.library.folder, "can_write": self._can_write(request),
+            "json_url": f"{own}?{request.url.query}".rstrip("?") if own else "",
+        }  # fmt: skip
+        text = self.templates.get_template(template).render(**{**shared, **content})
         return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)  # a lone surrogate is shown escaped
+
+    def _can_write(self, request: Request) -> bool:
+        return self.permit is not None and self.permit.is_held(dict(request.scope["headers"]))
+
+    def label(self, query: QueryParams) -> tuple[str, Page]:
+        return "label.html", label_page(self.library, self.database, query, self.labeller)
 
     def runs(self, query: QueryParams) -> tuple[str, Page]:
         return "runs.html", runs_page(self.library, query)
@@ -122,7 +189,7 @@ class Viewer:
         return "compare.html", compare_page(self.library, self.comparisons, query)
 
     def flips(self, query: QueryParams) -> tuple[str, Page]:
-        return "flips.html", flips_page(self.library, self.comparisons, query)
+        return "flips.html", flips_page(self.library, self.comparisons, self.database, query)
 
     def graph(self, query: QueryParams) -> tuple[str, Page]:
         run = find_run(self.library, query.get("run", ""))
@@ -147,9 +214,13 @@ class Viewer:
         changed = sample_query.replace(conditions=(*sample_query.conditions, *added))
         return RedirectResponse(url_for("task", changed.parameters, run=query.get("run"), task=query.get("task")), 303)
 
-    def stamp(self, request: Request) -> Response:
-        """Return a text that changes when the shown runs do."""
-        return PlainTextResponse(self.library.stamp(request.query_params.getlist("run")))
+    async def events(self, request: Request) -> Response:
+        """Stream an event whenever the shown run changes, or any run where none is named."""
+        name = request.query_params.get("run", "")
+        if self.streams.open_streams >= MAX_STREAMS:
+            return PlainTextResponse("too many open pages", 503)
+        stream = self.streams.stream(name, partial(self.library.state, name))
+        return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
 
 def static_file(request: Request) -> Response:
@@ -168,7 +239,8 @@ def template_environment() -> jinja2.Environment:
     )  # fmt: skip
     environment.filters |= {
         "number": format_number, "error": format_error, "end": format_end, "count": format_count,
-        "duration": format_duration, "when": format_time, "svg": Markup, "breakable": breakable,
+        "duration": format_duration, "when": format_time, "svg": Markup, "breakable": breakable, "rendered": rendered,
+        "clock": format_clock,
     }  # fmt: skip
     environment.globals |= {"url_for": url_for, "task_url": task_url, "bar": bar, "version": __version__}
     return environment
@@ -225,7 +297,12 @@ def format_time(created: float | None) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if created else ""
 
 
+def format_clock(moment: float) -> str:
+    return time.strftime("at %H:%M:%S", time.localtime(moment))
+
+
 def serve(app: RequestGuard, listening: socket.socket) -> None:
     """Serve pages until interrupted."""
     quiet = {"log_level": "warning", "access_log": False, "server_header": False, "date_header": False}
-    uvicorn.Server(uvicorn.Config(app, lifespan="on", **quiet)).run(sockets=[listening])  # type: ignore[arg-type]
+    config = uvicorn.Config(app, lifespan="on", **quiet)  # type: ignore[arg-type]
+    StreamServer(config, app.close).run(sockets=[listening])

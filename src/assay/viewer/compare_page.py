@@ -1,5 +1,6 @@
 """The pages of a comparison: the table of `assay compare`, and flipped samples with both answers side by side."""
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -14,12 +15,16 @@ from assay.comparison.compare import compare
 from assay.comparison.comparison import Comparison, Flip
 from assay.comparison.pairing import OtherPrompts
 from assay.errors import AssayError
+from assay.report.index import run_stamp
 from assay.report.plots import difference_intervals, forest
+from assay.report.reading import RunSummary
 from assay.runs.folder import SCORED, refuse_links_outside
-from assay.viewer.library import RunLibrary, run_stamp
-from assay.viewer.pages import MissingPage, Page, find_run, find_task
+from assay.viewer.library import RunLibrary
+from assay.viewer.pages import MissingPage, Page, find_run, find_task, markup_links, open_samples
 from assay.viewer.query import url_for
 from assay.viewer.sample_page import DiffPart, diff_parts
+from assay.viewer.samples import Database
+from assay.viewer.task_charts import ChartCard, paired_card
 
 MAX_RUNS = 6
 """Runs compared at once."""
@@ -29,6 +34,8 @@ MAX_CACHED = 8
 CacheKey = tuple[tuple[Path, ...], tuple[object, ...], bool, str]
 MAX_FLIPS = 40
 """Flipped samples on the page of a comparison, over all tasks."""
+SHOWN_AFTER = 40
+"""Characters shown from where two texts begin to differ."""
 ANSWER_START = 400
 """Characters of an answer in a list: aligning long answers is slow, and is done for the one that is opened."""
 
@@ -52,7 +59,7 @@ class ComparisonCache:
             return ()
 
     def _compare(self, paths: tuple[Path, ...], different_prompts: bool, task: str) -> Comparison:
-        key = (paths, tuple(map(run_stamp, paths)), different_prompts, task)
+        key = (paths, tuple(tuple(run_stamp(path)) for path in paths), different_prompts, task)
         with self._lock:
             known = self._known.pop(key, None)
             if known is None:
@@ -138,6 +145,35 @@ class ListedFlip(NamedTuple):
     whole: str
     sample_a: str
     sample_b: str
+    differs: str = ""
+    """Where the answers begin to differ."""
+
+
+def first_difference(one: str, two: str) -> tuple[int, str, str] | None:
+    """Where two texts begin to differ, and how each continues from the word that is not the same.
+
+    >>> first_difference("It is four.", "It is five.")
+    (7, 'four.', 'five.')
+    >>> first_difference("same", "same")
+    """
+    if one == two:
+        return None
+    at = len(os.path.commonprefix([one, two]))  # noqa: RUF071  # letters, not folders
+    word = max(one.rfind(sign, 0, at) for sign in " \n\t") + 1
+    return at, _start(one[word:]), _start(two[word:])
+
+
+def _start(text: str) -> str:
+    return text if len(text) <= SHOWN_AFTER else text[:SHOWN_AFTER] + "…"
+
+
+def difference_text(one: str, two: str, what: str) -> str:
+    """Where two texts begin to differ, in words; empty where they do not."""
+    difference = first_difference(one, two)
+    if difference is None:
+        return ""
+    at, left, right = difference
+    return f"the {what} begin to differ at character {at + 1:,}: {left!r} → {right!r}"
 
 
 def list_flips(flips: Sequence[Flip], names: Sequence[str], *, different_prompts: bool) -> list[ListedFlip]:
@@ -155,6 +191,7 @@ def _list_flip(flip: Flip, names: tuple[str, str], *, different_prompts: bool) -
         flips_url(names, flip.task, doc=flip.doc_id, different_prompts=different_prompts),
         url_for("sample", run=names[0], task=flip.task, doc=flip.doc_id),
         url_for("sample", run=names[1], task=flip.task, doc=flip.doc_id if flip.doc_id_b is None else flip.doc_id_b),
+        difference_text(flip.answer_a, flip.answer_b, "answers"),
     )
 
 
@@ -173,7 +210,18 @@ def flips_url(names: tuple[str, str], task: str, *, different_prompts: bool, doc
     return url_for("flips", runs, task=task, doc=doc, different_prompts="1" if different_prompts else None)
 
 
-def flips_page(library: RunLibrary, comparisons: ComparisonCache, query: QueryParams) -> Page:
+def _paired(runs: Sequence[RunSummary], task: str, database: Database) -> ChartCard | None:
+    """The chart of the same documents in two runs, where both are of the same data."""
+    if task not in runs[1].tasks or not runs[0].source(task) or runs[0].source(task) != runs[1].source(task):
+        return None
+    one, two = (open_samples(run, task, database) for run in runs[:2])
+    if one is None or two is None:
+        return None
+    make = lambda: [paired_card(one, two, (runs[0].name, runs[1].name))]  # noqa: E731
+    return one.remember(("paired", two.path, two.path.stat().st_mtime_ns, one.metric), make)[0]
+
+
+def flips_page(library: RunLibrary, comparisons: ComparisonCache, database: Database, query: QueryParams) -> Page:
     """The flipped samples of a task in two runs; with `doc`, that one with both answers side by side."""
     names = query.getlist("run")[:2]
     if len(names) < 2:
@@ -191,4 +239,8 @@ def flips_page(library: RunLibrary, comparisons: ComparisonCache, query: QueryPa
         "flips": list_flips([one] if one else task_flips, names, different_prompts=different),
         "back": url_for("compare", [("run", name) for name in names], different_prompts="1" if different else None),
         "every": flips_url(pair, task, different_prompts=different),
+        "paired": None if one else _paired(runs, task, database),
+        "prompts": diff_parts(one.question, one.question_b) if one and one.question_b else None,
+        "prompts_differ": difference_text(one.question, one.question_b, "prompts") if one and one.question_b else "",
+        "markup": query.get("markup") == "1", "switch": markup_links("flips", query),
     }  # fmt: skip

@@ -1,18 +1,16 @@
-"""Distributions of a task's scores: histogram, calibration, slices."""
+"""Distributions of a task's scores: histogram and slices."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
-from assay.records import AnyJSON
+from assay.config.row_names import row_key
 from assay.report.plots import Bin, Interval
-from assay.statistics.calibration import CurvePoint, likeliest, reliability_curve
 from assay.statistics.influence import SHARE, Bounds, Estimate, Spread, with_pseudo_documents
-from assay.viewer.sample_page import parse_json
 from assay.viewer.samples import SOURCE, Samples, quoted
 
-MAX_BINS, MAX_SLICES, MAX_SAMPLES = 20, 20, 5000
-"""Bars of a histogram, slices of a plot, and samples read for calibration."""
+MAX_BINS, MAX_SLICES = 20, 20
+"""Bars of a histogram, and slices of a plot."""
 
 
 def score_bins(samples: Samples) -> list[Bin]:
@@ -35,9 +33,9 @@ def score_bins(samples: Samples) -> list[Bin]:
 
 def slice_intervals(samples: Samples, column: str) -> list[Interval]:
     """The mean score by value of a column, the largest slices first; numbers that hardly repeat are cut into fifths."""
-    if samples.metric not in samples.scores or column not in samples.document_columns():
+    if samples.metric not in samples.scores or column not in (*samples.document_columns(), *more_columns(samples)):
         return []
-    term, own = samples.term(f"doc.{column}")
+    term, own = samples.term(_column(samples, column))
     name = quoted(samples.metric)
     parts = f"select {term} as part, {name} as score from {SOURCE} where isfinite({name})"
     summed = "count(*), avg(score), stddev_samp(score), kurtosis_pop(score), min(score), max(score), bool_and(score in (0, 1))"
@@ -52,6 +50,19 @@ def slice_intervals(samples: Samples, column: str) -> list[Interval]:
         binned = samples.database.rows(within, [*own, samples.file])
         rows = [(f"{low:g} … {high:g}", *rest) for low, high, *rest in binned] or rows
     return [slice_of(str(name), summary, samples.scale) for name, *summary in rows]
+
+
+def more_columns(samples: Samples) -> list[str]:
+    """Columns beside those of the documents that samples can be sliced by."""
+    return [
+        "target",
+        "audit",
+        *(f"answer.{name}" for name in dict.fromkeys(row_key(each).filter for each in samples.scores)),
+    ]
+
+
+def _column(samples: Samples, column: str) -> str:
+    return f"doc.{column}" if column in samples.document_columns() else column
 
 
 def slice_of(name: str, summary: Sequence[Any], scale: Bounds | None) -> Interval:
@@ -69,35 +80,7 @@ def slice_of(name: str, summary: Sequence[Any], scale: Bounds | None) -> Interva
 
 
 def value_count(samples: Samples, column: str) -> int:
-    """Count the values of a document column."""
-    term, own = samples.term(f"doc.{column}")
+    """Count the values of a column."""
+    term, own = samples.term(_column(samples, column))
     [[count]] = samples.database.rows(f"select count(distinct {term}) from {SOURCE}", [*own, samples.file])
     return int(count)
-
-
-def calibration_points(samples: Samples) -> list[CurvePoint]:
-    """For tasks with choices: by tenths of confidence, how often the likeliest choice is right, on the first
-    samples.
-    """
-    if "responses.value" not in samples.stored.leaves:
-        return []
-    columns = "list_transform(responses, lambda repeats: repeats[1].value), len(choices), coalesce(gold, target)"
-    query = f"select {columns} from {SOURCE} where choices is not null and failed is null limit {MAX_SAMPLES}"
-    points = [
-        confidence(values, choices, parse_json(gold, None))
-        for values, choices, gold in samples.database.rows(query, [samples.file])
-    ]
-    return reliability_curve([point for point in points if point is not None])
-
-
-def confidence(likelihoods: Sequence[float | None], choices: int, gold: AnyJSON) -> tuple[float, bool] | None:
-    """The probability of the likeliest choice among all, and whether it is right; None where it is undefined.
-
-    >>> confidence([0.0, 0.0], 2, 0)
-    (0.5, True)
-    """
-    values = [value for value in likelihoods[:choices] if value is not None and math.isfinite(value)]
-    if len(values) != choices or not values or not isinstance(gold, int):
-        return None
-    share, best = likeliest(values)
-    return share, best == gold

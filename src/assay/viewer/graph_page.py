@@ -1,10 +1,15 @@
-"""The page of a graph: its workflow drawn, with visits, failures and time per node."""
+"""The page of a graph: its workflow drawn, with visits, failures, time, tokens and cost per node."""
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from assay.report.plots import draw_graph, graph_nodes_and_edges
+from assay.models.servers.server_model import Price, price_of
+from assay.records import Usage
+from assay.report.graph_drawing import draw_graph, graph_nodes_and_edges
 from assay.report.reading import RunSummary
+from assay.runs.run import mapping
+from assay.runs.run import number as as_number
 from assay.viewer.pages import MissingPage
 from assay.viewer.samples import SOURCE, Database, Samples
 
@@ -12,7 +17,7 @@ MAX_RECORDS = 20_000
 
 
 class NodeVisits(NamedTuple):
-    """The visits of a node: records, requests, failures and time."""
+    """The visits of a node: records, requests, failures, seconds in models, tokens read and written, and their cost."""
 
     name: str
     about: str
@@ -21,6 +26,9 @@ class NodeVisits(NamedTuple):
     requests: int
     failed: int
     seconds: float | None
+    read: int = 0
+    written: int = 0
+    cost: float | None = None
 
 
 def graph_view(
@@ -32,7 +40,7 @@ def graph_view(
     nodes, edges = graph_nodes_and_edges(run.graph(task))
     if len(nodes) == 2:
         raise MissingPage(f"task {task} is not a graph")
-    known, visited = _count_visits(samples, database) if samples is not None else (0, {})
+    known, visited = _count_visits(samples, database, _price(run)) if samples is not None else (0, {})
     drawn_visits = [
         visited.get(node.name, NodeVisits(node.name, "", 0, 0, 0, 0, None))._replace(about=node.about)
         for node in nodes[1:-1]
@@ -40,7 +48,7 @@ def graph_view(
     inner = [visits for name, visits in visited.items() if name not in {node.name for node in nodes}]
     notes = {visits.name: visits for visits in drawn_visits}
     drawn = [
-        node._replace(note=_note(notes[node.name]), failed=notes[node.name].failed)
+        node._replace(note=_note(notes[node.name]), failed=notes[node.name].failed, spent=_spent(notes[node.name]))
         if node.name in notes and known
         else node
         for node in nodes
@@ -53,13 +61,29 @@ def _note(visited: NodeVisits) -> str:
     return f"{visited.visits:,}×{failed}"
 
 
-def _count_visits(samples: Samples, database: Database) -> tuple[int, dict[str, NodeVisits]]:
+def _spent(visited: NodeVisits) -> str:
+    tokens = f"{visited.read + visited.written:,} tokens" if visited.read or visited.written else ""
+    cost = f"cost {visited.cost:.4g}" if visited.cost is not None else ""
+    return " · ".join(part for part in (tokens, cost) if part)
+
+
+def _price(run: RunSummary) -> Price | None:
+    """The price of the model of a run, as its arguments have it; None where several models may have answered."""
+    options, roles = mapping(run.run.results.get("config")), mapping(run.run.usage.get("roles"))
+    arguments = mapping(options.get("model_args"))
+    read, written = as_number(arguments.get("price_in")), as_number(arguments.get("price_out"))
+    return price_of("", read, written, None) if len(roles) <= 1 and not options.get("model_role") else None
+
+
+def _count_visits(
+    samples: Samples, database: Database, price: Price | None = None
+) -> tuple[int, dict[str, NodeVisits]]:
     """Count visits by node from the traces of the first records; runs of older versions have no traces."""
     visits: Counter[str] = Counter()
     records: Counter[str] = Counter()
     requests: Counter[str] = Counter()
     failures: Counter[str] = Counter()
-    seconds: defaultdict[str, float] = defaultdict(float)
+    spent: defaultdict[str, list[Usage]] = defaultdict(list)
     known = 0
     query = f"select file_row_number from {SOURCE} where trace is not null limit {MAX_RECORDS}"
     numbers = database.rows(query, [samples.file]) if "trace.node" in samples.stored.leaves else []
@@ -72,10 +96,20 @@ def _count_visits(samples: Samples, database: Database) -> tuple[int, dict[str, 
             visits[name] += 1
             requests[name] += len(numbers)
             used = [replies[number].get("usage") for number in numbers if number < len(replies)]
-            seconds[name] += sum(usage[2] for usage in used if usage)
+            spent[name] += [Usage(*usage) for usage in used if usage]
         if failed and trace:
             failures[trace[-1][0]] += 1
     return known, {
-        name: NodeVisits(name, "", visits[name], records[name], requests[name], failures[name], seconds[name] or None)
+        name: NodeVisits(
+            name, "", visits[name], records[name], requests[name], failures[name], *_totals(spent[name], price)
+        )
         for name in visits
     }
+
+
+def _totals(spent: Sequence[Usage], price: Price | None) -> tuple[float | None, int, int, float | None]:
+    """Seconds, tokens read, tokens written and cost."""
+    reported = [usage for usage in spent if usage.read or usage.written]
+    cost = sum(map(price.of, reported)) if price is not None and reported else None
+    read, written = sum(usage.read for usage in spent), sum(usage.written for usage in spent)
+    return sum(usage.seconds for usage in spent) or None, read, written, cost

@@ -1,9 +1,15 @@
-"""The guard before the viewer: read-only, by default for this machine only, and pages that can load nothing from elsewhere."""
+"""The guard before the viewer: read-only, by default for this machine only, and pages that can load nothing from elsewhere.
+
+With `--label`, a few paths take a POST: from pages of this server alone, and only from a browser that has the token.
+"""
 
 import ipaddress
+import secrets
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -13,13 +19,15 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 HEADERS = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'",
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "x-frame-options": "DENY",
     "cache-control": "no-store",
 }
 METHODS = ("GET", "HEAD")
+LARGEST_FORM = 100_000
+FORM = "application/x-www-form-urlencoded"
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -44,12 +52,59 @@ def allowed_hosts(host: str) -> frozenset[str]:
     return LOOPBACK_NAMES | {host, socket.gethostname().lower(), socket.getfqdn().lower()}
 
 
-class RequestGuard:
-    """Refuses requests that do not read or that use a foreign host name; adds the security headers."""
+class WritePermit(NamedTuple):
+    """Permits POST requests to some paths: with the token, which the URL in the terminal has and a cookie keeps."""
 
-    def __init__(self, app: App, names: frozenset[str]) -> None:
+    paths: frozenset[str]
+    token: str
+    cookie: str
+    """Its name: servers at other ports of this machine get the same cookies."""
+
+    @classmethod
+    def to(cls, *paths: str) -> "WritePermit":
+        return cls(frozenset(paths), secrets.token_urlsafe(24), f"assay_{secrets.token_hex(4)}")
+
+    def is_held(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request has the token in its cookies."""
+        try:
+            cookies = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1"))
+        except CookieError:
+            return False
+        own = cookies.get(self.cookie)
+        return own is not None and secrets.compare_digest(own.value.encode(), self.token.encode())
+
+    def refusal(self, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
+        """The status and the reason with which a POST is refused; None where it may write."""
+        site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        if site is None and origin is None:
+            return 403, "the request does not say which page it comes from — use a browser"
+        if site not in (None, b"same-origin"):
+            return 403, "the request comes from a page of another server"
+        if origin is not None and urlsplit(origin.decode("latin-1")).netloc.lower() != host:
+            return 403, "the request comes from a page of another server"
+        if not self.is_held(headers):
+            return 403, "the token is missing — open the URL that `assay view` printed"
+        if headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower() != FORM:
+            return 415, f"a form is expected — send {FORM}"
+        size = headers.get(b"content-length", b"").decode("latin-1")
+        return None if size.isdecimal() and int(size) <= LARGEST_FORM else (413, "the form is too large")
+
+
+class RequestGuard:
+    """Refuses requests that do not read or that use a foreign host name; adds the security headers. A `permit` lets some write."""
+
+    def __init__(
+        self,
+        app: App,
+        names: frozenset[str],
+        close: Callable[[], None] = lambda: None,
+        permit: WritePermit | None = None,
+    ) -> None:
         self.app = app
+        self.close = close  # ends what is open, when the server stops
         self.names = names
+        self.permit = permit
         self._open = not all(map(is_loopback, names - {"localhost"}))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -57,12 +112,31 @@ class RequestGuard:
             await self.app(scope, receive, send)
         elif scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
-        elif scope["method"] not in METHODS:
+        else:
+            await self._answer(scope, receive, send, dict(scope["headers"]))
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, headers: Mapping[bytes, bytes]) -> None:
+        permit = self.permit if self.permit is not None and scope["path"] in self.permit.paths else None
+        writes = scope["method"] == "POST" and permit is not None
+        if scope["method"] not in METHODS and not writes:
             await _refuse(send, 405, "this server is read-only — use GET or HEAD", {"allow": "GET, HEAD"})
-        elif not self.is_ours(dict(scope["headers"]).get(b"host", b"").decode("latin-1")):
+        elif not self.is_ours(headers.get(b"host", b"").decode("latin-1")):
             await _refuse(send, 421, "unknown host name — open this server as http://127.0.0.1 or http://localhost")
+        elif writes and permit is not None and (refusal := permit.refusal(headers)) is not None:
+            await _refuse(send, *refusal)
+        elif self.permit is not None and scope["path"] == "/" and b"token=" in scope["query_string"]:
+            await self._admit(self.permit, scope, send)
         else:
             await self.app(scope, receive, _with_headers(send))
+
+    async def _admit(self, permit: WritePermit, scope: Scope, send: Send) -> None:
+        """Put the token of a URL into a cookie, and lead to the URL without it."""
+        [token, *_] = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])
+        if not secrets.compare_digest(token.encode(), permit.token.encode()):
+            await _refuse(send, 403, "the token is wrong — open the URL that `assay view` printed")
+            return
+        cookie = f"{permit.cookie}={permit.token}; Path=/; HttpOnly; SameSite=Strict"
+        await _refuse(send, 303, "", {"location": "/", "set-cookie": cookie})
 
     def is_ours(self, host: str) -> bool:
         """Whether a Host header names this server. On a server open to others, a plain IP address does: it cannot be

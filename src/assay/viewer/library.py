@@ -1,16 +1,21 @@
-"""The runs below a folder, read once and again when their files change."""
+"""The runs below a folder: an index for lists, and summaries of those that a page shows."""
 
 import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 
+from assay.report.index import IndexedRow, RunEntry, RunIndex, Stamp, read_run, run_stamp
 from assay.report.reading import RunSummary
 from assay.runs.folder import MANIFEST, RESULTS
-from assay.runs.lease import NAME as LOCK
-from assay.runs.run import find_runs
+from assay.runs.lease import is_held
+from assay.runs.live import LIVE, PROGRESS
+from assay.viewer.events import RunState
 
-Stamp = tuple[tuple[int, int], ...]
-"""Size and modification time of the files that a summary is read from."""
+OPEN = 24
+"""Number of runs whose summaries are held."""
+FIRST_SECONDS, STEP_SECONDS = 0.4, 0.25
+"""How long a page waits for runs that are not in the index; the rest is read in steps meanwhile."""
 
 
 class RunLibrary:
@@ -18,59 +23,70 @@ class RunLibrary:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._known: dict[str, tuple[Stamp, RunSummary]] = {}
+        self.index = RunIndex(folder)
+        self._open: OrderedDict[str, tuple[Stamp, RunSummary]] = OrderedDict()
         self._lock = threading.Lock()
+        self._reader: threading.Thread | None = None
 
-    def runs(self) -> list[RunSummary]:
-        """Return all runs in their current state."""
+    @property
+    def pending(self) -> int:
+        """Number of runs that are not read yet."""
+        return self.index.pending
+
+    def runs(self) -> list[RunEntry]:
+        """Return all runs in their current state, as far as they are read."""
+        entries = list(self.index.refresh(FIRST_SECONDS).values())
         with self._lock:
-            self._known = {name: self._read(name, path) for name, path in find_runs(self.folder).items()}
-            return [summary for _, summary in self._known.values()]
+            if self.index.pending and (self._reader is None or not self._reader.is_alive()):
+                self._reader = threading.Thread(target=self._read_rest, name="run index", daemon=True)
+                self._reader.start()
+        return entries
+
+    def _read_rest(self) -> None:
+        while self.index.pending:
+            self.index.refresh(STEP_SECONDS)
+        self.index.save()
+
+    def rows(self, names: Sequence[str]) -> dict[str, list[IndexedRow]]:
+        """The numbers of runs."""
+        return self.index.rows(names)
 
     def run(self, name: str) -> RunSummary | None:
         """Return a run in its current state; None where there is no such run."""
+        path = self.index.path(name)
+        if path is None:
+            return None
+        stamp = run_stamp(path)
         with self._lock:
-            if name not in self._known:
-                self._known = {each: self._read(each, path) for each, path in find_runs(self.folder).items()}
-            if name not in self._known:
-                return None
-            self._known[name] = self._read(name, self._known[name][1].path)
-            return self._known[name][1]
+            known = self._open.get(name)
+            if known is not None and known[0] == stamp and not known[1].head.is_running:
+                self._open.move_to_end(name)
+                return known[1]
+        if not stamp:
+            return None
+        summary = read_run(path, name)
+        with self._lock:
+            self._open[name] = stamp, summary
+            while len(self._open) > OPEN:
+                self._open.popitem(last=False)
+        return summary
 
-    def stamp(self, names: Sequence[str] = ()) -> str:
-        """Return a text that changes when one of these runs does, or any run where none is named."""
-        runs = [run for name in names if (run := self.run(name)) is not None] if names else self.runs()
-        return f"{hash(tuple((run.name, run.status, run_stamp(run.path)) for run in runs)) & 0xFFFFFFFFFFFF:x}"
-
-    def _read(self, name: str, path: Path) -> tuple[Stamp, RunSummary]:
-        stamp, known = run_stamp(path), self._known.get(name)
-        if known is not None and known[0] == stamp and not known[1].head.is_running:
-            return known
-        return stamp, read_run(path, name)
-
-
-def read_run(path: Path, name: str) -> RunSummary:
-    """Read a run for the pages. A damaged run is shown with its problem, beside the others."""
-    try:
-        summary = RunSummary(path, name, follow_links=False)
-        summary.head, summary.remarks, summary.audit  # noqa: B018  # computed here, where an error is caught
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        MemoryError,
-        OSError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as error:
-        return RunSummary(path, name, follow_links=False, problem=f"{type(error).__name__}: {error}")
-    return summary
+    def state(self, name: str) -> RunState:
+        """The state of a run, or of all runs where none is named, by the times of a few files."""
+        if not name:
+            runs = self.runs()
+            text = str([self.pending, *((run.name, run.head.status, run.head.done, run.head.n) for run in runs)])
+            return RunState(_short(text), bool(self.pending) or any(run.head.is_running for run in runs))
+        path = self.index.path(name)
+        if path is None:
+            return RunState("-", False)
+        is_running = is_held(path)
+        files = [_file_stamp(path / LIVE / PROGRESS), _file_stamp(path / MANIFEST), _file_stamp(path / RESULTS)]
+        return RunState(_short(str((files, is_running))), is_running)
 
 
-def run_stamp(path: Path) -> Stamp:
-    """Return the stamp of a run, by which a change is noticed."""
-    return tuple(_file_stamp(path / name) for name in (MANIFEST, RESULTS, LOCK))
+def _short(text: str) -> str:
+    return f"{hash(text) & 0xFFFFFFFFFFFF:x}"
 
 
 def _file_stamp(file: Path) -> tuple[int, int]:

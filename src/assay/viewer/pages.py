@@ -1,6 +1,7 @@
 """The content of each page, gathered from runs and samples; the templates only format it."""
 
 import shlex
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,18 +10,27 @@ from starlette.datastructures import QueryParams
 from assay.config.row_names import is_row_name
 from assay.records import AnyJSON
 from assay.redaction import redacted_text
-from assay.report.plots import Interval, calibration, histogram, slices
+from assay.report.plots import Interval, slices, timeline
 from assay.report.reading import ResultLine, RunHeadline, RunSummary, worst_tasks
-from assay.runs.samples.records import StoredSample
+from assay.runs.folder import is_moved_aside, is_outside
+from assay.runs.live import newest_samples
+from assay.runs.samples.reader import SampleFile
+from assay.runs.samples.records import StoredSample, shown_texts
+from assay.runs.samples.turns import question_of
 from assay.tasks.audit import KINDS
-from assay.viewer.distributions import MAX_SLICES, calibration_points, score_bins, slice_intervals, value_count
+from assay.viewer.distributions import MAX_SLICES, more_columns, slice_intervals, value_count
 from assay.viewer.library import RunLibrary
-from assay.viewer.query import OPERATORS, SHOWS, SampleQuery, read_query, url_for
+from assay.viewer.query import OPERATORS, SHOWS, SampleQuery, page_number, read_query, url_for
+from assay.viewer.run_filter import RunFilter
 from assay.viewer.sample_page import TaskSettings, as_text, choice_views, sample_scores, sample_view, target_of
 from assay.viewer.samples import Database, Samples, SamplesPage, score_columns
+from assay.viewer.task_charts import MAX_COUNTED, task_charts
+from assay.viewer.verdicts import label_lines, verdict_views
 
 Page = dict[str, Any]
+RUNS_PER_PAGE = 200
 SORTS = ("name", "model", "score", "n", "failed", "cost", "seconds", "created")
+KINDS_OF_FILES = ("parquet", "csv", "jsonl")
 
 
 class MissingPage(Exception):
@@ -29,19 +39,26 @@ class MissingPage(Exception):
 
 def runs_page(library: RunLibrary, query: QueryParams) -> Page:
     """All runs, filtered by words in name, model or tasks, and sorted by a column, the latest first."""
-    words = query.get("q", "").lower().split()
     sort = query.get("sort", "created") if query.get("sort", "created") in SORTS else "created"
     descending = query.get("desc", "1" if "sort" not in query else "") == "1"
-    every = [run.head for run in library.runs()]
-    heads = [head for head in every if all(word in _search_text(head) for word in words)]
-    heads.sort(key=lambda head: _sort_key(head, sort), reverse=descending)
-    live = any(head.is_running for head in heads)
-    return {"heads": heads, "count": len(every), "sort": sort, "descending": descending, "q": query.get("q", ""),
-            "live": url_for("stamp") if live else ""}  # fmt: skip
-
-
-def _search_text(head: RunHeadline) -> str:
-    return " ".join((head.name, head.model, *head.tasks, head.status)).lower()
+    every = library.runs()
+    chosen = RunFilter.of(query)
+    moved = sum(is_moved_aside(entry.name) for entry in every)
+    entries = [entry for entry in every if chosen.matches(entry)]
+    entries.sort(key=lambda entry: _sort_key(entry.head, sort), reverse=descending)
+    live = bool(library.pending) or any(entry.head.is_running for entry in entries)
+    pages = max(-(-len(entries) // RUNS_PER_PAGE), 1)
+    page = min(page_number(query), pages)
+    rest = [(key, value) for key, value in query.multi_items() if key not in ("page", "run")]
+    return {
+        "heads": [entry.head for entry in entries[(page - 1) * RUNS_PER_PAGE : page * RUNS_PER_PAGE]],
+        "count": len(every) - (0 if chosen.old else moved), "matching": len(entries), "old": moved,
+        "pending": library.pending, "page": page, "pages": pages,
+        "page_url": lambda number: url_for("", rest, [("page", str(number))] if number > 1 else []),
+        "old_url": url_for("", [pair for pair in rest if pair[0] != "old"], [] if chosen.old else [("old", "1")]),
+        "sort": sort, "descending": descending, "q": query.get("q", ""), "chosen": chosen,
+        "live": url_for("events") if live else "",
+    }  # fmt: skip
 
 
 def _sort_key(head: RunHeadline, sort: str) -> tuple[bool, AnyJSON]:
@@ -65,14 +82,15 @@ def run_page(library: RunLibrary, query: QueryParams) -> Page:
         lines = [line for line in run.lines if not closed.intersection(line.path[:-1])]
     keys = list(dict.fromkeys(number.key for line in run.lines for number in line.numbers))
     return {
-        "run": run, "lines": lines, "view": view, "closed": closed, "keys": keys, "worst": worst_tasks(run.lines, 3),
+        "run": run, "lines": lines, "view": view, "closed": closed, "keys": keys,
+        "worst": worst_tasks(run.lines, 3) if run.results else (),
         "without_share": _without_share(run) if view == "worst" else (),
         "audit": {kind: (count, KINDS[kind]) for kind, count in run.audit.items()},
         "audit_tasks": {kind: [line for line in _tasks(run) if (line.audit or {}).get(kind)] for kind in KINDS},
         "provenance": {key: _provenance(value, is_line=key == "command") for key, value in run.provenance.items()},
         "usage": as_text(run.account["account"], indent=True) if run.account.get("account") else "",
         "closing": _fold_links(run, closed, query), "has_graph": {line.name for line in _tasks(run) if run.graph(line.name)},
-        "live": url_for("stamp", run=run.name) if run.head.is_running else "",
+        "live": url_for("events", run=run.name) if run.head.is_running else "",
     }  # fmt: skip
 
 
@@ -111,26 +129,30 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
     base: Page = {
         "run": run, "task": task, "line": run.line(task), "query": sample_query, "shows": SHOWS, "kinds": KINDS,
         "operators": OPERATORS, "config": as_text(run.config(task), indent=True), "has_graph": bool(run.graph(task)),
-        "live": url_for("stamp", run=run.name) if run.head.is_running else "",
+        "live": url_for("events", run=run.name) if run.head.is_running else "",
+        "is_partial": run.head.is_running and run.sample_file(task) is None,
     }  # fmt: skip
     samples = open_samples(run, task, database, sample_query.metric)
     if samples is None:
-        return {**base, "page": None}
+        return {**base, "page": None, "downloads": {}}
     columns, page = samples.document_columns(), samples.page(sample_query)
     parts = slice_intervals(samples, sample_query.slice) if sample_query.slice else []
     return {
         **base,
         "samples": samples,
         "page": page,
+        "downloads": {
+            kind: url_for(f"samples.{kind}", sample_query.parameters, run=run.name, task=task)
+            for kind in KINDS_OF_FILES
+        },
+        "labels_by": _labels_by(run, task),
         "columns": columns,
         "filterable": _filterable(samples, columns, run.config(task)),
-        "histogram": histogram(
-            samples.remember(("bins", samples.metric), lambda: score_bins(samples)),
-            label=f"{samples.metric} of all samples",
-        ),
-        "calibration": calibration(points)
-        if (points := samples.remember("calibrated", lambda: calibration_points(samples)))
-        else "",
+        "charts": task_charts(samples, MAX_COUNTED if query.get("charts") != "all" else None),
+        "all_charts": _all_charts(samples, query),
+        "most_counted": MAX_COUNTED,
+        "slice_table": parts,
+        "more_columns": more_columns(samples),
         "slices": _slices_plot(parts) if parts else "",
         "brief": brief,
         **_shown_columns(page, samples),
@@ -146,6 +168,19 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
             "sample", sample_query.parameters, run=run.name, task=task, doc=row.doc_id, at=position
         ),
     }
+
+
+def _all_charts(samples: Samples, query: QueryParams) -> str:
+    """The URL of the page with charts of all samples, where they are of the first alone."""
+    if query.get("charts") == "all" or samples.size <= MAX_COUNTED:
+        return ""
+    return url_for("task", [*query.multi_items(), ("charts", "all")])
+
+
+def _labels_by(run: RunSummary, task: str) -> dict[str, int]:
+    """How many documents each person has labelled."""
+    known = run.run.labels.get(task)
+    return {name: len(own) for name, own in known.people.items() if own} if known is not None else {}
 
 
 def _shown_columns(page: SamplesPage, samples: Samples) -> Page:
@@ -195,8 +230,8 @@ def _filterable(samples: Samples, columns: Sequence[str], config: TaskSettings) 
 
 
 def _response_texts(row: StoredSample) -> list[str]:
-    """The response texts of a sample."""
-    return [text for responses in row.responses for text in responses if isinstance(text, str)]
+    """The response texts of a sample, with their tool calls."""
+    return shown_texts(row.responses, row.replies)
 
 
 def brief(row: StoredSample) -> dict[str, str]:
@@ -206,7 +241,7 @@ def brief(row: StoredSample) -> dict[str, str]:
     answers = row.answers
     filtered = next((as_text(answer[0]) for answer in answers.values() if answer), "") if texts else ""
     return {
-        "question": _prompt_end(row.prompt or ""), "answer": _shorten((texts[0] if texts else best).strip()),
+        "question": _prompt_end(question_of(row)), "answer": _shorten((texts[0] if texts else best).strip()),
         "filtered": _shorten(filtered),
         "target": _shorten(target_of(row)), "failed": _shorten(redacted_text(row.failed or "")),
     }  # fmt: skip
@@ -230,29 +265,44 @@ def sample_page(library: RunLibrary, database: Database, query: QueryParams) -> 
     samples = open_samples(run, task, database, sample_query.metric)
     row = samples.document(int(doc)) if samples is not None and doc.lstrip("-").isdecimal() and len(doc) < 19 else None
     if samples is None or row is None:
-        raise MissingPage(f"no document {doc!r:.40} in the samples of {task}")
+        more = "; while the task runs, only its newest samples are shown" if run.head.is_running else ""
+        raise MissingPage(f"no document {doc!r:.40} in the samples of {task}{more}")
     better = run.run.higher_is_better(task)
     links = {"before": "", "behind": ""}
     if at.isdecimal() and len(at) < 12:
         before, _, behind = samples.around(sample_query, int(at))
         for name, doc_id, place in (("before", before, int(at) - 1), ("behind", behind, int(at) + 1)):
             if doc_id >= 0:
-                links[name] = url_for("sample", sample_query.parameters, run=run.name, task=task, doc=doc_id, at=place)
+                links[name] = url_for("sample", sample_query.parameters, run=run.name, task=task, doc=doc_id, at=place,
+                                      markup=query.get("markup"))  # fmt: skip
     return {
+        "markup": query.get("markup") == "1", "switch": markup_links("sample", query), "timeline": timeline,
         "run": run, "task": task, "line": run.line(task), "sample": sample_view(row, run.config(task), better),
         "query": sample_query,
         "kinds": KINDS, "links": links, "back": url_for("task", sample_query.parameters, run=run.name, task=task),
+        "row": row, "verdicts": verdict_views(run, row), "labels": label_lines(run.run.labels.get(task), row.doc_id),
         "shown": as_text, "has_graph": bool(run.graph(task)), "others": _same_document(library, run, task, row.doc_id),
     }  # fmt: skip
+
+
+def markup_links(page: str, query: QueryParams) -> list[tuple[str, str, bool]]:
+    """The switch between texts as they are and as rendered markdown: name, URL, and whether it is shown."""
+    rest = [(key, value) for key, value in query.multi_items() if key != "markup"]
+    is_rendered = query.get("markup") == "1"
+    return [
+        ("text", url_for(page, rest), not is_rendered),
+        ("markdown", url_for(page, [*rest, ("markup", "1")]), is_rendered),
+    ]
 
 
 def _same_document(library: RunLibrary, run: RunSummary, task: str, doc_id: int) -> list[tuple[str, str]]:
     """The same document in other runs of the task on the same data."""
     source = run.source(task)
+    mark = zlib.crc32(source.encode())
     return [
         (each.name, url_for("sample", run=each.name, task=task, doc=doc_id))
         for each in library.runs()
-        if each.name != run.name and task in each.tasks and source and each.source(task) == source
+        if each.name != run.name and source and (each.sources or {}).get(task) == mark
     ][:20]
 
 
@@ -266,14 +316,16 @@ def find_run(library: RunLibrary, name: str) -> RunSummary:
 
 def find_task(run: RunSummary, name: str) -> str:
     """Return the name, checked to be a task of the run."""
-    if name not in run.tasks:
+    if name not in run.tasks and name not in run.run.broken:
         raise MissingPage(f"no task named {name!r:.80} in the run {run.name}")
     return name
 
 
 def open_samples(run: RunSummary, task: str, database: Database, metric: str = "") -> Samples | None:
-    """Open the samples of a task, where they are complete; `metric`, if not the main one, decides right, wrong and the order."""
-    file = run.sample_file(task)
+    """Open the samples of a task, where they are complete, else the newest of a task in progress; `metric`, if not the main one,
+    decides right, wrong and the order."""
+    whole = run.sample_file(task)
+    file = whole or newest_file(run, task, database)
     if file is None:
         return None
     stored = database.samples(file)
@@ -283,7 +335,15 @@ def open_samples(run: RunSummary, task: str, database: Database, metric: str = "
     chosen = {metric: better.get(metric)} if metric else {}
     column, more_is_better = score_columns(stored.names, {**chosen, **main, **better})
     scales = {number.name: number.scale for number in line.numbers} if line is not None else {}
-    return Samples(database, stored, column, more_is_better, scales.get(column))
+    return Samples(database, stored, column, more_is_better, scales.get(column), is_live=whole is None)
+
+
+def newest_file(run: RunSummary, task: str, database: Database) -> SampleFile | None:
+    """The newest samples of a task in progress, as they were a moment ago."""
+    if not run.head.is_running or (path := newest_samples(run.path, task)) is None or is_outside(run.path, path):
+        return None
+    copy = database.snapshot(path)
+    return run.run.sample_file_at(copy, task) if copy is not None else None
 
 
 def _without_condition(sample_query: SampleQuery, number: int) -> list[tuple[str, str]]:

@@ -69,7 +69,7 @@ class SampleQuery:
 
 def read_query(query: QueryParams) -> SampleQuery:
     """Parse the parameters of a URL. Invalid ones are ignored: a page must not break because of its URL."""
-    show, page = query.get("show", "all"), query.get("page", "1")
+    show = query.get("show", "all")
     return SampleQuery(
         query.get("q", "")[:1000],
         show if show in SHOWS else "all",
@@ -77,10 +77,16 @@ def read_query(query: QueryParams) -> SampleQuery:
         tuple(condition for text in query.getlist("f")[:20] if (condition := _condition(text)) is not None),
         query.get("sort", "")[:200],
         query.get("desc") == "1",
-        min(max(int(page), 1), 10**9) if page.isdecimal() and len(page) < 12 else 1,
+        page_number(query),
         query.get("slice", "")[:200],
         query.get("metric", "")[:200],
     )
+
+
+def page_number(query: QueryParams) -> int:
+    """The page of a list that a URL asks for."""
+    page = query.get("page", "1")
+    return min(max(int(page), 1), 10**9) if page.isdecimal() and page.isascii() and len(page) < 12 else 1
 
 
 def _condition(text: str) -> Condition | None:

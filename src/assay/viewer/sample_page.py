@@ -11,10 +11,14 @@ from typing import Any, NamedTuple
 import orjson
 
 from assay.config.row_names import row_key, row_name
+from assay.models.reasoning import START, split_thinking
 from assay.records import Answers, AnyJSON, JSONObject, MetricValue
 from assay.redaction import redacted, redacted_text
+from assay.report.plots import Span
 from assay.runs.samples.records import StoredRequest, StoredSample, call_text, made_calls, shown_texts
+from assay.runs.samples.turns import ChatPrompt, ChatTurn, chat_prompt
 from assay.statistics.softmax import softmax
+from assay.viewer.trajectory import Step, spans_of, steps_of
 
 TaskSettings = JSONObject
 """The configuration of a task as the run stored it."""
@@ -62,19 +66,6 @@ class Choice(NamedTuple):
     is_best: bool
 
 
-class Step(NamedTuple):
-    """A node that a graph's record visited, with prompts, responses and time where they are known.
-
-    Version 0.1 stored no texts of a failed record: then `requests` is their number, and `failed` the reason.
-    """
-
-    node: str
-    texts: Sequence[tuple[str, str]]
-    seconds: float | None
-    requests: int = 0
-    failed: str = ""
-
-
 class ResponseView(NamedTuple):
     """A response with its reasoning, finish reason and usage."""
 
@@ -106,6 +97,10 @@ class SampleView:
     last_state: Mapping[str, str] = field(default_factory=dict)
     calls: Sequence[str] = ()
     """The tool calls that agents made."""
+    chat: ChatPrompt | None = None
+    """The prompt as turns, where it is a conversation."""
+    spans: Sequence[Span] = ()
+    """The requests and tool calls of a graph's record, with their seconds."""
 
     @property
     def is_wrong(self) -> bool:
@@ -178,10 +173,9 @@ class SampleView:
 
 def sample_view(row: StoredSample, config: TaskSettings, better: Mapping[str, bool | None]) -> SampleView:
     """Build the view of a stored sample."""
-    requests, responses, replies = row.requests, row.responses, row.replies or ()
+    responses, replies = row.responses, row.replies or ()
     own = sum(map(len, responses))
     trace = row.trace or ()
-    flat = [response for outputs in responses for response in outputs]
     texts = shown_texts(responses, replies)
     return SampleView(
         row.doc_id,
@@ -193,20 +187,16 @@ def sample_view(row: StoredSample, config: TaskSettings, better: Mapping[str, bo
         _scores(row.scores, better),
         choice_views(row) if not texts else (),
         [_response_view(str(reply["verdict"]), reply) for reply in replies[own:] if "verdict" in reply],
-        _trace(
-            trace,
-            requests,
-            shown_texts([["" if each is None else as_text(each)] for each in flat], replies),
-            replies,
-            row,
-        ),
+        steps_of(row),
         redacted_text(row.failed or ""),
         row.audit,
         row.dropped or 0,
-        _stored_columns(row),
+        stored_columns(row),
         unit_results(row.answers) if trace else (),
         {key: as_text(value, indent=True) for key, value in row.last_state.items()},
         [call_text(call) for call in made_calls(replies)],
+        _chat(row, config),
+        spans_of(row) if trace else (),
     )
 
 
@@ -240,6 +230,20 @@ def _split_examples(row: StoredSample, config: TaskSettings) -> tuple[list[str],
     return [part for part in re.split(r"(?<=\n\n)(?=\S)", prefix) if part], prompt
 
 
+def _chat(row: StoredSample, config: TaskSettings) -> ChatPrompt | None:
+    """The prompt as turns. Examples within the one message of the user are split from the question, where they can be."""
+    shots, between = config.get("num_fewshot"), str(config.get("fewshot_delimiter") or "\n\n")
+    chat = chat_prompt(row, shots)
+    if chat is None or len(chat.turns) != 1 or chat.examples or not isinstance(shots, int) or shots < 1:
+        return chat
+    *examples, question = chat.turns[0].text.split(between)
+    if len(examples) != shots:
+        return chat
+    return chat._replace(
+        examples=[ChatTurn("example", each) for each in examples], turns=[chat.turns[0]._replace(text=question)]
+    )
+
+
 def target_of(row: StoredSample) -> str:
     """The target as text; for choices, its number and text."""
     target = parse_json(row.target, None)
@@ -257,7 +261,11 @@ def _response_view(text: str, reply: AnyJSON) -> ResponseView:
         parts.append(f"{usage[0]:,} tokens in, {usage[1]:,} out")
         parts += [f"{usage[2]:.2f} s"] if usage[2] else []
         parts += [f"{usage[3]} attempts"] if usage[3] > 1 else []
-    return ResponseView(text, str(about.get("reasoning") or ""), " · ".join(parts))
+    reasoning = str(about.get("reasoning") or "")
+    if not reasoning and text.lstrip().startswith(START):  # the server did not separate it
+        thoughts, text, _ = split_thinking(text)
+        reasoning = thoughts or ""
+    return ResponseView(text, reasoning, " · ".join(parts))
 
 
 def _filtered(answers: StoredAnswers, config: TaskSettings) -> list[tuple[str, list[str], list[str]]]:
@@ -336,34 +344,7 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _trace(
-    trace: AnyJSON,
-    requests: Sequence[StoredRequest],
-    texts: Sequence[str],
-    replies: Sequence[StoredReply],
-    row: StoredSample,
-) -> list[Step]:
-    """The visited nodes in order, each with its prompts and responses."""
-    steps = []
-    for entry in trace if isinstance(trace, list) else ():
-        name, numbers = str(entry[0]), [number for number in entry[1] if isinstance(number, int)]
-        node_replies = [replies[number] for number in numbers if number < len(replies)]
-        took = [reply["usage"][2] for reply in node_replies if reply.get("usage") is not None]
-        stored = [number for number in numbers if number < max(len(requests), len(texts))]
-        asked = [(_prompt_of(number, requests, row), texts[number] if number < len(texts) else "") for number in stored]
-        reason = next((str(reply["failed"]) for reply in node_replies if "failed" in reply), "")
-        steps.append(Step(name, asked, sum(took) if took else None, len(numbers), redacted_text(reason)))
-    if row.failed and steps and not any(step.failed for step in steps):  # no request did: the last node it reached
-        steps[-1] = steps[-1]._replace(failed=redacted_text(row.failed))
-    return steps
-
-
-def _prompt_of(number: int, requests: Sequence[StoredRequest], row: StoredSample) -> str:
-    own = requests[number].prompt if number < len(requests) else None
-    return own if own is not None else row.prefix + row.prompt
-
-
-def _stored_columns(row: StoredSample) -> dict[str, str]:
+def stored_columns(row: StoredSample) -> dict[str, str]:
     """The stored columns as text; request parameters and failure reasons are redacted."""
     columns = {
         **row._asdict(),

@@ -31,6 +31,8 @@ SqlValue = str | int | float | None
 DatabaseRow = tuple[Any, ...]
 REMEMBERED = 12
 """Cached lists of samples and derived values: turning a page does not search again."""
+SNAPSHOTS = 8
+"""Copies of the newest samples of a task in progress that are kept for pages that are being made."""
 T = TypeVar("T")
 
 
@@ -88,6 +90,22 @@ class Database:
         path = converted if converted.is_file() else file.as_format_2(converted)
         return file if path == file.path else SampleFile(path)
 
+    def snapshot(self, path: Path) -> Path | None:
+        """Return a copy of a file that its writer replaces every second: a page sees one state of it. None where it is missing."""
+        try:
+            stamp = path.stat().st_mtime_ns
+            copy = self._folder / f"live-{digest(str(path).encode())[:16]}-{stamp}.parquet"
+            if not copy.is_file():
+                part = copy.with_suffix(f".{threading.get_ident()}")
+                shutil.copyfile(path, part)
+                part.replace(copy)
+        except OSError:
+            return None
+        older = sorted(self._folder.glob(f"{copy.name.rpartition('-')[0]}-*.parquet"))[:-SNAPSHOTS]
+        for each in older:
+            each.unlink(missing_ok=True)
+        return copy
+
 
 class SamplesPage(NamedTuple):
     """A page of samples with the total number of matches."""
@@ -112,10 +130,17 @@ class Samples:
     is_more_better: bool
     scale: Bounds | None = None
     """The least and the greatest score of that column, where they are known."""
+    is_live: bool = False
+    """Whether they are the newest samples of a task in progress: then the newest comes first."""
 
     @property
     def path(self) -> Path:
         return self.stored.path
+
+    @property
+    def size(self) -> int:
+        """The number of samples."""
+        return self.count(SampleQuery())
 
     @property
     def columns(self) -> list[str]:
@@ -138,6 +163,10 @@ class Samples:
         start = (page - 1) * PAGE
         numbers = self._numbers(sample_query, start, PAGE)
         return SamplesPage(self.read(numbers), list(range(start, start + len(numbers))), total, page)
+
+    def count_all(self) -> int:
+        """Count the samples of the file."""
+        return self.count(SampleQuery())
 
     def count(self, sample_query: SampleQuery) -> int:
         """Count the matching samples."""
@@ -182,6 +211,12 @@ class Samples:
         parameters = [self.file, *values]
         return self.remember((query, *parameters), lambda: [self.database.numbers(query, parameters)])[0]
 
+    def row_numbers(self, sample_query: SampleQuery) -> Any:
+        """The row numbers of all matching samples, in the order of the file."""
+        where, values = self._where(sample_query)
+        query = f"select file_row_number from {SOURCE} {where} order by file_row_number"
+        return self.database.numbers(query, [self.file, *values])
+
     def remember(self, key: Hashable, make: Callable[[], T]) -> T:
         """Cache a value computed from this file until the file changes."""
         return self.database.remember((self.path, self.path.stat().st_mtime_ns, key), make)
@@ -189,6 +224,8 @@ class Samples:
     def _order(self, sample_query: SampleQuery) -> str:
         if sample_query.sort == "doc_id":
             return f"doc_id {'desc' if sample_query.descending else 'asc'}"
+        if self.is_live and not sample_query.sort:
+            return "file_row_number desc"
         column = sample_query.sort if sample_query.sort in self.scores else self.metric
         if column not in self.scores:
             return "file_row_number"

@@ -11,11 +11,12 @@ import orjson
 
 from assay.config.source import digest
 from assay.exchange.archive import write_archive
-from assay.exchange.inspect.transcript import is_walked, tool_events, transcript
+from assay.exchange.inspect.transcript import asked_messages, inspect_messages, is_walked, tool_events, transcript
 from assay.records import AnyJSON, FilterScores, JSONDict, JSONObject, Loglikelihood
 from assay.runs.run import ResultRow, Run
 from assay.runs.samples.reader import SampleFile
-from assay.runs.samples.records import SampleRecord, StoredSample, arguments
+from assay.runs.samples.records import SampleRecord, StoredSample
+from assay.runs.samples.turns import answer_message
 from assay.runs.samples.writer import file_name
 from assay.version import __version__
 
@@ -206,20 +207,22 @@ THIN = 1000
 def epochs(record: SampleRecord, spec: JSONObject) -> Iterator[JSONDict]:
     """Yield the sample once for each epoch."""
     sample = record.sample
-    prompt = str(arguments(sample.requests[0])[0]) if sample.requests else ""
+    prompt = sample.requests[0][0] if sample.requests else ""
+    asked = inspect_messages(asked_messages(sample.requests[0] if sample.requests else None), spec["model"])
     table = _table(record)
     for epoch in range(record.repeats):
         said = _output_text(record, epoch, table)
         entry: dict[str, Any] = {
             "id": sample.doc_id,
             "epoch": epoch + 1,
-            "input": prompt,
+            "input": prompt if isinstance(prompt, str) else asked,
             **({"choices": list(map(str, sample.choices))} if sample.choices is not None else {}),
             "target": _target(record),
             "messages": transcript(record, spec["model"])
             if is_walked(record.replies)
-            else [{"role": "user", "content": prompt}] + ([] if said is None else [_assistant(said, spec)]),
+            else [*asked, *([] if said is None else [_assistant(said, spec, _reply(record, epoch))])],
             "output": _output(record, said, epoch, spec),
+            **_sample_usage(record, epoch, spec),
             "scores": scores_of(record, epoch),
             "metadata": dict(sample.doc),
             "events": [_info({"log-likelihoods": table}, spec)] if table else tool_events(record, _stamp(spec)),
@@ -235,7 +238,7 @@ def summary(sample: JSONObject) -> JSONDict:
     own = {key: sample[key] for key in ("id", "epoch", "choices", "uuid", "scores") if key in sample}
     return {
         **own,
-        "input": sample["input"][:THIN],
+        "input": _thin(sample["input"]),
         "target": sample["target"],
         "metadata": {
             key: value
@@ -246,6 +249,25 @@ def summary(sample: JSONObject) -> JSONDict:
         "completed": True,
         "message_count": len(sample["messages"]),
     }
+
+
+def _thin(asked: str | Sequence[JSONObject]) -> str:
+    """The beginning of a prompt; of a conversation that of its last message that is not the model's."""
+    if isinstance(asked, str):
+        return asked[:THIN]
+    said = [each for each in asked if each["role"] != "assistant"] or asked
+    return str(said[-1]["content"])[:THIN] if said else ""
+
+
+def _sample_usage(record: SampleRecord, epoch: int, spec: JSONObject) -> JSONDict:
+    """The tokens and the seconds of a sample, where the run has them; of a graph's record those of all its requests."""
+    replies = record.replies or () if is_walked(record.replies) else [_reply(record, epoch)]
+    usages = [reply["usage"] for reply in replies if reply.get("usage")]
+    if not usages:
+        return {}
+    read, written, seconds = (sum(each[place] for each in usages) for place in range(3))
+    spent = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+    return {"model_usage": {spec["model"]: spent}, "total_time": seconds, "working_time": seconds}
 
 
 def scorer_name(metric: str, filter_name: str) -> str:
@@ -296,14 +318,24 @@ def _output_text(record: SampleRecord, epoch: int, table: Sequence[JSONObject]) 
     return "\n".join(texts) if texts else None
 
 
-def _assistant(said: str, spec: JSONObject) -> JSONDict:
-    return {"role": "assistant", "content": said, "source": "generate", "model": spec["model"]}
+def _reply(record: SampleRecord, number: int) -> JSONObject:
+    return record.replies[number] if record.replies is not None and number < len(record.replies) else {}
+
+
+def _assistant(said: str, spec: JSONObject, reply: JSONObject) -> JSONDict:
+    """The answer as a message: its reasoning apart, and its tool calls."""
+    answer = answer_message(said, reply.get("calls"))
+    [message] = inspect_messages([answer] if answer is not None else [], spec["model"])
+    if reply.get("reasoning"):
+        parts = [{"type": "reasoning", "reasoning": str(reply["reasoning"])}, {"type": "text", "text": said}]
+        message = {**message, "content": parts}
+    return message
 
 
 def _output(record: SampleRecord, said: str | None, epoch: int, spec: JSONObject) -> JSONDict:
     if said is None:
         return {"model": spec["model"], "choices": [], "completion": ""}
-    reply = record.replies[epoch] if record.replies is not None and epoch < len(record.replies) else {}
+    reply = _reply(record, epoch)
     reason = {"length": "max_tokens", "content_filter": "content_filter"}.get(str(reply.get("finish")), "stop")
     usage = reply.get("usage")
     spent = (
@@ -311,7 +343,7 @@ def _output(record: SampleRecord, said: str | None, epoch: int, spec: JSONObject
     )
     return {
         "model": spec["model"],
-        "choices": [{"message": _assistant(said, spec), "stop_reason": reason}],
+        "choices": [{"message": _assistant(said, spec, reply), "stop_reason": reason}],
         "completion": said,
         **({"usage": spent, "time": usage[2]} if usage else {}),
     }

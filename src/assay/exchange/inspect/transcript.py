@@ -7,25 +7,38 @@ from typing import Any
 
 import orjson
 
-from assay.records import Generate, JSONDict, JSONObject, Message, messages_to_plain, tool_call_of
+from assay.records import Generate, JSONDict, JSONObject, Message, Request, messages_to_plain, tool_call_of
 from assay.runs.samples.records import SampleRecord, call_text, made_calls
+from assay.runs.samples.turns import answer_message, exchanges
 
 
 def transcript(record: SampleRecord, model: str) -> list[JSONDict]:
-    """All that was said on the way of a record: prompts, replies and results of tools, each once."""
-    said: list[JSONDict] = []
-    names: dict[str, str] = {}
-    for number, request in enumerate(record.sample.requests):
-        if not isinstance(request, Generate) or number >= len(record.responses):
-            continue
-        prompt = request.prompt
-        asked = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else messages_to_plain(prompt)
-        said += asked[len(said) :] if asked[: len(said)] == said else asked
-        reply = record.replies[number] if record.replies is not None and number < len(record.replies) else {}
-        calls = tuple(map(tool_call_of, reply.get("calls") or ()))
-        names |= {call.id: call.name for call in calls}
-        said += messages_to_plain([Message("assistant", str(record.responses[number][0]), calls)])
-    return [_message(each, names, model) for each in said]
+    """All messages of a graph's record: prompts, replies and results of tools, each once."""
+    places = [
+        number
+        for number, request in enumerate(record.sample.requests)
+        if isinstance(request, Generate) and number < len(record.responses)
+    ]
+    asked = [asked_messages(record.sample.requests[number]) for number in places]
+    answers = [answer_message(str(record.responses[n][0]), _reply(record, n).get("calls")) for n in places]
+    said = [message for each in exchanges(asked, answers) for message in (*each.asked, each.answer) if message]
+    return inspect_messages(said, model)
+
+
+def _reply(record: SampleRecord, number: int) -> JSONObject:
+    return record.replies[number] if record.replies is not None and number < len(record.replies) else {}
+
+
+def asked_messages(request: Request | None) -> tuple[Message, ...]:
+    """The messages of a request; a prompt that is text is the user's."""
+    prompt = request[0] if request is not None else ""
+    return (Message("user", prompt),) if isinstance(prompt, str) else prompt
+
+
+def inspect_messages(messages: Sequence[Message], model: str) -> list[JSONDict]:
+    """Messages as Inspect has them; a tool's result names the function that was called."""
+    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    return [_message(each, names, model) for each in messages_to_plain(messages)]
 
 
 def _message(said: JSONObject, names: Mapping[str, str], model: str) -> JSONDict:

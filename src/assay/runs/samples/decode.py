@@ -287,9 +287,15 @@ def _metadata(structs: Array) -> list[JSONDict]:
 
 
 def _verdicts(structs: Array) -> list[JSONDict]:
+    known = [name for name in ("role", "question") if _field(structs, name) is not None]
+    asked = zip(*(_values(structs, name) for name in known), strict=True) if known else [()] * len(structs)
     return [
-        {**reply, **({"verdict": said} if said is not None else {})}
-        for reply, said in zip(_metadata(structs), _response_values(structs), strict=True)
+        {
+            **reply,
+            **({"verdict": said} if said is not None else {}),
+            **{name: text for name, text in zip(known, texts, strict=True) if text is not None},
+        }
+        for reply, said, texts in zip(_metadata(structs), _response_values(structs), asked, strict=True)
     ]
 
 

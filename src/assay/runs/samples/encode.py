@@ -27,6 +27,7 @@ from assay.runs.samples.schema import (
     TEXT,
     TOOL_CALL,
     USAGE,
+    VERDICT,
     Array,
     Type,
     arrow_type,
@@ -268,10 +269,15 @@ def _responses(
 
 
 def _verdicts(flat: Sequence[JSONObject]) -> Array:
-    return _response_structs([each.get("verdict") for each in flat], flat)
+    fields = _response_fields_of([each.get("verdict") for each in flat], flat)
+    return _struct(VERDICT, fields | {name: _texts([each.get(name) for each in flat]) for name in ("role", "question")})
 
 
 def _response_structs(said: Sequence[AnyJSON], metadata: Sequence[JSONObject] | None) -> Array:
+    return _struct(RESPONSE, _response_fields_of(said, metadata))
+
+
+def _response_fields_of(said: Sequence[AnyJSON], metadata: Sequence[JSONObject] | None) -> dict[str, Array | None]:
     fields = _response_fields(said)
     if metadata is not None:
         usages = [each.get("usage") for each in metadata]
@@ -279,7 +285,7 @@ def _response_structs(said: Sequence[AnyJSON], metadata: Sequence[JSONObject] | 
         fields |= {name: _texts([each.get(name) for each in metadata]) for name in ("failed", "finish", "reasoning")}
         fields["usage"] = _usages(usages) if any(each is not None for each in usages) else None
         fields["tool_calls"] = _lists(calls, _tool_calls) if any(calls) else None
-    return _struct(RESPONSE, fields)
+    return fields
 
 
 def _usages(column: Sequence[Sequence[AnyJSON] | None]) -> Array:

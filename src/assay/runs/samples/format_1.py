@@ -8,7 +8,8 @@ from assay.records import AnyJSON, JSONDict, JSONObject
 from assay.runs.samples.encode import as_json
 from assay.runs.samples.records import GENERATE, GRAPH, LOGLIKELIHOOD, NOTHING, ROLLING, StoredRequest, StoredSample
 from assay.runs.samples.schema import Array, ArrowSchema, ArrowTable, ArrowType
-from assay.runs.samples.writer import row_arrays
+from assay.runs.samples.turns import read_conversation
+from assay.runs.samples.writer import messages_of, row_arrays
 from assay.runs.validation import JSON_COLUMNS, NEEDED, wrong_column
 
 NUMBERS = ("doc_id", "dropped")
@@ -64,6 +65,7 @@ def row_of(written: JSONObject) -> StoredSample:
     replies = _loads(written, "replies")
     requests = [request_row(each) for each in orjson.loads(written["requests"])]
     is_graph = bool(replies) and "trace" in replies[-1]
+    prefix, prompt, requests = _with_conversations(written["prefix"] or "", written["prompt"], requests)
     return StoredSample(
         written["doc_id"],
         GRAPH if is_graph else requests[0].kind if requests else NOTHING,
@@ -72,8 +74,8 @@ def row_of(written: JSONObject) -> StoredSample:
         written["target"],
         written.get("gold"),
         _loads(written, "choices"),
-        written["prefix"] or "",
-        written["prompt"],
+        prefix,
+        prompt,
         requests,
         [[seen(value) for value in values] for values in orjson.loads(written["responses"])],
         replies,
@@ -83,6 +85,23 @@ def row_of(written: JSONObject) -> StoredSample:
         {},
         tuple(written["audit"].split(",")) if written.get("audit") else (),
     )
+
+
+def _with_conversations(
+    prefix: str, prompt: str, requests: Sequence[StoredRequest]
+) -> tuple[str, str, list[StoredRequest]]:
+    """The prompt, and the requests with their conversations: version 0.1 sent every text that is one as messages."""
+    own = [_conversation(each.prompt if each.prompt is not None else "") for each in requests]
+    first = _conversation(prefix + prompt) if requests and requests[0].prompt is None else None
+    rows = [each._replace(messages=messages) for each, messages in zip(requests, own, strict=True)]
+    if first is None:
+        return prefix, prompt, rows
+    return "", prefix + prompt, [rows[0]._replace(messages=first), *rows[1:]]
+
+
+def _conversation(text: str) -> list[JSONDict] | None:
+    messages = read_conversation(text)
+    return messages_of(messages) if messages else None
 
 
 def _loads(written: JSONObject, name: str) -> AnyJSON:

@@ -1,5 +1,6 @@
 """Reads samples from Parquet, one row group at a time: documents, requests, responses and scores."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -80,7 +81,7 @@ class SampleFile:
     """The samples of a task in a file; `repeats` is how many times each request was sent, `checksum` what the file must have."""
 
     def __init__(self, path: Path, repeats: int = 1, checksum: str = "") -> None:
-        self.path, self._repeats, self._checksum = path, repeats, checksum
+        self.path, self._repeats, self.checksum = path, repeats, checksum
         self._file: Any = None
         self._latest: tuple[int, Any] = (-1, None)
 
@@ -179,6 +180,24 @@ class SampleFile:
         """The row groups as tables of format 2."""
         return (self._group(number, None) for number in range(self._groups))
 
+    def selected(self, places: Sequence[int]) -> Iterator[ArrowTable]:
+        """The rows at these places, which ascend: a table for each row group that has some, and no other is read."""
+        sizes = self._read(lambda file: [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)])
+        start = first = 0
+        for number, size in enumerate(sizes):
+            last = bisect_left(places, start + size, first)
+            if last > first:
+                yield self._group(number, None).take([int(place) - start for place in places[first:last]])
+            start, first = start + size, last
+
+    def empty_table(self) -> ArrowTable:
+        """A table with the columns of the file, and no row."""
+        return (
+            self._group(0, None).slice(0, 0)
+            if self._groups
+            else self._read(lambda file: file.schema_arrow).empty_table()
+        )
+
     def request_arrays(self, number: int) -> dict[str, Array]:
         """Return the columns of requests and responses of one row group; the last one read is cached."""
         known, group = self._latest
@@ -216,7 +235,7 @@ class SampleFile:
 
         def opened() -> T:
             if self._file is None:
-                self._file = _opened(self.path, self._checksum)
+                self._file = _opened(self.path, self.checksum)
             return read(self._file)
 
         return self._guarded(opened)

@@ -159,11 +159,11 @@ def _json(value: AnyJSON) -> str:
 
 
 def shown_texts(responses: Sequence[Sequence[Any]], replies: Sequence[JSONObject] | None) -> list[str]:
-    """The texts of responses; where one has none but tool calls, those."""
+    """The texts of responses, each with its tool calls."""
     said = [each for repeats in responses for each in repeats]
     metadata = [*(replies or ()), *[{}] * len(said)]
     return [
-        text if text.strip() or not reply.get("calls") else "\n".join(map(call_text, reply["calls"]))
+        "\n".join([*([text] if text.strip() else []), *map(call_text, reply["calls"])]) if reply.get("calls") else text
         for text, reply in zip(said, metadata, strict=False)
         if isinstance(text, str)
     ]

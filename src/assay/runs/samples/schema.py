@@ -30,6 +30,8 @@ RESPONSE: dict[str, Type] = {
     "text": TEXT, "value": FLOAT, "greedy": TRUTH, "failed": TEXT, "finish": TEXT, "reasoning": TEXT, "usage": USAGE,
     "tool_calls": [TOOL_CALL],
 }  # fmt: skip
+VERDICT: dict[str, Type] = {**RESPONSE, "role": TEXT, "question": TEXT}
+"""The response of a model that a scorer asked, with its role and the question; older runs have neither."""
 ANSWER: dict[str, Type] = {"text": TEXT, "value": FLOAT, "greedy": TRUTH, "json": TEXT}
 """The answer of a filter: a text, a log-likelihood with or without its greediness, or anything else as JSON."""
 REQUEST: dict[str, Type] = {"kind": TEXT, "prompt": TEXT, "messages": [MESSAGE], "continuation": TEXT, "params": TEXT}
@@ -38,7 +40,7 @@ SCORE: dict[str, Type] = {"metric": TEXT, "filter": TEXT, "repeat": INT, "value"
 SCHEMA: dict[str, Type] = {
     "doc_id": INT, "kind": TEXT, "dropped": INT, "doc": TEXT, "target": TEXT, "gold": TEXT, "choices": [TEXT], "prefix": TEXT,
     "prompt": TEXT,
-    "requests": [REQUEST], "responses": [[RESPONSE]], "verdicts": [RESPONSE], "trace": [{"node": TEXT, "responses": [INT]}],
+    "requests": [REQUEST], "responses": [[RESPONSE]], "verdicts": [VERDICT], "trace": [{"node": TEXT, "responses": [INT]}],
     "noticed": [{"what": TEXT, "count": INT}], "tool_calls": [MADE_CALL], "state": TEXT,
     "answers": [FILTERED], "failed": TEXT,
     "failures": [{"metric": TEXT, "filter": TEXT, "reason": TEXT}], "audit": [TEXT], "other_scores": [SCORE],

@@ -60,6 +60,8 @@ from assay.runs.samples.schema import (
 
 ROWS, HELD = 2000, 8 * 2**20
 """Rows of one group at most, and characters of text: counts, not times, so that the same samples make the same file."""
+NEWEST = 200
+"""Number of the newest samples that readers of a run in progress see."""
 
 
 def file_name(task: str) -> str:
@@ -154,13 +156,38 @@ class SampleWriter:
         self._part = self.path.with_suffix(".parquet.part")
         self._file = GroupWriter(self._part)
         self._known = known
-        self._groups = 0
+        self._groups = self._written = 0
         self._asked: list[RequestColumns] = []
         self._requests: list[Sequence[Request]] = []
         self._documents: list[int] = []
         self._verdicts: list[ScoreColumns] = []
         self._held = 0
         self._arrays: dict[str, Any] = {}
+        self._before: tuple[list[RequestColumns], list[Sequence[Request]], list[ScoreColumns]] = ([], [], [])
+        """The end of the last group of rows, for `write_newest`."""
+        self.is_ended = False
+
+    @property
+    def count(self) -> int:
+        """Number of samples so far."""
+        return self._written + len(self._verdicts)
+
+    def write_newest(self, path: Path, count: int) -> int:
+        """Write the newest samples into a separate file, for readers of a run in progress; returns their number."""
+        missing = max(count - len(self._verdicts), 0)
+        asked, requests, verdicts = self._asked[-count:], self._requests[-count:], self._verdicts[-count:]
+        if missing:
+            before = self._before
+            asked, requests = [*before[0][-missing:], *asked], [*before[1][-missing:], *requests]
+            verdicts = [*before[2][-missing:], *verdicts]
+        if verdicts:
+            part = path.with_name(f"{path.name}.part")
+            file = GroupWriter(part)
+            scored, names = score_arrays(verdicts)
+            file.write({**_request_arrays(asked, requests), **scored}, names)
+            file.end()
+            part.replace(path)  # not synced: it is of use while the run is, and no longer
+        return len(verdicts)
 
     def add(self, record: SampleRecord) -> None:
         if self._known is None:
@@ -187,6 +214,7 @@ class SampleWriter:
         """Write what is left."""
         self._flush()
         self._file.end()
+        self.is_ended, self._before = True, ([], [], [])
 
     def place(self) -> None:
         """Give the file its name."""
@@ -204,6 +232,8 @@ class SampleWriter:
         assert arrays["doc_id"].to_pylist() == self._documents, "the samples of another file come in its order"
         scored, names = score_arrays(self._verdicts)
         self._file.write({**arrays, **scored}, names)
+        self._written += len(self._verdicts)
+        self._before = (self._asked[-NEWEST:], self._requests[-NEWEST:], self._verdicts[-NEWEST:])
         self._asked, self._requests, self._documents, self._verdicts, self._held = [], [], [], [], 0
 
 

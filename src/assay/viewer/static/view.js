@@ -34,30 +34,48 @@ async function swap(address, { push = false } = {}) {
   const open = new Set(all("main details[open] > summary").map((each) => each.textContent));
   const chosen = new Set(all("main input[type=checkbox]:checked").map((each) => each.value));
   const at = rowAt()?.rowIndex;
+  const scrolled = all("main .scroll").map((each) => each.scrollLeft);
   one("main").replaceWith(page.querySelector("main"));
   all("main details > summary").forEach((each) => { if (open.has(each.textContent)) each.parentElement.open = true; });
   all("main input[type=checkbox]").forEach((each) => { if (chosen.has(each.value)) each.checked = true; });
+  all("main .scroll").forEach((each, number) => { each.scrollLeft = scrolled[number] ?? 0; });
   if (at) one("[data-main]")?.rows[at]?.classList.add("at");
   const live = page.body.dataset.live;
   if (live) document.body.dataset.live = live; else delete document.body.dataset.live;
   if (push) history.pushState({}, "", address);
   prepare();
+  follow();
 }
 
-async function follow() {
-  let known = "";
-  while (document.body.dataset.live) {
-    try {
-      const answer = await fetch(document.body.dataset.live);
-      const word = await answer.text();
-      const busy = one("main :focus")?.matches("input, select");
-      if (answer.ok && word !== known && !busy) {
-        if (known) await swap(location.href);
-        known = word;
-      }
-    } catch { /* the server is not reachable: try again */ }
-    await new Promise((done) => setTimeout(done, 1000));
-  }
+// Follows a run by server-sent events, as long as the page can be seen: a browser opens few connections at a time.
+const following = { source: null, known: "", busy: false, timer: 0 };
+
+function stopFollowing() {
+  following.source?.close();
+  following.source = null;
+}
+
+async function refresh() {
+  clearTimeout(following.timer);
+  const isReading = one("main :focus")?.matches("input, select") || getSelection()?.isCollapsed === false;
+  if (following.busy || isReading) { following.timer = setTimeout(refresh, 1000); return; }
+  following.busy = true;
+  try { await swap(location.href); } catch { following.timer = setTimeout(refresh, 2000); /* the server is not reachable */ }
+  following.busy = false;
+  if (!document.body.dataset.live) stopFollowing();
+}
+
+function follow() {
+  if (document.hidden || !document.body.dataset.live) { stopFollowing(); return; }
+  if (following.source) return;
+  following.source = new EventSource(document.body.dataset.live);
+  following.source.addEventListener("changed", (event) => {
+    const isFirst = !following.known;
+    const isNew = event.data !== following.known;
+    following.known = event.data;
+    if (isNew && !isFirst) refresh();
+  });
+  following.source.addEventListener("ended", () => { stopFollowing(); refresh(); });
 }
 
 const rowAt = () => one("[data-main] tr.at");
@@ -96,6 +114,8 @@ function pressed(event) {
   }
   // the button of a dialog that was just closed keeps the focus until the next frame
   if (event.key === "Enter" && event.target.matches("a, button, summary") && event.target.checkVisibility()) return;
+  const own = all("[data-key]").find((each) => each.dataset.key === event.key);
+  if (own) { event.preventDefault(); own.click(); return; }
   const pair = before === "g" ? all("[data-keys]").find((each) => each.dataset.keys === `g ${event.key}`) : null;
   before = event.key;
   if (pair ? visit(pair) : KEYS[event.key]?.()) event.preventDefault();
@@ -141,6 +161,14 @@ function prepare() {
   all("[data-copy], [data-theme-toggle], [data-help]").forEach((each) => { each.hidden = false; });
   nameTheme();
   markCut();
+  markScrollable();
+}
+
+// What scrolls can be reached by keys.
+function markScrollable() {
+  all("pre, .scroll").forEach((each) => {
+    if (each.scrollHeight > each.clientHeight + 1 || each.scrollWidth > each.clientWidth + 1) each.tabIndex = 0;
+  });
 }
 
 // Marks tables that are wider than the screen.
@@ -151,6 +179,9 @@ function markCut() {
 document.addEventListener("DOMContentLoaded", () => {
   prepare();
   follow();
+  document.addEventListener("visibilitychange", follow);
+  addEventListener("pagehide", stopFollowing);
+  addEventListener("pageshow", follow);
   document.addEventListener("keydown", pressed);
   document.addEventListener("click", (event) => {
     const fold = event.target.closest("[data-fold]");
@@ -162,6 +193,7 @@ document.addEventListener("DOMContentLoaded", () => {
   });
   document.addEventListener("change", (event) => { if (event.target.matches("[data-submit]")) event.target.form.submit(); });
   document.addEventListener("scroll", markCut, true);
-  addEventListener("resize", markCut);
+  document.addEventListener("toggle", markScrollable, true);
+  addEventListener("resize", () => { markCut(); markScrollable(); });
   addEventListener("popstate", () => swap(location.href));
 });

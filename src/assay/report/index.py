@@ -1,0 +1,393 @@
+"""An index of the runs below a folder, so that ten thousand of them are listed without opening one.
+
+The index is a file in the folder, written in one move, and never trusted over a run: an entry counts only while the folder of
+the run and its files have the size and time that they had when it was read. It is rebuilt where it is missing, damaged or of
+another version, and kept in the cache where the folder cannot be written.
+"""
+
+import gc
+import os
+import threading
+import time
+import weakref
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import orjson
+
+from assay.config.folders import cache_folder
+from assay.config.source import digest
+from assay.records import AnyJSON, JSONObject, ScoreKey
+from assay.report.reading import ResultLine, RunHeadline, RunSummary, step_of
+from assay.runs.files import open_file
+from assay.runs.folder import MANIFEST, RESULTS, SCORED
+from assay.runs.labels import LABELS, OLD_LABELS
+from assay.runs.lease import NAME as LOCK
+from assay.runs.notes import NOTES
+from assay.runs.run import DEEPEST, RUNNING, ResultRow, find_runs, holds_run
+from assay.version import __version__
+
+INDEX, FORMAT = ".assay-index", 1
+STAMPED = (MANIFEST, RESULTS, LOCK, LABELS, OLD_LABELS, NOTES, SCORED)
+"""The files and the folder of a run that an entry depends on."""
+MIN_RUNS = 20
+"""Fewer runs are read faster than they are looked up, and leave no file in the folder."""
+SAVE_SECONDS = 5.0
+"""Time between two writes, however much changes."""
+JUST_NOW = 50_000_000
+"""Nanoseconds: a file that changed so shortly before it was read may have changed again without another time."""
+DAMAGED = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
+Stamp = list[int | str]
+
+
+class IndexedRow(NamedTuple):
+    """A number of a run: that of a task or group."""
+
+    task: str
+    alias: str
+    is_group: bool
+    depth: int
+    is_main: bool
+    row: ResultRow
+
+
+@dataclass(frozen=True, slots=True)
+class RunEntry:
+    """A run in the index: its line in a list, its training step, and digests of its data by task."""
+
+    head: RunHeadline
+    step: int | None = None
+    sources: Mapping[str, int] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.head.name
+
+
+@dataclass(slots=True)
+class _Slot:
+    """An entry with its stamp; its rows are in memory, or at a place of the file."""
+
+    stamp: Stamp
+    entry: RunEntry
+    rows: bytes | None
+    at: tuple[int, int] = (0, 0)
+
+
+def read_run(path: Path, name: str) -> RunSummary:
+    """Read a run for pages. A damaged run is shown with its problem, beside the others."""
+    try:
+        summary = RunSummary(path, name, follow_links=False)
+        summary.head, summary.remarks, summary.audit  # noqa: B018  # computed here, where an error is caught
+    except DAMAGED as error:
+        return RunSummary(path, name, follow_links=False, problem=f"{type(error).__name__}: {error}")
+    return summary
+
+
+class RunIndex:
+    """The runs below a folder. `refresh` looks for changes; one thread at a time."""
+
+    def __init__(self, folder: Path, read: Callable[[Path, str], RunSummary] = read_run) -> None:
+        self.folder, self._read = folder, read
+        self.pending = 0
+        """Number of runs that are found and not read yet."""
+        self.paths: dict[str, Path] = {}
+        self._slots: dict[str, _Slot] = {}
+        self._close: Callable[[], object] = bool
+        self._handle: int | None = None
+        self._changes, self._saved = 0, 0.0
+        self._lock = threading.RLock()
+        self._is_run = holds_run(folder)
+        self._is_loaded = False
+
+    def refresh(self, seconds: float | None = None) -> dict[str, RunEntry]:
+        """Return every run in its current state; with `seconds`, runs that are not in the index are read for so long only."""
+        with self._lock:
+            if not self._is_loaded:
+                self._load()
+            until = time.monotonic() + seconds if seconds is not None else None
+            current = dict(self._find())
+            self.paths = {name: path for name, (path, _) in current.items()}
+            deleted = [name for name in self._slots if name not in current]
+            for name in deleted:
+                del self._slots[name]
+            self._changes += len(deleted)
+            self.pending = 0
+            for name, (path, is_current) in current.items():
+                if is_current:
+                    continue
+                if until is not None and time.monotonic() > until:
+                    self.pending += 1
+                    continue
+                self._put(name, path)
+                self._save_now_and_then()  # what is read so far survives an interrupt
+            self._save_now_and_then(is_last=seconds is None)
+            return {name: self._slots[name].entry for name in current if name in self._slots}
+
+    def path(self, name: str) -> Path | None:
+        """The folder of a run; None where there is no such run. No path is built from a name."""
+        with self._lock:
+            if name not in self.paths:
+                if not self._is_loaded:
+                    self._load()
+                self.paths = {each: path for each, (path, _) in self._find()}
+            return self.paths.get(name)
+
+    def rows(self, names: Sequence[str]) -> dict[str, list[IndexedRow]]:
+        """The numbers of runs, of those that are in the index."""
+        with self._lock, _no_collection():
+            return {
+                name: [_row_from(each) for each in orjson.loads(zlib.decompress(self._packed(self._slots[name])))]
+                for name in names
+                if name in self._slots
+            }
+
+    def _packed(self, slot: _Slot) -> bytes:
+        if slot.rows is not None or self._handle is None:
+            return slot.rows or EMPTY
+        return os.pread(self._handle, slot.at[1], slot.at[0])
+
+    def _hold(self, file: BinaryIO) -> None:
+        """Hold the file that rows are read from: another process may put a new one in its place."""
+        self._close()
+        self._handle = os.dup(file.fileno())
+        self._close = weakref.finalize(self, os.close, self._handle)
+
+    # ---- looking for changes
+
+    def _find(self) -> Iterator[tuple[str, tuple[Path, bool]]]:
+        """Every run with whether its entry is current."""
+        if self._is_run:
+            for name, path in find_runs(self.folder).items():
+                yield name, (path, self._is_current(name, str(path)))
+            return
+        yield from self._below(str(self.folder), "", DEEPEST)
+
+    def _below(self, folder: str, name: str, depth: int) -> Iterator[tuple[str, tuple[Path, bool]]]:
+        try:
+            with os.scandir(folder) as entries:
+                inside = [each.name for each in entries if each.name[:1] != "." and each.is_dir(follow_symlinks=False)]
+        except OSError:
+            return
+        for each in sorted(inside):
+            path, own = f"{folder}/{each}", f"{name}/{each}" if name else each
+            if self._is_current(own, path):
+                yield own, (self._slots[own].entry.head.path, True)
+            elif holds_run(Path(path)):
+                yield own, (Path(path), False)
+            elif depth:
+                yield from self._below(path, own, depth - 1)
+                continue
+            if depth > 1 and self._has_scorings(own, path):
+                yield from self._below(f"{path}/{SCORED}", f"{own}/{SCORED}", depth - 2)
+
+    def _has_scorings(self, name: str, path: str) -> bool:
+        slot = self._slots.get(name)
+        return SCORED in slot.stamp if slot is not None and slot.stamp else os.path.isdir(f"{path}/{SCORED}")  # noqa: PTH112
+
+    def _is_current(self, name: str, path: str) -> bool:
+        """Whether the entry of a run is that of the files as they are now; a run in progress is always read again."""
+        slot = self._slots.get(name)
+        if slot is None or not slot.stamp or slot.entry.head.status == RUNNING:
+            return False
+        try:
+            status = os.stat(path)  # noqa: PTH116  # of ten thousand runs, pathlib takes twice as long
+            stamp = slot.stamp
+            if stamp[0] != status.st_mtime_ns or stamp[1] != status.st_ino:
+                return False  # a file came, or went, or was replaced
+            for at in range(2, len(stamp), 4):
+                status = os.stat(f"{path}/{stamp[at]}")  # noqa: PTH116
+                if [status.st_size, status.st_mtime_ns, status.st_ino] != stamp[at + 1 : at + 4]:
+                    return False
+        except OSError:
+            return False
+        return True
+
+    def _put(self, name: str, path: Path) -> None:
+        stamp = run_stamp(path)
+        summary = self._read(path, name)
+        entry, rows = entry_of(summary)
+        was = self._slots.get(name)
+        is_stored = entry.head.status != RUNNING
+        self._slots[name] = _Slot(stamp if is_stored and not _is_racy(stamp) else [], entry, rows)
+        self._changes += is_stored or was is None or bool(was.stamp)
+
+    # ---- the file
+
+    def _load(self) -> None:
+        self._is_loaded = True
+        self._saved = time.monotonic()
+        for place in () if self._is_run else self._places():
+            with suppress(OSError, ValueError, TypeError, LookupError, zlib.error), _no_collection():
+                with open_file(place) as file:
+                    self._slots = dict(_read_slots(file, self.folder))
+                    self._hold(file)
+                return
+
+    def _places(self) -> Iterator[Path]:
+        yield self.folder / INDEX
+        with suppress(OSError):
+            yield cache_folder() / "indexes" / digest(os.path.realpath(self.folder).encode())[:32]
+
+    def _save_now_and_then(self, *, is_last: bool = False) -> None:
+        is_due = is_last or time.monotonic() - self._saved > SAVE_SECONDS
+        if self._changes and is_due:
+            self.save()
+
+    def save(self) -> None:
+        """Write the index; in the cache where the folder cannot be written, and nowhere if that cannot be, either."""
+        if self._is_run or len(self._slots) < MIN_RUNS:
+            return
+        with self._lock:
+            self._saved, self._changes = time.monotonic(), 0
+            for place in self._places():
+                part = place.with_name(f"{place.name}.{os.getpid()}.{threading.get_ident()}.part")
+                try:
+                    place.parent.mkdir(parents=True, exist_ok=True) if place.parent != self.folder else None
+                    ends = self._write(part)
+                    part.replace(place)
+                    with open_file(place) as file:
+                        self._hold(file)
+                except OSError:
+                    with suppress(OSError):
+                        part.unlink(missing_ok=True)
+                    continue
+                for slot, at in ends:
+                    slot.rows, slot.at = None, at
+                return
+
+    def _write(self, part: Path) -> list[tuple[_Slot, tuple[int, int]]]:
+        """Write the file: a line about it, the entries, and the rows of each at its place."""
+        heads: list[list[Any]] = []
+        blobs, kept, at = list[bytes](), list[_Slot](), 0
+        for name, slot in self._slots.items():
+            if not slot.stamp:
+                continue
+            packed = self._packed(slot)
+            heads.append([name, slot.stamp, entry_json(slot.entry), at, len(packed)])
+            blobs.append(packed)
+            kept.append(slot)
+            at += len(packed)
+        listed = orjson.dumps(heads, option=orjson.OPT_NON_STR_KEYS)
+        about = {"format": FORMAT, "version": __version__, "bytes": len(listed), "crc32": zlib.crc32(listed)}
+        first = orjson.dumps(about) + b"\n"
+        with part.open("wb") as file:
+            file.write(first)
+            file.write(listed)
+            file.writelines(blobs)
+        start = len(first) + len(listed)
+        return [(slot, (start + head[3], head[4])) for slot, head in zip(kept, heads, strict=True)]
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Collect no garbage: of a hundred thousand new objects none is any, and looking takes twice as long as making them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+EMPTY = zlib.compress(b"[]", 1)
+
+
+def _read_slots(file: BinaryIO, folder: Path) -> Iterator[tuple[str, _Slot]]:
+    """The entries of a file; a ValueError where it is damaged, or of another version."""
+    first = file.readline(1000)
+    about = orjson.loads(first)
+    if about.get("format") != FORMAT or about.get("version") != __version__:
+        raise ValueError("of another version")
+    listed = file.read(about["bytes"])
+    if zlib.crc32(listed) != about["crc32"]:
+        raise ValueError("damaged")
+    start = len(first) + len(listed)
+    for name, stamp, entry, at, size in orjson.loads(listed):
+        yield name, _Slot(stamp, entry_from(entry, folder / name), None, (start + at, size))
+
+
+def run_stamp(path: Path) -> Stamp:
+    """Time of the folder; name, size, time and number of each file that a summary is read from."""
+    stamp: Stamp = []
+    try:
+        status = path.stat()
+        stamp += [status.st_mtime_ns, status.st_ino]
+    except OSError:
+        return []
+    for name in STAMPED:
+        with suppress(OSError):
+            status = (path / name).stat()
+            stamp += [name, status.st_size, status.st_mtime_ns, status.st_ino]
+    return stamp
+
+
+def _is_racy(stamp: Stamp) -> bool:
+    """Whether something changed just now."""
+    times = [each for each in (*stamp[:1], *stamp[4::4]) if isinstance(each, int)]
+    return any(0 <= time.time_ns() - each < JUST_NOW for each in times)
+
+
+# ---- entries
+
+
+def entry_of(summary: RunSummary) -> tuple[RunEntry, bytes]:
+    """The entry of a run, and its rows; of a damaged one, the problem."""
+    try:
+        lines = {line.name: line for line in reversed(summary.lines)}
+        rows = [_row_json(line, row) for line in reversed(lines.values()) for row in line.numbers]
+        sources = {task: zlib.crc32(source.encode()) for task in summary.tasks if (source := summary.source(task))}
+        entry = RunEntry(summary.head, step_of(summary), sources)
+        return entry, zlib.compress(orjson.dumps(rows, default=str, option=orjson.OPT_NON_STR_KEYS), 1)
+    except DAMAGED as error:
+        broken = RunSummary(summary.path, summary.name, problem=f"{type(error).__name__}: {error}")
+        return RunEntry(broken.head), EMPTY
+
+
+ROW_FIELDS = ("value", "stderr", "interval", "n", "higher_is_better", "reason", "failed", "is_incomplete", "method")
+
+
+def _row_values(row: ResultRow) -> list[AnyJSON]:
+    return [*row.key, *(getattr(row, name) for name in ROW_FIELDS)]
+
+
+def _row_of(written: Sequence[Any]) -> ResultRow:
+    values: dict[str, Any] = dict(zip(ROW_FIELDS, written[2:], strict=True))
+    return ResultRow(ScoreKey(*written[:2]), **{**values, "interval": tuple(values["interval"])})
+
+
+def _row_json(line: ResultLine, row: ResultRow) -> list[AnyJSON]:
+    return [line.name, line.alias, line.is_group, line.depth, row is line.main, _row_values(row)]
+
+
+def _row_from(written: Sequence[Any]) -> IndexedRow:
+    task, alias, is_group, depth, is_main, row = written
+    return IndexedRow(task, alias, is_group, depth, is_main, _row_of(row))
+
+
+HEAD_FIELDS = tuple(each.name for each in fields(RunHeadline) if each.name not in ("name", "path", "headline"))
+
+
+def entry_json(entry: RunEntry) -> JSONObject:
+    """An entry as the file has it."""
+    head = entry.head
+    return {
+        "head": [getattr(head, name) for name in HEAD_FIELDS],
+        "name": head.name,
+        "headline": _row_values(head.headline) if head.headline is not None else None,
+        "step": entry.step,
+        "sources": entry.sources,
+    }
+
+
+def entry_from(written: Mapping[str, Any], path: Path) -> RunEntry:
+    """An entry that was written; a TypeError or ValueError where it is invalid."""
+    values = dict(zip(HEAD_FIELDS, written["head"], strict=True))
+    headline = _row_of(written["headline"]) if written["headline"] is not None else None
+    head = RunHeadline(name=written["name"], path=path, headline=headline, **values)
+    return RunEntry(head, written["step"], written["sources"])

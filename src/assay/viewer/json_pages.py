@@ -1,0 +1,543 @@
+"""Every page as JSON: typed records, one document for each kind of page, and their JSON Schema (docs/viewing.md)."""
+
+import dataclasses
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from assay.comparison.comparison import Attribution, ComparedRow, Comparison, Flip
+from assay.config.schema import Schema, type_schema
+from assay.records import AnyJSON
+from assay.redaction import redacted, redacted_text
+from assay.report.reading import LiveProgress, ResultLine, RunHeadline, RunSummary
+from assay.runs.run import ResultRow
+from assay.runs.samples.records import StoredSample
+from assay.viewer.matrix import Matrix, matrix_rows
+from assay.viewer.pages import Page
+from assay.viewer.query import url_for
+from assay.viewer.sample_page import parse_json, stored_columns, target_of
+from assay.viewer.task_charts import ChartCard
+from assay.viewer.trends import Shown
+
+VERSION = 1
+"""Of all documents: it grows when a field is renamed, removed or changes its meaning; further fields may come at any time."""
+
+
+@dataclass(frozen=True)
+class NumberRecord:
+    """A number with its interval: one metric of one filter."""
+
+    metric: str
+    filter: str
+    value: float | None
+    stderr: float | None
+    low: float | None
+    high: float | None
+    n: int
+    failed: int
+    higher_is_better: bool | None
+    reason: str
+    method: str
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run in one line."""
+
+    name: str
+    url: str
+    model: str
+    tasks: list[str]
+    status: str
+    settings: dict[str, str]
+    headline: NumberRecord | None
+    headline_of: str
+    samples: int
+    failed: int
+    cost: float | None
+    seconds: float | None
+    created: float | None
+    done: int | None
+    expected: int | None
+    tags: list[str]
+    note: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class RunsDocument:
+    """`/runs.json`: the runs of the list, filtered and sorted by the same parameters; `old` ones are left out of it."""
+
+    count: int
+    old: int
+    runs: list[RunRecord]
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class LineRecord:
+    """A task or group in the tree of results; `not_run` says why a task could not be run, `note` why it has no number yet."""
+
+    path: list[str]
+    alias: str
+    is_group: bool
+    numbers: list[NumberRecord]
+    num_fewshot: int | None
+    documents: int | None
+    done: int | None
+    failed: int
+    incomplete: bool
+    not_run: str
+    audit: dict[str, int]
+    note: str
+
+
+@dataclass(frozen=True)
+class ProgressRecord:
+    """How far a run in progress is; its numbers are provisional."""
+
+    documents: int
+    failures: int
+    reasons: dict[str, int]
+    requests_done: int
+    requests_left: int
+    requests_per_second: float | None
+    time_left: str
+    time: float | None
+
+
+@dataclass(frozen=True)
+class RunDocument:
+    """`/run.json`: a run, the tree of its results, remarks, audit, usage and provenance."""
+
+    run: RunRecord
+    lines: list[LineRecord]
+    remarks: list[str]
+    audit: dict[str, int]
+    usage: dict[str, object]
+    provenance: dict[str, object]
+    progress: ProgressRecord | None
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class SampleLine:
+    """A sample in one line of a list: the end of its prompt, the beginning of its answer, its scores."""
+
+    doc: int
+    url: str
+    question: str
+    answer: str
+    filtered: str
+    target: str
+    failed: str
+    scores: dict[str, float | None]
+    audit: list[str]
+
+
+@dataclass(frozen=True)
+class ChartRecord:
+    """The numbers of a chart, as its table shows them."""
+
+    name: str
+    title: str
+    about: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True)
+class TaskDocument:
+    """`/task.json`: the numbers of a task and one page of its samples; `samples` is null where none are stored."""
+
+    run: str
+    task: str
+    not_run: str
+    numbers: list[NumberRecord]
+    settings: dict[str, object]
+    metric: str
+    total: int
+    page: int
+    pages: int
+    samples: list[SampleLine] | None
+    downloads: dict[str, str]
+    charts: list[ChartRecord]
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class VerdictRecord:
+    """The verdict of a judge, with its question; fields that the run did not store are empty."""
+
+    role: str
+    model: str
+    score: float | str | None
+    reason: str
+    question: str
+    text: str
+
+
+@dataclass(frozen=True)
+class SampleDocument:
+    """`/sample.json`: one sample. `stored` has all columns of the file of samples, as text."""
+
+    run: str
+    task: str
+    doc: int
+    why: str
+    document: object
+    prompt: str
+    prefix: str
+    messages: list[dict[str, object]] | None
+    target: str
+    responses: object
+    answers: dict[str, object]
+    scores: dict[str, object]
+    verdicts: list[VerdictRecord]
+    failed: str
+    audit: list[str]
+    stored: dict[str, str]
+    others: dict[str, str]
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class CompareDocument:
+    """`/compare.json`: every other run against the first; `rows` and `flips` as in `assay compare --format json`."""
+
+    runs: list[str]
+    problem: str
+    level: float | None
+    rows: list[ComparedRow]
+    differences: list[Attribution]
+    notes: list[str]
+    flips: list[Flip]
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class FlipsDocument:
+    """`/flips.json`: samples of a task that two runs score differently."""
+
+    runs: list[str]
+    task: str
+    flips: list[Flip]
+    chart: ChartRecord | None
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run of a matrix; `step` is the training step in its name."""
+
+    run: str
+    model: str
+    created: float | None
+    step: int | None
+    status: str
+    tags: list[str]
+
+
+@dataclass(frozen=True)
+class MatrixNumber:
+    """A number of a run; `best` where no other run is clearly better, `other_documents` where most runs have others."""
+
+    run: str
+    model: str
+    created: float | None
+    step: int | None
+    status: str
+    task: str
+    metric: str
+    filter: str
+    value: float | None
+    low: float | None
+    high: float | None
+    stderr: float | None
+    n: int
+    failed: int
+    higher_is_better: bool | None
+    best: bool
+    other_documents: bool
+
+
+@dataclass(frozen=True)
+class MatrixDocument:
+    """`/matrix.json`: runs × tasks; so many older runs are left out."""
+
+    runs: list[ListedRun]
+    numbers: list[MatrixNumber]
+    runs_left_out: int
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class RowRecord:
+    """A row that a chart draws."""
+
+    task: str
+    metric: str
+    filter: str
+
+
+@dataclass(frozen=True)
+class TrendPoint:
+    """A number of a run; `at` is its time, or its training step."""
+
+    run: str
+    model: str
+    at: float
+    created: float | None
+    step: int | None
+    task: str
+    metric: str
+    filter: str
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class TrendDocument:
+    """`/trend.json`: a number over dates or training steps."""
+
+    rows: list[RowRecord]
+    over: typing.Literal["date", "step"]
+    points: list[TrendPoint]
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class ScatterPoint:
+    """Two numbers of a run."""
+
+    run: str
+    model: str
+    created: float | None
+    step: int | None
+    x: float
+    x_low: float | None
+    x_high: float | None
+    y: float
+    y_low: float | None
+    y_high: float | None
+
+
+@dataclass(frozen=True)
+class ScatterDocument:
+    """`/scatter.json`: two numbers of each run that has both; the first of `rows` is `x`."""
+
+    rows: list[RowRecord]
+    points: list[ScatterPoint]
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class GraphDocument:
+    """`/graph.json`: the nodes of a graph with what happened at each, over `records` records."""
+
+    run: str
+    task: str
+    records: int
+    nodes: list[dict[str, object]]
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class LabelDocument:
+    """`/label.json`: how far the labels of a task are; `doc` is the next document of the person `by`."""
+
+    run: str
+    task: str
+    by: str
+    doc: int | None
+    done: int
+    left: int
+    verdicts: dict[str, float]
+    people: dict[str, int]
+    agreement: dict[str, float | None]
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class ProblemDocument:
+    """The JSON of a page that cannot be shown, with a status of 404 or 500."""
+
+    error: str
+    version: int = VERSION
+
+
+def number_record(row: ResultRow) -> NumberRecord:
+    return NumberRecord(
+        row.metric, row.filter, row.value, row.stderr, row.low, row.high, row.n, row.failed, row.higher_is_better,
+        redacted_text(row.reason), row.method,
+    )  # fmt: skip
+
+
+def run_record(head: RunHeadline) -> RunRecord:
+    return RunRecord(
+        head.name, url_for("run", run=head.name), head.model, [*head.tasks], head.status, {**head.settings},
+        number_record(head.headline) if head.headline is not None else None, head.headline_of, head.n, head.failed, head.cost,
+        head.seconds, head.created, head.done, head.expected, [*head.tags], head.note, head.problem,
+    )  # fmt: skip
+
+
+def line_record(line: ResultLine) -> LineRecord:
+    return LineRecord(
+        [*line.path], line.alias, line.is_group, [number_record(each) for each in line.numbers], line.shots, line.documents,
+        line.done, line.failed, line.incomplete, line.not_run, dict(line.audit or {}), line.note,
+    )  # fmt: skip
+
+
+def runs_document(page: Page) -> RunsDocument:
+    return RunsDocument(page["count"], page["old"], [run_record(head) for head in page["heads"]])
+
+
+def run_document(page: Page) -> RunDocument:
+    run: RunSummary = page["run"]
+    usage = dict(redacted(run.account.get("account") or {}))
+    lines = [line_record(line) for line in run.lines]
+    progress = progress_record(run.live) if run.head.is_running else None
+    return RunDocument(run_record(run.head), lines, [*run.remarks], run.audit, usage, run.provenance, progress)
+
+
+def progress_record(live: LiveProgress) -> ProgressRecord:
+    return ProgressRecord(
+        live.documents, live.failures, live.reasons, *live.requests, live.rate, live.time_left, live.time
+    )
+
+
+def chart_record(card: ChartCard) -> ChartRecord:
+    return ChartRecord(card.name, card.title, card.about, [*card.head], [[*row] for row in card.rows])
+
+
+def task_document(page: Page) -> TaskDocument:
+    run: RunSummary = page["run"]
+    task, line, shown = page["task"], page["line"], page["page"]
+    numbers = [number_record(each) for each in line.numbers] if line is not None else []
+    not_run = line.not_run if line is not None else ""
+    if shown is None:
+        return TaskDocument(run.name, task, not_run, numbers, run.config(task), "", 0, 1, 1, None, {}, [])
+    samples = page["samples"]
+    lines = [
+        SampleLine(
+            row.doc_id, page["sample_url"](row, position), **page["brief"](row),
+            scores=dict(zip(samples.scores, samples.values(row), strict=True)), audit=[*row.audit],
+        )
+        for row, position in zip(shown.rows, shown.positions, strict=True)
+    ]  # fmt: skip
+    return TaskDocument(
+        run.name, task, not_run, numbers, run.config(task), samples.metric, shown.total, shown.page, shown.pages, lines,
+        page["downloads"], [chart_record(card) for card in page["charts"]],
+    )  # fmt: skip
+
+
+def sample_document(page: Page) -> SampleDocument:
+    row: StoredSample = page["row"]
+    messages = row.requests[0].messages if row.requests else None
+    verdicts = [
+        VerdictRecord(each.role, each.model, each.score, each.reason, each.question, each.text)
+        for each in page["verdicts"]
+    ]
+    return SampleDocument(
+        page["run"].name, page["task"], row.doc_id, page["sample"].why, parse_json(row.doc, {}), row.prompt, row.prefix,
+        [dict(each) for each in messages] if messages else None, target_of(row), row.responses, dict(row.answers),
+        dict(row.scores), verdicts, redacted_text(row.failed or ""), [*row.audit], stored_columns(row), dict(page["others"]),
+    )  # fmt: skip
+
+
+def compare_document(page: Page) -> CompareDocument:
+    comparison: Comparison | None = page["comparison"]
+    if comparison is None:
+        return CompareDocument(page["names"], page["problem"], None, [], [], [], [])
+    return CompareDocument(
+        page["names"], page["problem"], comparison.level, [*comparison.rows], [*comparison.attributions], [*comparison.notes],
+        [*comparison.flips],
+    )  # fmt: skip
+
+
+def flips_document(page: Page) -> FlipsDocument:
+    card: ChartCard | None = page.get("paired")
+    chart = chart_record(card) if card is not None else None
+    return FlipsDocument(page["names"], page["task"], [each.flip for each in page["flips"]], chart)
+
+
+def matrix_document(page: Page) -> MatrixDocument:
+    matrix: Matrix = page["matrix"]
+    runs = [
+        ListedRun(each.name, each.head.model, each.head.created, each.step, each.head.status, [*each.head.tags])
+        for each in matrix.entries
+    ]
+    return MatrixDocument(runs, [MatrixNumber(**record) for record in matrix_rows(matrix)], matrix.left_out[0])
+
+
+def trend_document(page: Page) -> TrendDocument:
+    shown: Shown = page["shown"]
+    rows = [RowRecord(*key) for key in shown.keys]
+    return TrendDocument(rows, shown.over, [TrendPoint(**record) for record in shown.records])
+
+
+def scatter_document(page: Page) -> ScatterDocument:
+    shown: Shown = page["shown"]
+    return ScatterDocument([RowRecord(*key) for key in shown.keys], [ScatterPoint(**each) for each in shown.records])
+
+
+def graph_document(page: Page) -> GraphDocument:
+    return GraphDocument(page["run"].name, page["task"], page["known"], [each._asdict() for each in page["visits"]])
+
+
+def label_document(page: Page) -> LabelDocument:
+    agreement = {name: None if number != number else float(number) for name, number, _ in page["agreement"]}
+    return LabelDocument(
+        page["run"].name, page["task"], page["by"], page["shown"]["doc"] if page["shown"] else None, page["done"], page["left"],
+        {each.text: each.label for each in page["buttons"]}, page["people"], agreement,
+    )  # fmt: skip
+
+
+DOCUMENTS: dict[str, Callable[[Page], Any]] = {
+    "/": runs_document, "/run": run_document, "/task": task_document, "/sample": sample_document, "/compare": compare_document,
+    "/flips": flips_document, "/graph": graph_document, "/label": label_document,
+    "/matrix": matrix_document, "/trend": trend_document, "/scatter": scatter_document,
+}  # fmt: skip
+"""By the path of a page, the function that makes its document from the content of the page."""
+
+
+def json_path(path: str) -> str:
+    """The path of a page's JSON.
+
+    >>> json_path("/run"), json_path("/")
+    ('/run.json', '/runs.json')
+    """
+    return "/runs.json" if path == "/" else f"{path}.json"
+
+
+def json_bytes(document: Any) -> bytes:
+    """A document as JSON text: not-a-number is null, and a lone surrogate is escaped."""
+    options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+    try:
+        return orjson.dumps(document, option=options, default=str)
+    except TypeError:  # a lone surrogate
+        return orjson.dumps(_escaped(dataclasses.asdict(document)), option=options, default=str)
+
+
+def _escaped(value: AnyJSON) -> AnyJSON:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, Mapping):
+        return {_escaped(key): _escaped(each) for key, each in value.items()}
+    return [_escaped(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def view_schema() -> Schema:
+    """The JSON Schema of all documents, by the path of each under `$defs`."""
+    kinds: dict[str, Any] = {json_path(path): typing.get_type_hints(make)["return"] for path, make in DOCUMENTS.items()}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "assay view",
+        "description": f"The JSON of every page of the viewer, version {VERSION}: one definition for each path.",
+        "$defs": {path.strip("/"): type_schema(kind) for path, kind in {**kinds, "problem": ProblemDocument}.items()},
+    }

@@ -1,0 +1,86 @@
+"""The routes over many runs: matrix, metric over time or training steps, scatter; each as a page, CSV and SVG."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+
+from assay.report.drawing import Drawing, as_svg
+from assay.viewer.library import RunLibrary
+from assay.viewer.matrix import LONG, as_csv, build_matrix, draw_matrix, matrix_page, matrix_rows
+from assay.viewer.pages import MissingPage
+from assay.viewer.trends import (
+    SCATTER,
+    TREND,
+    Shown,
+    draw_scatter,
+    draw_trend,
+    scatter,
+    scatter_page,
+    trend,
+    trend_page,
+)
+
+View = Callable[[QueryParams], tuple[str, dict[str, Any]]]
+TYPES = {"csv": "text/csv", "svg": "image/svg+xml"}
+Content = Callable[[RunLibrary, QueryParams], str]
+
+
+def many_runs_pages(library: RunLibrary) -> dict[str, View]:
+    """The pages by path, each with its template and content."""
+    pages = {"matrix": matrix_page, "trend": trend_page, "scatter": scatter_page}
+    return {f"/{name}": partial(_page, f"{name}.html", make, library) for name, make in pages.items()}
+
+
+def _page(
+    template: str, make: Callable[[RunLibrary, QueryParams], dict[str, Any]], library: RunLibrary, query: QueryParams
+) -> tuple[str, dict[str, Any]]:
+    return template, make(library, query)
+
+
+def many_runs_files(library: RunLibrary) -> dict[str, Callable[[Request], Response]]:
+    """The files by path."""
+    return {
+        f"/{page}.{kind}": partial(_file, f"{page}.{kind}", make, library)
+        for page, kinds in FILES.items()
+        for kind, make in kinds.items()
+    }
+
+
+def _file(name: str, make: Content, library: RunLibrary, request: Request) -> Response:
+    kind = name.rpartition(".")[2]
+    headers = {"content-disposition": f'{"inline" if kind == "svg" else "attachment"}; filename="{name}"'}
+    return Response(make(library, request.query_params), media_type=TYPES[kind], headers=headers)
+
+
+def _matrix_csv(library: RunLibrary, query: QueryParams) -> str:
+    return as_csv(LONG, matrix_rows(build_matrix(library, query)))
+
+
+def _matrix_svg(library: RunLibrary, query: QueryParams) -> str:
+    return as_svg(draw_matrix(build_matrix(library, query)))
+
+
+def _table(columns: Sequence[str], make: Callable[[RunLibrary, QueryParams], Shown]) -> Content:
+    """The numbers of a chart."""
+    return lambda library, query: as_csv(columns, make(library, query).records)
+
+
+def _drawn(make: Callable[[RunLibrary, QueryParams], Shown], drawing: Callable[[Shown], Drawing | None]) -> Content:
+    def as_file(library: RunLibrary, query: QueryParams) -> str:
+        drawn = drawing(make(library, query))
+        if drawn is None:
+            raise MissingPage("no run has a number to draw")
+        return as_svg(drawn)
+
+    return as_file
+
+
+FILES: dict[str, dict[str, Content]] = {
+    "matrix": {"csv": _matrix_csv, "svg": _matrix_svg},
+    "trend": {"csv": _table(TREND, trend), "svg": _drawn(trend, draw_trend)},
+    "scatter": {"csv": _table(SCATTER, scatter), "svg": _drawn(scatter, draw_scatter)},
+}

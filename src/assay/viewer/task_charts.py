@@ -1,0 +1,304 @@
+"""The charts of a task's page: each counted by DuckDB, with the table of what it draws.
+
+Scores are counted over all samples. What needs the answers is counted over the first MAX_COUNTED, which takes 0.1 s, or over all
+where the reader asks for it.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from assay.config.row_names import row_key
+from assay.report.charts import Chart, Panel, Point, Series, draw
+from assay.report.drawing import as_svg
+from assay.report.plots import Bin, Interval, calibration, histogram, interval_text, shares
+from assay.statistics.calibration import BINS, CurvePoint
+from assay.statistics.influence import SHARE, Estimate
+from assay.statistics.intervals import interval
+from assay.statistics.pass_at_k import pass_at_k
+from assay.viewer.distributions import score_bins, slice_of
+from assay.viewer.samples import SOURCE, Samples, quoted
+
+MAX_COUNTED = 50_000
+"""Samples whose answers are read unless all are asked for: those of a million take longer than a page may."""
+MAX_K = 100
+MARGIN_BINS = 20
+PAIR_BINS = 20
+"""Steps of each score in the chart of two runs."""
+MARGIN_REACH = 10.0
+"""Margins are drawn up to this many nats; those beyond are counted at the ends."""
+WIDTH = 360.0
+Row = tuple[str, ...]
+
+
+class ChartCard(NamedTuple):
+    """A chart with its title, one sentence about it, and its numbers as a table."""
+
+    name: str
+    title: str
+    about: str
+    svg: str
+    head: Row
+    rows: Sequence[Row]
+
+
+Maker = Callable[[Samples, int | None], ChartCard | None]
+
+
+def task_charts(samples: Samples, most: int | None = None) -> list[ChartCard]:
+    """The charts that the samples of a task allow; answers are read of the first `most` samples, or of all."""
+    makers: tuple[Maker, ...] = (
+        score_card, reliability_card, margin_card, length_card, pass_at_k_card,
+    )  # fmt: skip
+    return [
+        card
+        for make in makers
+        if (card := samples.remember((make.__name__, samples.metric, most), lambda make=make: [make(samples, most)])[0])  # type: ignore[misc]
+    ]
+
+
+def score_card(samples: Samples, most: int | None = None) -> ChartCard | None:  # noqa: ARG001  # the shape of all
+    """How often each score occurs; scores of 0 and 1 as one bar with their shares."""
+    bins = score_bins(samples)
+    if not bins:
+        return None
+    total = sum(each.size for each in bins)
+    rows = [(_ends(each), f"{each.size:,}", f"{each.size / total:.1%}") for each in bins]
+    label = f"{samples.metric} of {total:,} samples"
+    head = ("score", "samples", "share")
+    if {each.low for each in bins} <= {0.0, 1.0} and all(each.low == each.high for each in bins):
+        counts = {each.low: each.size for each in bins}
+        return ChartCard("scores", "Scores", f"{total:,} samples are 0 or 1", shares(
+            [("1", counts.get(1.0, 0), "better"), ("0", counts.get(0.0, 0), "worse")], label=label), head, rows)  # fmt: skip
+    [[mean]] = samples.database.rows(
+        f"select avg({_score(samples)}) from {SOURCE} where {_is_scored(samples)}", [samples.file]
+    )
+    return ChartCard(
+        "scores", "Scores", f"mean {mean:.4g} of {total:,} samples", histogram(bins, label=label), head, rows
+    )
+
+
+def _first(most: int | None) -> str:
+    return "true" if most is None else f"file_row_number < {int(most)}"
+
+
+def _ends(each: Bin) -> str:
+    return f"{each.low:.4g}" if each.low == each.high else f"{each.low:.4g} … {each.high:.4g}"
+
+
+def _score(samples: Samples) -> str:
+    return quoted(samples.metric)
+
+
+def _is_scored(samples: Samples) -> str:
+    return f"isfinite({_score(samples)})"
+
+
+VALUES = "list_transform(responses, lambda repeats: repeats[1].value)[1:len(choices)]"
+GOLD = "try_cast(coalesce(gold, target) as integer)"
+
+
+def _likelihoods(samples: Samples, most: int | None) -> str | None:
+    """The log-likelihoods of the choices and the number of the right one, of the samples that have them all."""
+    if not {"responses.value", "choices"} <= {*samples.stored.leaves, *samples.stored.names}:
+        return None
+    asked = f"select {VALUES} as v, {GOLD} as gold from {SOURCE} where {_first(most)} and choices is not null and failed is null"
+    return (
+        f"select v, gold, list_max(v) as best from ({asked}) where len(v) > 1 and gold between 0 and len(v) - 1"
+        " and len(list_filter(v, lambda x: x is null or not isfinite(x))) = 0"
+    )
+
+
+def reliability_card(samples: Samples, most: int | None = None) -> ChartCard | None:
+    """By tenths of confidence, how often the likeliest choice is right."""
+    likelihoods = _likelihoods(samples, most)
+    if likelihoods is None:
+        return None
+    share = "1.0 / list_sum(list_transform(v, lambda x: exp(x - best)))"
+    each = f"select {share} as share, list_position(v, best) - 1 = gold as is_right from ({likelihoods})"
+    place = f"least(cast(floor(share * {BINS}) as integer), {BINS - 1})"
+    query = f"select avg(share), avg(cast(is_right as double)), count(*) from ({each}) group by {place} order by 1"
+    points = [CurvePoint(*row) for row in samples.database.rows(query, [samples.file])]
+    if not points:
+        return None
+    total = sum(point.n for point in points)
+    gap = sum(point.n * abs(point.confidence - point.accuracy) for point in points) / total
+    ends = [interval(_rate(point.accuracy, point.n)) for point in points]
+    rows = [
+        (f"{point.confidence:.3f}", f"{point.accuracy:.3f}", _interval(end), f"{point.n:,}")
+        for point, end in zip(points, ends, strict=True)
+    ]
+    about = f"a calibrated model is on the line; expected calibration error {gap:.4f} over {total:,} samples"
+    return ChartCard(
+        "reliability", "Reliability", about, calibration(points, ends), ("confidence", "right", "95 %", "n"), rows
+    )
+
+
+def _rate(share: float, count: int) -> Estimate:
+    error = math.sqrt(share * (1 - share) / (count - 1)) if count > 1 else None
+    return Estimate(share, error, count, is_rate=True, bounds=SHARE)
+
+
+def _interval(ends: tuple[float, float] | None) -> str:
+    return f"{ends[0]:.3f} … {ends[1]:.3f}" if ends else ""
+
+
+def margin_card(samples: Samples, most: int | None = None) -> ChartCard | None:
+    """The log-likelihood of the right choice minus that of the best other one."""
+    likelihoods = _likelihoods(samples, most)
+    if likelihoods is None:
+        return None
+    others = "list_max(list_filter(v, lambda x, i: i != gold + 1))"
+    margin = f"select v[gold + 1] - {others} as margin from ({likelihoods})"
+    width = 2 * MARGIN_REACH / MARGIN_BINS
+    place = f"greatest(least(cast(floor((margin + {MARGIN_REACH}) / {width}) as integer), {MARGIN_BINS - 1}), 0)"
+    query = f"select {place}, count(*), count(*) filter (margin > 0), sum(margin) from ({margin}) group by 1"
+    counted = samples.database.rows(query, [samples.file])
+    if not counted:
+        return None
+    sizes = {place: count for place, count, *_ in counted}
+    used = range(min(sizes), max(sizes) + 1)
+    bins = [Bin(at * width - MARGIN_REACH, (at + 1) * width - MARGIN_REACH, sizes.get(at, 0)) for at in used]
+    total, won, summed = (sum(row[column] for row in counted) for column in (1, 2, 3))
+    about = f"right choice minus the best other, in nats: mean {summed / total:+.3f}; above 0 in {won:,} of {total:,}"
+    rows = [(f"{each.low:+g} … {each.high:+g}", f"{each.size:,}") for each in bins]
+    return ChartCard(
+        "margins",
+        "Likelihood margins",
+        about,
+        histogram(bins, label=about, is_signed=True),
+        ("margin", "samples"),
+        rows,
+    )
+
+
+def length_card(samples: Samples, most: int | None = None) -> ChartCard | None:
+    """The mean score by length of the answer, in tenths of the samples."""
+    if "responses.text" not in samples.stored.leaves or samples.metric not in samples.scores:
+        return None
+    name = _score(samples)
+    each = f"select len(responses[1][1].text) as size, {name} as score from {SOURCE} where {_first(most)} and {_is_scored(samples)}"
+    tenths = f"select *, least(floor(percent_rank() over (order by size) * 10), 9) as tenth from ({each}) where size is not null"
+    summed = "count(*), avg(score), stddev_samp(score), kurtosis_pop(score), min(score), max(score), bool_and(score in (0, 1))"
+    query = f"select avg(size), min(size), max(size), {summed} from ({tenths}) group by tenth order by 1"
+    rows = samples.database.rows(query, [samples.file])
+    if len(rows) < 2 or rows[0][1] == rows[-1][2]:
+        return None
+    parts = [(mean, slice_of(f"{low:,} … {high:,}", summary, samples.scale)) for mean, low, high, *summary in rows]
+    points = [
+        Point(mean, part.value, part.low, part.high, f"{part.name} characters: {interval_text(part)}, {part.note}")
+        for mean, part in parts
+    ]
+    panel = Panel(
+        "",
+        f"{row_key(samples.metric).metric}, 95 % interval",
+        [Series("", points)],
+        at_label="characters of the answer",
+    )
+    about = "mean score by tenths of the samples, from the shortest answers to the longest; answers of one length stay together"
+    table = [(part.name, f"{part.value:.4f}", _bounds(part), part.note.removeprefix("n ")) for _, part in parts]
+    return ChartCard(
+        "length", "Length and score", about, _drawn(panel, about), ("characters", "score", "95 %", "n"), table
+    )
+
+
+def _bounds(part: Interval) -> str:
+    return _interval((part.low, part.high)) if part.low is not None and part.high is not None else ""
+
+
+def _drawn(panel: Panel, title: str) -> str:
+    return as_svg(replace(draw(Chart("", [panel], width=WIDTH)), title=title), embedded=True)
+
+
+def pass_at_k_card(samples: Samples, most: int | None = None) -> ChartCard | None:
+    """The chance that at least one of k answers is right, from the scores of repeats."""
+    if "other_scores.repeat" not in samples.stored.leaves or samples.metric not in samples.scores:
+        return None
+    key = row_key(samples.metric)
+    own = "list_filter(other_scores, lambda s: s.metric = ? and s.filter = ? and s.repeat is not null and s.value is not null)"
+    each = f"select list_transform({own}, lambda s: s.value) as v from {SOURCE} where {_first(most)} and failed is null"
+    whole = "len(list_filter(v, lambda x: x not in (0, 1))) = 0"
+    query = f"select len(v), cast(list_sum(v) as integer), count(*), bool_and({whole}) from ({each}) where len(v) > 1 group by 1, 2"
+    counted = samples.database.rows(query, [key.metric, key.filter, samples.file])
+    if not counted or not all(is_whole for *_, is_whole in counted):
+        return None
+    most = max(n for n, *_ in counted)
+    full = [(right, count) for n, right, count, _ in counted if n == most]
+    points = [*_passes(most, full)]
+    limits = (0.6, min(most, MAX_K) + 0.4)
+    panel = Panel(
+        "",
+        "pass@k, 95 % interval",
+        [Series("", points)],
+        at_label="k, number of answers",
+        limits=(0.0, 1.0),
+        at_limits=limits,
+    )
+    total = sum(count for _, count in full)
+    about = f"the chance that at least one of k answers is right, over {total:,} documents with {most} answers each"
+    rows = [
+        (f"{each.at:g}", f"{each.value:.4f}", _bounds(Interval("", each.value, each.low, each.high))) for each in points
+    ]
+    return ChartCard("pass", "pass@k", about, _drawn(panel, about), ("k", "pass@k", "95 %"), rows)
+
+
+def paired_card(first: Samples, second: Samples, names: tuple[str, str]) -> ChartCard | None:
+    """The scores of the same documents in two runs: how many have each pair of scores."""
+    if first.metric not in first.scores or first.metric not in second.scores:
+        return None
+    name = _score(first)
+    a, b = (f"select doc_id, {name} as score from {SOURCE} where isfinite({name})" for _ in "ab")
+    joined = f"select a.score as x, b.score as y from ({a}) a join ({b}) b using (doc_id)"
+    [[low, high]] = first.database.rows(
+        f"select min(least(x, y)), max(greatest(x, y)) from ({joined})", [first.file, second.file]
+    )
+    if low is None:
+        return None
+    width = (high - low) / PAIR_BINS or 1.0
+    x, y = (f"floor(({each} - {low!r}) / {width!r} + 0.5)" for each in "xy")
+    query = f"select avg(x), avg(y), count(*) from ({joined}) group by {x}, {y} order by 3 desc"
+    rows = first.database.rows(query, [first.file, second.file])
+    most, total = rows[0][2], sum(count for *_, count in rows)
+    points = [
+        Point(a, b, title=f"{a:.4g} in {names[0]}, {b:.4g} in {names[1]}: {n:,} documents", weight=math.sqrt(n / most),
+              verdict="better" if b > a else "worse" if b < a else "")
+        for a, b, n in rows
+    ]  # fmt: skip
+    limits = (min(low, 0.0), max(high, 1.0)) if first.scale in (None, SHARE) and low >= 0 and high <= 1 else (low, high)
+    series = [Series("", [point]) for point in points]
+    panel = Panel("", f"{row_key(first.metric).metric} in {names[1]}", series, diagonal=limits == SHARE,
+                  at_label=f"in {names[0]}", limits=limits, whole=True, at_limits=limits)  # fmt: skip
+    above, below = (sum(n for a, b, n in rows if is_there(a, b)) for is_there in (_is_less, _is_more))
+    about = (
+        f"{total:,} documents: {above:,} score higher in {names[1]}, {below:,} lower, {total - above - below:,} alike"
+    )
+    table = [(f"{a:.4g}", f"{b:.4g}", f"{n:,}") for a, b, n in rows[:50]]
+    return ChartCard(
+        "paired",
+        "The same documents in both runs",
+        about,
+        _drawn(panel, about),
+        (names[0], names[1], "documents"),
+        table,
+    )
+
+
+def _is_less(a: float, b: float) -> bool:
+    return a < b
+
+
+def _is_more(a: float, b: float) -> bool:
+    return a > b
+
+
+def _passes(n: int, counted: Sequence[tuple[int, int]]) -> Iterator[Point]:
+    total = sum(count for _, count in counted)
+    for k in range(1, min(n, MAX_K) + 1):
+        values = [(pass_at_k(n, right, k), count) for right, count in counted]
+        mean = sum(value * count for value, count in values) / total
+        square = sum((value - mean) ** 2 * count for value, count in values)
+        error = math.sqrt(square / (total - 1) / total) if total > 1 else None
+        ends = interval(Estimate(mean, error, total, bounds=SHARE))
+        low, high = ends or (None, None)
+        yield Point(k, mean, low, high, f"pass@{k} {mean:.4f}")

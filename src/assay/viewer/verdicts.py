@@ -1,0 +1,80 @@
+"""The verdicts of judges on a sample: who judged, the score, the reason, and the question that was asked."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from assay.records import AnyJSON
+from assay.report.reading import RunSummary
+from assay.runs.labels import TaskLabels
+from assay.runs.run import mapping
+from assay.runs.samples.records import StoredSample
+from assay.scoring.judges import json_objects
+
+MODEL_NAMES = ("pretrained", "model", "path")
+
+
+class VerdictView(NamedTuple):
+    """One verdict. `score` is as the judge wrote it; `question` is empty where an older version stored none."""
+
+    role: str
+    model: str
+    score: float | str | None
+    reason: str
+    question: str
+    text: str
+    about: str
+
+
+def verdict_views(run: RunSummary, row: StoredSample) -> list[VerdictView]:
+    """The verdicts of a sample, in the order in which they were asked for."""
+    replies = row.replies or ()
+    own = sum(map(len, row.responses))
+    return [
+        _view(
+            run,
+            str(reply.get("role") or ""),
+            str(reply.get("question") or ""),
+            reply.get("verdict"),
+            reply.get("usage"),
+        )
+        for reply in replies[own:]
+        if "verdict" in reply
+    ]
+
+
+def _view(run: RunSummary, role: str, question: str, said: AnyJSON, usage: AnyJSON) -> VerdictView:
+    roles = mapping(run.manifest.get("roles"))
+    role = role or (next(iter(roles)) if len(roles) == 1 else "")
+    known = mapping(roles.get(role))
+    args = mapping(known.get("args"))
+    model = next((f"{known.get('name') or ''} {args[key]}".strip() for key in MODEL_NAMES if args.get(key)), "")
+    about = f"{usage[0]:,} tokens in, {usage[1]:,} out" if isinstance(usage, Sequence) and len(usage) > 1 else ""
+    model = model or str(known.get("name") or "")
+    if not isinstance(said, str):  # the number of a reward model
+        return VerdictView(role, model, said if isinstance(said, int | float) else None, "", question, "", about)
+    score, reason = read_reply(said)
+    return VerdictView(role, model, score, reason, question, said, about)
+
+
+def read_reply(text: str) -> tuple[float | str | None, str]:
+    """The score and the reason in a judge's reply, as it gave them; None where it gave no score.
+
+    >>> read_reply('So: {"id": "ab", "reason": "It is right.", "score": 8}')
+    (8, 'It is right.')
+    >>> read_reply("I cannot say.")
+    (None, '')
+    """
+    objects = [each for each in json_objects(text) if "score" in each or "winner" in each]
+    if not objects:
+        return None, ""
+    verdict = objects[-1]
+    score = verdict.get("score", verdict.get("winner"))
+    is_plain = isinstance(score, int | float | str) and not isinstance(score, bool)
+    return score if is_plain else None, str(verdict.get("reason") or "")
+
+
+def label_lines(labels: TaskLabels | None, doc: int) -> list[tuple[str, float]]:
+    """The labels that people gave to a document: name and label."""
+    if labels is None:
+        return []
+    return [(name or "no name", own[doc]) for name, own in labels.people.items() if doc in own]

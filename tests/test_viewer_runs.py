@@ -1,0 +1,270 @@
+"""Many runs in the viewer: the index in their folder, the list, runs × tasks, a number over time, two numbers."""
+
+import asyncio
+import csv
+import io
+import json
+import math
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from assay.cli import main
+from assay.records import ScoreKey
+from assay.report.index import INDEX, MIN_RUNS, RunIndex
+from assay.runs.folder import write_json
+from assay.runs.results import TaskResult, assay_section, lm_eval_results
+from assay.runs.run import ResultRow
+from assay.statistics.influence import Estimate
+from assay.statistics.intervals import interval
+from assay.viewer.app import make_app
+from assay.viewer.matrix import best_runs, is_clearly_better
+
+DAY = 86400.0
+START = time.mktime((2026, 3, 1, 12, 0, 0, 0, 0, -1))
+
+
+def write_run(folder: Path, shares: dict[str, float], *, model: str = "m", day: int = 0, n: int = 100) -> None:
+    """A finished run with these shares of right answers."""
+    results = []
+    for task, share in shares.items():
+        row = Estimate(share, math.sqrt(share * (1 - share) / n), n, is_rate=True)
+        rows = {ScoreKey("acc", "none"): row, ScoreKey("loss", "none"): Estimate(1 - share, 0.01, n)}
+        better = {"acc": True, "loss": False}
+        results.append(TaskResult(task, task, rows, n, n, n, {}, {}, n, 0, 1.0, better, {"task": task}, {}))
+    about = {"config": {"model": model, "model_args": {}}, "total_evaluation_time_seconds": "1"}
+    folder.mkdir(parents=True, exist_ok=True)
+    section = assay_section(results, [], {}, 0.01, interval)
+    write_json(folder / "results.json", {**lm_eval_results(results, []), **about, "assay": section})
+    tasks = {task: {"size": n, "repeats": 1, "source": f"data of {task}"} for task in shares}
+    noted = {"created": START + day * DAY, "status": "complete", "tasks": tasks, "model": {"name": model}}
+    write_json(folder / "manifest.json", {"format": 1, **noted})
+    old = time.time() - 10
+    for each in (*folder.iterdir(), folder):
+        os.utime(each, (old, old))  # files of just now are read again, as they may have changed
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    for number in range(MIN_RUNS + 5):
+        write_run(
+            tmp_path / f"group/run-{number:02}", {"a": number / 100, "b": 0.5}, model=f"model-{number % 2}", day=number
+        )
+    return tmp_path
+
+
+def page(folder: Path, path: str) -> str:
+    async def fetch() -> httpx.Response:
+        transport = httpx.ASGITransport(make_app(folder), raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.get(path)
+
+    answer = asyncio.run(fetch())
+    assert answer.status_code == 200, answer.text[-600:]
+    return answer.text
+
+
+def test_the_index_lists_every_run_without_opening_it_again(runs: Path) -> None:
+    assert len(RunIndex(runs).refresh()) == MIN_RUNS + 5
+    assert (runs / INDEX).is_file()
+    opened: list[str] = []
+
+    def read(path: Path, name: str) -> object:
+        opened.append(name)
+        raise AssertionError(name)
+
+    entries = RunIndex(runs, read).refresh()  # type: ignore[arg-type]
+    assert not opened
+    assert len(entries) == MIN_RUNS + 5
+    head = entries["group/run-07"].head
+    assert (head.headline.value, head.headline.n, head.model, head.tasks) == (0.07, 100, "model-1", ["a", "b"])
+
+
+def test_a_run_counts_over_its_entry_in_the_index(runs: Path) -> None:
+    RunIndex(runs).refresh()
+    write_run(runs / "group/run-03", {"a": 0.93}, day=3)  # in place, by the same names
+    content = (runs / "group/run-04/results.json").read_text()
+    with (runs / "group/run-04/results.json").open(
+        "r+"
+    ) as file:  # written over, not replaced: the folder has its old time
+        file.write(content.replace("0.04", "0.94"))
+    shutil.rmtree(runs / "group/run-05")
+    write_run(runs / "new", {"a": 0.5})
+    (runs / "group/run-06/results.json").write_text("{")
+    entries = RunIndex(runs).refresh()
+    assert entries["group/run-03"].head.headline.value == 0.93
+    assert entries["group/run-04"].head.headline.value == 0.94 or entries["group/run-04"].head.problem
+    assert "group/run-05" not in entries
+    assert "new" in entries
+    assert "not JSON" in entries["group/run-06"].head.problem
+    again = RunIndex(runs).refresh()
+    assert {name: each.head.headline for name, each in again.items()} == {
+        n: each.head.headline for n, each in entries.items()
+    }
+
+
+@pytest.mark.parametrize("damage", ["", "{}", "no json", '{"format": 1}\n[]', "cut"])
+def test_a_damaged_index_is_rebuilt(runs: Path, damage: str) -> None:
+    RunIndex(runs).refresh()
+    whole = (runs / INDEX).read_bytes()
+    (runs / INDEX).write_bytes(whole[: len(whole) // 3] if damage == "cut" else damage.encode())
+    assert len(RunIndex(runs).refresh()) == MIN_RUNS + 5
+    assert (runs / INDEX).read_bytes()[:10] == whole[:10]
+
+
+def test_a_folder_that_cannot_be_written_has_its_index_in_the_cache(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASSAY_CACHE_DIR", str(runs.parent / "cache"))
+    (runs / INDEX).mkdir()  # nothing can be moved there: root may write into any folder
+    assert len(RunIndex(runs).refresh()) == MIN_RUNS + 5
+    [kept] = (runs.parent / "cache/indexes").iterdir()
+    assert kept.stat().st_size > 1000
+    assert len(RunIndex(runs).refresh()) == MIN_RUNS + 5
+
+
+def test_two_readers_at_once_leave_a_whole_index(runs: Path) -> None:
+    counts: list[int] = []
+
+    def read() -> None:
+        index = RunIndex(runs)
+        counts.append(len(index.refresh()))
+        index.save()
+
+    threads = [threading.Thread(target=read) for _ in range(6)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert counts == [MIN_RUNS + 5] * 6
+    assert not list(runs.glob("*.part")) and not list(runs.glob(".*.part"))
+    assert len(RunIndex(runs).refresh()) == MIN_RUNS + 5
+
+
+def test_few_runs_leave_no_file_in_the_folder(tmp_path: Path) -> None:
+    write_run(tmp_path / "one", {"a": 0.5})
+    assert len(RunIndex(tmp_path).refresh()) == 1
+    assert not (tmp_path / INDEX).exists()
+
+
+def test_runs_are_read_in_steps(runs: Path) -> None:
+    index = RunIndex(runs)
+    first = index.refresh(0.0)
+    assert len(first) + index.pending == MIN_RUNS + 5
+    assert index.pending > 0
+    while index.pending:
+        entries = index.refresh(0.05)
+    assert len(entries) == MIN_RUNS + 5
+
+
+def test_the_command_lists_the_same_with_and_without_an_index(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (runs / "group/run-09/results.json").write_text("{")
+    assert main(["runs", "--runs_dir", str(runs / "group")]) == 0
+    first = capsys.readouterr()
+    assert (runs / "group" / INDEX).is_file()
+    assert main(["runs", "--runs_dir", str(runs / "group")]) == 0
+    again = capsys.readouterr()
+    assert (first.out, first.err) == (again.out, again.err)
+    assert "run-24" in first.out
+    assert "run-09" in first.err
+
+
+def test_runs_are_filtered_by_model_task_date_and_tag(runs: Path) -> None:
+    write_run(runs / "other", {"c": 0.5}, model="big", day=100)
+    write_json(runs / "other/notes.json", {"tags": ["paper", "<b>"], "note": "the last"})
+    for query, expected in (
+        ("model=big", {"other"}),
+        ("tag=paper", {"other"}),
+        ("task=c", {"other"}),
+        ("q=paper", {"other"}),
+        ("since=2026-03-24&until=2026-03-25", {"group/run-23", "group/run-24"}),
+        ("since=never&model=model-1&until=2026-03-02", {"group/run-01"}),
+        ("tag=none", set()),
+    ):
+        data = json.loads(page(runs, f"/matrix.json?{query}"))
+        assert {run["run"] for run in data["runs"]} == expected, query
+    text = page(runs, "/?tag=paper")
+    assert "&lt;b&gt;" in text and "run-03" not in text
+
+
+def rate(right: int, n: int, higher: bool = True) -> ResultRow:
+    share = right / n
+    low, high = interval(Estimate(share, math.sqrt(share * (1 - share) / n), n, is_rate=True))  # type: ignore[misc]
+    return ResultRow(ScoreKey("acc", "none"), share, None, (low, high), n, higher)
+
+
+def test_ties_are_decided_by_intervals_not_by_digits() -> None:
+    # Newcombe's example (Statistics in Medicine 17, 1998, table II a): 56/70 against 48/80, the difference 0.2 has 0.0524 … 0.3339
+    a, b = rate(56, 70), rate(48, 80)
+    assert math.isclose(a.value - b.value - math.hypot(a.value - a.low, b.high - b.value), 0.0524, abs_tol=0.006)  # type: ignore[operator]
+    assert is_clearly_better(a, b)
+    assert not is_clearly_better(b, a)
+    assert best_runs({"a": a, "b": b, "c": rate(52, 70)}) == {"a", "c"}
+    lower = {name: rate(right, 1000, higher=False) for name, right in (("a", 100), ("b", 105), ("c", 300))}
+    assert best_runs(lower) == {"a", "b"}
+    assert best_runs({"a": a}) == frozenset()
+
+
+def test_the_matrix_has_every_number_with_its_interval_and_the_best(runs: Path) -> None:
+    data = list(csv.DictReader(io.StringIO(page(runs, "/matrix.csv?sort=a|acc,none"))))
+    own = [row for row in data if row["task"] == "a"]
+    assert [float(row["value"]) for row in own] == [number / 100 for number in range(MIN_RUNS + 4, -1, -1)]
+    assert {row["metric"] for row in data} == {"acc"}  # the main one; others by name
+    best = {row["run"] for row in own if row["best"] == "True"}
+    assert "group/run-24" in best and "group/run-20" in best and "group/run-05" not in best
+    assert all(row["best"] == "True" for row in data if row["task"] == "b")
+    loss = json.loads(page(runs, "/matrix.json?metric=loss&task=a"))["numbers"]
+    assert {row["metric"] for row in loss} == {"loss"}
+    text = page(runs, "/matrix?by=tasks&run=group/run-01&run=group/run-24")
+    assert text.count("<b>0.240</b>") == 1 and "<b>0.010</b>" not in text
+    assert page(runs, "/matrix?by=runs").count("<th scope=row") == MIN_RUNS + 5
+    assert page(runs, "/matrix.svg").startswith("<svg xmlns")
+
+
+def test_other_documents_are_marked(runs: Path) -> None:
+    manifest = runs / "group/run-02/manifest.json"
+    manifest.write_text(manifest.read_text().replace("data of a", "data of others"))
+    marked = {
+        (row["run"], row["task"]) for row in json.loads(page(runs, "/matrix.json"))["numbers"] if row["other_documents"]
+    }
+    assert marked == {("group/run-02", "a")}
+    assert "†" in page(runs, "/matrix")
+
+
+def test_a_number_is_drawn_over_dates_and_over_training_steps(runs: Path) -> None:
+    by_date = json.loads(page(runs, "/trend.json?task=a&metric=acc"))
+    assert by_date["over"] == "date"
+    assert [each["value"] for each in by_date["points"] if each["model"] == "model-0"] == [
+        n / 100 for n in range(0, 25, 2)
+    ]
+    for step in (100, 2000, 300):
+        write_run(runs / f"train/step-{step}", {"a": step / 4000}, model=f"checkpoint {step}")
+    by_step = json.loads(page(runs, "/trend.json?row=a|acc,none&q=train"))
+    assert by_step["over"] == "step"
+    assert {each["at"]: each["value"] for each in by_step["points"]} == {100: 0.025, 300: 0.075, 2000: 0.5}
+    assert "training step" in page(runs, "/trend.svg?task=a&q=train")
+    assert "model-1" in page(runs, "/trend?task=a") and "No run has" in page(runs, "/trend?task=zzz")
+
+
+def test_two_numbers_of_each_run_are_drawn_against_each_other(runs: Path) -> None:
+    data = json.loads(page(runs, "/scatter.json?x=a&y=b|loss,none"))
+    assert [(row["task"], row["metric"]) for row in data["rows"]] == [("a", "acc"), ("b", "loss")]
+    assert {each["run"]: (each["x"], each["y"]) for each in data["points"]}["group/run-11"] == (0.11, 0.5)
+    assert (
+        page(runs, "/scatter.svg?x=a&y=b").count("<circle") + page(runs, "/scatter.svg?x=a&y=b").count("<polygon") >= 25
+    )
+    assert "group/run-11" in page(runs, "/scatter")
+
+
+def test_a_list_of_many_runs_has_pages(tmp_path: Path) -> None:
+    for number in range(205):
+        write_run(tmp_path / f"run-{number:03}", {"a": 0.5}, day=number)
+    RunIndex(tmp_path).refresh()
+    first, second = page(tmp_path, "/"), page(tmp_path, "/?page=2")
+    assert "run-204" in first and "run-004" not in first
+    assert "run-004" in second and "page 2 of 2" in second
