@@ -22,6 +22,8 @@ TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
 """Maximum difference of logits with packed attention from the model's own, in standard deviations, by dtype;
 else DEFAULT_TOLERANCE."""
 DEFAULT_TOLERANCE = 0.2
+MOST_CHECKED = 1024
+"""Windows up to this length are tried when a model is loaded."""
 ROW_TOKENS = 512
 """`batch_size` counts rows; a pass has this many tokens for each."""
 
@@ -93,11 +95,11 @@ def compile_layers(model: "PreTrainedModel") -> None:
 def _packed(loaded: LoadedHFModel) -> tuple[CausalLM | None, str]:
     """Return the model with packed attention if its logits stay the same; else the reason."""
     model = loaded.model
-    why = _unsupported_layers(model) or _length_dependence(model)
+    why = _length_dependence(model)
     if why:
         return None, why
     before = model.config._attn_implementation
-    tokens = torch.arange(3, 19, device=model.device) % model.config.get_text_config().vocab_size
+    tokens = torch.arange(3, 3 + _check_length(model), device=model.device) % model.config.get_text_config().vocab_size
     with torch.inference_mode():
         expected = model(input_ids=tokens[None], use_cache=False).logits[0, -4:].float()
     register()
@@ -119,30 +121,27 @@ def _packed(loaded: LoadedHFModel) -> tuple[CausalLM | None, str]:
     return net, ""
 
 
+def _check_length(model: "PreTrainedModel") -> int:
+    """Length of the text that is computed both ways: beyond a window or a chunk, unless those are long."""
+    config = model.config.get_text_config()
+    limits = (getattr(config, key, None) for key in ("sliding_window", "attention_chunk_size"))
+    beyond = max((limit + 16 for limit in limits if limit and limit <= MOST_CHECKED), default=16)
+    return min(beyond, getattr(config, "max_position_embeddings", None) or beyond)
+
+
 def _packed_logits(net: CausalLM, tokens: torch.Tensor) -> torch.Tensor:
-    """Return the logits of a text in three segments, with others between them that it does not attend to."""
+    """Return the last four logits of a text in three segments, with others between them that it does not attend to."""
     row = PackedRow()
     listed = tokens.tolist()
     first = row.add(listed[:7], [])
     row.add(listed[9:13], [first])
-    second = row.add(listed[7:12], [first])
+    second = row.add(listed[7:-4], [first])
     row.add(listed[1:4], [first, second])
-    last = row.add(listed[12:], [first, second])
+    last = row.add(listed[-4:], [first, second])
     pattern = PackedPattern.of(row, net.device, flash=net.flash)
     with torch.inference_mode(), using_pattern(pattern):
         read = torch.tensor(row.tokens, device=net.device), torch.from_numpy(row.positions()).to(net.device)
         return net.logits(*read, torch.arange(*last, device=net.device)).float()
-
-
-def _unsupported_layers(model: "PreTrainedModel") -> str:
-    config = model.config.get_text_config()
-    window = getattr(config, "sliding_window", None)
-    kinds = getattr(config, "layer_types", None)
-    slides = "sliding_attention" in kinds if kinds else bool(window) and getattr(config, "use_sliding_window", True)
-    if slides and window:
-        return f"it uses sliding-window attention ({window} tokens)"
-    others = set(kinds or ()) - {"full_attention", "sliding_attention"}
-    return f"it has layers of type {', '.join(sorted(others))}" if others else ""
 
 
 def length_dependent_beyond(model: "PreTrainedModel") -> int | None:
