@@ -76,7 +76,9 @@ class SlotPattern:
             return self._flash(query, keys, values, window, how)
         mask = visible(self.lengths[:, None], torch.arange(self.length, device=self.device), (window, chunk))
         rows = [each.view(self.count, self.length, *each.shape[1:]).transpose(1, 2) for each in (keys, values)]
-        if how.softcap is None and how.sinks is None:  # heads of a group attend to the same keys: they are treated as tokens
+        if (
+            how.softcap is None and how.sinks is None
+        ):  # heads of a group attend to the same keys: they are treated as tokens
             grouped = query.view(self.count, key.shape[1], -1, key.shape[2])
             seen = masked_attention(grouped, rows[0], rows[1], mask[:, None, None], how)
         else:

@@ -50,16 +50,19 @@ def choose_runner(
     plain = PaddedRunner(loaded, tokenizer, max_batch)
     if not share_prefixes:
         return plain
-    net, why = _packed(loaded)
-    if net is None:
-        stateful, reason = _stateful(loaded.model)
+    why = _length_dependence(loaded.model)
+    net, reason = (None, why) if why else _packed(loaded)
+    if net is not None:
+        if compiled:
+            compile_layers(loaded.model)
+        return PackedRunner(net, tokenizer, end_tokens(loaded, tokenizer), max_batch)
+    if not why:
+        stateful, why = _stateful(loaded.model)
         if stateful is not None:
             return StateRunner(loaded, tokenizer, max_batch, stateful)
-        plain.remarks["loglikelihood"] = f"prefixes are not shared between requests: {why}; {reason}"
-        return plain
-    if compiled:
-        compile_layers(loaded.model)
-    return PackedRunner(net, tokenizer, end_tokens(loaded, tokenizer), max_batch)
+        reason = f"{reason}; {why}"
+    plain.remarks["loglikelihood"] = f"prefixes are not shared between requests: {reason}"
+    return plain
 
 
 class PackedRunner:
@@ -93,7 +96,7 @@ def compile_layers(model: "PreTrainedModel") -> None:
 def _packed(loaded: LoadedHFModel) -> tuple[CausalLM | None, str]:
     """Return the model with packed attention if its logits stay the same; else the reason."""
     model = loaded.model
-    why = _length_dependence(model) or _layers_with_states(model)
+    why = _layers_with_states(model)
     if why:
         return None, why
     before = model.config._attn_implementation
@@ -211,5 +214,3 @@ def _is_flash(model: "PreTrainedModel") -> bool:
     if model.device.type != "cuda" or not is_half or size % 8 or size > 256:
         return False
     return torch.cuda.get_device_capability(model.device) >= (8, 0)
-
-

@@ -76,7 +76,9 @@ class StatefulModel:
     def forward(self, states: States, tokens: Sequence[Tokens], *, last: bool) -> torch.Tensor:
         """Read as many tokens in every row; returns their logits, or those of the last one. The states move on."""
         if self._by_token and states.cache is not None and len(tokens[0]) > 1:
-            logits = [self.forward(states, [text[at : at + 1] for text in tokens], last=True) for at in range(len(tokens[0]))]
+            logits = [
+                self.forward(states, [text[at : at + 1] for text in tokens], last=True) for at in range(len(tokens[0]))
+            ]
             return logits[-1] if last else torch.cat(logits, 1)
         read = torch.tensor([list(each) for each in tokens], device=self.device)
         if states.is_token is not None:
@@ -217,7 +219,9 @@ def _merged(old: Any, new: Any, how: tuple[int, torch.Tensor, bool]) -> Any:
 class StateRunner(PaddedRunner):
     """Runs a causal model by its states: what texts share is read once."""
 
-    def __init__(self, loaded: LoadedHFModel, tokenizer: HFTokenizer, max_batch: int | None, net: StatefulModel) -> None:
+    def __init__(
+        self, loaded: LoadedHFModel, tokenizer: HFTokenizer, max_batch: int | None, net: StatefulModel
+    ) -> None:
         super().__init__(loaded, tokenizer, max_batch)
         self._net = net
         self._kept: OrderedDict[tuple[int, ...], States] = OrderedDict()
