@@ -69,12 +69,44 @@ ARCHITECTURES = {
     "glm4_moe": ("Glm4MoeConfig", LATENT | {"num_key_value_heads": 2, "head_dim": 16}),
     "gpt_oss": ("GptOssConfig", DENSE | {"num_local_experts": 8, "num_experts_per_tok": 2, "head_dim": 16, "sliding_window": 32}),
     "ernie4_5_moe": ("Ernie4_5_MoeConfig", EXPERTS | {"moe_num_experts": 8, "moe_k": 2}),
+    "llama4": ("Llama4TextConfig", DENSE | {"num_hidden_layers": 4, "head_dim": 16, "num_local_experts": 4, "attention_chunk_size": 16,
+               "intermediate_size_mlp": 96, "interleave_moe_layer_step": 2, "no_rope_layers": [1, 1, 1, 0]}),
+    # sliding windows
+    "qwen2 sliding": ("Qwen2Config", DENSE | {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 1}),
+    "cohere2": ("Cohere2Config", DENSE | {"num_hidden_layers": 4, "sliding_window": 16}),
+    "olmo3": ("Olmo3Config", DENSE | {"num_hidden_layers": 4, "sliding_window": 16}),
+    "exaone4": ("Exaone4Config", DENSE | {"num_hidden_layers": 4, "sliding_window": 16, "sliding_window_pattern": 4}),
+    "ministral": ("MinistralConfig", DENSE | {"head_dim": 16, "sliding_window": 16,
+                  "layer_types": ["sliding_attention", "full_attention"]}),
+    # other dense ones
+    "apertus": ("ApertusConfig", DENSE), "arcee": ("ArceeConfig", DENSE), "seed_oss": ("SeedOssConfig", DENSE | {"head_dim": 16}),
+    "glm4": ("Glm4Config", DENSE | {"head_dim": 16}), "ernie4_5": ("Ernie4_5Config", DENSE | {"head_dim": 16}),
+    "hunyuan": ("HunYuanDenseV1Config", DENSE | {"head_dim": 16}), "vaultgemma": ("VaultGemmaConfig", DENSE | {"head_dim": 16, "sliding_window": 16}),
+    "gpt_neo": ("GPTNeoConfig", {"vocab_size": WORDS, "hidden_size": 64, "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]],
+                "window_size": 16, "max_position_embeddings": LENGTH, **ENDS}),
+    "minimax_m2": ("MiniMaxM2Config", DENSE | {"head_dim": 16, "num_local_experts": 8, "num_experts_per_tok": 2}),
     # states instead of attention, and both
     "mamba": ("MambaConfig", {"vocab_size": WORDS, "hidden_size": 64, "num_hidden_layers": 2, "state_size": 8, **ENDS}),
     "rwkv": ("RwkvConfig", {"vocab_size": WORDS, "hidden_size": 64, "num_hidden_layers": 2, "context_length": LENGTH, **ENDS}),
     "recurrent_gemma": ("RecurrentGemmaConfig", DENSE | {"num_hidden_layers": 3, "attention_window_size": 32}),
     "jamba": ("JambaConfig", DENSE | {"num_hidden_layers": 4, "attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 4,
               "mamba_d_state": 8, "use_mamba_kernels": False}),
+    "mamba2": ("Mamba2Config", {"vocab_size": WORDS, "hidden_size": 64, "num_hidden_layers": 2, "state_size": 8, "num_heads": 8, "head_dim": 16,
+               "n_groups": 2, "chunk_size": 16, **ENDS}),
+    "qwen3_next": ("Qwen3NextConfig", EXPERTS | {"num_hidden_layers": 4, "head_dim": 16, "linear_num_value_heads": 4, "linear_num_key_heads": 2,
+                   "linear_key_head_dim": 16, "linear_value_head_dim": 16, "shared_expert_intermediate_size": 48}),
+    "granitemoehybrid": ("GraniteMoeHybridConfig", DENSE | {"num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 48,
+                         "layer_types": ["mamba", "attention"], "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 2}),
+    "minimax": ("MiniMaxConfig", DENSE | {"head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2, "block_size": 16,
+                "layer_types": ["linear_attention", "full_attention"]}),
+    "bamba": ("BambaConfig", DENSE | {"attn_layer_indices": [1], "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 2}),
+    "falcon_h1": ("FalconH1Config", DENSE | {"head_dim": 16, "mamba_d_ssm": 128, "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 2}),
+    "falcon_mamba": ("FalconMambaConfig", {"vocab_size": WORDS, "hidden_size": 64, "num_hidden_layers": 2, "state_size": 8, **ENDS}),
+    "lfm2": ("Lfm2Config", DENSE | {"layer_types": ["conv", "full_attention"], "full_attn_idxs": [1]}),
+    "zamba2": ("Zamba2Config", DENSE | {"num_hidden_layers": 4, "mamba_d_state": 8, "mamba_headdim": 16, "n_mamba_heads": 8, "mamba_ngroups": 2,
+               "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"], "num_mem_blocks": 1, "use_mem_rope": True}),
+    "nemotron_h": ("NemotronHConfig", DENSE | {"num_hidden_layers": 4, "hybrid_override_pattern": "M*M-", "head_dim": 16, "mamba_num_heads": 8, "mamba_head_dim": 16,
+                   "ssm_state_size": 8, "n_groups": 2}),
     # encoder and decoder
     "t5": ("T5Config", {"vocab_size": WORDS, "d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 2, "num_heads": 4,
            "decoder_start_token_id": BEGIN, "eos_token_id": END, "pad_token_id": BEGIN}),
@@ -83,9 +115,11 @@ ARCHITECTURES = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """The largest difference per token, how many greedy texts are equal, and what the backend remarked."""
+    """The largest difference per token, tokens computed for each different one, how many greedy texts are equal, and what the
+    backend remarked."""
 
     largest: float
+    computed: float
     equal_texts: int
     texts: int
     remarks: tuple[str, ...]
@@ -205,7 +239,14 @@ def compare(name, device="cpu", dtype=torch.float32):
     far = [abs(mine.value - true) / len(w) for mine, true, (_, w) in zip(scored, expected, asked, strict=True)]
     decode = tokenizer().decode  # as lm-eval's `hf` and ours: without special tokens
     same = sum(mine.text == decode(true, skip_special_tokens=True) for mine, true in zip(written, texts, strict=True))
-    return Outcome(max(far), same, len(texts), (*ours.remarks.values(), *warned.lines))
+    computed = sum(each.usage.read - each.usage.stored for each in scored) / unique_tokens(asked)
+    return Outcome(max(far), computed, same, len(texts), (*ours.remarks.values(), *warned.lines))
+
+
+def unique_tokens(asked):
+    """Number of different beginnings of all texts: the tokens that must be computed."""
+    texts = ((*context, *continuation[:-1]) for context, continuation in asked)
+    return len({text[:end] for text in texts for end in range(1, len(text) + 1)})
 
 
 def run(names=(), device="cpu", dtype=torch.float32):
@@ -220,7 +261,7 @@ def run(names=(), device="cpu", dtype=torch.float32):
             continue
         is_bad = exact and (outcome.largest > TOLERANCE or outcome.equal_texts < outcome.texts)
         bad += is_bad
-        figures = f"{outcome.largest:.1e} per token, {outcome.equal_texts}/{outcome.texts} texts equal"
+        figures = f"{outcome.largest:.1e} per token, {outcome.equal_texts}/{outcome.texts} texts equal, tokens × {outcome.computed:.2f}"
         print(f"{name:18}", "DIFFERS" * is_bad, "; ".join((figures, *outcome.remarks)), flush=True)
     label = str(dtype).removeprefix("torch.")
     print(

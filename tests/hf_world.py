@@ -48,6 +48,9 @@ CONFIGS: dict[str, Any] = {
     "mamba": lambda: transformers.MambaConfig(
         vocab_size=WORDS, hidden_size=32, num_hidden_layers=2, state_size=8, bos_token_id=BEGIN, eos_token_id=END
     ),
+    "rwkv": lambda: transformers.RwkvConfig(
+        vocab_size=WORDS, hidden_size=32, num_hidden_layers=2, context_length=LENGTH, bos_token_id=BEGIN, eos_token_id=END
+    ),
     "t5": lambda: transformers.T5Config(
         vocab_size=WORDS, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=BEGIN,
         eos_token_id=END, pad_token_id=BEGIN,

@@ -9,19 +9,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.architectures import unique_tokens
+
 from assay.models.local.embedded import BUNDLED
 from assay.models.local.hf.backend import HF
 from assay.models.local.windows import Pair
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Rolling
 from hf_world import BEGIN, LENGTH, WORDS, answers, build, likelihood, ours, plain, text, words
 
-PACKED = ("llama", "gpt2", "gpt_neox", "qwen2", "qwen3", "opt", "phi", "olmo2", "gemma")
-REASONS = {
-    "gemma2": "sliding-window attention (32 tokens)",
-    "mistral": "sliding-window attention (16 tokens)",
-    "bloom": "has a custom attention",
-    "mamba": "has layers of type linear_attention",
-}
+PACKED = ("llama", "gpt2", "gpt_neox", "qwen2", "qwen3", "opt", "phi", "olmo2", "gemma", "gemma2", "mistral")
+STATEFUL = ("bloom", "mamba")
 Tokens = list[int]
 
 
@@ -51,26 +48,24 @@ def check(model: HF, kind: str, pairs: list[tuple[Tokens, Tokens]]) -> None:
         assert response.greedy is greedy
 
 
-@pytest.mark.parametrize("kind", PACKED)
+@pytest.mark.parametrize("kind", (*PACKED, *STATEFUL))
 def test_shared_prefixes_give_the_numbers_of_a_plain_forward(kind: str) -> None:
     assert ours(kind).remarks == {}
     check(ours(kind), kind, few_shot())
 
 
-@pytest.mark.parametrize("kind", REASONS)
-def test_a_model_with_unsupported_attention_runs_in_padded_batches_with_a_remark(kind: str) -> None:
-    assert REASONS[kind] in ours(kind).remarks["loglikelihood"]
-    check(ours(kind), kind, few_shot(3))
+@pytest.mark.parametrize("kind", (*PACKED, *STATEFUL))
+def test_a_token_that_texts_share_is_computed_once(kind: str) -> None:
+    pairs = few_shot()
+    responses = answers(ours(kind), asked(pairs))
+    computed = sum(each.usage.read - each.usage.stored for each in responses)
+    assert computed <= unique_tokens(pairs)  # less where a model still holds the examples of the test before
 
 
-def test_a_soft_cap_without_a_window_runs_in_padded_batches_with_a_remark() -> None:
-    model = build("gemma2")
-    model.config.layer_types = ["full_attention"] * 2
-    loaded_model = HF(model, tokenizer=words())
-    assert "a soft cap" in loaded_model.remarks["loglikelihood"]
-    assert model.config._attn_implementation == plain("gemma2").config._attn_implementation, "it attends as it did"
-    pairs = [(context[:20], continuation) for context, continuation in few_shot(2)]
-    check(loaded_model, "gemma2", pairs)  # shorter than the window of the reference
+def test_a_model_whose_states_cannot_be_copied_runs_in_padded_batches_with_a_remark() -> None:
+    model = HF(build("rwkv"), tokenizer=words())
+    assert "its layers have states; its states cannot be copied" in model.remarks["loglikelihood"]
+    check(model, "rwkv", few_shot(3))
 
 
 def test_prefixes_are_not_shared_where_that_is_not_wanted() -> None:

@@ -102,11 +102,32 @@ Layers = dict[int, tuple[torch.Tensor, torch.Tensor]]
 """Keys and values by layer, (tokens, heads, size)."""
 
 
+@dataclass(frozen=True, slots=True)
+class LayerAttention:
+    """How a layer attends. `window`: a token sees this many, itself included; `chunk`: only those of its own stretch of this
+    length; `softcap` bounds the scores; `sinks`: a score of each head that takes part in the softmax and has no value."""
+
+    scale: float
+    window: int | None = None
+    chunk: int | None = None
+    softcap: float | None = None
+    sinks: torch.Tensor | None = None
+
+    def limits(self, length: int) -> "Limits":
+        """Window and chunk, where texts of this length notice them."""
+        window = self.window if self.window is not None and self.window < length else None
+        return window, self.chunk if self.chunk is not None and self.chunk < length else None
+
+
+Limits = tuple[int | None, int | None]
+"""Window and chunk of a mask."""
+
+
 class AttentionPattern(Protocol):
     """Who attends to whom in a forward pass; called in every layer, tokens first."""
 
     def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, how: LayerAttention
     ) -> torch.Tensor: ...
 
 
@@ -129,16 +150,33 @@ def using_pattern(pattern: AttentionPattern) -> Iterator[None]:
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def attention_forward(  # noqa: PLR0913  # transformers' own signature
     module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float | None = None,
-    softcap: float | None = None, s_aux: Any = None, **_: Any,
+    softcap: float | None = None, s_aux: Any = None, sliding_window: int | None = None, **_: Any,
 ) -> tuple[torch.Tensor, None]:  # fmt: skip
     """Attention with transformers' signature, for a batch of one row."""
-    if softcap is not None or s_aux is not None or attention_mask is not None:
-        raise UnsupportedAttention("a soft cap, a sink or a custom mask")
-    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    if attention_mask is not None:
+        raise UnsupportedAttention("a custom mask")
     layer: int = module.layer_idx
+    window, chunk = layer_limits(module.config, layer)
+    if sliding_window != window:
+        raise UnsupportedAttention("a sliding window that its configuration does not state")
+    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    how = LayerAttention(scale, window, chunk, softcap, s_aux)
     tokens = [tensor[0].transpose(0, 1) for tensor in (query, key, value)]
-    seen = _patterns[-1].attend(layer, tokens[0], tokens[1], tokens[2], scale)
+    seen = _patterns[-1].attend(layer, tokens[0], tokens[1], tokens[2], how)
     return seen[None], None
+
+
+def layer_limits(config: Any, layer: int) -> Limits:
+    """Window and chunk of a layer, as a model's configuration states them."""
+    window = getattr(config, "sliding_window", None)
+    kinds = getattr(config, "layer_types", None)
+    if not kinds:
+        return (window if getattr(config, "use_sliding_window", True) else None), None
+    if kinds[layer] == "chunked_attention":
+        return None, config.attention_chunk_size
+    if kinds[layer] not in ("full_attention", "sliding_attention"):
+        raise UnsupportedAttention(f"layers of type {kinds[layer]}")
+    return (window if kinds[layer] == "sliding_attention" else None), None
 
 
 def register() -> None:
@@ -151,15 +189,19 @@ def register() -> None:
 class PackedPattern:
     """The pattern of a packed row. Keys and values of the spans in `to_cache` are kept in `cached` for later passes."""
 
+    device: torch.device
+    flash: bool
+    own: Integers
+    seen: Integers
     lookup: torch.Tensor | None
     ends: torch.Tensor
     seen_ends: torch.Tensor
     longest: int
     longest_seen: int
-    bands: "list[Band]"
     before: Layers | None
     to_cache: Sequence[Sequence[Span]]
     cached: list[Layers] = field(default_factory=list)
+    _bands: "list[Band] | None" = None
 
     @classmethod
     def of(
@@ -173,21 +215,23 @@ class PackedPattern:
     ) -> Self:
         own, seen = row.lengths()
         lookup = row.lookup()
-        bands = [] if flash else _bands(own, seen)
         return cls(
+            device=device,
+            flash=flash,
+            own=own,
+            seen=seen,
             lookup=None if lookup is None else on_device(lookup, device),
             ends=on_device(np.concatenate([[0], np.cumsum(own)]).astype(np.int32), device),
             seen_ends=on_device(np.concatenate([[0], np.cumsum(seen)]).astype(np.int32), device),
             longest=int(own.max()),
             longest_seen=int(seen.max()),
-            bands=[band.on(device) for band in bands],
             before=before,
             to_cache=[[row.place(span) for span in spans] for spans in to_cache],
             cached=[{} for _ in to_cache],
         )
 
     def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, how: LayerAttention
     ) -> torch.Tensor:
         if self.before is not None:
             key, value = (torch.cat(both) for both in zip(self.before[layer], (key, value), strict=True))
@@ -196,38 +240,97 @@ class PackedPattern:
         if self.lookup is not None:
             key, value = key.index_select(0, self.lookup), value.index_select(0, self.lookup)
         self.on_gather(layer, key, value)
-        if self.bands:
-            return self._in_bands(query, key, value, scale)
-        seen: torch.Tensor = torch.ops.aten._flash_attention_forward(
-            query, key, value, self.ends, self.seen_ends, self.longest, self.longest_seen, 0.0, True, False, scale=scale
-        )[0]
-        return seen
+        window, chunk = how.limits(self.longest_seen)
+        if not self.flash or chunk is not None or how.softcap is not None:
+            return self._in_bands(query, key, value, how, (window, chunk))
+        seen, sums = torch.ops.aten._flash_attention_forward(
+            query, key, value, self.ends, self.seen_ends, self.longest, self.longest_seen, 0.0, True, False,
+            scale=how.scale, **flash_window(window),
+        )[:2]  # fmt: skip
+        return seen if how.sinks is None else with_sinks(seen, sums, how.sinks)
 
     def on_gather(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
         """Called with the gathered keys and values of all segments."""
 
-    def _in_bands(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float) -> torch.Tensor:
+    def _in_bands(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, how: LayerAttention, limits: Limits
+    ) -> torch.Tensor:
+        if self._bands is None:
+            self._bands = [band.on(self.device) for band in _bands(self.own, self.seen)]
         out = torch.empty(query.shape[0], query.shape[1], value.shape[2], dtype=query.dtype, device=query.device)
-        for band in self.bands:
-            rows = torch.nn.functional.scaled_dot_product_attention(
-                _rectangle(query, band.own), _rectangle(key, band.seen), _rectangle(value, band.seen), band.mask,
-                scale=scale, enable_gqa=query.shape[1] != key.shape[1],
-            )  # fmt: skip
+        for band in self._bands:
+            rows = masked_attention(
+                _rectangle(query, band.own),
+                _rectangle(key, band.seen),
+                _rectangle(value, band.seen),
+                band.mask(limits),
+                how,
+            )
             out[band.own.flatten()[band.real]] = rows.transpose(1, 2).flatten(0, 1)[band.real]
         return out
 
 
+def flash_window(window: int | None) -> dict[str, int]:
+    """The arguments of the flash kernel for a window, none for all tokens."""
+    return {} if window is None else {"window_size_left": window - 1, "window_size_right": 0}
+
+
+def with_sinks(seen: torch.Tensor, sums: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
+    """Attention of (tokens, heads, size) with a sink in every head, from that without and its (heads, tokens) log-sums."""
+    if sums.shape != (seen.shape[1], seen.shape[0]):
+        raise UnsupportedAttention("sinks, which this version of torch has no sums for")
+    return seen * torch.sigmoid(sums.T - sinks.float())[..., None].to(seen.dtype)
+
+
+def masked_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, how: LayerAttention
+) -> torch.Tensor:
+    """Attention of (rows, heads, tokens, size) where the mask is true."""
+    if how.softcap is None and how.sinks is None:
+        return torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, mask, scale=how.scale, enable_gqa=query.shape[1] != key.shape[1]
+        )
+    groups = query.shape[1] // key.shape[1]
+    key, value = (each.repeat_interleave(groups, 1) if groups > 1 else each for each in (key, value))
+    scores = (query @ key.transpose(2, 3)).float() * how.scale
+    if how.softcap is not None:
+        scores = torch.tanh(scores / how.softcap) * how.softcap
+    scores = scores.masked_fill(~mask, -torch.inf)
+    if how.sinks is None:
+        return scores.softmax(-1).to(value.dtype) @ value
+    sinks = how.sinks.float().view(1, -1, 1, 1).expand(*scores.shape[:3], 1)
+    return torch.cat([scores, sinks], -1).softmax(-1)[..., :-1].to(value.dtype) @ value
+
+
 @dataclass(slots=True)
 class Band:
-    """Segments of similar length as a rectangle: indices of their tokens and of those they attend to, and the mask."""
+    """Segments of similar length as a rectangle: indices of their tokens and of those they attend to, and the position of
+    each token in its text."""
 
     own: Any
     seen: Any
-    mask: Any
+    positions: Any
     real: Any
+    _masks: dict[Limits, torch.Tensor] = field(default_factory=dict)
 
     def on(self, device: torch.device) -> "Band":
-        return Band(*(on_device(each, device) for each in (self.own, self.seen, self.mask, self.real)))
+        return Band(*(on_device(each, device) for each in (self.own, self.seen, self.positions, self.real)))
+
+    def mask(self, limits: Limits) -> torch.Tensor:
+        """All before a token and itself, as far as window and chunk reach: (segments, 1, tokens, attended tokens)."""
+        if limits not in self._masks:
+            to = torch.arange(self.seen.shape[1], device=self.seen.device)
+            self._masks[limits] = visible(self.positions[:, None, :, None], to, limits)
+        return self._masks[limits]
+
+
+def visible(at: torch.Tensor, to: torch.Tensor, limits: Limits) -> torch.Tensor:
+    """Whether a token at one position sees that at another."""
+    window, chunk = limits
+    mask = to <= at
+    if window is not None:
+        mask = mask & (to > at - window)
+    return mask if chunk is None else mask & (to // chunk == at // chunk)
 
 
 def _bands(own: Integers, seen: Integers) -> list[Band]:
@@ -258,13 +361,10 @@ def _band(members: Integers, own: Integers, seen: Integers, own_starts: Integers
     at, to = np.arange(wide)[None], np.arange(deep)[None]
     is_real = at < own[members][:, None]
     is_there = to < seen[members][:, None]
-    # all before the segment, and itself up to here
-    is_causal = to[:, None, :] <= (at + (seen - own)[members][:, None])[:, :, None]
-    mask = is_causal & is_there[:, None, :]
     return Band(
         own=np.where(is_real, own_starts[members][:, None] + at, own_starts[members][:, None]),
         seen=np.where(is_there, seen_starts[members][:, None] + to, seen_starts[members][:, None]),
-        mask=mask[:, None],
+        positions=np.minimum(at + (seen - own)[members][:, None], seen[members][:, None] - 1),  # of padding: the last
         real=is_real.flatten(),
     )
 

@@ -291,7 +291,7 @@ class PackedScorer:
             tokens, rows, targets = (np.asarray(each) for each in (forward.row.tokens, forward.rows, forward.targets))
             with using_pattern(pattern):
                 logits = net.logits(*(on_device(each, device) for each in (tokens, forward.row.positions(), rows)))
-            picked, greedy = _likelihoods(logits, *(on_device(targets[:, part], device) for part in (0, 1)))
+            picked, greedy = likelihoods(logits, *(on_device(targets[:, part], device) for part in (0, 1)))
             if events is not None:
                 events[1].record()
         self.budget.measure(len(forward.row.tokens) + forward.row.attended // GATHERED_PER_TOKEN, before)
@@ -335,7 +335,7 @@ def _before(cached: Sequence[CachedPrefix]) -> Layers | None:
     }
 
 
-def _likelihoods(logits: torch.Tensor, at: torch.Tensor, token: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def likelihoods(logits: torch.Tensor, at: torch.Tensor, token: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the log-probability of each target token at its position, and whether it is the most likely."""
     whole, best = [], []
     for start in range(0, len(logits), SOFTMAX_ROWS):

@@ -10,7 +10,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.models.local.attention import Integers, PackedPattern, PackedRow, Span, on_device, using_pattern
+from assay.models.local.attention import (
+    Integers,
+    LayerAttention,
+    PackedPattern,
+    PackedRow,
+    Span,
+    flash_window,
+    masked_attention,
+    on_device,
+    using_pattern,
+    visible,
+    with_sinks,
+)
 from assay.models.local.generation import NO_TOKEN, Decode, Generation
 from assay.models.local.prefixes import MIN_SHARED, prefix_groups
 from assay.models.local.scoring import CausalLM, on_cuda_device, uniform_memory_errors
@@ -53,36 +65,42 @@ class SlotPattern:
         return self.layers[number]
 
     def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, how: LayerAttention
     ) -> torch.Tensor:
         keys, values = self.layer(layer, key, value)
         at = self._starts[:-1] + self.lengths
         keys.index_copy_(0, at, key)
         values.index_copy_(0, at, value)
-        heads, size = key.shape[1:]
-        groups = query.shape[1] // heads  # heads of a group attend to the same keys: they are treated as tokens
-        grouped = query.view(self.count, heads, groups, size)
-        if self.flash:
-            seen: torch.Tensor = self._flash(
-                grouped.transpose(1, 2).reshape(-1, heads, size), keys, values, groups, scale
-            )
-            return seen.view(self.count, groups, heads, -1).transpose(1, 2).reshape(self.count, heads * groups, -1)
-        mask = torch.arange(self.length, device=self.device)[None] <= self.lengths[:, None]
-        rows = [each.view(self.count, self.length, heads, -1).transpose(1, 2) for each in (keys, values)]
-        seen = torch.nn.functional.scaled_dot_product_attention(
-            grouped, rows[0], rows[1], mask[:, None, None], scale=scale
-        )
-        return seen.reshape(self.count, heads * groups, -1)
+        window, chunk = how.limits(self.length)
+        if self.flash and chunk is None and how.softcap is None:
+            return self._flash(query, keys, values, window, how)
+        mask = visible(self.lengths[:, None], torch.arange(self.length, device=self.device), (window, chunk))
+        rows = [each.view(self.count, self.length, *each.shape[1:]).transpose(1, 2) for each in (keys, values)]
+        if (
+            how.softcap is None and how.sinks is None
+        ):  # heads of a group attend to the same keys: they are treated as tokens
+            grouped = query.view(self.count, key.shape[1], -1, key.shape[2])
+            seen = masked_attention(grouped, rows[0], rows[1], mask[:, None, None], how)
+        else:
+            seen = masked_attention(query[:, :, None], rows[0], rows[1], mask[:, None, None], how)
+        return seen.reshape(self.count, query.shape[1], -1)
 
     def _flash(
-        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, groups: int, scale: float
+        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, window: int | None, how: LayerAttention
     ) -> torch.Tensor:
+        """Heads of a group attend to the same keys: they are treated as tokens, unless a window counts from a token."""
+        heads, size = keys.shape[1:]
+        groups = query.shape[1] // heads if window is None else 1
+        rows = query.view(self.count, -1, groups, size).transpose(1, 2).reshape(self.count * groups, -1, size)
         ends = torch.arange(self.count + 1, device=self.device, dtype=torch.int32) * groups
-        out: torch.Tensor = torch.ops.aten._flash_attention_forward(
-            query, keys, values, ends, self._starts.int(), groups, self.length, 0.0, False, False, scale=scale,
-            seqused_k=(self.lengths + 1).int(),
-        )[0]  # fmt: skip
-        return out
+        seen, sums = torch.ops.aten._flash_attention_forward(
+            rows, keys, values, ends, self._starts.int(), groups, self.length, 0.0, False, False, scale=how.scale,
+            seqused_k=(self.lengths + 1).int(), **flash_window(window),
+        )[:2]  # fmt: skip
+        if how.sinks is not None:
+            sinks = how.sinks.view(-1, groups).T.repeat(self.count, 1)  # of each row and head
+            seen = with_sinks(seen, sums, sinks)
+        return seen.view(self.count, groups, -1, seen.shape[2]).transpose(1, 2).reshape(self.count, query.shape[1], -1)  # type: ignore[no-any-return]
 
 
 @dataclass(slots=True)

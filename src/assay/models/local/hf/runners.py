@@ -1,19 +1,20 @@
-"""Runners for transformers models: with packed attention and shared prefixes where the model supports it, else padded batches."""
+"""Choose the runner of a transformers model: packed attention with shared prefixes, copied states, or padded batches."""
 
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from assay.models.local.attention import NAME, PackedPattern, PackedRow, UnsupportedAttention, register, using_pattern
-from assay.models.local.generation import NAN_LOGITS, NO_TOKEN, Generation
+from assay.models.local.generation import Generation
 from assay.models.local.hf.loading import LoadedHFModel
-from assay.models.local.scoring import CausalLM, PackedScorer, ScoredPair, uniform_memory_errors
-from assay.models.local.slots import BLOCK, SlotGenerator, TokenSampler, is_bad
+from assay.models.local.hf.padded import PaddedRunner, Seq2SeqRunner, end_tokens, length_dependent_beyond
+from assay.models.local.hf.states import StatefulModel, StateRunner, UnsupportedCache
+from assay.models.local.scoring import CausalLM, PackedScorer, ScoredPair
+from assay.models.local.slots import SlotGenerator
 from assay.models.local.tokenizer import HFTokenizer
 from assay.models.local.windows import Pair, Windows
-from assay.records import Loglikelihood, Request, Response
+from assay.records import Request, Response
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -22,6 +23,10 @@ TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
 """Maximum difference of logits with packed attention from the model's own, in standard deviations, by dtype;
 else DEFAULT_TOLERANCE."""
 DEFAULT_TOLERANCE = 0.2
+FAILURES = (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError, NotImplementedError)
+"""Raised by models that do not follow the interfaces of transformers that are used here."""
+MOST_CHECKED = 1024
+"""Windows up to this length are tried when a model is loaded."""
 ROW_TOKENS = 512
 """`batch_size` counts rows; a pass has this many tokens for each."""
 
@@ -45,13 +50,19 @@ def choose_runner(
     plain = PaddedRunner(loaded, tokenizer, max_batch)
     if not share_prefixes:
         return plain
-    net, why = _packed(loaded)
-    if net is None:
-        plain.remarks["loglikelihood"] = f"prefixes are not shared between requests: {why}"
-        return plain
-    if compiled:
-        compile_layers(loaded.model)
-    return PackedRunner(net, tokenizer, end_tokens(loaded, tokenizer), max_batch)
+    why = _length_dependence(loaded.model)
+    net, reason = (None, why) if why else _packed(loaded)
+    if net is not None:
+        if compiled:
+            compile_layers(loaded.model)
+        return PackedRunner(net, tokenizer, end_tokens(loaded, tokenizer), max_batch)
+    if not why:
+        stateful, why = _stateful(loaded.model)
+        if stateful is not None:
+            return StateRunner(loaded, tokenizer, max_batch, stateful)
+        reason = f"{reason}; {why}"
+    plain.remarks["loglikelihood"] = f"prefixes are not shared between requests: {reason}"
+    return plain
 
 
 class PackedRunner:
@@ -74,14 +85,6 @@ class PackedRunner:
         return self.generator.generate(generations, self.scorer.budget.tokens)
 
 
-def end_tokens(loaded: LoadedHFModel, tokenizer: HFTokenizer) -> frozenset[int]:
-    """Return the EOS tokens of the tokenizer and of the generation config."""
-    config = getattr(loaded.model, "generation_config", None)
-    eos = getattr(config, "eos_token_id", None)
-    more = eos if isinstance(eos, list) else [eos]
-    return frozenset(token for token in (tokenizer.end, *more) if token is not None)
-
-
 def compile_layers(model: "PreTrainedModel") -> None:
     """Compile the model's layers: they are alike, so torch compiles one."""
     names = set(getattr(model, "_no_split_modules", None) or ())
@@ -93,11 +96,11 @@ def compile_layers(model: "PreTrainedModel") -> None:
 def _packed(loaded: LoadedHFModel) -> tuple[CausalLM | None, str]:
     """Return the model with packed attention if its logits stay the same; else the reason."""
     model = loaded.model
-    why = _unsupported_layers(model) or _length_dependence(model)
+    why = _layers_with_states(model)
     if why:
         return None, why
     before = model.config._attn_implementation
-    tokens = torch.arange(3, 19, device=model.device) % model.config.get_text_config().vocab_size
+    tokens = torch.arange(3, 3 + _check_length(model), device=model.device) % model.config.get_text_config().vocab_size
     with torch.inference_mode():
         expected = model(input_ids=tokens[None], use_cache=False).logits[0, -4:].float()
     register()
@@ -107,54 +110,95 @@ def _packed(loaded: LoadedHFModel) -> tuple[CausalLM | None, str]:
             return None, f"{type(model).__name__} has a custom attention"
         net = CausalLM(model, model.device, _is_flash(model))
         packed = _packed_logits(net, tokens)
-    except (UnsupportedAttention, AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (UnsupportedAttention, *FAILURES) as error:
         model.set_attn_implementation(before)
         return None, f"its attention needs {error}" if isinstance(
             error, UnsupportedAttention
         ) else f"packed attention failed: {error}"
-    far = float((packed - expected).abs().max() / expected.std())
+    far = _distance(packed, expected)
     if not far <= TOLERANCE.get(model.dtype, DEFAULT_TOLERANCE):
         model.set_attn_implementation(before)
         return None, f"its logits with packed attention differ by {far:.2g} standard deviations"
     return net, ""
 
 
+def _distance(some: torch.Tensor, expected: torch.Tensor) -> float:
+    """The largest difference of logits, in standard deviations of the expected ones."""
+    return float((some.float() - expected.float()).abs().max() / expected.float().std())
+
+
+def _layers_with_states(model: "PreTrainedModel") -> str:
+    """The kinds of layers that are no attention, of which each token's output depends on those before it all the same."""
+    kinds = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
+    others = kinds - {"full_attention", "sliding_attention", "chunked_attention"}
+    if others:
+        return f"it has layers of type {', '.join(sorted(others))}"
+    return "its layers have states" if getattr(model, "_is_stateful", False) else ""
+
+
+def _stateful(model: "PreTrainedModel") -> tuple[StatefulModel | None, str]:
+    """Return the model with states that can be copied if its logits stay the same; else the reason."""
+    size = model.config.get_text_config().vocab_size
+    tokens = [(3 + 7 * number) % size for number in range(40)]
+    texts = [tokens[:12] + tokens[at : at + length] for at, length in ((12, 13), (20, 6), (25, 4))]
+    reason = ""
+    try:
+        with torch.inference_mode():
+            expected = torch.cat([_plain_logits(model, text) for text in (*texts, tokens[:16])])
+            for net in (
+                StatefulModel(model),
+                StatefulModel(model, by_token=True),
+                StatefulModel(model, with_gaps=False),
+            ):
+                far = _distance(_copied_logits(net, tokens, texts), expected)
+                if far <= TOLERANCE.get(model.dtype, DEFAULT_TOLERANCE):
+                    return net, ""
+                reason = f"its logits after copied states differ by {far:.2g} standard deviations"
+    except (UnsupportedCache, *FAILURES) as error:
+        reason = f"its states cannot be copied: {str(error).partition(chr(10))[0]:.200}"
+    return None, reason
+
+
+def _plain_logits(model: "PreTrainedModel", tokens: Sequence[int]) -> torch.Tensor:
+    logits: torch.Tensor = model(input_ids=torch.tensor([tokens], device=model.device), use_cache=False).logits[:, -1]
+    return logits
+
+
+def _copied_logits(net: StatefulModel, tokens: Sequence[int], texts: Sequence[Sequence[int]]) -> torch.Tensor:
+    """Logits after texts that are read from copies of one state, the first step by step, and after a text without it."""
+    prefix = net.empty(1)
+    net.read(prefix, [tokens[:12]])
+    if not net.with_gaps:
+        after = [net.read(prefix.take([0]), [text[12:]]) for text in texts]
+        return torch.cat([*after, net.read(net.empty(1), [tokens[:16]])])
+    states = prefix.take([0] * len(texts))
+    net.read(states, [text[12:-3] for text in texts])
+    net.forward(states, [text[-3:-1] for text in texts], last=False)
+    last = net.forward(states, [text[-1:] for text in texts], last=True)[:, 0]
+    return torch.cat([last, net.read(net.empty(2), [tokens[:16], tokens[:9]])[:1]])
+
+
+def _check_length(model: "PreTrainedModel") -> int:
+    """Length of the text that is computed both ways: beyond a window or a chunk, unless those are long."""
+    config = model.config.get_text_config()
+    limits = (getattr(config, key, None) for key in ("sliding_window", "attention_chunk_size"))
+    beyond = max((limit + 16 for limit in limits if limit and limit <= MOST_CHECKED), default=16)
+    return min(beyond, getattr(config, "max_position_embeddings", None) or beyond)
+
+
 def _packed_logits(net: CausalLM, tokens: torch.Tensor) -> torch.Tensor:
-    """Return the logits of a text in three segments, with others between them that it does not attend to."""
+    """Return the last four logits of a text in three segments, with others between them that it does not attend to."""
     row = PackedRow()
     listed = tokens.tolist()
     first = row.add(listed[:7], [])
     row.add(listed[9:13], [first])
-    second = row.add(listed[7:12], [first])
+    second = row.add(listed[7:-4], [first])
     row.add(listed[1:4], [first, second])
-    last = row.add(listed[12:], [first, second])
+    last = row.add(listed[-4:], [first, second])
     pattern = PackedPattern.of(row, net.device, flash=net.flash)
     with torch.inference_mode(), using_pattern(pattern):
         read = torch.tensor(row.tokens, device=net.device), torch.from_numpy(row.positions()).to(net.device)
         return net.logits(*read, torch.arange(*last, device=net.device)).float()
-
-
-def _unsupported_layers(model: "PreTrainedModel") -> str:
-    config = model.config.get_text_config()
-    window = getattr(config, "sliding_window", None)
-    kinds = getattr(config, "layer_types", None)
-    slides = "sliding_attention" in kinds if kinds else bool(window) and getattr(config, "use_sliding_window", True)
-    if slides and window:
-        return f"it uses sliding-window attention ({window} tokens)"
-    others = set(kinds or ()) - {"full_attention", "sliding_attention"}
-    return f"it has layers of type {', '.join(sorted(others))}" if others else ""
-
-
-def length_dependent_beyond(model: "PreTrainedModel") -> int | None:
-    """Length above which the positions of a text depend on the longest text of the batch."""
-    config = model.config.get_text_config()
-    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    kinds = [rope, *(each for each in rope.values() if isinstance(each, Mapping))]
-    scaling = next((each for each in kinds if each.get("rope_type", each.get("type")) in ("dynamic", "longrope")), None)
-    if scaling is None:
-        return None
-    first = scaling.get("original_max_position_embeddings") or getattr(config, "original_max_position_embeddings", None)
-    return int(first or config.max_position_embeddings)
 
 
 def _length_dependence(model: "PreTrainedModel") -> str:
@@ -170,236 +214,3 @@ def _is_flash(model: "PreTrainedModel") -> bool:
     if model.device.type != "cuda" or not is_half or size % 8 or size > 256:
         return False
     return torch.cuda.get_device_capability(model.device) >= (8, 0)
-
-
-ROWS = 64
-TOKENS = 16_384
-"""Tokens of a batch, padding included."""
-LOGITS = 1 << 29
-"""Maximum number of logits of a batch: every token has one for each token of the vocabulary."""
-PADDING_TOLERANCE = 1e-2
-"""Maximum difference of logits after padding from those without, in standard deviations."""
-
-Question = tuple[tuple[int, ...], tuple[int, ...]]
-"""A context, and a continuation without its last token."""
-
-
-class PaddedRunner:
-    """Runs a causal model in padded batches. Equal contexts with equal continuations but for the last token are computed once."""
-
-    def __init__(self, loaded: LoadedHFModel, tokenizer: HFTokenizer, max_batch: int | None) -> None:
-        self.remarks: dict[str, str] = {}
-        self._model, self._tokenizer, self._ends = loaded.model, tokenizer, end_tokens(loaded, tokenizer)
-        self._rows, self._length = max_batch or ROWS, loaded.max_length()
-        vocab_size = getattr(loaded.model.config.get_text_config(), "vocab_size", 0) or 1
-        self._tokens = max(512, min(TOKENS, LOGITS // vocab_size))
-        self._alone_beyond = length_dependent_beyond(loaded.model)
-        self._pads = loaded.is_seq2seq or _ignores_padding(loaded.model)
-
-    def pairs(self, windows: Windows, number: int, request: Request) -> list[Pair] | Response:
-        return windows.pairs(number, request)
-
-    # log-likelihoods
-
-    def score(self, chunks: Iterable[Sequence[Pair]]) -> Iterator[list[ScoredPair]]:
-        for pairs in chunks:
-            asked: dict[Question, list[Pair]] = {}
-            for pair in pairs:
-                asked.setdefault((tuple(pair[1]), tuple(pair[2][:-1])), []).append(pair)
-            waiting = sorted(asked, key=lambda question: -len(question[0]) - len(question[1]))
-            while waiting:
-                some = self._some([len(context) + len(rest) for context, rest in waiting])
-                try:
-                    yield self._score(waiting[:some], [asked[question] for question in waiting[:some]])
-                except torch.OutOfMemoryError:
-                    if some > 1:
-                        self._rows = some // 2
-                        continue
-                    yield [_too_long(pair) for pair in asked[waiting[0]]]
-                waiting = waiting[some:]
-
-    def _some(self, lengths: Sequence[int]) -> int:
-        """Number of texts in the next batch."""
-        if self._alone_beyond is not None and lengths[0] > self._alone_beyond:
-            return 1
-        return max(1, min(len(lengths), self._rows, self._tokens // max(lengths[0], 1)))
-
-    def _score(self, questions: Sequence[Question], pairs: Sequence[Sequence[Pair]]) -> list[ScoredPair]:
-        started = time.perf_counter()
-        with torch.inference_mode():
-            logits = self._logits(questions)
-            scored = [
-                (pair, *_likelihood(row[: len(rest) + 1], pair[2]), index)
-                for row, (_, rest), alike in zip(logits, questions, pairs, strict=True)
-                for index, pair in enumerate(alike)
-            ]
-        seconds = (time.perf_counter() - started) / max(len(scored), 1)
-        return [
-            ScoredPair(pair[0], value, greedy, (read := len(pair[1]) + len(pair[2]) - 1), read if index else 0, seconds,
-                  "" if value == value else NAN_LOGITS)
-            for pair, value, greedy, index in scored
-        ]  # fmt: skip
-
-    def _logits(self, questions: Sequence[Question]) -> list[torch.Tensor]:
-        """Return the logits of each question from the end of its context on."""
-        tokens, mask = self._padded([context + rest for context, rest in questions])
-        with uniform_memory_errors():
-            logits = self._model(input_ids=tokens, attention_mask=mask, use_cache=False).logits
-        return [row[len(context) - 1 :] for row, (context, _) in zip(logits, questions, strict=True)]
-
-    def _padded(self, rows: Sequence[Sequence[int]], *, left: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-        longest = max(map(len, rows))
-        gaps = [longest - len(row) for row in rows]
-        padded = [[0] * gap + list(row) if left else list(row) + [0] * gap for row, gap in zip(rows, gaps, strict=True)]
-        seen = [
-            [0] * gap + [1] * len(row) if left else [1] * len(row) + [0] * gap
-            for row, gap in zip(rows, gaps, strict=True)
-        ]
-        device = self._model.device
-        return torch.tensor(padded, device=device), torch.tensor(seen, device=device)
-
-    # texts
-
-    def generate(self, generations: Sequence[Generation]) -> Iterator[list[Generation]]:
-        waiting = sorted(generations, key=lambda each: (-each.size, -len(each.tokens)))
-        while waiting:
-            some = self._some([each.size for each in waiting])
-            if not self._pads:
-                some = next((n for n in range(some) if len(waiting[n].tokens) != len(waiting[0].tokens)), some)
-            try:
-                self._generate(waiting[:some])
-            except torch.OutOfMemoryError:
-                if some > 1:
-                    self._rows = some // 2
-                    for each in waiting[:some]:
-                        each.restart()
-                    continue
-                waiting[0].problem = f"{waiting[0].size} tokens do not fit into device memory"
-            yield waiting[:some]
-            waiting = waiting[some:]
-
-    def _generate(self, batch: Sequence[Generation]) -> None:
-        started = time.perf_counter()
-        with torch.inference_mode():
-            draw = TokenSampler(len(batch), self._model.device)
-            everyone = torch.arange(len(batch), device=self._model.device)
-            draw.set(everyone, batch)
-            text = self._started(batch)
-            while ahead := max((each.left for each in batch if not (each.finish or each.problem)), default=0):
-                draw.prepare([None if each.finish else each for each in batch], BLOCK)
-                block = []
-                for step in range(min(BLOCK, ahead)):
-                    chosen = draw.choose(text.logits, everyone, draw.uniforms[step])
-                    block.append(torch.where(text.is_bad, NO_TOKEN, chosen))
-                    if step + 1 < ahead:
-                        text.step(chosen)
-                self._add_tokens(batch, torch.stack(block).cpu().T.tolist())
-        for each in batch:
-            each.seconds = (time.perf_counter() - started) / len(batch)
-
-    def _add_tokens(self, batch: Sequence[Generation], written: Sequence[Sequence[int]]) -> None:
-        for each, tokens in zip(batch, written, strict=True):
-            if not (each.finish or each.problem):
-                each.take(tokens, self._ends, self._tokenizer.decode)
-
-    def _started(self, batch: Sequence[Generation]) -> "_PaddedBatch":
-        tokens, mask = self._padded([each.tokens for each in batch], left=True)
-        return _PaddedBatch(self._model, tokens, mask, self._length)
-
-
-ModelInputs = dict[str, Any]
-"""Keyword arguments of a model: tensors, and its key-value cache."""
-
-
-class _PaddedBatch:
-    """Rows in generation, with the model's key-value cache; without one every step computes the whole text again."""
-
-    def __init__(self, model: Any, tokens: torch.Tensor, mask: torch.Tensor, length: int, **inputs: Any) -> None:
-        """`length` is the number of positions; a finished text in a running batch stays at the last."""
-        self._model, self._tokens, self._mask, self._length, self._inputs = model, tokens, mask, length, inputs
-        self._cache: Any = None
-        self.is_bad = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
-        self._forward(tokens)
-
-    def step(self, chosen: torch.Tensor) -> None:
-        self._mask = torch.cat([self._mask, self._mask.new_ones(len(chosen), 1)], dim=1)
-        self._tokens = torch.cat([self._tokens, chosen[:, None]], dim=1)
-        self._forward(chosen[:, None] if self._cache is not None else self._tokens)
-
-    def _forward(self, tokens: torch.Tensor) -> None:
-        with uniform_memory_errors():
-            output = self._model(**self._model_inputs(tokens), **self._inputs, use_cache=True)
-        self._cache = getattr(output, "past_key_values", None)
-        self.logits = output.logits[:, -1]
-        self.is_bad |= is_bad(self.logits)
-
-    def _model_inputs(self, tokens: torch.Tensor) -> ModelInputs:
-        positions = (self._mask.cumsum(-1) - 1).clamp(0, self._length - 1)[:, -tokens.shape[1] :]
-        asked = {"input_ids": tokens, "attention_mask": self._mask, "position_ids": positions}
-        return asked | ({"past_key_values": self._cache} if self._cache is not None else {})
-
-
-class _DecoderBatch(_PaddedBatch):
-    """Rows of a decoder, after the encoder has run."""
-
-    def _model_inputs(self, tokens: torch.Tensor) -> ModelInputs:
-        return {"decoder_input_ids": tokens} | ({"past_key_values": self._cache} if self._cache is not None else {})
-
-
-class Seq2SeqRunner(PaddedRunner):
-    """Runs an encoder-decoder model."""
-
-    def pairs(self, windows: Windows, number: int, request: Request) -> list[Pair] | Response:
-        """Return the pair of a request: context and continuation are tokenized separately."""
-        assert isinstance(request, Loglikelihood)
-        whole = request.text
-        context = whole.rstrip()
-        continuation = whole[len(context) :] + request.continuation
-        return windows.pairs_of(number, self._tokenizer.encode(context), self._tokenizer.encode_bare(continuation))
-
-    def _logits(self, questions: Sequence[Question]) -> list[torch.Tensor]:
-        tokens, mask = self._padded([context or (self._tokenizer.prefix,) for context, _ in questions])
-        start = self._model.config.decoder_start_token_id
-        written, seen = self._padded([(start, *rest) for _, rest in questions])
-        with uniform_memory_errors():
-            logits = self._model(
-                input_ids=tokens, attention_mask=mask, decoder_input_ids=written, decoder_attention_mask=seen
-            ).logits
-        return list(logits)
-
-    def _started(self, batch: Sequence[Generation]) -> _PaddedBatch:
-        tokens, mask = self._padded([each.tokens for each in batch])
-        with uniform_memory_errors():
-            read = self._model.get_encoder()(input_ids=tokens, attention_mask=mask)
-        first = torch.full((len(batch), 1), self._model.config.decoder_start_token_id, device=tokens.device)
-        inputs = {"encoder_outputs": read, "attention_mask": mask}
-        return _DecoderBatch(self._model, first, torch.ones_like(first), self._length, **inputs)
-
-
-def _ignores_padding(model: "PreTrainedModel") -> bool:
-    """Whether masked padding before a text leaves its logits unchanged."""
-    tokens = torch.arange(3, 9, device=model.device) % model.config.get_text_config().vocab_size
-    padded = torch.cat([tokens.new_zeros(5), tokens])
-    mask = torch.cat([tokens.new_zeros(5), torch.ones_like(tokens)])
-    places = (mask.cumsum(-1) - 1).clamp(min=0)
-    with torch.inference_mode():
-        alone = model(input_ids=tokens[None], use_cache=False).logits[0, -1].float()
-        behind = model(
-            input_ids=padded[None], attention_mask=mask[None], position_ids=places[None], use_cache=False
-        ).logits[0, -1].float()  # fmt: skip
-    coarse = PADDING_TOLERANCE if model.dtype == torch.float32 else 20 * PADDING_TOLERANCE
-    return bool((alone - behind).abs().max() <= coarse * alone.std())
-
-
-def _likelihood(logits: torch.Tensor, continuation: Sequence[int]) -> tuple[float, bool]:
-    scores = logits.float().log_softmax(-1)
-    if not bool((logits.amax(-1) < torch.inf).all()):
-        return float("nan"), False
-    targets = torch.tensor(continuation, device=logits.device)
-    value = scores.gather(-1, targets[:, None]).sum()
-    return float(value), bool((scores.argmax(-1) == targets).all())
-
-
-def _too_long(pair: Pair) -> ScoredPair:
-    reason = f"{len(pair[1]) + len(pair[2]) - 1} tokens do not fit into device memory"
-    return ScoredPair(pair[0], 0.0, False, 0, 0, 0.0, reason)
