@@ -1,6 +1,6 @@
-"""`python bench/gpu_shapes.py [NAME …]` on a machine with a GPU: models of today's shapes, random weights, bf16, MMLU-shaped requests.
+"""`python bench/gpu_shapes.py [NAME …]` on a machine with a GPU: shapes of today's models, random weights, bf16, MMLU-shaped requests.
 
-Seconds of lm-eval's `hf` at its best batch size and of ours on the same model, and tokens computed for each different one; for
+Seconds of lm-eval's `hf` at its best batch size and of assay on the same model, and tokens computed for each different one; for
 mixtures of experts also texts, by ours and in padded batches of plain transformers. lm_eval's package as for bench/gpu.py.
 """
 

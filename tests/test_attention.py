@@ -47,14 +47,14 @@ def attended(query: Floats, keys: Floats, values: Floats, how: LayerAttention) -
 
 
 def tensors(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    made = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     shapes = ((count, HEADS, SIZE), (count, KEY_HEADS, SIZE), (count, KEY_HEADS, SIZE))
-    query, key, value = (torch.randn(shape, generator=made) for shape in shapes)
+    query, key, value = (torch.randn(shape, generator=generator) for shape in shapes)
     return query, key, value
 
 
-def doubles(*given: torch.Tensor) -> list[Floats]:
-    return [each.double().numpy() for each in given]
+def doubles(*tensors: torch.Tensor) -> list[Floats]:
+    return [each.double().numpy() for each in tensors]
 
 
 @settings(max_examples=60, deadline=None)

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from bench.architectures import unique_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from bench.architectures import unique_tokens
 
 from assay.models.local.embedded import BUNDLED
 from assay.models.local.hf.backend import HF

@@ -50,7 +50,7 @@ def test_a_slurm_script_has_its_directives_and_no_fault_that_shells_or_shellchec
     script = launched(file, *SLURM, "--env", "HF_TOKEN").stdout
     lines = script.splitlines()
     assert lines[0] == "#!/bin/bash"
-    for wanted in (
+    for directive in (
         "nodes=2",
         "ntasks-per-node=1",
         "gpus-per-node=8",
@@ -59,7 +59,7 @@ def test_a_slurm_script_has_its_directives_and_no_fault_that_shells_or_shellchec
         "requeue",
         "signal=B:TERM@120",
     ):
-        assert f"#SBATCH --{wanted}" in lines
+        assert f"#SBATCH --{directive}" in lines
     assert '--address "${nodes[0]}:6379" --min-nodes 2 --include-dashboard=false -- \\' in script
     assert f"assay run --config '{file}' --ray auto --replicas auto &" in script
     assert "export RAY_USAGE_STATS_ENABLED=0" in lines

@@ -40,15 +40,15 @@ def define_launch(parser: argparse.ArgumentParser) -> None:
 def run_launch(options: argparse.Namespace) -> int:
     config = _checked(options.file)
     names = ("nodes", "gpus_per_node", "time", "partition", "account", "image", "env", "volume")
-    wanted = LaunchOptions(**{name: getattr(options, name) for name in names})
-    check(wanted, options.executor, config)
+    launch_options = LaunchOptions(**{name: getattr(options, name) for name in names})
+    check(launch_options, options.executor, config)
     file = Path(options.file)
     if options.executor == "slurm":
-        script = slurm_script(file, config, wanted)
+        script = slurm_script(file, config, launch_options)
     else:
         import yaml
 
-        script = yaml.safe_dump_all(kubernetes_manifest(file, config, wanted), sort_keys=False)
+        script = yaml.safe_dump_all(kubernetes_manifest(file, config, launch_options), sort_keys=False)
     if not options.send:
         echo(script.rstrip("\n"))
         return 0

@@ -242,7 +242,7 @@ class RunConfig:
     )
     # many GPUs and machines
     replicas: int | str | None = option(
-        "Copies of a local model that share the requests of the run; `auto`: as many as the cluster has room for.",
+        "Copies of a local model that share the requests of the run; `auto`: as many as the cluster can hold.",
         None,
         check=_replicas,
         run=_machines("N", syntax="value"),

@@ -48,7 +48,7 @@ class ModelPool:
         self.opened: dict[str, AnyModel] = {}
         self.answers_for_graphs = config.model_named or model is not None
         self._under_test = model
-        self._given = [model, *self.roles.values()]
+        self._of_caller = [model, *self.roles.values()]
 
     def under_test(self, tasks: Sequence[Runnable] = ()) -> AnyModel:
         """The model under test; a stand-in that is never asked where none of `tasks` needs a model and none was named."""
@@ -84,7 +84,7 @@ class ModelPool:
         if isinstance(self._under_test, ServerModel) and self._under_test.managed is not None:
             self._under_test.managed.stop()
         for model in [self._under_test, *self.opened.values()]:
-            if model is not None and is_replicated(model) and not any(model is each for each in self._given):
+            if model is not None and is_replicated(model) and not any(model is each for each in self._of_caller):
                 model.close()
 
     def _roles_of(self, tasks: Sequence[Runnable]) -> ModelRoles:

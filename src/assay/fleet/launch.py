@@ -86,13 +86,13 @@ def entrypoint(file: str, config: RunConfig) -> list[str]:
 
 def slurm_script(file: Path, config: RunConfig, options: LaunchOptions) -> str:
     """A batch script: Ray on every node, the run on the first, requeued when it is stopped."""
-    given = {
+    directives = {
         "job-name": f"assay-{_plain_name(file.stem)}", "nodes": options.nodes, "ntasks-per-node": 1, "exclusive": "",
         "gpus-per-node": options.gpus_per_node or None, "time": options.time, "partition": options.partition,
         "account": options.account, "requeue": "", "open-mode": "append", "signal": "B:TERM@120",
     }  # fmt: skip
     header = [
-        f"#SBATCH --{key}{f'={value}' if value != '' else ''}" for key, value in given.items() if value is not None
+        f"#SBATCH --{key}{f'={value}' if value != '' else ''}" for key, value in directives.items() if value is not None
     ]
     command = shlex.join(entrypoint(str(file.resolve()), config))
     codes = "|".join(map(str, INTERRUPTED))

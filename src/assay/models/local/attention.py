@@ -104,8 +104,8 @@ Layers = dict[int, tuple[torch.Tensor, torch.Tensor]]
 
 @dataclass(frozen=True, slots=True)
 class LayerAttention:
-    """How a layer attends. `window`: a token sees this many, itself included; `chunk`: only those of its own stretch of this
-    length; `softcap` bounds the scores; `sinks`: a score of each head that takes part in the softmax and has no value."""
+    """How a layer attends. `window`: a token sees this many, itself included; `chunk`: only those between the same multiples
+    of this; `softcap` bounds the scores; `sinks`: a score of each head that takes part in the softmax and has no value."""
 
     scale: float
     window: int | None = None

@@ -128,7 +128,7 @@ def _distance(some: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def _layers_with_states(model: "PreTrainedModel") -> str:
-    """The kinds of layers that are no attention, of which each token's output depends on those before it all the same."""
+    """The kinds of layers that keep a state in place of attending to earlier tokens."""
     kinds = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
     others = kinds - {"full_attention", "sliding_attention", "chunked_attention"}
     if others:

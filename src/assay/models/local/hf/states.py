@@ -1,5 +1,5 @@
-"""Models whose layers keep a state, or that have attention code of their own: a state after shared tokens is computed once,
-with transformers' own caches, and copied to the texts that begin with them.
+"""Models whose layers keep a state, or that have custom attention code: the state after shared tokens is computed once, with
+transformers' caches, and copied to the texts that begin with them.
 
 A recurrent layer cannot skip padding. Texts of different lengths are therefore read in blocks of 2ⁿ tokens: each block is one
 batch of all texts whose length has it, without any padding.
@@ -38,7 +38,7 @@ class UnsupportedCache(Exception):
 @dataclass(slots=True)
 class States:
     """Rows with the state of the model after their tokens. `is_token` is false where the caches of attention layers have
-    an entry that is no token of the row; None: all are tokens."""
+    an entry without a token of the row; None: all are tokens."""
 
     cache: Any
     lengths: list[int]
