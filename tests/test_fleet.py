@@ -1,6 +1,10 @@
 """Fleets of replicas on a real Ray cluster of two nodes: equal to one process, whatever backend; what they refuse."""
 
+import copy
+import json
 import os
+import re
+import shutil
 import signal
 import socket
 import threading
@@ -17,7 +21,8 @@ import assay
 from assay.errors import ConfigError
 from assay.fleet.replicas import Fleet
 from assay.fleet.wire import pack_requests, read_requests
-from assay.models.load import load_model
+from assay.models.load import BACKENDS, load_model, load_tokenizer
+from assay.models.local.embedded import BUNDLED, Embedded
 from assay.records import Generate, Loglikelihood, Message, Request, Rolling
 
 pytestmark = pytest.mark.xdist_group("ray")
@@ -85,21 +90,79 @@ def test_replicas_that_die_in_a_run_change_nothing(
         assert {each.where["pid"] for each in fleet._ready}.isdisjoint(victims[:1])
 
 
-def test_every_local_backend_answers_in_an_actor_as_here(ray_cluster: Any, tmp_path: Path) -> None:
+TALK = (Message("system", "w4"), Message("user", "w5 w6"), Message("assistant", "w7"), Message("user", "w8 — ü"))
+TEMPLATE = "{% for m in messages %}{{ bos_token }} {{ m.role }} {{ m.content }} {% endfor %}{% if add_generation_prompt %}w9{% endif %}"
+
+
+def same_tokenizer(fleet: Fleet, model: Any) -> None:
+    """The fleet renders and counts as the model in one process, without asking a replica."""
+    assert fleet._tokenizer is not None
+    asked: list[str] = []
+    fleet._describe = lambda method, *_: asked.append(method)  # type: ignore[method-assign,assignment,func-returns-value]
+    for number in range(200):
+        talk = (*TALK, Message("user", f"w{number}"))
+        opened = number % 2 == 0
+        assert fleet.chat_template(talk, opened) == model.chat_template(talk, opened)
+        assert fleet.count_tokens(f"{number} w3  w4\n<s> ü") == model.count_tokens(f"{number} w3  w4\n<s> ü")
+    assert not asked
+    del fleet._describe
+
+
+def test_hf_answers_in_an_actor_as_here(ray_cluster: Any, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     from tests.hf_world import build, words
 
     folder = tmp_path / "model"
     build("llama").save_pretrained(folder)
-    words().save_pretrained(folder)
+    tokenizer = copy.deepcopy(words(begins=True))
+    tokenizer.chat_template = {"default": TEMPLATE, "other": f"w11 {TEMPLATE}"}
+    tokenizer.save_pretrained(folder)
     arguments = {"pretrained": str(folder), "dtype": "float32", "device": "cpu"}
-    options: dict[str, Any] = {"tasks": ["first_steps_opposites"], "limit": 12}
-    here = assay.simple_evaluate("hf", arguments, **options)
-    with Fleet("hf", arguments, replicas=2, ray=ray_cluster.address) as fleet:
-        there = assay.simple_evaluate(fleet, **options)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"tasks": ["first_steps_opposites"], "limit": 12, "apply_chat_template": True}
+    with Fleet("hf", arguments, replicas=1, ray=ray_cluster.address) as fleet:
+        there = assay.simple_evaluate(fleet, output_path=str(tmp_path / "there"), **options)  # type: ignore[arg-type]
         assert fleet.precision == "float32"
-        assert fleet.count_tokens("w1 w2") == load_model("hf", arguments).count_tokens("w1 w2")
+        model: Any = load_model("hf", arguments)
+        assert fleet.identity == model.identity
+        same_tokenizer(fleet, model)
+        for each in (fleet, model):
+            each.use_template("other")
+        assert str(fleet.chat_template(TALK, True)).startswith("w11 ")
+        same_tokenizer(fleet, model)
+    here = assay.simple_evaluate("hf", arguments, output_path=str(tmp_path / "here"), **options)
     assert there["results"] == here["results"]
+    assert answers(tmp_path / "there").keys() == answers(tmp_path / "here").keys()
+
+
+def test_the_tokenizer_is_that_of_the_replicas(ray_cluster: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(BUNDLED, folder)
+    with Fleet("embedded", {"path": str(folder)}, replicas=1, ray=ray_cluster.address) as fleet:
+        model: Any = load_model("embedded", {"path": str(folder)})
+        before = model.chat_template(TALK, True)
+        same_tokenizer(fleet, model)
+        config = folder / "tokenizer_config.json"
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"chat_template": "another"}))
+        assert load_model("embedded", {"path": str(folder)}).chat_template(TALK, True) == "another"
+        del fleet._tokenizer  # as if it had not been needed before
+        assert fleet.chat_template(TALK, True) == before
+        shutil.rmtree(folder)
+        del fleet._tokenizer
+        assert fleet.chat_template(TALK, True) == before
+        assert fleet.count_tokens("w3 w4") == model.count_tokens("w3 w4")
+
+
+def test_what_a_backend_inherits_may_not_be_its_tokenizer() -> None:
+    class Shouting(Embedded):
+        def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
+            return super().chat_template(messages, add_generation_prompt).upper()
+
+    BACKENDS["shouting"] = Shouting
+    try:
+        assert load_tokenizer("shouting", {}) is None
+    finally:
+        del BACKENDS["shouting"]
+    assert load_tokenizer("embedded", {}) is not None
 
 
 def test_the_command_line_and_a_role_with_replicas(ray_cluster: Any, tmp_path: Path) -> None:
@@ -114,14 +177,19 @@ def test_the_command_line_and_a_role_with_replicas(ray_cluster: Any, tmp_path: P
 
 
 def test_a_poison_request_fails_alone(ray_cluster: Any, tmp_path: Path) -> None:
-    with Fleet("fleet-poison", {"word": "hot"}, replicas=2, ray=ray_cluster.address, plugins=PLUGIN) as fleet:
-        assay.simple_evaluate(fleet, tasks=["first_steps_opposites"], output_path=str(tmp_path / "run"))  # type: ignore[arg-type]
+    done = ray_world.assay(
+        "run", "-t", "first_steps_opposites", "--model", "fleet-poison", "--model_args", "word=hot is cold", "--replicas", 2,
+        "--ray", ray_cluster.address, "--plugin", MODELS, "-o", tmp_path / "run",
+    )  # fmt: skip
     lines = [each for each in journal(tmp_path / "run") if "k" in each]
     failed = [each["r"]["failed"] for each in lines if isinstance(each["r"], dict)]
-    documents = assay.simple_evaluate("dummy", tasks=["first_steps_opposites"])["samples"]["first_steps_opposites"]
-    bad = sum("hot" in request[0] for each in documents for request in each["arguments"])
-    assert len(failed) == bad > 0
-    assert all("replicas ended while they answered it" in reason for reason in failed)
+    assert len(lines) == 240, done.stderr  # four choices of each of 60
+    assert len(failed) == 1  # "The opposite of hot is" with " cold"
+    assert "3 replicas ended while they answered it" in failed[0]
+    loss = r"^replica \d+ \(pid \d+ on \S+\) ended(?:; its \d+ requests? (?:are|is) asked again)?$"
+    losses = re.findall(loss, done.stderr, re.MULTILINE)
+    assert len(losses) == len(set(losses)) == 3, done.stderr
+    assert not re.search("raylet|worker died", done.stdout + done.stderr)
 
 
 def test_replicas_with_other_weights_are_refused_before_anything_is_asked(ray_cluster: Any, tmp_path: Path) -> None:
@@ -178,17 +246,18 @@ def test_problems_of_a_model_are_those_of_one_process(ray_cluster: Any) -> None:
         assay.simple_evaluate(assay.Scripted(), tasks=["first_steps_opposites"], replicas=2)
 
 
-def test_auto_fills_the_cluster_and_a_node_that_joins(tmp_path: Path) -> None:
-    with ray_world.cluster(nodes=1, num_cpus=1) as single:
-        with Fleet("fleet-slow", {"seconds": 0.02}, ray=single.address, plugins=PLUGIN) as fleet:
-            fleet.open()
-            assert len(fleet._ready) == 1
-            single.add_node(num_cpus=2, object_store_memory=ray_world.STORE)
+def test_auto_fills_the_cluster_and_a_node_that_joins(ray_cluster: Any, tmp_path: Path) -> None:
+    arguments = {"seconds": 0.02, "threads": ray_world.CPUS}  # one for each node
+    with Fleet("fleet-slow", arguments, ray=ray_cluster.address, plugins=PLUGIN) as fleet:
+        assert len(fleet._ready) == 2
+        joined = ray_cluster.add_node(num_cpus=ray_world.CPUS, object_store_memory=ray_world.STORE)
+        try:
             assay.simple_evaluate(
                 fleet,  # type: ignore[arg-type]
                 tasks=["first_steps_opposites", "first_steps_word_classes", "first_steps_sorting"],
-                limit=40,
                 output_path=str(tmp_path / "run"),
             )
             assert len(fleet._ready) == 3
-        assert answers(tmp_path / "run")
+        finally:
+            ray_cluster.remove_node(joined)
+    assert answers(tmp_path / "run")

@@ -1,6 +1,7 @@
 """The lane of a model with replicas, on replicas that are scripted to be slow, to end and to join: no Ray, no other process."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -136,7 +137,7 @@ def test_whatever_ends_and_joins_each_request_is_answered_exactly_once(
     assert drive(fleet, texts) == {text: [f"{text}!"] for text in texts}
 
 
-def test_a_poison_request_fails_alone_and_only_it() -> None:
+def test_a_poison_request_fails_alone_and_only_it(caplog: pytest.LogCaptureFixture) -> None:
     texts = [*(f"question {n}" for n in range(40)), "a bad one", *(f"question {n}" for n in range(40, 80))]
     fleet = ScriptedFleet(
         [ScriptedReplica(f"r{n}", poison="bad") for n in range(3)], lambda n: ScriptedReplica(f"n{n}", poison="bad")
@@ -146,6 +147,10 @@ def test_a_poison_request_fails_alone_and_only_it() -> None:
     assert reason.startswith("failed: 3 replicas ended while they answered it, the last one this request alone")
     assert answers == {text: [f"{text}!"] for text in texts if "bad" not in text}
     assert sum(each.is_lost for each in fleet.all) == 3
+    losses = [record.getMessage() for record in caplog.records if record.name == "assay"]
+    assert len(losses) == 3  # one for each, however many calls it had
+    assert all(re.fullmatch(r"\w+ ended; its \d+ requests? (are|is) asked again", each) for each in losses[:2])
+    assert losses[2].startswith(reason.rpartition(": ")[2])
 
 
 def test_a_request_is_not_blamed_for_machines_that_are_lost() -> None:

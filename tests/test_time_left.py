@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from assay.cli.progress import terminal_line
+from assay.cli.progress import log_line, terminal_line
 from assay.engine.counts import TaskCounts
 from assay.evaluation import time_left as module
 from assay.evaluation.time_left import TimeEstimator, TimeLeft
@@ -50,6 +50,7 @@ class Engine:
         self.busy_roles = ["model"]
         self._capacity = capacity
         self.unreachable_since = None
+        self.replicas: dict[str, int] = {}
 
     def capacity(self, role: str) -> float:
         return self._capacity
@@ -142,7 +143,16 @@ def test_a_line_fits_the_terminal() -> None:
         assert len(line) <= width
         assert "left" in line
     assert "cost 1.50" in line
+    assert "replica" not in line
     assert "at least 67 min left (texts of 12 tasks and judge calls and log-likelihoods not yet seen)" in line
+
+
+def test_replicas_that_are_ready_are_shown() -> None:
+    engine = Engine()
+    engine.replicas = {"model": 4, "judge": 1}
+    left, view = TimeLeft(1, 2, 1.0, 1.0), progress([task("choices", 3, {"loglikelihood"})], engine)
+    assert ", 4 replicas, 1 replica of judge, cost 1.50, " in log_line(view, left)
+    assert ", 4 replicas, 1 replica of judge, cost 1.50, " in terminal_line(view, left, 120)
 
 
 def test_a_terminal_gets_one_line_within_its_width(tmp_path: Path) -> None:

@@ -103,10 +103,14 @@ def _waiting(run: "RunProgress") -> str:
 
 
 def _counts(run: "RunProgress") -> list[str]:
-    """Failed documents, answers that were cut off, and the cost so far."""
+    """Replicas that are ready, failed documents, answers that were cut off, and the cost so far."""
     tasks: Sequence[TaskRun] = run.tasks
     failed = sum(sum(each.board.failed.values()) for each in tasks)
     cut = sum(each.board.noticed[TRUNCATED] for each in tasks)
     cost = run.engine.usage.total.cost
     counted = [f"{count} {what}" for count, what in ((failed, "failed"), (cut, "cut off")) if count]
-    return [*counted, *([f"cost {cost:.2f}"] if cost is not None else [])]
+    ready = [
+        f"{number} {'replica' if number == 1 else 'replicas'}{'' if role == 'model' else f' of {role}'}"
+        for role, number in run.engine.replicas.items()
+    ]
+    return [*ready, *counted, *([f"cost {cost:.2f}"] if cost is not None else [])]

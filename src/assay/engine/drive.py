@@ -202,10 +202,10 @@ class Engine:
         """Lanes whose requests are answered elsewhere: the engine waits for them, and can stop to."""
         return [lane for lane in self._lanes.values() if isinstance(lane, RemoteLane | FleetLane)]
 
-    def replicas(self, role: str) -> int | None:
-        """Number of replicas of a role's model that are ready; None for a model without."""
-        queue = self._lanes[role]
-        return queue.replicas if isinstance(queue, FleetLane) else None
+    @property
+    def replicas(self) -> dict[str, int]:
+        """Number of replicas that are ready, by role; without models that have none."""
+        return {role: lane.replicas for role, lane in self._lanes.items() if isinstance(lane, FleetLane)}
 
     async def run(self, plans: Iterator[Started], end: Callable[[Ended], None]) -> None:
         """Drive every plan; `end` is called with each as it finishes, in any order."""

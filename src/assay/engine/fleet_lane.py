@@ -1,6 +1,7 @@
 """The lane of a model with replicas: each has its calls in flight; what a lost one had not answered is sent again."""
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -234,6 +235,7 @@ class FleetLane:
         self._members.remove(member)
         self._queue.release(member)
         lost = [call for call in member.calls.values() if call.unanswered]
+        waited = len(self._alone)
         again: list[KeyedRequest] = []
         for place, call in enumerate(lost):
             left, call.unanswered = call.unanswered, {}
@@ -242,6 +244,9 @@ class FleetLane:
                 continue
             again += self._suspect(left, call, str(error))
         self._queue.put_back(again)
+        count = len(again) + len(self._alone) - waited
+        more = f"; its {count} {'requests are' if count > 1 else 'request is'} asked again" if count else ""
+        logging.getLogger("assay").warning("%s%s", error, more)
 
     def _suspect(self, left: dict[bytes, Request], call: _Call, reason: str) -> list[KeyedRequest]:
         """Count a loss for requests; returns those that are sent with others again."""

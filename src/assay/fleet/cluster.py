@@ -21,8 +21,10 @@ SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_AUTH_MODE": "disabled",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
 }
-"""Variables of Ray, where the user sets none: no statistics sent, no warnings about its defaults."""
+"""Variables of Ray, where the user sets none: no statistics sent, no warnings about its defaults, and nothing printed among the
+output of this process, such as that a worker died."""
 _lock = threading.Lock()
 _users = 0
 _own = False

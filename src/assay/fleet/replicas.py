@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Literal, Self, cast
@@ -14,14 +14,15 @@ from typing import Any, Literal, Self, cast
 import orjson
 
 from assay.config.arguments import parse_arguments
-from assay.errors import AssayError, ConfigError, Place, Problem
+from assay.errors import AssayError, ConfigError, Place, Problem, SelfExplanatory
 from assay.fleet.actor import ReplicaActor
 from assay.fleet.cluster import LOCAL, connected, usable_cpus
 from assay.fleet.replica import CONTROL, RayReplica, problems_of
-from assay.models.load import backend, parameters
-from assay.models.protocol import Can
+from assay.models.load import backend, load_tokenizer, parameters
+from assay.models.protocol import Can, TokenizerAlone
 from assay.records import JSONDict, JSONObject, Message, Prompt, messages_to_plain
 from assay.registry import load_plugins
+from assay.user_code import user_code
 from assay.version import __version__
 
 AUTO = "auto"
@@ -135,6 +136,8 @@ class Fleet:
 
     def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> Prompt:
         """Render a conversation with the chat template of the model."""
+        if self._tokenizer is not None:
+            return self._tokenizer.chat_template(messages, add_generation_prompt)
         rendered: str = self._describe("chat_template", messages_to_plain(messages), add_generation_prompt)
         return rendered
 
@@ -144,10 +147,28 @@ class Fleet:
         for replica in self._ready:
             self._value(self._ray_module.get(replica.control("describe", orjson.dumps(("use_template", name)))))
         self._template = name
+        self.__dict__.pop("_tokenizer", None)
 
     def count_tokens(self, text: str) -> int | None:
+        if self._tokenizer is not None:
+            return self._tokenizer.count_tokens(text)
         number: int | None = self._count(text)
         return number
+
+    @cached_property
+    def _tokenizer(self) -> TokenizerAlone | None:
+        """The tokenizer of the model in this process; None where it has no files, or others than the replicas."""
+        self.open()
+        try:
+            with user_code("the tokenizer"):
+                opened = load_tokenizer(self._model, self._sent_arguments)
+        except (AssayError, SelfExplanatory):
+            return None
+        if opened is None:
+            return None
+        if self._template is not None:
+            opened.use_template(self._template)  # type: ignore[attr-defined]  # declared by `named_templates`
+        return opened if opened.tokenizer_digest() == self._describe("tokenizer_digest") else None
 
     def _describe(self, method: str, *arguments: object) -> Any:
         """The value of a method of the model that needs its tokenizer only."""
@@ -206,6 +227,7 @@ class Fleet:
         for replica in (*self._ready, *self._starting):
             replica.end()
         self._ready, self._starting, self._described, self._ray = [], [], {}, None
+        self.__dict__.pop("_tokenizer", None)
 
     def _set_size(self, ray: ModuleType) -> None:
         """Decide on the number of replicas and on what each gets."""
@@ -240,8 +262,12 @@ class Fleet:
                 number += int(min(by_cpu, has.get("GPU", 0) // self._gpus) if self._gpus else by_cpu)
         return number
 
+    @property
+    def _sent_arguments(self) -> dict[str, Any]:
+        return {key: value for key, value in self._arguments.items() if key != "data_parallel_size"}
+
     def _spec(self) -> bytes:
-        arguments = {key: value for key, value in self._arguments.items() if key != "data_parallel_size"}
+        arguments = self._sent_arguments
         if 0 < self._gpus < 1 and "gpu_memory_utilization" in parameters(backend(self._model)):
             arguments.setdefault("gpu_memory_utilization", round(GPU_SHARE * self._gpus, 3))
         spec = {

@@ -14,7 +14,7 @@ from assay.config.task import GenerationParams
 from assay.errors import ConfigError, Place, Problem, did_you_mean, nearest
 from assay.models.lm_eval_names import OUR_WAY
 from assay.models.local.generation import GENERATION_PARAMETERS
-from assay.models.protocol import AnyModel
+from assay.models.protocol import AnyModel, TokenizerAlone
 from assay.registry import Accepted, Table, Where, accepted, must_be_callable
 
 COMPLETIONS, CHAT = "assay.models.servers.openai:OpenAI", "assay.models.servers.openai:OpenAIChat"
@@ -135,6 +135,16 @@ def load_model(name: str, arguments: YAMLMapping) -> AnyModel:
     if problems or connection is None:
         raise ConfigError(problems)
     return factory(connection=connection, **{key: value for key, value in used.items() if key not in names})
+
+
+def load_tokenizer(name: str, arguments: YAMLMapping) -> TokenizerAlone | None:
+    """The tokenizer of a model without its weights; None where the backend has none. One that is derived from another may
+    render in its own way: what it inherits does not count."""
+    factory = backend(name)
+    if "tokenizer_alone" not in getattr(factory, "__dict__", {}):
+        return None
+    opened: TokenizerAlone = factory.tokenizer_alone(**check_arguments(name, arguments))  # type: ignore[attr-defined]
+    return opened
 
 
 def _argument_place(key: str) -> Place:

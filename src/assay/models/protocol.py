@@ -153,6 +153,21 @@ class Replicated(Described, Protocol):
 AnyModel = Model | Remote | Replicated
 
 
+class TokenizerAlone(Protocol):
+    """The tokenizer and chat template of a model, opened without its weights.
+
+    A backend whose class has `tokenizer_alone(**arguments)` gives one; the models of that class have these methods, too.
+    """
+
+    def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> Prompt: ...
+
+    def count_tokens(self, text: str) -> int | None: ...
+
+    def tokenizer_digest(self) -> str:
+        """The same where the others return the same."""
+        ...
+
+
 def is_replicated(model: AnyModel) -> TypeGuard[Replicated]:
     """Whether a model has replicas; found without opening it."""
     return hasattr(type(model), "joined")

@@ -86,6 +86,12 @@ class FolderTokenizer:
         except COMPILE_ERRORS as error:
             raise TemplateError(reason(error)) from error
 
+    def count_tokens(self, text: str) -> int | None:
+        return len(self.encode(text))
+
+    def tokenizer_digest(self) -> str:
+        return digest(f"{self.tokenizer.to_str()} {json.dumps(self._config, sort_keys=True)}".encode())
+
     def _text(self, key: str) -> str:
         token = self._config.get(key)
         return str(token.get("content", "")) if isinstance(token, dict) else str(token or "")

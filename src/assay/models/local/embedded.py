@@ -174,7 +174,15 @@ class Embedded:
         return self._tokenizer.chat_template(messages, add_generation_prompt)
 
     def count_tokens(self, text: str) -> int | None:
-        return len(self._encode(text))
+        return self._tokenizer.count_tokens(text)
+
+    def tokenizer_digest(self) -> str:
+        return self._tokenizer.tokenizer_digest()
+
+    @staticmethod
+    def tokenizer_alone(path: str | None = None, **_: object) -> FolderTokenizer:
+        """The tokenizer without the weights."""
+        return FolderTokenizer(Path(path) if path is not None else BUNDLED)
 
     def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
         return answer_rendered(requests, self.chat_template, self._answer)

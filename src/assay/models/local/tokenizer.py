@@ -7,10 +7,11 @@ of a prefix are computed once, and those of each text from the prefix's last gap
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from assay.config.source import digest
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.models.local.prefixes import shared_prefixes
 from assay.models.tokenizer import encode_pair, joined
@@ -252,6 +253,13 @@ class HFTokenizer:
             return
         raise ConfigError([Problem(Place("apply_chat_template"), what, fix)])
 
+    def written(self) -> str:
+        """All that tokens and rendered conversations depend on."""
+        own = self._tokenizer
+        tokens = own.backend_tokenizer.to_str() if self.is_fast else repr(sorted(own.get_vocab().items()))
+        specials = sorted(own.special_tokens_map.items())
+        return f"{type(own).__name__} {tokens} {specials} {own.chat_template!r} {self._add_bos} {self._cuts_end}"
+
     def _is_special(self, text: str) -> bool:
         """Whether a text gets special tokens: not if it already starts with BOS."""
         begins = bool(self._beginning) and text.startswith(self._beginning)
@@ -279,6 +287,24 @@ class TokenizedModel:
     _template: str | None
     _template_args: dict[str, Any]
 
+    def _set_tokenizer(
+        self,
+        tokenizer: HFTokenizer,
+        template: str | None = None,
+        template_args: Mapping[str, Any] | None = None,
+        thinks: bool | None = None,
+    ) -> None:
+        self._tokenizer, self._template = tokenizer, template
+        self._template_args = {**(template_args or {}), **({} if thinks is None else {"enable_thinking": thinks})}
+
+    @classmethod
+    def _alone(cls, tokenizer: HFTokenizer, arguments: Mapping[str, Any]) -> "TokenizedModel":
+        """The tokenizer of a model with these arguments, without the model."""
+        alone = TokenizedModel()
+        named = [arguments.get(key) for key in ("chat_template", "chat_template_args", "enable_thinking")]
+        alone._set_tokenizer(tokenizer, *named)
+        return alone
+
     def chat_template(self, messages: tuple[Message, ...], add_generation_prompt: bool) -> str:
         self._tokenizer.check_template(self._template)
         return self._tokenizer.chat_template(messages, add_generation_prompt, self._template, **self._template_args)
@@ -290,3 +316,6 @@ class TokenizedModel:
 
     def count_tokens(self, text: str) -> int | None:
         return len(self._tokenizer.encode(text))
+
+    def tokenizer_digest(self) -> str:
+        return digest(f"{self._tokenizer.written()} {self._template!r} {self._template_args!r}".encode())

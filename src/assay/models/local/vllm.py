@@ -269,12 +269,11 @@ class VLLM(TokenizedModel):
         loaded = load_transformers_tokenizer(
             tokenizer or str(self.folder), {**tokenizer_args, "use_fast": tokenizer_mode != "slow"}
         )
-        self._tokenizer = HFTokenizer(loaded, add_bos_token, prefix_token_id)
+        own = HFTokenizer(loaded, add_bos_token, prefix_token_id)
+        self._set_tokenizer(own, chat_template, chat_template_args, enable_thinking)
         has_chat = bool(loaded.chat_template)
         self.can, self.cuts = Can(chat=has_chat, named_templates=has_chat), over_length == "truncate"
         self._tags = (START, think_end_token) if think_end_token else None
-        thinks = {} if enable_thinking is None else {"enable_thinking": enable_thinking}
-        self._template, self._template_args = chat_template, {**(chat_template_args or {}), **thinks}
         self._lora, self._seed, self._limit = lora_local_path, seed, max_gen_toks
         self._tokenizer_folder = (
             folder_of(tokenizer, tokenizer_revision, "tokenizer") if tokenizer is not None else None
@@ -293,6 +292,22 @@ class VLLM(TokenizedModel):
         self._sampling, self._errors = library.sampling, library.errors
         self._known = frozenset(inspect.signature(self._sampling).parameters)
         self.max_length: int | None = int(self._engine.llm_engine.model_config.max_model_len)
+
+    @classmethod
+    def tokenizer_alone(cls, **arguments: Any) -> TokenizedModel:
+        """The tokenizer without the engine, from files of this machine."""
+        named, begins = arguments.get("tokenizer"), arguments.get("add_bos_token")
+        loaded = load_transformers_tokenizer(
+            named or str(Path(arguments["pretrained"]).expanduser()),
+            {
+                "revision": arguments.get("tokenizer_revision" if named else "revision"),
+                "trust_remote_code": arguments.get("trust_remote_code"),
+                "add_bos_token": begins,
+                "use_fast": arguments.get("tokenizer_mode") != "slow",
+                "local_files_only": True,
+            },
+        )
+        return cls._alone(HFTokenizer(loaded, begins), arguments)
 
     # identity
 

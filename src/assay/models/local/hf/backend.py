@@ -1,12 +1,13 @@
 """Models of transformers, on this machine."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import cached_property
 from typing import Any, Literal
 
 from assay.models.conversations import answer_rendered
 from assay.models.local.generation import GENERATION_PARAMETERS, Generation
-from assay.models.local.hf.loading import HFOptions, LoadedHFModel, import_libraries, load_hf
+from assay.models.local.hf.loading import HFOptions, LoadedHFModel, import_libraries, load_hf, load_hf_tokenizer
 from assay.models.local.loading import torch_threads
 from assay.models.local.tokenizer import HFTokenizer, TokenizedModel
 from assay.models.local.windows import Pair, Windows
@@ -73,16 +74,12 @@ class HF(TokenizedModel):
             trust_remote_code, allow_pickle, gguf_file, use_fast_tokenizer, add_bos_token,
         )  # fmt: skip
         self._loaded: LoadedHFModel = load_hf(options)
-        self._tokenizer = HFTokenizer(
-            self._loaded.tokenizer, add_bos_token, prefix_token_id, ends=self._loaded.is_seq2seq
-        )
+        tokenizer_ = HFTokenizer(self._loaded.tokenizer, add_bos_token, prefix_token_id, ends=self._loaded.is_seq2seq)
+        self._set_tokenizer(tokenizer_, chat_template, chat_template_args, enable_thinking)
         self.max_length: int | None = max_length or self._loaded.max_length()
         self.cuts = over_length == "truncate"
         has_chat = bool(self._loaded.tokenizer.chat_template)
         self.can = Can(rolling=not self._loaded.is_seq2seq, chat=has_chat, named_templates=has_chat)
-        self._template, self._template_args = chat_template, dict(chat_template_args or {})
-        if enable_thinking is not None:
-            self._template_args["enable_thinking"] = enable_thinking
         self._think_end = None if think_end_token is None else self._tokenizer.show(think_end_token)
         self._identity_fields = {
             "add_bos_token": add_bos_token, "prefix_token_id": prefix_token_id, "max_length": max_length,
@@ -97,6 +94,14 @@ class HF(TokenizedModel):
             )
         self.remarks: dict[str, str] = dict(self._runner.remarks)
         self.facts = {"params": self._loaded.model.num_parameters()}
+
+    @classmethod
+    def tokenizer_alone(cls, **arguments: Any) -> TokenizedModel:
+        """The tokenizer without the weights, from files of this machine."""
+        names = {each.name for each in fields(HFOptions)}
+        options = HFOptions(**{key: value for key, value in arguments.items() if key in names})
+        loaded, is_seq2seq = load_hf_tokenizer(options)
+        return cls._alone(HFTokenizer(loaded, options.add_bos_token, ends=is_seq2seq), arguments)
 
     @cached_property
     def identity(self) -> str:

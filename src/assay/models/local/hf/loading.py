@@ -89,16 +89,11 @@ def load_hf(options: HFOptions) -> LoadedHFModel:
         if options.tokenizer is None or isinstance(options.tokenizer, str):
             raise TypeError("a model passed as an object needs its tokenizer: pass tokenizer=")
         return LoadedHFModel(options, model, options.tokenizer, bool(model.config.is_encoder_decoder))
-    common = {"trust_remote_code": options.trust_remote_code, "revision": options.revision or "main"}
-    if options.subfolder:
-        common["subfolder"] = options.subfolder
-    if options.gguf_file:
-        common["gguf_file"] = options.gguf_file
+    common = _common(options)
     _refuse_pickle(options)
     if options.peft is not None:
         _peft()
-    config = _from_pretrained(transformers.AutoConfig, options.pretrained, common)
-    is_seq2seq = options.backend == "seq2seq" or (options.backend == "default" and bool(config.is_encoder_decoder))
+    is_seq2seq = _is_seq2seq(options, common)
     kind = transformers.AutoModelForSeq2SeqLM if is_seq2seq else transformers.AutoModelForCausalLM
     device = _device(options)
     model_args = {
@@ -112,11 +107,38 @@ def load_hf(options: HFOptions) -> LoadedHFModel:
         model = _with_peft(model, options)
     if not options.parallelize:
         model = _moved(model, device)
-    tokenizer_name = options.tokenizer or options.pretrained
+    return LoadedHFModel(options, model.eval(), _tokenizer(options, common), is_seq2seq)
+
+
+def load_hf_tokenizer(options: HFOptions) -> tuple["PreTrainedTokenizerBase", bool]:
+    """Load the tokenizer alone, from files of this machine, and whether the model has an encoder."""
+    common = _common(options) | {"local_files_only": True}
+    return _tokenizer(options, common), _is_seq2seq(options, common)
+
+
+def _common(options: HFOptions) -> dict[str, Any]:
+    """Arguments of every part of a model."""
+    common: dict[str, Any] = {"trust_remote_code": options.trust_remote_code, "revision": options.revision or "main"}
+    if options.subfolder:
+        common["subfolder"] = options.subfolder
+    if options.gguf_file:
+        common["gguf_file"] = options.gguf_file
+    return common
+
+
+def _is_seq2seq(options: HFOptions, common: dict[str, Any]) -> bool:
+    from transformers import AutoConfig
+
+    config = _from_pretrained(AutoConfig, options.pretrained, common)
+    return options.backend == "seq2seq" or (options.backend == "default" and bool(config.is_encoder_decoder))
+
+
+def _tokenizer(options: HFOptions, common: dict[str, Any]) -> Any:
+    from transformers import AutoTokenizer
+
     begins = {} if options.add_bos_token is None else {"add_bos_token": options.add_bos_token}
-    tokenizer_args = common | {"use_fast": options.use_fast_tokenizer} | begins
-    tokenizer = _from_pretrained(transformers.AutoTokenizer, tokenizer_name, tokenizer_args)
-    return LoadedHFModel(options, model.eval(), tokenizer, is_seq2seq)
+    arguments = common | {"use_fast": options.use_fast_tokenizer} | begins
+    return _from_pretrained(AutoTokenizer, options.tokenizer or options.pretrained, arguments)
 
 
 def import_libraries(name: str = "hf") -> tuple[ModuleType, ModuleType]:
