@@ -102,8 +102,6 @@ class Round:
     again: int = 0
     """Requests that the model was asked more than once."""
     seconds: float = 0.0
-    suspected: bool = False
-    """Whether a request failed because its replicas died, and the run was resumed."""
 
 
 class FleetWorld:
@@ -267,11 +265,7 @@ def storm_round(world: FleetWorld, nodes: RayNodes, draw: random.Random, round_:
         elif living := nodes.replicas():
             os.kill(draw.choice(living), signal.SIGKILL)
         round_.struck = True
-    code = ended(process)
-    if code == 1 and SUSPECTED in world.said():  # it was with three that died, as a request that kills is
-        round_.suspected = True
-        code = ended(world.start(nodes))
-    world.judge(round_, code)
+    world.judge(round_, ended(process))
     nodes.kill(nodes.nodes[-1])
     nodes.add()
 
@@ -337,7 +331,6 @@ KINDS: Mapping[str, tuple[Callable[[FleetWorld, RayNodes, random.Random, Round],
 }  # fmt: skip
 """How each kind is done, and how many rounds of it for each of `--rounds`."""
 JOIN_AT, STORM = 0.05, 6
-SUSPECTED = "ended while they answered it"
 
 
 def played(kinds: Sequence[str], rounds: int, seed: int, folder: Path, show: Callable[[Round], None]) -> list[Round]:
@@ -379,7 +372,7 @@ def table(rounds: Sequence[Round]) -> str:
 
 def show(round_: Round) -> None:
     when = f"after {-round_.at:.1f} s" if round_.at < 0 else f"at {round_.at:.2f}"
-    state = "; ".join(round_.problems) or ("byte-equal, resumed" if round_.suspected else "byte-equal")
+    state = "; ".join(round_.problems) or "byte-equal"
     print(f"{round_.kind:8}{when:14}asked again {round_.again:3}  {round_.seconds:5.1f} s  {state}", flush=True)
 
 

@@ -1,5 +1,6 @@
 """Fleets of replicas on a real Ray cluster of two nodes: equal to one process, whatever backend; what they refuse."""
 
+import asyncio
 import copy
 import json
 import os
@@ -9,6 +10,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from assay.fleet.replicas import Fleet
 from assay.fleet.wire import pack_requests, read_requests
 from assay.models.load import BACKENDS, load_model, load_tokenizer
 from assay.models.local.embedded import BUNDLED, Embedded
+from assay.models.protocol import ReplicaLostError
 from assay.records import Generate, Loglikelihood, Message, Request, Rolling
 
 pytestmark = pytest.mark.xdist_group("ray")
@@ -246,18 +249,43 @@ def test_problems_of_a_model_are_those_of_one_process(ray_cluster: Any) -> None:
         assay.simple_evaluate(assay.Scripted(), tasks=["first_steps_opposites"], replicas=2)
 
 
-def test_auto_fills_the_cluster_and_a_node_that_joins(ray_cluster: Any, tmp_path: Path) -> None:
-    arguments = {"seconds": 0.02, "threads": ray_world.CPUS}  # one for each node
-    with Fleet("fleet-slow", arguments, ray=ray_cluster.address, plugins=PLUGIN) as fleet:
-        assert len(fleet._ready) == 2
-        joined = ray_cluster.add_node(num_cpus=ray_world.CPUS, object_store_memory=ray_world.STORE)
-        try:
+def test_auto_fills_the_cluster_and_a_node_that_joins(tmp_path: Path) -> None:
+    with ray_world.cluster(nodes=1, num_cpus=1) as single:
+        with Fleet("fleet-slow", {"seconds": 0.02}, ray=single.address, plugins=PLUGIN) as fleet:
+            fleet.open()
+            assert len(fleet._ready) == 1
+            joined = single.add_node(num_cpus=2, object_store_memory=ray_world.STORE)
             assay.simple_evaluate(
                 fleet,  # type: ignore[arg-type]
                 tasks=["first_steps_opposites", "first_steps_word_classes", "first_steps_sorting"],
                 output_path=str(tmp_path / "run"),
             )
             assert len(fleet._ready) == 3
-        finally:
-            ray_cluster.remove_node(joined)
-    assert answers(tmp_path / "run")
+            assert_losses_are_told_apart(fleet, single, joined)
+        assert answers(tmp_path / "run")
+
+
+def assert_losses_are_told_apart(fleet: Fleet, cluster: Any, node: Any) -> None:
+    """A process that is killed, and the machine of another: a request can be the cause of the first alone."""
+    raylet = node.all_processes["raylet"][0].process.pid
+    parents = {each: int(Path(f"/proc/{each.where['pid']}/stat").read_text().split()[3]) for each in fleet._ready}
+    process, other = (each for each, parent in parents.items() if parent == raylet)
+
+    async def lost(replica: Any, strike: Callable[[], object]) -> bool:
+        asked = [Generate("question", {})] * 500
+        with pytest.raises(ReplicaLostError) as error:
+            async for number, answered in aenumerate(replica.answer(asked, tells_begin=True)):
+                assert bool(answered) == bool(number), "it tells that it begins, then answers"
+                if number == 1:
+                    strike()
+        return error.value.machine
+
+    assert not asyncio.run(lost(process, lambda: os.kill(process.where["pid"], signal.SIGKILL)))
+    assert asyncio.run(lost(other, lambda: cluster.remove_node(node, allow_graceful=False)))
+
+
+async def aenumerate(items: AsyncIterator[Any]) -> AsyncIterator[tuple[int, Any]]:
+    number = 0
+    async for item in items:
+        yield number, item
+        number += 1

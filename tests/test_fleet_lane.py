@@ -2,10 +2,12 @@
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +26,8 @@ PARAMS: dict[str, object] = {}
 @dataclass
 class ScriptedReplica:
     """Answers calls in order, one request after the other; ends before the answer with the number `ends_at`, or at a request
-    with a word of `poison`."""
+    with a word of `poison`. `struck` says whether it is killed from outside, where it is given: before or after it tells
+    that it begins a call."""
 
     name: str
     ends_at: int | None = None
@@ -35,19 +38,30 @@ class ScriptedReplica:
     is_lost: bool = False
     calls: list[list[str]] = field(default_factory=list)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    struck: Callable[[Sequence[str], str], bool] = lambda _, __: False
+    ended_by: str = ""
 
-    async def answer(self, requests: Sequence[Request]) -> AsyncGenerator[Answered]:
+    async def answer(self, requests: Sequence[Request], *, tells_begin: bool = False) -> AsyncGenerator[Answered]:
         async with self.turn:
-            for number, request in enumerate(requests):
-                if number == 0:
-                    self.calls.append([each.text for each in requests])
+            texts = [each.text for each in requests]
+            if self.is_lost or self.struck(texts, "waits"):
+                self._end("a kill")
+            if tells_begin:
+                yield []
+            self.calls.append(texts)
+            for number, text in enumerate(texts):
                 await asyncio.sleep(self.seconds)
-                is_poison = bool(self.poison) and self.poison in request.text
-                if self.is_lost or self.answered == self.ends_at or is_poison:
-                    self.is_lost = True
-                    raise ReplicaLostError(f"{self.name} ended", machine=self.machine)
+                if self.poison and self.poison in text:
+                    self._end(text)
+                if self.is_lost or self.answered == self.ends_at or self.struck(texts[number:], "answers"):
+                    self._end("a kill")
                 self.answered += 1
-                yield [(number, Text(f"{request.text}!"))]
+                yield [(number, Text(f"{text}!"))]
+
+    def _end(self, by: str) -> NoReturn:
+        self.ended_by = self.ended_by or by
+        self.is_lost = True
+        raise ReplicaLostError(f"{self.name} ended", machine=self.machine)
 
 
 class ScriptedFleet:
@@ -126,13 +140,14 @@ def drive(fleet: ScriptedFleet, texts: Sequence[str], budget: Budget | None = No
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 400)), unique=True, max_size=150),
     st.lists(st.none() | st.integers(0, 40), min_size=1, max_size=5),
-    st.booleans(),
+    st.integers(0, 2),
 )
 def test_whatever_ends_and_joins_each_request_is_answered_exactly_once(
-    documents: list[tuple[str, int]], ends: list[int | None], machine: bool
+    documents: list[tuple[str, int]], ends: list[int | None], processes: int
 ) -> None:
+    """Machines end, and at most two processes: three could be the work of a request."""
     texts = [f"{'The prefix of ' + task * 40} question {number}" for task, number in documents]
-    replicas = [ScriptedReplica(f"r{n}", end, machine=machine) for n, end in enumerate(ends)]
+    replicas = [ScriptedReplica(f"r{n}", end, machine=n >= processes) for n, end in enumerate(ends)]
     fleet = ScriptedFleet(replicas, lambda n: ScriptedReplica(f"new {n}"))
     assert drive(fleet, texts) == {text: [f"{text}!"] for text in texts}
 
@@ -144,13 +159,67 @@ def test_a_poison_request_fails_alone_and_only_it(caplog: pytest.LogCaptureFixtu
     )
     answers = drive(fleet, texts)
     [reason] = answers.pop("a bad one")
-    assert reason.startswith("failed: 3 replicas ended while they answered it, the last one this request alone")
+    assert reason.startswith("failed: 3 replicas ended while they answered it, the last 2 this request alone")
     assert answers == {text: [f"{text}!"] for text in texts if "bad" not in text}
     assert sum(each.is_lost for each in fleet.all) == 3
     losses = [record.getMessage() for record in caplog.records if record.name == "assay"]
     assert len(losses) == 3  # one for each, however many calls it had
     assert all(re.fullmatch(r"\w+ ended; its \d+ requests? (are|is) asked again", each) for each in losses[:2])
     assert losses[2].startswith(reason.rpartition(": ")[2])
+
+
+class Storm:
+    """Kills from outside, drawn by `draw`: of what waits as often as one likes, of what is answered by `company` too. While a
+    request is answered alone one kill strikes it: no one could tell a second from what the request does."""
+
+    def __init__(self, draw: Callable[[], bool]) -> None:
+        self.draw, self.kills = draw, 0
+        self.alone = set[str]()
+
+    def __call__(self, texts: Sequence[str], state: str) -> bool:
+        if self.kills > 60 or not self.draw():
+            return False
+        if state == "answers" and len(texts) == 1:
+            if texts[0] in self.alone:
+                return False
+            self.alone.add(texts[0])
+        self.kills += 1
+        return True
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 60), st.sets(st.integers(0, 59), max_size=3), st.integers(1, 4), st.randoms(), st.floats(0, 0.6))
+def test_only_what_ends_replicas_by_itself_fails_whatever_else_ends(
+    number: int, bad: set[int], replicas: int, draw: Random, chance: float
+) -> None:
+    texts = [f"{'bad' if n in bad else 'good'} question {n}" for n in range(number)]
+    storm = Storm(lambda: draw.random() < chance)
+
+    def new(name: object) -> ScriptedReplica:
+        return ScriptedReplica(f"r{name}", poison="bad", struck=storm)
+
+    fleet = ScriptedFleet([new(n) for n in range(replicas)], lambda n: new(f"new {n}"))
+    answers = drive(fleet, texts)
+    failed = {
+        text for text, [said] in answers.items() if said.startswith("failed: 3 replicas ended while they answered")
+    }
+    assert failed == {text for text in texts if text.startswith("bad")}
+    assert {text: said for text, said in answers.items() if text not in failed} == {
+        text: [f"{text}!"] for text in texts if text not in failed
+    }
+    caused = Counter(each.ended_by for each in fleet.all if each.is_lost)
+    assert all(caused[text] <= 3 for text in failed), caused
+    assert storm.kills or all(caused[text] >= 2 for text in failed)  # alone, both times
+
+
+def test_kills_of_replicas_that_had_not_begun_a_request_are_not_counted() -> None:
+    struck = iter([True] * 30)
+    fleet = ScriptedFleet(
+        [ScriptedReplica("r0", 0)],
+        lambda n: ScriptedReplica(f"n{n}", struck=lambda _, state: state == "waits" and next(struck, False)),
+    )
+    assert drive(fleet, ["one", "two"]) == {"one": ["one!"], "two": ["two!"]}
+    assert len(fleet.all) > 30
 
 
 def test_a_request_is_not_blamed_for_machines_that_are_lost() -> None:
@@ -221,7 +290,8 @@ def test_nothing_is_sent_when_the_budget_is_over_and_calls_are_cancelled_at_once
 
 def test_a_call_that_does_not_answer_all_fails_the_rest() -> None:
     class Silent(ScriptedReplica):
-        async def answer(self, requests: Sequence[Request]) -> AsyncGenerator[Answered]:
+        async def answer(self, requests: Sequence[Request], *, tells_begin: bool = False) -> AsyncGenerator[Answered]:
+            assert not tells_begin
             yield [(0, Text("said"))]
 
     answers = drive(ScriptedFleet([Silent("r0")]), [f"question {n}" for n in range(3)])

@@ -38,17 +38,17 @@ FORGET_SECONDS = 5.0
 """The speed of a replica is that of about the last seconds."""
 RELEASE_SECONDS = 1.0
 """Time without work after which a replica is given up, where others wait for its place."""
-MAX_LOSSES = 2
-"""A request that was in flight when so many replicas ended is sent alone."""
+MAX_LOSSES = 3
+"""A request fails when so many replicas ended while they answered it: the first with others, the next ones it alone."""
 
 
 class _Call:
     """A batch that was sent to a replica, and what of it is not answered."""
 
-    __slots__ = ("is_alone", "requests", "unanswered")
+    __slots__ = ("is_alone", "is_begun", "requests", "unanswered")
 
     def __init__(self, requests: Sequence[KeyedRequest], *, is_alone: bool = False) -> None:
-        self.requests, self.is_alone = requests, is_alone
+        self.requests, self.is_alone, self.is_begun = requests, is_alone, False
         self.unanswered: dict[bytes, Request] = dict(requests)
 
 
@@ -91,8 +91,9 @@ class _Member:
 class FleetLane:
     """Queue of a model with replicas.
 
-    A replica gets requests in calls: larger ones for a faster replica, smaller ones towards the end. A request that is in
-    flight when replicas end is sent again; after two it is sent alone, and if that ends a third it fails, and only it.
+    A replica gets requests in calls: larger ones for a faster replica, smaller ones towards the end. What it was answering
+    when it ended is sent again, each request alone. One fails, and only it, if two more replicas end after they told that
+    they begin it: replicas that end with it still waiting, or with their whole machine, are not counted.
     """
 
     def __init__(self, role: str, model: Replicated, receive: Receive, budget: Budget, wake: asyncio.Event) -> None:
@@ -203,8 +204,10 @@ class FleetLane:
     async def _ask(self, member: _Member, call: _Call) -> None:
         reason = "the model gave no response"
         try:
-            async with aclosing(member.replica.answer([request for _, request in call.requests])) as answers:
+            requests = [request for _, request in call.requests]
+            async with aclosing(member.replica.answer(requests, tells_begin=call.is_alone)) as answers:
                 async for answered in answers:
+                    call.is_begun = True
                     self._take_in(member, call, answered)
         except ReplicaLostError as error:
             self._lose(member, error)
@@ -229,37 +232,36 @@ class FleetLane:
 
     def _lose(self, member: _Member, error: ReplicaLostError) -> None:
         """Put what a lost replica had not answered back to the front. Its calls are answered in order: only requests of the
-        first that is not done can have ended it."""
+        first that is not done can have ended it, and one that is alone only if the model had begun it."""
         if member not in self._members:
             return
         self._members.remove(member)
         self._queue.release(member)
-        lost = [call for call in member.calls.values() if call.unanswered]
-        waited = len(self._alone)
         again: list[KeyedRequest] = []
-        for place, call in enumerate(lost):
-            left, call.unanswered = call.unanswered, {}
-            if place or error.machine:
-                again += left.items()
-                continue
-            again += self._suspect(left, call, str(error))
+        alone: list[KeyedRequest] = []
+        for place, call in enumerate([call for call in member.calls.values() if call.unanswered]):
+            left, call.unanswered = [*call.unanswered.items()], {}
+            if not error.machine and (call.is_begun if call.is_alone else place == 0):
+                alone += self._suspect(left, str(error))
+            else:
+                (alone if call.is_alone else again).extend(left)
         self._queue.put_back(again)
-        count = len(again) + len(self._alone) - waited
+        self._alone.extendleft(reversed(alone))
+        count = len(again) + len(alone)
         more = f"; its {count} {'requests are' if count > 1 else 'request is'} asked again" if count else ""
         logging.getLogger("assay").warning("%s%s", error, more)
 
-    def _suspect(self, left: dict[bytes, Request], call: _Call, reason: str) -> list[KeyedRequest]:
-        """Count a loss for requests; returns those that are sent with others again."""
+    def _suspect(self, left: Sequence[KeyedRequest], reason: str) -> list[KeyedRequest]:
+        """Count a loss for requests; returns those that are sent again, alone."""
         again: list[KeyedRequest] = []
-        for key, request in left.items():
+        for key, request in left:
             losses = self._losses[key] = self._losses.get(key, 0) + 1
-            if losses <= MAX_LOSSES - 1:
+            if losses < MAX_LOSSES:
                 again.append((key, request))
-            elif losses > MAX_LOSSES and call.is_alone:
-                why = f"{losses} replicas ended while they answered it, the last one this request alone: {reason}"
-                self._receive(self._role, [(key, request, Failed(why))])
-            else:
-                self._alone.append((key, request))
+                continue
+            alone = f"the last {losses - 1} this request alone"
+            why = f"{losses} replicas ended while they answered it, {alone}: {reason}"
+            self._receive(self._role, [(key, request, Failed(why))])
         return again
 
     async def _welcome(self) -> None:

@@ -30,6 +30,8 @@ CHUNK_SECONDS = 0.05
 """Answers that land within this time of each other are sent together."""
 FAILED = b"!"
 """Begins the chunk of a call that failed as a whole."""
+BEGINS = b"?"
+"""The chunk before the model is asked anything of a call."""
 
 
 class ReplicaActor:
@@ -96,8 +98,10 @@ class ReplicaActor:
             "more": more,
         }
 
-    def answer(self, call: int, packed: bytes) -> Iterator[bytes]:
+    def answer(self, call: int, packed: bytes, tells_begin: bool = False) -> Iterator[bytes]:
         """Answer a call: yield chunks of what landed within the same 50 ms."""
+        if tells_begin:
+            yield BEGINS
         ready: SimpleQueue[list[bytes] | None] = SimpleQueue()
         budget = self._budgets.setdefault(call, Budget())
         running = self._worker.submit(self._answer, packed, budget, ready)

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from assay.errors import ConfigError, Place, Problem, SelfExplanatory
-from assay.fleet.actor import FAILED
+from assay.fleet.actor import BEGINS, FAILED
 from assay.fleet.wire import pack_requests, read_responses
 from assay.models.protocol import Answered, ReplicaLostError
 from assay.records import JSONDict, Request
@@ -72,15 +72,17 @@ class RayReplica:
         for each in self.described.get("warnings", ()):
             logging.getLogger("assay").warning(each)
 
-    async def answer(self, requests: Sequence[Request]) -> AsyncGenerator[Answered]:
-        """Send a batch and yield its responses as they come."""
+    async def answer(self, requests: Sequence[Request], *, tells_begin: bool = False) -> AsyncGenerator[Answered]:
+        """Send a batch and yield its responses as they come; nothing, when the model begins it, if it tells so."""
         arrived: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
         number = next(self._numbers)
         try:
             packed = pack_requests(requests)
         except TypeError as error:
             raise ReplicaError(str(error)) from None
-        sent = self.actor.answer.options(num_returns="streaming").remote(number, packed)
+        # with that limit the actor continues after a chunk when it is read here: that it begins is known before it does
+        limit = {"_generator_backpressure_num_objects": 1} if tells_begin else {}
+        sent = self.actor.answer.options(num_returns="streaming", **limit).remote(number, packed, tells_begin)
         self._read(sent, partial(_deliver, asyncio.get_running_loop(), arrived))
         is_over = False
         try:
@@ -90,7 +92,7 @@ class RayReplica:
                     raise chunk
                 if chunk.startswith(FAILED):
                     raise ReplicaError(chunk[len(FAILED) :].decode())
-                yield read_responses(chunk)
+                yield read_responses(chunk) if chunk != BEGINS else []
             is_over = True
         finally:
             if not is_over and not self.is_lost:
@@ -118,9 +120,13 @@ class RayReplica:
                 deliver(self._lost(error))
 
     def _lost(self, error: Exception) -> ReplicaLostError:
-        words = str(error)
-        is_machine = bool(getattr(error, "preempted", False)) or any(each in words for each in NODE_DIED)
-        return ReplicaLostError(f"{self.name} ended", machine=is_machine)
+        """The loss of the replica: of its process alone only where its machine lives to tell so. What is known of one that
+        does not answer any more, for the 15 seconds before Ray counts it as dead, is that the replica is unavailable."""
+        exceptions = self._ray.exceptions
+        told = isinstance(error, exceptions.ActorDiedError | exceptions.OutOfMemoryError)
+        is_process = told and not getattr(error, "preempted", False)
+        is_process = is_process and not any(each in str(error) for each in NODE_DIED)
+        return ReplicaLostError(f"{self.name} ended", machine=not is_process)
 
     def end(self) -> None:
         """End the process of the replica."""

@@ -109,9 +109,10 @@ class Replica(Protocol):
     @property
     def name(self) -> str: ...
 
-    def answer(self, requests: Sequence[Request]) -> AsyncGenerator[Answered]:
+    def answer(self, requests: Sequence[Request], *, tells_begin: bool = False) -> AsyncGenerator[Answered]:
         """Yield the responses to a batch as they come; raise a ReplicaLostError when the replica ends. Closing it early
-        cancels the batch."""
+        cancels the batch. With `tells_begin`, nothing is yielded once the model's turn has come, and the model only begins
+        after that has arrived."""
         ...
 
 
