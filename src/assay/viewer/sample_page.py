@@ -250,7 +250,7 @@ def target_of(row: StoredSample) -> str:
     gold, choices = parse_json(row.gold, target), row.choices
     if isinstance(gold, int) and not isinstance(gold, bool) and choices is not None and 0 <= gold < len(choices):
         return f"{gold}: {choices[gold]}"
-    return target if isinstance(target, str) else as_text(target)
+    return target if isinstance(target, str) else "" if target is None else as_text(target)
 
 
 def _response_view(text: str, reply: AnyJSON) -> ResponseView:
