@@ -141,6 +141,7 @@ PAGES = {
     "agent": named("sample", run="chats/agent", task=AGENT, doc="1"),
     "agent's graph": named("graph", run="chats/agent", task=AGENT),
     "other chat": "/flips?run=chats/one&run=chats/two&task=sums&doc=3",
+    "label of a chat": named("label", run="chats/one", task="sums", metric="exact_match"),
     "label": named("label", run="judged", task="polite"),
     "problem": named("run", run="none"),
 }

@@ -69,10 +69,14 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class RunsDocument:
-    """`/runs.json`: the runs of the list, filtered and sorted by the same parameters; `old` ones are left out of it."""
+    """`/runs.json`: a page of the runs, filtered and sorted by the same parameters: `matching` of `count` ones. `old` ones are
+    left out."""
 
     count: int
+    matching: int
     old: int
+    page: int
+    pages: int
     runs: list[RunRecord]
     version: int = VERSION
 
@@ -394,7 +398,8 @@ def line_record(line: ResultLine) -> LineRecord:
 
 
 def runs_document(page: Page) -> RunsDocument:
-    return RunsDocument(page["count"], page["old"], [run_record(head) for head in page["heads"]])
+    runs = [run_record(head) for head in page["heads"]]
+    return RunsDocument(page["count"], page["matching"], page["old"], page["page"], page["pages"], runs)
 
 
 def run_document(page: Page) -> RunDocument:

@@ -1,7 +1,7 @@
 """Label mode: the next document of a plan with one key for each verdict, blind to the judge; labels, tags and notes are stored
 beside the run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from starlette.datastructures import QueryParams
@@ -23,12 +23,11 @@ from assay.report.reading import RunSummary
 from assay.runs.labels import TaskLabels, corrected_key, judged_answer
 from assay.runs.notes import write_notes
 from assay.runs.run import Run
-from assay.runs.samples.records import StoredSample
 from assay.statistics.influence import Estimate
 from assay.viewer.library import RunLibrary
 from assay.viewer.pages import MissingPage, Page, find_run, find_task, open_samples
 from assay.viewer.query import url_for
-from assay.viewer.sample_page import as_text, parse_json, target_of
+from assay.viewer.sample_page import as_text, parse_json, prompt_chat, target_of
 from assay.viewer.samples import Database
 
 KEYS = "1234567890-"
@@ -152,17 +151,10 @@ def _document(asked: LabelRequest, database: Database, doc: int | None) -> JSONO
     content = parse_json(row.doc, {})
     other = content.get(asked.rows.other) if asked.rows.other and isinstance(content, Mapping) else None
     return {
-        "doc": doc, "turns": prompt_turns(row), "target": target_of(row),
+        "doc": doc, "chat": prompt_chat(row, asked.run.config(asked.task)), "prompt": row.prompt or row.prefix,
+        "target": target_of(row),
         "answer": judged_answer(row, asked.rows.keys[0].filter), "other": None if other is None else as_text(other),
     }  # fmt: skip
-
-
-def prompt_turns(row: StoredSample) -> Sequence[tuple[str, str]]:
-    """The prompt as turns: role and text. Of a plain prompt there is one, without a role."""
-    messages = row.requests[0].messages if row.requests else None
-    if not messages:
-        return [("", row.prompt or row.prefix)]
-    return [(str(each.get("role") or ""), as_text(each.get("content") or "")) for each in messages]
 
 
 def store_label(library: RunLibrary, form: Mapping[str, str], by: str) -> str:

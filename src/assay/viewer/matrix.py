@@ -168,6 +168,8 @@ def matrix_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
     )
     return {
         "matrix": matrix, "table": Markup(table), "by": by, "chosen": RunFilter.of(query), "metric": query.get("metric", ""),
+        "compared": url_for("compare", [("run", each.name) for each in matrix.entries if len(matrix.entries) == 2],
+                            baseline="oldest"),
         "has_other_data": bool(matrix.other_data), "has_running": bool(matrix.running),
         "sorts": SORTS, "sort": sort, "pending": library.pending,
         "turned": url_for("matrix", rest, sort=query.get("sort"), desc=query.get("desc"), by="runs" if by == "tasks" else "tasks"),

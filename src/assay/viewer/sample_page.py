@@ -195,7 +195,7 @@ def sample_view(row: StoredSample, config: TaskSettings, better: Mapping[str, bo
         unit_results(row.answers) if trace else (),
         {key: as_text(value, indent=True) for key, value in row.last_state.items()},
         [call_text(call) for call in made_calls(replies)],
-        _chat(row, config),
+        prompt_chat(row, config),
         spans_of(row) if trace else (),
     )
 
@@ -230,7 +230,7 @@ def _split_examples(row: StoredSample, config: TaskSettings) -> tuple[list[str],
     return [part for part in re.split(r"(?<=\n\n)(?=\S)", prefix) if part], prompt
 
 
-def _chat(row: StoredSample, config: TaskSettings) -> ChatPrompt | None:
+def prompt_chat(row: StoredSample, config: TaskSettings) -> ChatPrompt | None:
     """The prompt as turns. Examples within the one message of the user are split from the question, where they can be."""
     shots, between = config.get("num_fewshot"), str(config.get("fewshot_delimiter") or "\n\n")
     chat = chat_prompt(row, shots)
@@ -250,7 +250,7 @@ def target_of(row: StoredSample) -> str:
     gold, choices = parse_json(row.gold, target), row.choices
     if isinstance(gold, int) and not isinstance(gold, bool) and choices is not None and 0 <= gold < len(choices):
         return f"{gold}: {choices[gold]}"
-    return target if isinstance(target, str) else as_text(target)
+    return target if isinstance(target, str) else "" if target is None else as_text(target)
 
 
 def _response_view(text: str, reply: AnyJSON) -> ResponseView:
