@@ -113,12 +113,17 @@ def _check_address(address: str) -> None:
         raise ConfigError([Problem(Place("ray"), what, START_ONE)]) from None
 
 
+QUOTAS = ("/sys/fs/cgroup/cpu.max",), ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+"""Files with the share of the CPUs that a container has, and its period: of control groups 2 and 1."""
+
+
 def usable_cpus() -> int:
     """Number of CPUs that this process may use: a container may have few of those of its machine."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with suppress(OSError, ValueError):
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        count = min(count, max(1, int(quota) // int(period)))  # "max" where there is none
+    for files in QUOTAS:
+        with suppress(OSError, ValueError):  # "max" where there is no limit
+            quota, period = (int(part) for name in files for part in Path(name).read_text().split())
+            count = min(count, max(1, quota // period)) if quota > 0 else count
     return count
 
 
