@@ -33,7 +33,7 @@ for name, kind in (
     parser.add_argument(f"--{name}", type=kind)
 for name in ("spawn", "stubborn"):
     parser.add_argument(f"--{name}", action="store_true")
-options = parser.parse_args()
+options = parser.parse_args(None if __name__ == "__main__" else ["0"])  # it may be imported
 lock, count = threading.Lock(), 0
 
 
