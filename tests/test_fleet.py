@@ -11,6 +11,8 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +124,10 @@ def test_hf_answers_in_an_actor_as_here(ray_cluster: Any, tmp_path: Path) -> Non
     tokenizer.save_pretrained(folder)
     arguments = {"pretrained": str(folder), "dtype": "float32", "device": "cpu"}
     options: dict[str, Any] = {"tasks": ["first_steps_opposites"], "limit": 12, "apply_chat_template": True}
-    with Fleet("hf", arguments, replicas=1, ray=ray_cluster.address) as fleet:
+    with ThreadPoolExecutor(1) as pool, closing(Fleet("hf", arguments, replicas=1, ray=ray_cluster.address)) as fleet:
+        opening = pool.submit(fleet.open)  # importing torch takes long, here and there
+        here = assay.simple_evaluate("hf", arguments, output_path=str(tmp_path / "here"), **options)
+        opening.result()
         there = assay.simple_evaluate(fleet, output_path=str(tmp_path / "there"), **options)  # type: ignore[arg-type]
         assert fleet.precision == "float32"
         model: Any = load_model("hf", arguments)
@@ -132,7 +137,6 @@ def test_hf_answers_in_an_actor_as_here(ray_cluster: Any, tmp_path: Path) -> Non
             each.use_template("other")
         assert str(fleet.chat_template(TALK, True)).startswith("w11 ")
         same_tokenizer(fleet, model)
-    here = assay.simple_evaluate("hf", arguments, output_path=str(tmp_path / "here"), **options)
     assert there["results"] == here["results"]
     assert answers(tmp_path / "there").keys() == answers(tmp_path / "here").keys()
 
