@@ -45,7 +45,7 @@ class Slow:
 
 
 class Poison(Slow):
-    """Its process ends when it is asked about a document with the word."""
+    """Its process ends when it is asked about a text with the word."""
 
     name = identity = "fleet-poison"
 
@@ -54,7 +54,7 @@ class Poison(Slow):
         self.word = word
 
     def respond(self, request: Request) -> Response:
-        if self.word in request.text:
+        if self.word in request.text + getattr(request, "continuation", ""):
             os._exit(1)
         return super().respond(request)
 

@@ -2,8 +2,11 @@
 
 import asyncio
 import os
+import shlex
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -105,10 +108,11 @@ def test_every_local_backend_answers_in_an_actor_as_here(ray_cluster: Any, tmp_p
     assert there["results"] == here["results"]
 
 
-def test_the_command_line_and_a_role_with_replicas(ray_cluster: Any, tmp_path: Path) -> None:
+def test_the_command_line_and_a_role_with_replicas_on_this_machine(tmp_path: Path) -> None:
+    """The model's replicas share out the CPUs; those of the judge have a place nevertheless."""
     done = ray_world.assay(
-        "run", "-t", "first_steps_opposites", "--limit", 10, "--model", "embedded", "--replicas", 2, "--ray",
-        ray_cluster.address, "--model_role", "judge=embedded,replicas=1", "-o", tmp_path / "run",
+        "run", "-t", "first_steps_opposites", "--limit", 10, "--model", "embedded", "--replicas", 2, "--model_role",
+        "judge=embedded,replicas=2", "-o", tmp_path / "run",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     here = assay.simple_evaluate("embedded", tasks=["first_steps_opposites"], limit=10)["results"]
@@ -117,14 +121,54 @@ def test_the_command_line_and_a_role_with_replicas(ray_cluster: Any, tmp_path: P
 
 
 def test_a_poison_request_fails_alone(ray_cluster: Any, tmp_path: Path) -> None:
-    with Fleet("fleet-poison", {"word": "hot"}, replicas=2, ray=ray_cluster.address, plugins=PLUGIN) as fleet:
+    with Fleet("fleet-poison", {"word": "true is false"}, replicas=2, ray=ray_cluster.address, plugins=PLUGIN) as fleet:
         assay.simple_evaluate(fleet, tasks=["first_steps_opposites"], output_path=str(tmp_path / "run"))  # type: ignore[arg-type]
     lines = [each for each in journal(tmp_path / "run") if "k" in each]
     failed = [each["r"]["failed"] for each in lines if isinstance(each["r"], dict)]
     documents = assay.simple_evaluate("dummy", tasks=["first_steps_opposites"])["samples"]["first_steps_opposites"]
-    bad = sum("hot" in request[0] for each in documents for request in each["arguments"])
-    assert len(failed) == bad > 0
+    bad = sum("true is false" in "".join(request) for each in documents for request in each["arguments"])
+    assert len(failed) == bad == 1
     assert all("replicas ended while they answered it" in reason for reason in failed)
+
+
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_a_run_of_a_fleet_and_the_command_that_resumes_is_printed(
+    number: int, expected: int, ray_cluster: Any, tmp_path: Path
+) -> None:
+    """Ray has handlers of its own for signals, which print a stack and exit with 15."""
+    command = [
+        "run", "-t", "first_steps_opposites", "--model", "fleet-slow", "--model_args", "seconds=0.1", "--plugin", str(MODELS),
+        "--replicas", "1", "--ray", ray_cluster.address, "-o", "run",
+    ]  # fmt: skip
+    begun = subprocess.Popen(
+        [sys.executable, "-m", "assay", *command],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    journaled = tmp_path / "run/responses.jsonl"
+    until(lambda: begun.poll() is not None or (journaled.exists() and journaled.read_bytes().count(b"\n") > 3))
+    begun.send_signal(number)
+    said = begun.communicate(timeout=30)[0]
+    assert begun.returncode == expected, said
+    assert "Traceback" not in said
+    assert "stopped; resume with" in said
+    known = answers(tmp_path / "run")
+    assert 0 < len(known) < 240
+    if number == signal.SIGINT:
+        return
+    resume = shlex.split(said[said.index("assay run") :].splitlines()[0])[1:]
+    done = ray_world.assay(*resume, "--model_args", "seconds=0.0", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(answers(tmp_path / "run")) == 240
+
+
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_replicas_with_other_weights_are_refused_before_anything_is_asked(ray_cluster: Any, tmp_path: Path) -> None:
