@@ -170,11 +170,11 @@ def main() -> int:
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fleet-equal-")))
         pairs = Pairs(work, stack.enter_context(RayNodes(variables=variables())))
-        less = ("--limit", str(limit)) if limit else ()
+        limited = ("--limit", str(limit)) if limit else ()
         cases: dict[str, tuple[Sequence[str], ...]] = {
-            "bundled benchmark": ((*BUNDLED, *less),),
-            "graph with a judge": ((*JUDGED, *less),),
-            "graph with a judge of two replicas": ((*JUDGED, *less), (*GRAPH_RUN, *less), BOTH),
+            "bundled benchmark": ((*BUNDLED, *limited),),
+            "graph with a judge": ((*JUDGED, *limited),),
+            "graph with a judge of two replicas": ((*JUDGED, *limited), (*GRAPH_RUN, *limited), BOTH),
         }
         for name, case in cases.items():
             begun = time.monotonic()
