@@ -135,7 +135,7 @@ def test_a_poison_request_fails_alone(ray_cluster: Any, tmp_path: Path) -> None:
 def test_a_signal_stops_a_run_of_a_fleet_and_the_command_that_resumes_is_printed(
     number: int, expected: int, ray_cluster: Any, tmp_path: Path
 ) -> None:
-    """Ray has handlers of its own for signals, which print a stack and exit with 15."""
+    """Ray has its handlers for signals, which print a stack and exit with 15."""
     command = [
         "run", "-t", "first_steps_opposites", "--model", "fleet-slow", "--model_args", "seconds=0.1", "--plugin", str(MODELS),
         "--replicas", "1", "--ray", ray_cluster.address, "-o", "run",
@@ -238,11 +238,11 @@ def test_auto_fills_the_cluster_and_a_node_that_joins(tmp_path: Path) -> None:
                 output_path=str(tmp_path / "run"),
             )
             assert len(fleet._ready) == 3
-            assert_losses_are_told_apart(fleet, single, joined)
+            assert_losses_differ(fleet, single, joined)
         assert answers(tmp_path / "run")
 
 
-def assert_losses_are_told_apart(fleet: Fleet, cluster: Any, node: Any) -> None:
+def assert_losses_differ(fleet: Fleet, cluster: Any, node: Any) -> None:
     """A process that is killed, and the machine of another: a request can be the cause of the first alone."""
     raylet = node.all_processes["raylet"][0].process.pid
     parents = {each: int(Path(f"/proc/{each.where['pid']}/stat").read_text().split()[3]) for each in fleet._ready}
@@ -251,8 +251,8 @@ def assert_losses_are_told_apart(fleet: Fleet, cluster: Any, node: Any) -> None:
     async def lost(replica: Any, strike: Callable[[], object]) -> bool:
         asked = [Generate("question", {})] * 500
         with pytest.raises(ReplicaLostError) as error:
-            async for number, answered in aenumerate(replica.answer(asked, tells_begin=True)):
-                assert bool(answered) == bool(number), "it tells that it begins, then answers"
+            async for number, answered in aenumerate(replica.answer(asked, reports_begin=True)):
+                assert bool(answered) == bool(number), "it reports that it begins, then answers"
                 if number == 1:
                     strike()
         return error.value.machine
