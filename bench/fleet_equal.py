@@ -58,12 +58,18 @@ graph_post_process:
 MODELS = """
 import hashlib
 import json
+import os
 import re
 
 import assay
 from assay.models import Scripted
 
 FENCED = re.compile(r"<<<answer ([0-9a-f]{32})>>>")
+
+
+def note(name):
+    with open("askers", "a") as file:
+        file.write(f"{name} {os.getpid()}\\n")
 
 
 def rendered(messages, add_generation_prompt):
@@ -73,6 +79,7 @@ def rendered(messages, add_generation_prompt):
 @assay.model("speaker")
 def speaker():
     def generate(prompt, params, repeat):
+        note("speaker")
         return "the capital " + hashlib.sha256(prompt.encode()).hexdigest()[0]
 
     return Scripted(generate=generate, chat_template=rendered, identity="speaker 1")
@@ -81,6 +88,7 @@ def speaker():
 @assay.model("verdicts")
 def verdicts():
     def generate(prompt, params, repeat):
+        note("verdicts")
         mark = FENCED.search(prompt)[1]
         return json.dumps({"id": mark, "reason": "so", "score": 1 + int(mark[:4], 16) % 10})
 
@@ -99,16 +107,10 @@ def write_graph(work: Path) -> None:
 
 
 BUNDLED = ("--tasks", "first_steps")
-JUDGED = (
-    "--tasks",
-    "graph/capitals.yaml",
-    "--model",
-    "speaker",
-    "--model_role",
-    "judge=verdicts",
-    "--plugin",
-    "graph/models.py",
-)
+GRAPH_RUN = ("--tasks", "graph/capitals.yaml", "--model", "speaker", "--plugin", "graph/models.py")
+JUDGED = (*GRAPH_RUN, "--model_role", "judge=verdicts")
+BOTH = ("--replicas", "2", "--model_role", "judge=verdicts,replicas=2")
+"""The model and the judge of the graph have two replicas each."""
 
 
 class Pairs:
@@ -134,14 +136,24 @@ class Pairs:
             raise RuntimeError(f"{len(doubled)} answers are in the journal twice")
         return compared_run(self.work)
 
-    def differing(self, *options: str, fleet: Sequence[str] = ("--replicas", "4")) -> list[str]:
-        """The files that differ; `responses` is how many answers are in the journal."""
+    def differing(
+        self, options: Sequence[str], spread_options: Sequence[str] = (), fleet: Sequence[str] = ("--replicas", "4")
+    ) -> list[str]:
+        """The files that differ; `responses` is how many answers are in the journal. `spread_options` replace the options
+        of the fleet's run."""
         alone = self.run(*options)
-        spread = self.run(*options, *fleet, "--ray", self.nodes.address)
+        (self.work / "askers").unlink(missing_ok=True)
+        spread = self.run(*(spread_options or options), *fleet, "--ray", self.nodes.address)
         self.responses = len(journaled(self.work / "run"))
         return sorted(name for name in {*alone, *spread} if alone.get(name) != spread.get(name))
 
     responses = 0
+
+    @property
+    def askers(self) -> dict[str, set[int]]:
+        """The processes that answered in the fleet's run of the graph, by the name of the model."""
+        lines = [line.split() for line in (self.work / "askers").read_text().splitlines()]
+        return {name: {int(process) for each, process in lines if each == name} for name, _ in lines}
 
 
 def variables() -> Mapping[str, str]:
@@ -158,9 +170,15 @@ def main() -> int:
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fleet-equal-")))
         pairs = Pairs(work, stack.enter_context(RayNodes(variables=variables())))
-        for name, options in {"bundled benchmark": BUNDLED, "graph with a judge": JUDGED}.items():
+        limited = ("--limit", str(limit)) if limit else ()
+        cases: dict[str, tuple[Sequence[str], ...]] = {
+            "bundled benchmark": ((*BUNDLED, *limited),),
+            "graph with a judge": ((*JUDGED, *limited),),
+            "graph with a judge of two replicas": ((*JUDGED, *limited), (*GRAPH_RUN, *limited), BOTH),
+        }
+        for name, case in cases.items():
             begun = time.monotonic()
-            differing = pairs.differing(*options, *(["--limit", str(limit)] if limit else []))
+            differing = pairs.differing(*case)
             failed |= bool(differing)
             state = ", ".join(differing) or "all files byte-equal, journals equal as sets"
             print(f"{name}: {pairs.responses} answers, {time.monotonic() - begun:.0f} s for both: {state}", flush=True)

@@ -5,9 +5,12 @@ import copy
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -172,10 +175,11 @@ def test_what_a_backend_inherits_may_not_be_its_tokenizer() -> None:
     assert load_tokenizer("embedded", {}) is not None
 
 
-def test_the_command_line_and_a_role_with_replicas(ray_cluster: Any, tmp_path: Path) -> None:
+def test_the_command_line_and_a_role_with_replicas_on_this_machine(tmp_path: Path) -> None:
+    """The model's replicas share out the CPUs; those of the judge have a place nevertheless."""
     done = ray_world.assay(
-        "run", "-t", "first_steps_opposites", "--limit", 10, "--model", "embedded", "--replicas", 2, "--ray",
-        ray_cluster.address, "--model_role", "judge=embedded,replicas=1", "-o", tmp_path / "run",
+        "run", "-t", "first_steps_opposites", "--limit", 10, "--model", "embedded", "--replicas", 2, "--model_role",
+        "judge=embedded,replicas=2", "-o", tmp_path / "run",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     here = assay.simple_evaluate("embedded", tasks=["first_steps_opposites"], limit=10)["results"]
@@ -197,6 +201,46 @@ def test_a_poison_request_fails_alone(ray_cluster: Any, tmp_path: Path) -> None:
     losses = re.findall(loss, done.stderr, re.MULTILINE)
     assert len(losses) == len(set(losses)) == 3, done.stderr
     assert not re.search("raylet|worker died", done.stdout + done.stderr)
+
+
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_a_run_of_a_fleet_and_the_command_that_resumes_is_printed(
+    number: int, expected: int, ray_cluster: Any, tmp_path: Path
+) -> None:
+    """Ray has its handlers for signals, which print a stack and exit with 15."""
+    command = [
+        "run", "-t", "first_steps_opposites", "--model", "fleet-slow", "--model_args", "seconds=0.1", "--plugin", str(MODELS),
+        "--replicas", "1", "--ray", ray_cluster.address, "-o", "run",
+    ]  # fmt: skip
+    begun = subprocess.Popen(
+        [sys.executable, "-m", "assay", *command],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    journaled = tmp_path / "run/responses.jsonl"
+    until(lambda: begun.poll() is not None or (journaled.exists() and journaled.read_bytes().count(b"\n") > 3))
+    begun.send_signal(number)
+    said = begun.communicate(timeout=30)[0]
+    assert begun.returncode == expected, said
+    assert "Traceback" not in said
+    assert "stopped; resume with" in said
+    known = answers(tmp_path / "run")
+    assert 0 < len(known) < 240
+    if number == signal.SIGINT:
+        return
+    resume = shlex.split(said[said.index("assay run") :].splitlines()[0])[1:]
+    done = ray_world.assay(*resume, "--model_args", "seconds=0.0", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(answers(tmp_path / "run")) == 240
+
+
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_replicas_with_other_weights_are_refused_before_anything_is_asked(ray_cluster: Any, tmp_path: Path) -> None:
@@ -265,11 +309,11 @@ def test_auto_fills_the_cluster_and_a_node_that_joins(tmp_path: Path) -> None:
                 output_path=str(tmp_path / "run"),
             )
             assert len(fleet._ready) == 3
-            assert_losses_are_told_apart(fleet, single, joined)
+            assert_losses_differ(fleet, single, joined)
         assert answers(tmp_path / "run")
 
 
-def assert_losses_are_told_apart(fleet: Fleet, cluster: Any, node: Any) -> None:
+def assert_losses_differ(fleet: Fleet, cluster: Any, node: Any) -> None:
     """A process that is killed, and the machine of another: a request can be the cause of the first alone."""
     raylet = node.all_processes["raylet"][0].process.pid
     parents = {each: int(Path(f"/proc/{each.where['pid']}/stat").read_text().split()[3]) for each in fleet._ready}
@@ -278,8 +322,8 @@ def assert_losses_are_told_apart(fleet: Fleet, cluster: Any, node: Any) -> None:
     async def lost(replica: Any, strike: Callable[[], object]) -> bool:
         asked = [Generate("question", {})] * 500
         with pytest.raises(ReplicaLostError) as error:
-            async for number, answered in aenumerate(replica.answer(asked, tells_begin=True)):
-                assert bool(answered) == bool(number), "it tells that it begins, then answers"
+            async for number, answered in aenumerate(replica.answer(asked, reports_begin=True)):
+                assert bool(answered) == bool(number), "it reports that it begins, then answers"
                 if number == 1:
                     strike()
         return error.value.machine

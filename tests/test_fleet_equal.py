@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("ray")
 
-from bench.fleet_equal import BUNDLED, CAPITAL, JUDGED, RECORDS, Pairs, variables
+from bench.fleet_equal import BOTH, BUNDLED, CAPITAL, GRAPH_RUN, JUDGED, RECORDS, Pairs, variables
 from bench.ray_nodes import RayNodes
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.xdist_group("ray")]
@@ -27,14 +27,16 @@ def pairs(nodes: RayNodes, tmp_path: Path) -> Pairs:
 
 
 def test_the_bundled_benchmark_is_byte_equal_on_four_replicas_of_two_nodes(pairs: Pairs) -> None:
-    assert pairs.differing(*BUNDLED, "--limit", "4") == []
+    assert pairs.differing((*BUNDLED, "--limit", "4")) == []
     assert pairs.responses > 15 * 4  # of all tasks
     results = json.loads((pairs.work / "run/results.json").read_text())
     assert len([name for name in results["results"] if name.startswith("first_steps_")]) >= 15
 
 
-def test_a_graph_with_a_local_judge_is_byte_equal_on_four_replicas_of_two_nodes(pairs: Pairs) -> None:
-    assert pairs.differing(*JUDGED) == []
+def test_a_graph_and_its_local_judge_are_byte_equal_on_two_replicas_each(pairs: Pairs) -> None:
+    assert pairs.differing(JUDGED, GRAPH_RUN, BOTH) == []
+    speakers, judges = pairs.askers["speaker"], pairs.askers["verdicts"]
+    assert (len(speakers), len(judges), speakers & judges) == (2, 2, set())
     assert pairs.responses == 3 * RECORDS
     row = json.loads((pairs.work / "run/results.json").read_text())["results"]["capitals"]
     assert row["exact_match,none"] == pytest.approx(sum(said(n) == CAPITAL for n in range(RECORDS)) / RECORDS)

@@ -26,7 +26,7 @@ PARAMS: dict[str, object] = {}
 @dataclass
 class ScriptedReplica:
     """Answers calls in order, one request after the other; ends before the answer with the number `ends_at`, or at a request
-    with a word of `poison`. `struck` says whether it is killed from outside, where it is given: before or after it tells
+    with a word of `poison`. `struck` says whether it is killed from outside, where it is given: before or after it reports
     that it begins a call."""
 
     name: str
@@ -41,12 +41,12 @@ class ScriptedReplica:
     struck: Callable[[Sequence[str], str], bool] = lambda _, __: False
     ended_by: str = ""
 
-    async def answer(self, requests: Sequence[Request], *, tells_begin: bool = False) -> AsyncGenerator[Answered]:
+    async def answer(self, requests: Sequence[Request], *, reports_begin: bool = False) -> AsyncGenerator[Answered]:
         async with self.turn:
             texts = [each.text for each in requests]
             if self.is_lost or self.struck(texts, "waits"):
                 self._end("a kill")
-            if tells_begin:
+            if reports_begin:
                 yield []
             self.calls.append(texts)
             for number, text in enumerate(texts):
@@ -290,8 +290,8 @@ def test_nothing_is_sent_when_the_budget_is_over_and_calls_are_cancelled_at_once
 
 def test_a_call_that_does_not_answer_all_fails_the_rest() -> None:
     class Silent(ScriptedReplica):
-        async def answer(self, requests: Sequence[Request], *, tells_begin: bool = False) -> AsyncGenerator[Answered]:
-            assert not tells_begin
+        async def answer(self, requests: Sequence[Request], *, reports_begin: bool = False) -> AsyncGenerator[Answered]:
+            assert not reports_begin
             yield [(0, Text("said"))]
 
     answers = drive(ScriptedFleet([Silent("r0")]), [f"question {n}" for n in range(3)])

@@ -139,17 +139,17 @@ def test_helper_files_travel_with_the_task(cluster: Any, tmp_path: Path) -> None
     assert "here" not in where(log)
 
 
-CODE = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: test\nunsafe_code: true\nmetric_list:\n  - metric: code_exec\n    timeout: 5\n"
+CODE = "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: test\nunsafe_code: true\nrepeats: 2\nmetric_list:\n  - {metric: code_exec, name: passed, timeout: 5, reduction: [mean, pass@2]}\ngeneration_kwargs: {do_sample: true, temperature: 1}\n"
 
 
 @pytest.mark.skipif(obstacle() is not None, reason="needs namespaces")
 def test_code_runs_in_the_sandbox_of_nodes_and_a_node_without_one_is_refused(
     cluster: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rows = [{"q": f"{number}", "test": f"assert half({2 * number}) == {number}"} for number in range(32)]
+    rows = [{"q": f"{number}", "test": f"assert half({2 * number}) == {number}"} for number in range(16)]
     write_task(tmp_path, rows, CODE)
     right, wrong = "def half(n):\n    return n // 2", "import socket\nsocket.create_connection(('127.0.0.1', 1))"
-    answers = [wrong if number % 3 == 0 else right for number in range(32)]
+    answers = [[wrong, wrong if number % 4 == 0 else right] for number in range(16)]
     plain = run(tmp_path, answers)
     bare = cluster.add_node(num_cpus=2, object_store_memory=80_000_000, env_vars={"PATH": "/nowhere"})
     try:
@@ -158,32 +158,21 @@ def test_code_runs_in_the_sandbox_of_nodes_and_a_node_without_one_is_refused(
     finally:
         cluster.remove_node(bare)
     assert scored(there) == scored(plain)
-    assert there["results"]["t"]["code_exec,none"] == 21 / 32
+    row = there["results"]["t"]
+    assert (row["passed,none"], row["pass@2,none"]) == (12 / 32, 12 / 16)
     [refused] = [line for line in caplog.messages if "is not scored on node" in line]
     assert "metric 'code_exec' cannot work here: programs can be isolated neither by bubblewrap nor" in refused
     [counted] = [line for line in caplog.messages if line.startswith("scores computed: ")]
-    assert "32 on node" in counted
-
-
-def test_math_is_checked_on_nodes_with_repeats_and_a_row_of_another_name(cluster: Any, tmp_path: Path) -> None:
-    pytest.importorskip("math_verify")
-    rows = [{"q": f"{number}", "gold": f"{number}/2"} for number in range(12)]
-    metric = "metric_list:\n  - {metric: math_equal, name: same, reduction: [mean, pass@2]}\nrepeats: 2\n"
-    write_task(
-        tmp_path, rows, START.replace("q\n", "q\n") + metric + "generation_kwargs: {do_sample: true, temperature: 1}\n"
-    )
-    answers = [["7", f"\\frac{{{number}}}{{2}}"] for number in range(12)]
-    plain = run(tmp_path, answers)
-    there = run(tmp_path, answers, ray=cluster.address)
-    assert scored(there) == scored(plain)
-    assert there["results"]["t"]["pass@2,none"] == 1.0
+    assert "16 on node" in counted
 
 
 def test_a_node_that_dies_loses_no_score(cluster: Any, tmp_path: Path) -> None:
     answers = ["a" * (number % 4) for number in range(80)]
-    log = write(tmp_path / "tasks", 80, wait=0.05)
+    log = write(tmp_path / "tasks", 80)
     plain = run(tmp_path / "tasks", answers)
     log.unlink()
+    shutil.rmtree(tmp_path / "tasks")
+    write(tmp_path / "tasks", 80, wait=0.04)
     doomed = cluster.add_node(num_cpus=4, object_store_memory=80_000_000)
     done = threading.Event()
 

@@ -23,7 +23,7 @@ cache, and lock files of SQLite. Files with nothing of this are compared as they
 the embedded model."""
 TIMED = re.compile(r"\d{4}-\d\d-\d\d[T_]\d\d-\d\d-\d\d(?:\.\d+)?")
 SCORING = re.compile(r"/scored/\d+/")
-SETTINGS = frozenset(("command", "replicas", "ray", "signature"))
+SETTINGS = frozenset(("command", "model_role", "replicas", "ray", "signature"))
 """Keys of a manifest, and of the copy that heads a journal: the command and its options with their signature. A run of a fleet
 differs in them from one of one process, and in nothing else."""
 JOURNAL, CACHE = "responses.jsonl", "responses.sqlite"

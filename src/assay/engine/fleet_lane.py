@@ -92,8 +92,8 @@ class FleetLane:
     """Queue of a model with replicas.
 
     A replica gets requests in calls: larger ones for a faster replica, smaller ones towards the end. What it was answering
-    when it ended is sent again, each request alone. One fails, and only it, if two more replicas end after they told that
-    they begin it: replicas that end with it still waiting, or with their whole machine, are not counted.
+    when it ended is sent again, each request alone. One fails, and only it, if two more replicas end after they reported
+    that they begin it: replicas that end with it still waiting, or with their whole machine, are not counted.
     """
 
     def __init__(self, role: str, model: Replicated, receive: Receive, budget: Budget, wake: asyncio.Event) -> None:
@@ -205,7 +205,7 @@ class FleetLane:
         reason = "the model gave no response"
         try:
             requests = [request for _, request in call.requests]
-            async with aclosing(member.replica.answer(requests, tells_begin=call.is_alone)) as answers:
+            async with aclosing(member.replica.answer(requests, reports_begin=call.is_alone)) as answers:
                 async for answered in answers:
                     call.is_begun = True
                     self._take_in(member, call, answered)

@@ -98,9 +98,9 @@ class ReplicaActor:
             "more": more,
         }
 
-    def answer(self, call: int, packed: bytes, tells_begin: bool = False) -> Iterator[bytes]:
+    def answer(self, call: int, packed: bytes, reports_begin: bool = False) -> Iterator[bytes]:
         """Answer a call: yield chunks of what landed within the same 50 ms."""
-        if tells_begin:
+        if reports_begin:
             yield BEGINS
         ready: SimpleQueue[list[bytes] | None] = SimpleQueue()
         budget = self._budgets.setdefault(call, Budget())

@@ -72,8 +72,8 @@ class RayReplica:
         for each in self.described.get("warnings", ()):
             logging.getLogger("assay").warning(each)
 
-    async def answer(self, requests: Sequence[Request], *, tells_begin: bool = False) -> AsyncGenerator[Answered]:
-        """Send a batch and yield its responses as they come; nothing, when the model begins it, if it tells so."""
+    async def answer(self, requests: Sequence[Request], *, reports_begin: bool = False) -> AsyncGenerator[Answered]:
+        """Send a batch and yield its responses as they come; nothing, when the model begins it, if it reports that."""
         arrived: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
         number = next(self._numbers)
         try:
@@ -81,8 +81,8 @@ class RayReplica:
         except TypeError as error:
             raise ReplicaError(str(error)) from None
         # with that limit the actor continues after a chunk when it is read here: that it begins is known before it does
-        limit = {"_generator_backpressure_num_objects": 1} if tells_begin else {}
-        sent = self.actor.answer.options(num_returns="streaming", **limit).remote(number, packed, tells_begin)
+        limit = {"_generator_backpressure_num_objects": 1} if reports_begin else {}
+        sent = self.actor.answer.options(num_returns="streaming", **limit).remote(number, packed, reports_begin)
         self._read(sent, partial(_deliver, asyncio.get_running_loop(), arrived))
         is_over = False
         try:
@@ -120,11 +120,11 @@ class RayReplica:
                 deliver(self._lost(error))
 
     def _lost(self, error: Exception) -> ReplicaLostError:
-        """The loss of the replica: of its process alone only where its machine lives to tell so. What is known of one that
-        does not answer any more, for the 15 seconds before Ray counts it as dead, is that the replica is unavailable."""
+        """The loss of the replica: of its process alone only where its machine lives to report it. Of a machine that does not
+        answer any more it is known, for the 15 seconds before Ray counts it as dead, that the replica is unavailable."""
         exceptions = self._ray.exceptions
-        told = isinstance(error, exceptions.ActorDiedError | exceptions.OutOfMemoryError)
-        is_process = told and not getattr(error, "preempted", False)
+        reported = isinstance(error, exceptions.ActorDiedError | exceptions.OutOfMemoryError)
+        is_process = reported and not getattr(error, "preempted", False)
         is_process = is_process and not any(each in str(error) for each in NODE_DIED)
         return ReplicaLostError(f"{self.name} ended", machine=not is_process)
 

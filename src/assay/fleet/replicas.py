@@ -236,6 +236,8 @@ class Fleet:
         self._cpus = float(str(self._arguments.get("threads") or 1))
         if isinstance(self._number, int) and (self._address or LOCAL) == LOCAL and not self._gpus:
             self._cpus = max(self._cpus, usable_cpus() // self._number)
+            if not self.shares and ray.available_resources().get("CPU", 0) < self._cpus * self._number:
+                self._cpus = 0.0  # this machine's are with another model of the run: they take turns
         self._target = self._number if isinstance(self._number, int) else self._capacity()
         if not self._capacity():
             needs = f"{self._gpus:g} GPUs" if self._gpus else f"{self._cpus:g} CPUs"
@@ -258,7 +260,7 @@ class Fleet:
         for node in self._ray_module.nodes():
             if node["Alive"]:
                 has = node["Resources"]
-                by_cpu = has.get("CPU", 0) // self._cpus
+                by_cpu = has.get("CPU", 0) // self._cpus if self._cpus else self._target
                 number += int(min(by_cpu, has.get("GPU", 0) // self._gpus) if self._gpus else by_cpu)
         return number
 

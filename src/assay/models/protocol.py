@@ -109,9 +109,9 @@ class Replica(Protocol):
     @property
     def name(self) -> str: ...
 
-    def answer(self, requests: Sequence[Request], *, tells_begin: bool = False) -> AsyncGenerator[Answered]:
+    def answer(self, requests: Sequence[Request], *, reports_begin: bool = False) -> AsyncGenerator[Answered]:
         """Yield the responses to a batch as they come; raise a ReplicaLostError when the replica ends. Closing it early
-        cancels the batch. With `tells_begin`, nothing is yielded once the model's turn has come, and the model only begins
+        cancels the batch. With `reports_begin`, nothing is yielded once the model's turn has come, and the model only begins
         after that has arrived."""
         ...
 
