@@ -91,7 +91,7 @@ def test_a_report_and_a_comparison_have_turns(runs: Path, address: str, tmp_path
     report = (tmp_path / "report.md").read_text()
     assert "user: What is 4 + 4?" in report and '"role"' not in report
     flips = text_of(fetched(address, "/compare?run=one&run=two")[1])
-    assert "user: What is 3 + 3?" in flips and '"role"' not in flips
+    assert "1 → 0 What is 3 + 3?" in flips and '"role"' not in flips
     assert "the answers begin to differ at character 1: '6' → '7'" in flips
 
 

@@ -85,7 +85,7 @@ def test_json_has_the_numbers_of_the_page(address: str) -> None:
     [sums] = [line for line in run["lines"] if line["path"][-1] == "sums"]
     strict = sums["numbers"][0]
     assert (strict["metric"], strict["filter"], strict["value"], strict["n"]) == ("exact_match", "strict", 48 / 60, 60)
-    runs = json.loads(fetched(address, "/runs.json", q="first")[1])
+    runs = json.loads(fetched(address, "/runs.json", run="first")[1])
     assert (runs["matching"], [each["name"] for each in runs["runs"]]) == (1, ["first"])
     task = json.loads(fetched(address, "/task.json", run="first", task="sums", show="wrong")[1])
     assert (task["total"], [each["doc"] for each in task["samples"]]) == (12, WRONG)

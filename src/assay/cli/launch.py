@@ -38,7 +38,7 @@ def define_launch(parser: argparse.ArgumentParser) -> None:
 
 
 def run_launch(options: argparse.Namespace) -> int:
-    config = _checked(options.file)
+    config = _checked(options.file, shares_disk=options.executor == "slurm")
     names = ("nodes", "gpus_per_node", "time", "partition", "account", "image", "env", "volume")
     launch_options = LaunchOptions(**{name: getattr(options, name) for name in names})
     check(launch_options, options.executor, config)

@@ -20,7 +20,7 @@ from assay.viewer.query import url_for
 from assay.viewer.run_filter import RunFilter
 
 MAX_RUNS, MAX_LINES, MAX_PAIRED = 2000, 12, 40
-"""Runs of a chart, models that have a separate line, and rows among which a scatter looks for two."""
+"""Runs of a chart, models that have separate lines, and rows among which a scatter looks for two."""
 TREND = ("run", "model", "at", "created", "step", "task", "metric", "filter", "value", "low", "high", "n")
 SCATTER = ("run", "model", "created", "step", "x", "x_low", "x_high", "y", "y_low", "y_high")
 
