@@ -113,7 +113,9 @@ def _measured(model: str, arguments: dict[str, object], replicas: int, requests:
                     await wake.wait()
         return time.perf_counter() - begun, time.process_time() - cpu
 
-    with _CountedFleet(model, arguments, replicas=replicas, ray="local", plugins=[str(MODELS)]) as fleet:
+    with _CountedFleet(
+        model, arguments, replicas=replicas, gpus_per_replica=0, ray="local", plugins=[str(MODELS)]
+    ) as fleet:
         took = asyncio.run(drive(fleet))
     assert len(answered) == requests, f"{len(answered)} of {requests} were answered"
     return _Took(*took, list(fleet.answers.values()))

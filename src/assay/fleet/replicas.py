@@ -240,14 +240,18 @@ class Fleet:
                 self._cpus = 0.0  # this machine's are with another model of the run: they take turns
         self._target = self._number if isinstance(self._number, int) else self._capacity()
         if not self._capacity():
-            needs = f"{self._gpus:g} GPUs" if self._gpus else f"{self._cpus:g} CPUs"
             has = ray.cluster_resources()
-            what = f"no machine of the cluster has space for a replica with {needs}: in all it has"
+            what = f"no machine of the cluster has space for a replica with {self._needs}: in all it has"
             what += f" {has.get('GPU', 0):g} GPUs and {has.get('CPU', 0):g} CPUs"
             raise ConfigError([Problem(Place("gpus_per_replica"), what, "give replicas less, or join more machines")])
         options: dict[str, Any] = {"num_cpus": self._cpus, "num_gpus": self._gpus, "max_restarts": 0}
         actor = ray.remote(concurrency_groups={CONTROL: 1}, **options)(ReplicaActor)
         self._create = actor.options(scheduling_strategy="SPREAD").remote
+
+    @property
+    def _needs(self) -> str:
+        """The share of a machine that each replica gets."""
+        return f"{self._gpus:g} GPUs" if self._gpus else f"{self._cpus:g} CPUs"
 
     def _default_gpus(self, has_gpus: bool) -> float:
         if not has_gpus or self._model in CPU_BACKENDS or str(self._arguments.get("device", "")).startswith("cpu"):
@@ -307,9 +311,7 @@ class Fleet:
                 what = f"the cluster gave no replica a place in {LOST_SECONDS:g} s"
                 raise ConfigError([Problem(Place("replicas"), what, "wait until others have ended, or ask for less")])
             if self._ready and not opening and now - changed > PLACE_SECONDS:
-                left = (
-                    f"{len(self._ready)} of {self._target} replicas have a place; the others join when there is space"
-                )
+                left = f"{len(self._ready)} of {self._target} replicas have a place with {self._needs}; the others join when there is space"
                 logging.getLogger("assay").warning(left)
                 return
             waited = [each.opened if each.where else each.placed for each in self._starting]
