@@ -64,8 +64,8 @@ class _CountedReplica:
         self._replica, self._counts, self.name = replica, counts, replica.name
         counts[self.name] += 0
 
-    async def answer(self, requests: Sequence[Request], *, tells_begin: bool = False) -> AsyncIterator[Answered]:
-        async for answered in self._replica.answer(requests, tells_begin=tells_begin):
+    async def answer(self, requests: Sequence[Request], *, reports_begin: bool = False) -> AsyncIterator[Answered]:
+        async for answered in self._replica.answer(requests, reports_begin=reports_begin):
             self._counts[self.name] += len(answered)
             yield answered
 

@@ -28,7 +28,7 @@ CALLS = 2
 """Calls of a replica in flight: the next is there when one ends."""
 FIRST = 8
 """Requests of a call while the speed of its replica is not known."""
-LEAST_SECONDS = 0.25
+LEAST_SECONDS = 0.15
 """Work of a call, at the speed of its replica: shorter calls cost more than they even out."""
 MOST_SECONDS, BATCH = 5.0, 256
 """A call is at most this much work, so that replicas that join find some; or so many requests, which an engine batches."""
@@ -173,19 +173,26 @@ class FleetLane:
     def _next_call(self, member: _Member) -> _Call | None:
         if self._alone:
             return _Call([self._alone.popleft()], is_alone=True)
-        requests = self._queue.take(member, self._size(member), self._model.window)
+        size = self._size(member)
+        requests = self._queue.take(member, size, self._model.window) if size else []
         return _Call(requests) if requests else None
 
     def _size(self, member: _Member) -> int:
-        """Number of requests of the next call: half of the replica's share of what waits, by its speed."""
+        """Number of requests of the next call: with those in flight, half of the replica's share of all that are not
+        answered, by its speed. 0: it has enough for now, and others may be free sooner."""
         if not member.speed:
             return FIRST
         speeds = [each.speed for each in self._members]
         mean = sum(speeds) / max(1, sum(speed > 0 for speed in speeds))
         missing = max(0, self._model.expected - len(speeds))
         share = member.speed / (sum(speed or mean for speed in speeds) + missing * mean)
+        unanswered = len(self._queue) + sum(each.load for each in self._members)
         most = max(BATCH, round(member.speed * MOST_SECONDS))
-        return max(1, round(member.speed * LEAST_SECONDS), min(most, round(share * len(self._queue) / 2)))
+        fair = min(most, round(share * unanswered / 2) - member.load)
+        least = max(1, round(member.speed * LEAST_SECONDS))
+        if member.calls and fair < least and member.load > least / 2:
+            return 0
+        return max(least, fair)
 
     def _begin(self, member: _Member, call: _Call) -> None:
         task = asyncio.create_task(self._ask(member, call))

@@ -311,8 +311,8 @@ class Fleet:
                 what = f"the cluster gave no replica a place in {LOST_SECONDS:g} s"
                 raise ConfigError([Problem(Place("replicas"), what, "wait until others have ended, or ask for less")])
             if self._ready and not opening and now - changed > PLACE_SECONDS:
-                left = f"{len(self._ready)} of {self._target} replicas have a place with {self._needs}; the others join when there is space"
-                logging.getLogger("assay").warning(left)
+                have = f"{len(self._ready)} of {self._target} replicas have a place with {self._needs}"
+                logging.getLogger("assay").warning("%s; the others join when there is space", have)
                 return
             waited = [each.opened if each.where else each.placed for each in self._starting]
             self._ray_module.wait(waited, num_returns=1, timeout=POLL_SECONDS)
