@@ -314,7 +314,10 @@ class Band:
     _masks: dict[Limits, torch.Tensor] = field(default_factory=dict)
 
     def on(self, device: torch.device) -> "Band":
-        return Band(*(on_device(each, device) for each in (self.own, self.seen, self.positions, self.real)))
+        own, seen, positions, real = (
+            on_device(each, device) for each in (self.own, self.seen, self.positions, self.real)
+        )
+        return Band(own, seen, positions, real)
 
     def mask(self, limits: Limits) -> torch.Tensor:
         """All before a token and itself, as far as window and chunk reach: (segments, 1, tokens, attended tokens)."""
