@@ -170,7 +170,7 @@ def test_a_poison_request_fails_alone_and_only_it(caplog: pytest.LogCaptureFixtu
 
 class Storm:
     """Kills from outside, drawn by `draw`: of what waits as often as one likes, of what is answered by `company` too. While a
-    request is answered alone one kill strikes it: no one could tell a second from what the request does."""
+    request is answered alone one kill strikes it: a second would look like what the request does."""
 
     def __init__(self, draw: Callable[[], bool]) -> None:
         self.draw, self.kills = draw, 0
