@@ -37,6 +37,9 @@ test-lowest:  ## the quick tests with the lowest version of each direct dependen
 		$(addprefix --extra ,metrics math hub litellm view) --output-file $(VENV)-lowest/lowest.txt pyproject.toml
 	@PIP_CONSTRAINT=$(abspath $(VENV)-lowest/lowest.txt) $(MAKE) quick VENV=$(VENV)-lowest
 
+test-cluster: install-test  ## the tests of a fleet that need a quiet machine, with the others of a fleet
+	@ASSAY_CLUSTER_TESTS=1 $(BIN)/python -m pytest tests/test_fleet*.py tests/test_managed_fleet.py tests/test_sweeps.py
+
 fuzz: install-test  ## damaged input of every kind, SECONDS of CPU time for each target (default 60), JOBS targets at once; findings in OUT
 	@cd tests && $(abspath $(BIN))/python -m fuzz --seconds $(or $(SECONDS),60) --jobs $(or $(JOBS),1) $(if $(OUT),--out $(abspath $(OUT))) $(TARGETS)
 

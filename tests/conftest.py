@@ -29,7 +29,15 @@ settings.register_profile("assay", deadline=None)  # a busy machine is slow, not
 settings.load_profile("assay")
 
 Write = Callable[[Mapping[str, str]], Path]
-collect_ignore = ["runs_0_1", "differences", "plugin_package", "seeds", "lm_eval_script.py", "lm_eval_tables.py"]
+collect_ignore = [
+    "runs_0_1",
+    "differences",
+    "plugin_package",
+    "seeds",
+    "lm_eval_script.py",
+    "lm_eval_tables.py",
+    "fleet_models.py",
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -32,6 +32,9 @@ def cluster(nodes: int = 2, **resources: Any) -> Iterator[Any]:
     import_ray()
     from ray.cluster_utils import Cluster
 
+    Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray").mkdir(
+        exist_ok=True
+    )  # Ray notes the address there
     folder = tempfile.mkdtemp(prefix="r", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
     options = {"num_cpus": CPUS, "object_store_memory": STORE, "include_dashboard": False, **resources}
     started = Cluster(initialize_head=True, head_node_args={**options, "temp_dir": folder})

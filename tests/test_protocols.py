@@ -365,6 +365,7 @@ def test_tiktoken_cuts_texts_as_it_does(tmp_path: Path, monkeypatch: pytest.Monk
     import tiktoken.registry
 
     monkeypatch.setattr(tiktoken.registry, "ENCODING_CONSTRUCTORS", None)
+    tiktoken.registry._available_plugin_modules.cache_clear()
     sys.modules.pop("tiktoken_ext", None)
     model: Any = load_model("openai", {"model": "m", "tokenizer_backend": "tiktoken", "tokenizer": "bytewise"})
     assert model.count_tokens("abc é") == 6

@@ -1,6 +1,7 @@
 """`models:` in a run file: every model on the same tasks, a run folder each, and one table."""
 
 import json
+import os
 import tempfile
 from pathlib import Path
 
@@ -211,6 +212,7 @@ def waiting(file: str, writes: bool = False) -> Scripted:
 
 
 @pytest.mark.process
+@pytest.mark.skipif("ASSAY_CLUSTER_TESTS" not in os.environ, reason="needs a quiet machine: make test-cluster")
 @pytest.mark.xdist_group("ray")
 def test_over_a_cluster_the_next_model_starts_on_replicas_that_are_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
