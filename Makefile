@@ -8,7 +8,7 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 VLLM_VENV ?= .venv-vllm
 VLLM = $(VLLM_VENV)/bin
 
-.PHONY: demo demo-cluster view test quick test-python test-lowest fuzz chaos test-inspect test-vllm check install install-test install-quick docs bench site release-check clean
+.PHONY: demo demo-cluster view test test-cluster quick test-python test-lowest fuzz chaos test-inspect test-vllm check install install-test install-quick docs bench site release-check clean
 
 demo: install  ## set up assay and show it at work on its bundled tasks
 	@sh tools/demo.sh $(BIN)/assay $(DEMO)

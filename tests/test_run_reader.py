@@ -295,7 +295,6 @@ MAY_JOIN = {
     "config/row_names.py": "the one place",
     "cli/completion.py": "names of tasks in a list",
     "evaluation/models.py": "a model with its arguments: name,key=value",
-    "fleet/sweep.py": "the same, in `models:`",
     "exchange/imported.py": "an example of lm-eval's layout",
 }
 

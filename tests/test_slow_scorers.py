@@ -16,6 +16,7 @@ import assay
 from assay.evaluation.score import score
 from assay.records import Failed
 from assay.runs.cache import SCORES_FILE, ScoreCache
+from assay.scoring import workers
 from assay.scoring.scorer import Scorer
 from assay.scoring.workers import ScorerMemo, Workers, can_fork, identity_of
 from run_world import start
@@ -289,3 +290,19 @@ def test_scores_that_cannot_be_cached_are_computed_every_time(tmp_path: Path) ->
         assert memory.filled(["x", "y"], compute) == [(1, 2), Failed("no")]
     assert calls == [0, 1, 0, 1]
     file.close()
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [({"a": "max 100000"}, 8), ({"a": "250000 100000"}, 2), ({"a": "50000 100000"}, 1), ({"b": "-1", "c": "100000"}, 8),
+     ({"b": "400000", "c": "100000"}, 4), ({}, 8)],
+)  # fmt: skip
+def test_a_container_has_the_cpus_of_its_quota(
+    files: dict[str, str], expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control groups 2 (one file) and 1 (two), as Linux writes them; a machine with 8 CPUs."""
+    for name, text in files.items():
+        (tmp_path / name).write_text(f"{text}\n")
+    monkeypatch.setattr(workers, "QUOTAS", ((tmp_path / "a",), (tmp_path / "b", tmp_path / "c")))
+    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: set(range(8)))
+    assert workers.usable_cpus() == expected

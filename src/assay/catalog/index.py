@@ -226,7 +226,7 @@ def index_root(root: Root, *, stale: Iterable[str] = ()) -> Snapshot:
 
     `stale` are files known to have changed although their stamp does not show it.
     """
-    with _no_collector():
+    with no_collector():
         known = load_snapshot(root)
         files = scan(root)
     changed = set(stale)
@@ -255,7 +255,7 @@ def _rebuild(root: Root, known: Snapshot | None, files_below: Mapping[str, Stamp
     kept = _unchanged(known, changed) if known is not None else {}
     reader = IncludeReader()
     entries: list[tuple[CatalogEntry, Mapping[str, str]]] = []
-    with _no_collector():
+    with no_collector():
         for path in sorted(path for path in files_below if is_config(path)):
             if path in kept:
                 entries.append(kept[path])
@@ -273,7 +273,7 @@ def _unchanged(known: Snapshot, changed: set[str]) -> dict[str, tuple[CatalogEnt
 
 
 @contextmanager
-def _no_collector() -> Iterator[None]:
+def no_collector() -> Iterator[None]:
     """Pause the garbage collector: an index is many small objects that stay alive."""
     was_on = gc.isenabled()
     gc.disable()

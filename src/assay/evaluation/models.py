@@ -220,8 +220,13 @@ def parse_role(written: YAMLValue, role: str) -> tuple[str, dict[str, YAMLValue]
         if unknown or "model" not in written:
             raise ConfigError([Problem(place, "must name a model", "write {model: openai-chat, model_args: {…}}")])
         return str(written["model"]), parse_arguments(written.get("model_args"), f"model_role.{role}")
-    name, _, rest = str(written).partition(",")
-    return name.strip(), parse_arguments(rest, f"model_role.{role}")
+    return split_model(str(written), f"model_role.{role}")
+
+
+def split_model(written: str, where: str) -> tuple[str, dict[str, YAMLValue]]:
+    """The backend and its arguments of a model that is written as one text."""
+    name, _, rest = written.partition(",")
+    return name.strip(), parse_arguments(rest, where)
 
 
 def role_models(config: RunConfig, objects: Mapping[str, AnyModel], named_by_tasks: ModelRoles) -> dict[str, AnyModel]:

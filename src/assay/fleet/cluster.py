@@ -8,10 +8,10 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from types import ModuleType
 
 from assay.errors import ConfigError, Place, Problem, installing
+from assay.scoring.workers import usable_cpus
 
 LOCAL, RUNNING = "local", "auto"
 CONNECT_SECONDS = 5.0
@@ -111,20 +111,6 @@ def _check_address(address: str) -> None:
     except OSError as error:
         what = f"no Ray cluster at {address!r}: {error.strerror or error}"
         raise ConfigError([Problem(Place("ray"), what, START_ONE)]) from None
-
-
-QUOTAS = ("/sys/fs/cgroup/cpu.max",), ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us")
-"""Files with the share of the CPUs that a container has, and its period: of control groups 2 and 1."""
-
-
-def usable_cpus() -> int:
-    """Number of CPUs that this process may use: a container may have few of those of its machine."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    for files in QUOTAS:
-        with suppress(OSError, ValueError):  # "max" where there is no limit
-            quota, period = (int(part) for name in files for part in Path(name).read_text().split())
-            count = min(count, max(1, quota // period)) if quota > 0 else count
-    return count
 
 
 def _store_bytes() -> int:

@@ -16,12 +16,13 @@ import orjson
 from assay.config.arguments import parse_arguments
 from assay.errors import AssayError, ConfigError, Place, Problem, SelfExplanatory
 from assay.fleet.actor import ReplicaActor
-from assay.fleet.cluster import LOCAL, connected, usable_cpus
+from assay.fleet.cluster import LOCAL, connected
 from assay.fleet.replica import CONTROL, RayReplica, problems_of
 from assay.models.load import backend, load_tokenizer, parameters
 from assay.models.protocol import Can, TokenizerAlone
 from assay.records import JSONDict, JSONObject, Message, Prompt, messages_to_plain
 from assay.registry import load_plugins
+from assay.scoring.workers import usable_cpus
 from assay.user_code import user_code
 from assay.version import __version__
 

@@ -14,7 +14,7 @@ from assay.config.option import YAMLValue, option
 from assay.config.run import RunConfig
 from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.manifest import spec
-from assay.evaluation.models import UNDER_TEST, check_model_options
+from assay.evaluation.models import UNDER_TEST, check_model_options, split_model
 from assay.evaluation.options import checkpoint_labels, checkpoint_runs, weights_argument
 from assay.evaluation.prepare import PreparedRun
 from assay.evaluation.replicas import FleetOptions, fleet_options
@@ -75,8 +75,8 @@ def sweep_runs(config: RunConfig, written: YAMLValue, origin: Origin) -> dict[st
 def _entry(written: YAMLValue, origin: Origin, place: Place, problems: list[Problem]) -> SweepModel | None:
     """An entry: a mapping, or a text as roles are written, `hf,pretrained=org/name`."""
     if isinstance(written, str):
-        name, _, rest = written.partition(",")
-        return SweepModel(model=name.strip(), model_args=parse_arguments(rest, KEY))
+        name, arguments = split_model(written, KEY)
+        return SweepModel(model=name, model_args=arguments)
     if not isinstance(written, Mapping):
         fix = "write {model: hf, model_args: {pretrained: org/name}}, or hf,pretrained=org/name"
         problems.append(Problem(place, f"must be a model, got {written!r:.60}", fix))

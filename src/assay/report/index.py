@@ -5,20 +5,20 @@ the run and its files have the size and time that they had when it was read. It 
 another version, and kept in the cache where the folder cannot be written.
 """
 
-import gc
 import os
 import threading
 import time
 import weakref
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import orjson
 
+from assay.catalog.index import no_collector
 from assay.config.folders import cache_folder
 from assay.config.source import digest
 from assay.records import AnyJSON, JSONObject, ScoreKey
@@ -139,7 +139,7 @@ class RunIndex:
 
     def rows(self, names: Sequence[str]) -> dict[str, list[IndexedRow]]:
         """The numbers of runs, of those that are in the index."""
-        with self._lock, _no_collection():
+        with self._lock, no_collector():
             return {
                 name: [_row_from(each) for each in orjson.loads(zlib.decompress(self._packed(self._slots[name])))]
                 for name in names
@@ -222,7 +222,7 @@ class RunIndex:
         self._is_loaded = True
         self._saved = time.monotonic()
         for place in () if self._is_run else self._places():
-            with suppress(OSError, ValueError, TypeError, LookupError, zlib.error), _no_collection():
+            with suppress(OSError, ValueError, TypeError, LookupError, zlib.error), no_collector():
                 with open_file(place) as file:
                     self._slots = dict(_read_slots(file, self.folder))
                     self._hold(file)
@@ -281,18 +281,6 @@ class RunIndex:
             file.writelines(blobs)
         start = len(first) + len(listed)
         return [(slot, (start + head[3], head[4])) for slot, head in zip(kept, heads, strict=True)]
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Collect no garbage: of a hundred thousand new objects none is any, and looking takes twice as long as making them."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 EMPTY = zlib.compress(b"[]", 1)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from assay.comparison.labelling import spreadsheet_cell
 from assay.config.option import NOTHING
 from assay.config.row_names import row_key, row_name, rows_of, shown_filter, stderr_name
 from assay.records import AnyJSON, JSONDict, JSONObject, ScoreKey
@@ -333,8 +334,7 @@ def fenced(text: str) -> str:
 
 def spreadsheet_text(text: str) -> str:
     """The text for a CSV cell: what a spreadsheet would read as a formula is marked as text."""
-    plain = visible(text)
-    return f"'{plain}" if plain[:1] in ("=", "+", "-", "@", "\t", "\r") else plain
+    return spreadsheet_cell(visible(text))
 
 
 def format_decimal(value: float | None, digits: int = 4) -> str:

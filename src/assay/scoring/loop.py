@@ -1,7 +1,6 @@
 """The one scoring loop: for filter, for document, create the result, for metric, compute.
 
-A scoring step is one filter of a task with what scores its answers, made once per task from a scorer's class. `step_of` is
-the only place that looks at what a class defines; the loop walks over steps and asks nothing.
+A scoring step is one filter of a task with what scores its answers. `step_of` alone reads what a scorer's class defines.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

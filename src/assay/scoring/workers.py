@@ -65,7 +65,7 @@ class Workers:
     """
 
     def __init__(self, scorers: Sequence[ParallelScorer], count: int | None = None) -> None:
-        self._count = count if count is not None else len(os.sched_getaffinity(0)) if can_fork() else 1
+        self._count = count if count is not None else usable_cpus() if can_fork() else 1
         self._scorers = list(scorers)
         self._link: Connection | None = None
         self._supervisor: BaseProcess | None = None
@@ -109,6 +109,20 @@ class Workers:
 def can_fork() -> bool:
     """Whether this is a system where forking does no harm: Linux."""
     return hasattr(os, "fork") and hasattr(os, "sched_getaffinity")
+
+
+QUOTAS = ("/sys/fs/cgroup/cpu.max",), ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+"""Files with the share of the CPUs that a container has, and its period: of control groups 2 and 1."""
+
+
+def usable_cpus() -> int:
+    """Number of CPUs that this process may use: a container may have few of those of its machine."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for files in QUOTAS:
+        with suppress(OSError, ValueError):  # "max" where there is no limit
+            quota, period = (int(part) for name in files for part in Path(name).read_text().split())
+            count = min(count, max(1, quota // period)) if quota > 0 else count
+    return count
 
 
 def _begin(parent: int) -> None:
