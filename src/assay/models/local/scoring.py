@@ -1,5 +1,6 @@
 """Log-likelihoods from a torch model with packed attention: every token that contexts share is computed once."""
 
+import math
 import time
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from assay.models.local.attention import Layers, PackedPattern, PackedRow, Span, on_device, using_pattern
+from assay.models.local.attention import Layers, PackedPattern, PackedRow, Span, layer_limits, on_device, using_pattern
 from assay.models.local.generation import NAN_LOGITS
 from assay.models.local.prefixes import MIN_SHARED, ContextGroup, PrefixGroup, common_tokens, prefix_groups
 from assay.models.local.windows import Pair
@@ -49,6 +50,10 @@ SPARE = 0.7
 """Share of the free memory that a pass may take."""
 
 
+AHEAD = 3
+"""Passes launched before the first of them is waited for: the device works while the next ones are prepared."""
+
+
 class ScoredPair(NamedTuple):
     """The log-likelihood of a continuation. Of the `read` tokens of context and continuation, `stored` were computed for
     other requests; `reason` says why there is no value."""
@@ -76,6 +81,13 @@ class CausalLM:
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         return int(2 * config.num_hidden_layers * heads * size * self.model.dtype.itemsize)
+
+    @property
+    def shortest_limit(self) -> float:
+        """The shortest window or chunk of a layer: shorter texts do not notice them."""
+        config = self.model.config.get_text_config()
+        limits = (layer_limits(config, layer) for layer in range(config.num_hidden_layers))
+        return min((limit for both in limits for limit in both if limit is not None), default=math.inf)
 
     def logits(self, tokens: torch.Tensor, positions: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         with uniform_memory_errors():
@@ -174,7 +186,7 @@ class PackedScorer:
                     running.append(launched)
                 else:
                     yield launched
-                if len(running) > 1:
+                if len(running) > AHEAD:
                     yield self._collect(running.popleft())
         while running:
             yield self._collect(running.popleft())

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
+from itertools import chain, repeat
 from typing import Any, Literal
 
 from assay.models.conversations import answer_rendered
@@ -42,8 +43,8 @@ UNSUPPORTED = {
 """Arguments of lm-eval's `hf` that are not supported, with the alternative."""
 
 
-CHUNKS = (256, 2048)
-"""Requests tokenized at a time, first and later: the device should have work soon."""
+CHUNKS = (256, 512, 1024, 2048)
+"""Requests tokenized at a time, first and later: the device should have work soon, and until the next are ready."""
 
 
 class HF(TokenizedModel):
@@ -150,9 +151,9 @@ class HF(TokenizedModel):
         self, requests: Sequence[tuple[int, Request]], windows: Windows, known: list[tuple[int, Response]]
     ) -> Iterator[list[Pair]]:
         """Yield requests as pairs of tokens, in chunks; responses that need no pass are appended to `known`."""
-        start = 0
+        start, sizes = 0, chain(CHUNKS, repeat(CHUNKS[-1]))
         while start < len(requests):
-            some = requests[start : start + CHUNKS[start > 0]]
+            some = requests[start : start + next(sizes)]
             start += len(some)
             self._tokenizer.prime(
                 (request.text for _, request in some if isinstance(request, Rolling)),
