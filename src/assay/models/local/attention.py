@@ -161,9 +161,12 @@ def attention_forward(  # noqa: PLR0913  # transformers' own signature
         raise UnsupportedAttention("a sliding window that its configuration does not state")
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
     how = LayerAttention(scale, window, chunk, softcap, s_aux)
+    size = value.shape[-1]
+    if size < key.shape[-1]:  # of latent attention: the flash kernel wants keys and values of one size
+        value = torch.nn.functional.pad(value, (0, key.shape[-1] - size))
     tokens = [tensor[0].transpose(0, 1) for tensor in (query, key, value)]
     seen = _patterns[-1].attend(layer, tokens[0], tokens[1], tokens[2], how)
-    return seen[None], None
+    return seen[None, ..., :size], None
 
 
 def layer_limits(config: Any, layer: int) -> Limits:

@@ -79,8 +79,7 @@ class CausalLM:
         """Size of the keys and values of one token."""
         config = self.model.config.get_text_config()
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        return int(2 * config.num_hidden_layers * heads * size * self.model.dtype.itemsize)
+        return int(2 * config.num_hidden_layers * heads * head_size(config) * self.model.dtype.itemsize)
 
     @property
     def shortest_limit(self) -> float:
@@ -95,6 +94,12 @@ class CausalLM:
                 input_ids=tokens[None], position_ids=positions[None], use_cache=False, logits_to_keep=rows
             ).logits[0]
         return output  # type: ignore[no-any-return]
+
+
+def head_size(config: Any) -> int:
+    """Size of a head's keys. Those of latent attention (DeepSeek) have a part with positions and one without."""
+    size = getattr(config, "qk_head_dim", None) or getattr(config, "head_dim", None)
+    return int(size or config.hidden_size // config.num_attention_heads)
 
 
 @dataclass(slots=True)

@@ -145,7 +145,9 @@ def joined(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention of (rows, heads, size) over two sets of keys together, from that over each and its (heads, rows) log-sums."""
     share = torch.sigmoid(other_sums - one_sums).T[..., None]
-    return torch.lerp(one.to(share.dtype), other.to(share.dtype), share).to(one.dtype), torch.logaddexp(one_sums, other_sums)
+    return torch.lerp(one.to(share.dtype), other.to(share.dtype), share).to(one.dtype), torch.logaddexp(
+        one_sums, other_sums
+    )
 
 
 @dataclass(slots=True)
