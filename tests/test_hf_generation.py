@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from assay.models.local.embedded import BUNDLED
 from assay.models.local.generation import NAN_LOGITS, Generation
 from assay.models.local.hf.backend import HF
-from assay.models.local.slots import TokenSampler
+from assay.models.local.slots import LEADS, TokenSampler
 from assay.records import Failed, Generate, Text
 from hf_world import BEGIN, END, LENGTH, WORDS, answers, build, generated, numbers, ours, plain, text, words
 
@@ -61,8 +61,11 @@ def expected_texts() -> tuple[list[list[int]], list[int], list[list[int]]]:
     )
 
 
-@pytest.mark.parametrize("slots", [1, 2, 3, 8, 64])
-def test_texts_are_the_same_at_any_number_of_slots(slots: int) -> None:
+@pytest.mark.parametrize("lead", [0, 2, 16])
+@pytest.mark.parametrize("slots", [1, 3, 8, 64])
+def test_texts_are_the_same_at_any_number_of_slots(slots: int, lead: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`lead`: steps that a GPU computes before the block before them is collected."""
+    monkeypatch.setitem(LEADS, "cpu", lead)
     items, limits, expected = expected_texts()
     requests = [greedy(each, max_gen_toks=limit) for each, limit in zip(items, limits, strict=True)]
     responses = answers(ours("llama", batch_size=slots), requests)

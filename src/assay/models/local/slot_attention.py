@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from assay.models.local import slot_kernel
 from assay.models.local.attention import (
     LayerAttention,
     Layers,
@@ -70,7 +71,8 @@ class SlotPattern:
         prefix = self.prefix[layer] if self.shared else None
         is_cut = prefix is not None and window is not None
         if self.flash and chunk is None and how.softcap is None and not is_cut:
-            return self._flash(query, (keys, values), prefix, window, how)
+            by = self._kernel if slot_kernel.is_available() else self._flash
+            return by(query, (keys, values), prefix, window, how)
         own = [each.view(self.count, self.length, *each.shape[1:]).transpose(1, 2) for each in (keys, values)]
         if prefix is not None:
             return self._masked(query, own, prefix, (window, chunk), how)
@@ -105,6 +107,25 @@ class SlotPattern:
         seen = first.view(heads, self.count, -1, values.shape[2]).transpose(0, 1)
         seen = seen + weights[..., self.shared :] @ own[1]
         return seen.reshape(self.count, -1, values.shape[2])
+
+    def _kernel(
+        self,
+        query: torch.Tensor,
+        own: tuple[torch.Tensor, torch.Tensor],
+        prefix: tuple[torch.Tensor, torch.Tensor] | None,
+        window: int | None,
+        how: LayerAttention,
+    ) -> torch.Tensor:
+        before = None
+        if prefix is not None:
+            seen, sums = torch.ops.aten._flash_attention_forward(
+                query[None], prefix[0][None], prefix[1][None], None, None, self.count, self.shared, 0.0, False, False,
+                scale=how.scale,
+            )[:2]  # fmt: skip
+            before = seen[0], sums[0]
+        return slot_kernel.attend_slots(
+            query, own, self._used, self.length, scale=how.scale, window=window, sinks=how.sinks, before=before
+        )
 
     def _flash(
         self,

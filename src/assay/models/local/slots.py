@@ -4,6 +4,8 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +22,8 @@ MOST_SLOTS = {"cuda": 512}
 SLOTS = 64
 ROUND = 64
 """Slot lengths are multiples of this."""
+LEADS = {"cuda": 2}
+"""Steps of the next block that a GPU computes while the tokens of a block are collected."""
 REFILL = 8
 """Share of the slots (1 / 8) that must be free before new texts start."""
 SPARE = 0.6
@@ -96,7 +100,7 @@ class SlotGenerator:
             free = batch.free
             if waiting and free and (not batch.is_busy or len(free) * REFILL >= batch.slots.count):
                 batch.start([waiting.popleft() for _ in range(min(len(free), len(waiting)))], tokens)
-            block = batch.step(min(BLOCK, batch.ahead))
+            block = batch.run_block()
             seconds = (time.perf_counter() - started) / max(batch.busy, 1)
             yield batch.collect(block, self._ends, self._decode, seconds)
 
@@ -108,6 +112,13 @@ class SlotGenerator:
             torch.cuda.memory_reserved(self._net.device) - torch.cuda.memory_allocated(self._net.device)
         )
         return max(1, int(free * SPARE / (self._net.bytes_of_token() * length)))
+
+
+class Block(NamedTuple):
+    """Tokens of a block of steps, (steps, slots), and the step at which the text of each slot began."""
+
+    tokens: Integers
+    first: list[int]
 
 
 class _SlotBatch:
@@ -130,6 +141,10 @@ class _SlotBatch:
         self._is_bad = torch.zeros(count, dtype=torch.bool, device=device)
         self._draw = TokenSampler(count, device)
         self._recorded_steps: dict[bool, Callable[[], None]] = {}
+        self._first = [0] * count
+        """Steps of the block before the text of each slot started."""
+        self._lead = 0
+        """Steps of the block that have been launched."""
 
     @property
     def free(self) -> list[int]:
@@ -199,7 +214,7 @@ class _SlotBatch:
                 last.append(span[1] - 1)
                 source.append(np.arange(gathered + before, gathered + len(prompt)))
                 place.append(np.arange(len(prompt) - before) + slot * self.slots.length)
-                self._generations[slot] = generation
+                self._generations[slot], self._first[slot] = generation, self._lead
                 generation.stored = len(prompt) if index else shared if same is not members[0] else before
             gathered += len(prompt)
         self._read(row, last, slots, np.concatenate(source), np.concatenate(place))
@@ -234,19 +249,35 @@ class _SlotBatch:
                 np.asarray([len(each.tokens) - self.slots.shared for each in generations]), device
             )
 
-    def step(self, steps: int) -> Integers:
-        """Run generation steps and return the tokens, (steps, slots). The first was chosen by the step before."""
+    def run_block(self) -> Block:
+        """Run a block of generation steps and return its tokens. The first of a text was chosen by the step before."""
+        steps = max(min(BLOCK, self.ahead + self._lead), self._lead)
         is_drawn = any(generation is not None and generation.temperature > 0 for generation in self._generations)
         if is_drawn:
-            self._draw.prepare(self._generations, steps)
-        self._step_index.zero_()
+            self._draw.prepare(self._generations, steps, self._first)
         with on_cuda_device(self._net.device):
-            play = self._recorded_steps.get(is_drawn)
-            if play is None:
-                play = self._recorded_steps[is_drawn] = self._recorded(is_drawn)
-            for _ in range(steps):
-                play()
-        return self._history[:steps].cpu().numpy()
+            self._play(is_drawn, steps - self._lead)
+            tokens, copied = _copied(self._history[:steps])
+            lead = LEADS.get(self._net.device.type, 0)
+            first = self._block_ended(lead if self.ahead > steps and not is_drawn else 0)
+            self._play(is_drawn, self._lead)
+            if copied is not None:
+                copied.synchronize()
+        return Block(tokens.numpy(), first)
+
+    def _block_ended(self, lead: int) -> list[int]:
+        """Begin the next block; returns the first steps of the texts in the one before."""
+        first, self._first = self._first, [0] * len(self._first)
+        self._lead = lead
+        self._step_index.zero_()
+        return first
+
+    def _play(self, is_drawn: bool, steps: int) -> None:
+        play = self._recorded_steps.get(is_drawn)
+        if play is None:
+            play = self._recorded_steps[is_drawn] = self._recorded(is_drawn)
+        for _ in range(steps):
+            play()
 
     def _step(self, is_drawn: bool) -> None:
         self._history.index_copy_(0, self._step_index, torch.where(self._is_bad, NO_TOKEN, self._next)[None])
@@ -269,17 +300,27 @@ class _SlotBatch:
             step, (self._next, self.slots.lengths, self._history, self._step_index, self._is_bad)
         )
 
-    def collect(self, block: Integers, ends: frozenset[int], decode: Decode, seconds: float) -> list[Generation]:
+    def collect(self, block: Block, ends: frozenset[int], decode: Decode, seconds: float) -> list[Generation]:
         """Give the tokens of a block to their generations; return those that have finished."""
         ended = []
         for slot, generation in enumerate(self._generations):
             if generation is not None:
                 generation.seconds += seconds
-                generation.take(block[:, slot].tolist(), ends, decode)
+                generation.take(block.tokens[block.first[slot] :, slot].tolist(), ends, decode)
                 if generation.finish or generation.problem:
                     ended.append(generation)
                     self._generations[slot] = None
         return ended
+
+
+def _copied(tokens: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:
+    """A copy in the host's memory; from a GPU it is complete after the event."""
+    if tokens.device.type != "cuda":
+        return tokens.cpu().clone(), None
+    held = torch.empty(tokens.shape, dtype=tokens.dtype, pin_memory=True).copy_(tokens, non_blocking=True)
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record()
+    return held, event
 
 
 class GraphRecorder:
@@ -313,15 +354,24 @@ class GraphRecorder:
                 each.copy_(was)
 
     def captured(self, step: Callable[[], None]) -> Callable[[], None]:
+        """Record without `torch.cuda.graph`, which waits for the device and empties its cache of memory."""
         stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream):
-            for _ in range(WARM):
-                step()
-        torch.cuda.current_stream(self.device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            step()
+        try:
+            with torch.cuda.stream(stream):
+                for _ in range(WARM):
+                    step()
+                graph.capture_begin(capture_error_mode="thread_local")
+                try:
+                    step()
+                except BaseException:
+                    with suppress(RuntimeError):
+                        graph.capture_end()
+                    raise
+                graph.capture_end()
+        finally:
+            torch.cuda.current_stream(self.device).wait_stream(stream)
         return graph.replay
 
 
@@ -355,9 +405,13 @@ class TokenSampler:
         numbers = [each.uniforms(1)[0] if each.temperature > 0 else 0.0 for each in generations]
         return self.choose(logits, slots, torch.tensor(numbers, device=logits.device))
 
-    def prepare(self, generations: Sequence[Generation | None], steps: int) -> None:
+    def prepare(self, generations: Sequence[Generation | None], steps: int, first: Sequence[int] | None = None) -> None:
+        """Draw the random numbers of a block, for each text from its first step on."""
         nothing = [0.0] * steps
-        drawn = [each.uniforms(steps) if each is not None and each.temperature > 0 else nothing for each in generations]
+        drawn = [
+            [*nothing[:start], *each.uniforms(steps - start)] if each is not None and each.temperature > 0 else nothing
+            for each, start in zip(generations, first or [0] * len(generations), strict=True)
+        ]
         self.uniforms[:steps].copy_(torch.tensor(drawn).T)
 
     def choose(self, logits: torch.Tensor, slots: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:

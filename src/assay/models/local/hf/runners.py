@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from assay.models.local.generation import Generation
 from assay.models.local.hf.checks import packed_model, stateful_model
 from assay.models.local.hf.loading import LoadedHFModel
+from assay.models.local.hf.norms import fuse_norms
 from assay.models.local.hf.padded import PaddedRunner, Seq2SeqRunner, end_tokens, length_dependent_beyond
 from assay.models.local.hf.states import StateRunner
 from assay.models.local.scoring import CausalLM, PackedScorer, ScoredPair
@@ -43,6 +44,8 @@ def choose_runner(
     why = _length_dependence(loaded.model)
     net, reason = (None, why) if why else packed_model(loaded.model)
     if net is not None:
+        if net.device.type == "cuda":
+            fuse_norms(loaded.model)
         if compiled:
             compile_layers(loaded.model)
         return PackedRunner(net, tokenizer, end_tokens(loaded, tokenizer), max_batch)
