@@ -31,15 +31,20 @@ def prepare_run(
     manager: TaskManager,
     model: AnyModel | None = None,
     roles: Mapping[str, AnyModel] | None = None,
+    *,
+    load_ahead: bool = False,
 ) -> PreparedRun:
-    """Everything that can fail, before the model is opened."""
+    """Everything that can fail, before the model is opened. With `load_ahead` a thread may load it meanwhile: what goes wrong
+    there is reported when it is opened."""
     started = time.time()
     check_storage(config.output_path, config.runs_dir)
     check_model_options(config, model)
-    definitions = load(config, manager)  # tasks and groups by name; executes no user code
     models = ModelPool(config, model, roles)  # opened when they are needed
     with ExitStack() as undo:
         undo.callback(models.close)
+        if load_ahead:
+            models.load_ahead()
+        definitions = load(config, manager)  # tasks and groups by name; executes no user code
         prepared = prepare(
             definitions, manager, models, started
         )  # data, prompts, filters, metrics; every problem at once
