@@ -16,9 +16,10 @@ from assay.evaluation.estimates import estimate
 from assay.evaluation.models import ModelPool, check_model_options, open_models
 from assay.evaluation.prepare import Prepared, PreparedRun, load, prepare
 from assay.evaluation.scoring import AnswerSource, Output, score_tasks, scorer_nodes
+from assay.evaluation.time_left import time_left_of
 from assay.evaluation.trials import try_requests
 from assay.evaluation.writing import Evaluation, OutputOptions, decided_before, is_resumed, open_output
-from assay.models.protocol import AnyModel
+from assay.models.protocol import AnyModel, Planning
 from assay.runs.storage import check_storage
 from assay.tasks import TaskManager
 from assay.tasks.order import SeededOrder, StopRule
@@ -72,11 +73,20 @@ def execute(
 
             def notify(progress: RunProgress) -> None:
                 output.beat(progress)
+                expect_rest(models, progress)
                 if watch is not None:
                     watch(progress)
 
             answers = ask(prepared.config, models, output.journal, notify, order, tried)  # the engine drives every plan
             return finish(prepared, answers, output)
+
+
+def expect_rest(models: Mapping[str, AnyModel], progress: RunProgress) -> None:
+    """Tell models that plan ahead how long the rest of the run takes, once that is known."""
+    planning = [model for model in models.values() if isinstance(model, Planning)]
+    seconds = time_left_of(progress).seconds if planning else None
+    for model in planning if seconds is not None else ():
+        model.expect(seconds)
 
 
 def finish(prepared: Prepared, answers: AnswerSource, output: Output[T]) -> T:

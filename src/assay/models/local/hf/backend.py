@@ -88,7 +88,7 @@ class HF(TokenizedModel):
         allow_pickle: bool = False, gguf_file: str | None = None, use_fast_tokenizer: bool = True,
         think_end_token: str | int | None = None, enable_thinking: bool | None = None,
         chat_template: str | None = None, chat_template_args: Mapping[str, Any] | None = None,
-        share_prefixes: bool = True, compile: bool = False, threads: int | None = None,
+        share_prefixes: bool = True, compile: bool | None = None, threads: int | None = None,
         over_length: Literal["error", "truncate"] = "error",
     ) -> None:  # fmt: skip
         options = HFOptions(
@@ -142,6 +142,10 @@ class HF(TokenizedModel):
     def precision(self) -> str:
         """The dtype of the computation."""
         return str(self._loaded.model.dtype).removeprefix("torch.")
+
+    def expect(self, seconds: float) -> None:
+        """Prepare for a long run, if the rest of it takes that many seconds."""
+        self._runner.expect(seconds)
 
     def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
         return answer_rendered(requests, self.chat_template, self._answer)

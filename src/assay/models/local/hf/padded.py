@@ -41,6 +41,9 @@ class PaddedRunner:
         self._alone_beyond = length_dependent_beyond(loaded.model)
         self._pads = loaded.is_seq2seq or _ignores_padding(loaded.model)
 
+    def expect(self, seconds: float) -> None:
+        """Nothing is prepared for a long run."""
+
     def pairs(self, windows: Windows, number: int, request: Request) -> list[Pair] | Response:
         return windows.pairs(number, request)
 

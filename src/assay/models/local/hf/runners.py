@@ -1,5 +1,6 @@
 """Choose the runner of a transformers model: packed attention with shared prefixes, copied states, or padded batches."""
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,6 +19,9 @@ from assay.records import Request, Response
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+LONG_SECONDS, SURE_SECONDS = 240, 10
+"""A run whose rest takes this long gains more from compiled layers than the 10 seconds that compiling takes; and the seconds for
+which that must be expected."""
 ROW_TOKENS = 512
 """`batch_size` counts rows; a pass has this many tokens for each."""
 
@@ -27,13 +31,14 @@ class HFRunner(Protocol):
 
     remarks: dict[str, str]
 
+    def expect(self, seconds: float) -> None: ...
     def pairs(self, windows: Windows, number: int, request: Request) -> list[Pair] | Response: ...
     def score(self, chunks: Iterable[Sequence[Pair]]) -> Iterator[list[ScoredPair]]: ...
     def generate(self, generations: Sequence[Generation]) -> Iterator[list[Generation]]: ...
 
 
 def choose_runner(
-    loaded: LoadedHFModel, tokenizer: HFTokenizer, max_batch: int | None, *, share_prefixes: bool, compiled: bool
+    loaded: LoadedHFModel, tokenizer: HFTokenizer, max_batch: int | None, *, share_prefixes: bool, compiled: bool | None
 ) -> HFRunner:
     """Return the fastest runner that the model supports."""
     if loaded.is_seq2seq:
@@ -46,9 +51,8 @@ def choose_runner(
     if net is not None:
         if net.device.type == "cuda":
             fuse_norms(loaded.model)
-        if compiled:
-            compile_layers(loaded.model)
-        return PackedRunner(net, tokenizer, end_tokens(loaded, tokenizer), max_batch)
+        layers = CompiledLayers(loaded.model, compiled)
+        return PackedRunner(net, tokenizer, end_tokens(loaded, tokenizer), max_batch, layers)
     if not why:
         stateful, why = stateful_model(loaded.model)
         if stateful is not None:
@@ -61,29 +65,67 @@ def choose_runner(
 class PackedRunner:
     """Runs a model with packed attention."""
 
-    def __init__(self, net: CausalLM, tokenizer: HFTokenizer, ends: frozenset[int], max_batch: int | None) -> None:
+    def __init__(
+        self,
+        net: CausalLM,
+        tokenizer: HFTokenizer,
+        ends: frozenset[int],
+        max_batch: int | None,
+        layers: "CompiledLayers",
+    ) -> None:
         self.remarks: dict[str, str] = {}
+        self._layers = layers
         self.scorer = PackedScorer(net, max_batch * ROW_TOKENS if max_batch else None)
         self.generator = SlotGenerator(net, ends, tokenizer.decode, most_slots=max_batch)
+
+    def expect(self, seconds: float) -> None:
+        self._layers.expect(seconds)
 
     def pairs(self, windows: Windows, number: int, request: Request) -> list[Pair] | Response:
         return windows.pairs(number, request)
 
     def score(self, chunks: Iterable[Sequence[Pair]]) -> Iterator[list[ScoredPair]]:
-        return self.scorer.score(chunks)
+        self._layers.compile_if_due()
+        for scored in self.scorer.score(chunks):
+            yield scored
+            self._layers.compile_if_due()
 
     def generate(self, generations: Sequence[Generation]) -> Iterator[list[Generation]]:
         if generations:
             self.scorer.forget()  # slots get the memory
+            self._layers.compile_if_due()
         return self.generator.generate(generations, self.scorer.budget.tokens)
 
 
-def compile_layers(model: "PreTrainedModel") -> None:
-    """Compile the model's layers: they are alike, so torch compiles one."""
-    names = set(getattr(model, "_no_split_modules", None) or ())
-    for module in model.modules():
-        if type(module).__name__ in names:
-            module.compile(dynamic=True)
+class CompiledLayers:
+    """Compiles a model's layers where that pays. They are alike, so torch compiles one."""
+
+    def __init__(self, model: "PreTrainedModel", wanted: bool | None) -> None:
+        """`wanted`: at once, never, or (None) on a GPU in a long run."""
+        self._model, self._wanted = model, wanted
+        self.is_due = bool(wanted)
+        self._long_since: float | None = None
+
+    def expect(self, seconds: float) -> None:
+        """Take the time that the rest of the run needs. First guesses can be far off: it must be long for a while."""
+        if self._wanted is not None or self._model.device.type != "cuda":
+            return
+        now = time.monotonic()
+        if seconds < LONG_SECONDS:
+            self._long_since = None
+        elif self._long_since is None:
+            self._long_since = now
+        elif now - self._long_since > SURE_SECONDS:
+            self.is_due, self._wanted = True, True
+
+    def compile_if_due(self) -> None:
+        if not self.is_due:
+            return
+        self.is_due = False
+        names = set(getattr(self._model, "_no_split_modules", None) or ())
+        for module in self._model.modules():
+            if type(module).__name__ in names:
+                module.compile(dynamic=True)
 
 
 def _length_dependence(model: "PreTrainedModel") -> str:
