@@ -67,18 +67,18 @@ def test_items_come_in_order_and_an_error_after_those_before_it() -> None:
 
 
 def test_no_more_items_are_made_ahead_than_allowed() -> None:
-    made: list[int] = []
+    numbers: list[int] = []
 
     def items() -> Generator[int]:
         for number in range(100):
-            made.append(number)
+            numbers.append(number)
             yield number
 
     with Ahead(items(), most=2) as ahead:
-        until(lambda: len(made) == 3)  # two wait, and one waits to
+        until(lambda: len(numbers) == 3)  # two wait, and one waits to
         assert next(ahead) == 0
-        until(lambda: len(made) == 4)
-    assert len(made) <= 6  # closing makes space
+        until(lambda: len(numbers) == 4)
+    assert len(numbers) <= 6  # closing makes space
 
 
 def test_closing_ends_a_thread_in_the_middle_of_an_item() -> None:
@@ -173,8 +173,8 @@ def test_documents_are_scored_while_the_model_answers_the_next_window(tmp_path: 
         if prompt == "a20":  # of the second window
             (tmp_path / "begun").touch()
 
-    found = run(tmp_path, threaded(shouting(inspect)), max_failures=100)
-    assert found["results"]["t"]["waited,none"] == 1.0
+    evaluated = run(tmp_path, threaded(shouting(inspect)), max_failures=100)
+    assert evaluated["results"]["t"]["waited,none"] == 1.0
 
 
 class Breaking(Scripted):
@@ -183,7 +183,7 @@ class Breaking(Scripted):
     async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:  # type: ignore[override]
         async for answered in super().answer(requests[:5]):
             yield answered
-        raise RuntimeError("the device is gone")
+        raise RuntimeError("the device was lost")
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
@@ -193,7 +193,7 @@ def test_an_error_of_the_model_fails_the_requests_it_did_not_answer(
     write_task(tmp_path, rows(8), TEXTS)
     model = Breaking(lambda prompt, params, repeat: prompt.upper(), identity="breaking")
     run(tmp_path, threaded(model, is_so=in_thread))
-    assert "3 of 8 documents failed (3× the model failed: RuntimeError: the device is gone" in caplog.text
+    assert "3 of 8 documents failed (3× the model failed: RuntimeError: the device was lost" in caplog.text
 
 
 # --- a model of transformers
@@ -209,21 +209,23 @@ def tasks(tmp_path: Path) -> Path:
     return folder
 
 
-def answered(found: dict[str, Any]) -> dict[str, Any]:
-    return {name: [(each["doc_id"], each["resps"]) for each in samples] for name, samples in found["samples"].items()}
+def answered(evaluated: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: [(each["doc_id"], each["resps"]) for each in samples] for name, samples in evaluated["samples"].items()
+    }
 
 
 def test_a_transformers_model_gives_the_same_answers_in_a_thread(tasks: Path) -> None:
-    found = []
+    evaluated = []
     for in_thread in (False, True):
         model = HF(build("llama"), tokenizer=words(), max_length=128)
         model.can, model.window = replace(model.can, answer_in_thread=in_thread), 64
-        found.append(
+        evaluated.append(
             simple_evaluate(model, tasks=["choices", "texts"], include_path=str(tasks), include_defaults=False)
         )
-    assert len(answered(found[0])["choices"]) == 120
-    assert answered(found[0]) == answered(found[1])
-    assert found[0]["results"] == found[1]["results"]
+    assert len(answered(evaluated[0])["choices"]) == 120
+    assert answered(evaluated[0]) == answered(evaluated[1])
+    assert evaluated[0]["results"] == evaluated[1]["results"]
 
 
 def test_an_error_while_tokenizing_ahead_fails_the_requests(tasks: Path, caplog: pytest.LogCaptureFixture) -> None:

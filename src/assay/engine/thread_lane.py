@@ -75,7 +75,8 @@ class ThreadLane(WindowLane):
             self._stop()
         if self._may_send():
             if self._has_conversation:
-                return await super().advance()  # a chat template has limits of time and memory in the main thread only
+                with self._turns.turn():  # a chat template has limits of time and memory in the main thread only
+                    return await super().advance()
             self._send(self._take())
             return True
         for responses in self._ready():
