@@ -5,10 +5,10 @@ usage: python3 bench/gpu_run.py [--tiny] [--scale 1.0] [--parts plain,compile] [
 Makes a folder with a random 1B Llama in bfloat16 and local tasks of three shapes (60,319 requests; `--scale` takes a share):
 
     MMLU        57 subjects × 190 documents, 5-shot: 550 shared tokens a subject, 110 a question, four letters   43,320 requests
-    HellaSwag   3,920 documents, 10-shot drawn for each: 1,000 tokens of its own, four endings of 15-35 tokens   15,680 requests
+    HellaSwag   3,920 documents, 10-shot drawn for each: 1,000 tokens not shared, four endings of 15-35 tokens   15,680 requests
     GSM8K       1,319 documents, 8-shot: 800 shared tokens, 50 a question, 128 new tokens                          1,319 requests
 
-Then the real command runs in a process of its own, once for each part, with gpu_run_watch.py as a plug-in. Device busy is the
+Then the real command runs in another process, once for each part, with gpu_run_watch.py as a plug-in. Device busy is the
 union of the time between CUDA events around every forward pass and every replayed graph (without the softmax behind it, so a
 little low) and, beside it, the utilization that `nvidia-smi` samples. `--tiny` is a model for CPUs, where wall clocks replace
 events. Nothing needs to be installed: PYTHONPATH is passed on. `--src` runs another tree, such as an earlier commit's.
@@ -76,8 +76,8 @@ def write_tasks(folder: Path, scale: float) -> tuple[list[str], dict[str, int]]:
     endings = 'doc_to_text: "{{ctx}}"\ndoc_to_choice: "{{endings}}"\ndoc_to_target: label\n'
     answer = 'doc_to_text: "{{question}}"\ndoc_to_target: "{{answer}}"\n'
     limit = f'generation_kwargs:\n  until: ["w0 w0 w0"]\n  do_sample: false\n  max_gen_toks: {NEW_TOKENS}\n'
-    found = '      - function: regex\n        regex_pattern: "(w[0-9]+)"\n'
-    filters = f"filter_list:\n{pipeline('first', found, FIRST)}"
+    pattern = '      - function: regex\n        regex_pattern: "(w[0-9]+)"\n'
+    filters = f"filter_list:\n{pipeline('first', pattern, FIRST)}"
     names = [
         write(f"run_mmlu_{each:02d}", "multiple_choice", question, 5, (sizes[0], first + letters + metrics("acc")))
         for each in range(SUBJECTS)
@@ -89,7 +89,7 @@ def write_tasks(folder: Path, scale: float) -> tuple[list[str], dict[str, int]]:
 
 
 def write_model(folder: str, kind: str) -> None:
-    """A random Llama as files; called in a process of its own, whose memory on the device is then free."""
+    """A random Llama as files; called in another process, whose memory on the device is then free."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -97,11 +97,11 @@ def write_model(folder: str, kind: str) -> None:
 
     tiny = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
     shape = tiny if kind == "tiny" else SHAPES[kind]
-    vocabulary = 60_100 if kind == "tiny" else 128_256
+    vocab_size = 60_100 if kind == "tiny" else 128_256
     torch.manual_seed(0)
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
         torch.set_default_dtype(torch.float32 if kind == "tiny" else torch.bfloat16)
-        config = LlamaConfig(vocab_size=vocabulary, max_position_embeddings=8192, rope_theta=500_000.0, **shape)
+        config = LlamaConfig(vocab_size=vocab_size, max_position_embeddings=8192, rope_theta=500_000.0, **shape)
         model = LlamaForCausalLM(config)
     model.save_pretrained(folder)
     word_tokenizer().save_pretrained(folder)

@@ -7,7 +7,7 @@ import contextvars
 import ctypes
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from importlib import import_module
 from itertools import count
 from queue import Empty, Queue
@@ -35,7 +35,7 @@ class Ahead(Generic[T]):
 
     def __init__(self, items: Generator[T], most: int = 0, notify: Callable[[], None] | None = None) -> None:
         self._items, self._notify = items, notify
-        self._made: Queue[T | _End] = Queue(most)
+        self._queue: Queue[T | _End] = Queue(most)
         self._ended: _End | None = None
         self._is_closed = False
         context = contextvars.copy_context()
@@ -43,22 +43,24 @@ class Ahead(Generic[T]):
         self._thread.start()
 
     def _run(self) -> None:
-        with suppress(KeyboardInterrupt):  # of `close`, when there was nothing left to interrupt
-            self._make()
+        # suppressed is one of `close`, when there was nothing left to interrupt
+        with suppress(KeyboardInterrupt), ExitStack() as stack:
+            stack.push(self._end)
+            stack.enter_context(closing(self._items))  # in this thread, which its parts may belong to
+            for item in self._items:
+                self._put(item)
+                if self._is_closed:
+                    break
 
-    def _make(self) -> None:
-        error: BaseException | None = None
-        try:
-            with closing(self._items):  # in this thread, which its parts may belong to
-                for item in self._items:
-                    self._made.put(item)
-                    if self._notify is not None:
-                        self._notify()
-                    if self._is_closed:
-                        break
-        except BaseException as raised:  # noqa: BLE001  # raised again where the items are used
-            error = raised
-        self._made.put(_End(error))
+    def _end(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None  # noqa: ARG002
+    ) -> bool:  # fmt: skip
+        """Put the end behind the items; an error is raised again where they are used."""
+        self._put(_End(error))
+        return True
+
+    def _put(self, entry: T | _End) -> None:
+        self._queue.put(entry)
         if self._notify is not None:
             self._notify()
 
@@ -67,27 +69,27 @@ class Ahead(Generic[T]):
 
     def __next__(self) -> T:
         """Wait for the next item."""
-        return self._item(self._made.get() if self._ended is None else self._ended)
+        return self._item(self._queue.get() if self._ended is None else self._ended)
 
     def ready(self) -> list[T]:
-        """The next item, if it is made: a list of one, or of none."""
+        """The next item, if it is ready: a list of one, or of none."""
         if self._ended is None:
             try:
-                return [self._item(self._made.get_nowait())]
+                return [self._item(self._queue.get_nowait())]
             except Empty:
                 return []
         return []
 
-    def _item(self, made: T | _End) -> T:
-        if not isinstance(made, _End):
-            return made
+    def _item(self, entry: T | _End) -> T:
+        if not isinstance(entry, _End):
+            return entry
         self._ended = _End(None)
-        if made.error is not None:
-            raise made.error
+        if entry.error is not None:
+            raise entry.error
         raise StopIteration
 
     def abandon(self) -> None:
-        """End the thread as soon as it can; nobody waits for that."""
+        """End the thread as soon as it can, without waiting for that."""
         self._is_closed = True
         _interrupt(self._thread)
 
@@ -95,8 +97,8 @@ class Ahead(Generic[T]):
         """End the thread, in the middle of an item if need be, and wait for that."""
         self._is_closed = True
         for turn in count():
-            while not self._made.empty():  # it may wait for space
-                self._made.get_nowait()
+            while not self._queue.empty():  # it may wait for space
+                self._queue.get_nowait()
             self._thread.join(WAIT_SECONDS)
             if not self._thread.is_alive():
                 return

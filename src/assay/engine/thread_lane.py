@@ -13,7 +13,6 @@ from assay.ahead import Ahead
 from assay.engine.lanes import Budget, KeyedRequest, KeyedResponse, Receive, WindowLane
 from assay.memory_turns import mapping_memory
 from assay.models.protocol import Model
-from assay.records import Request
 
 WINDOWS = 2
 """Windows that a model has: one that it answers, and one that follows without a pause."""
@@ -71,21 +70,22 @@ class ThreadLane(WindowLane):
             self._count(-1)
 
     async def advance(self) -> bool:
-        """Pass on a batch of responses, else send a window."""
+        """Send a window if that is due, else pass on a batch of responses."""
         if self._budget.at_once and self._windows:
             self._stop()
+        if self._may_send():
+            if self._has_conversation:
+                with self._turns.turn():  # a chat template has limits of time and memory in the main thread only
+                    return await super().advance()
+            self._send(self._take())
+            return True
         for responses in self._ready():
             if responses is None:
                 self._count(-1)
             else:
                 self._receive(self._role, responses)
             return True
-        if not self._may_send():
-            return False
-        if any(_is_conversation(request) for _, request in self._queue[: self._model.window]):
-            return await super().advance()  # time and memory of a chat template are limited in the main thread only
-        self._send(self._take())
-        return True
+        return False
 
     def _ready(self) -> list[list[KeyedResponse] | None]:
         if self._answered is None or not self._windows:
@@ -94,9 +94,12 @@ class ThreadLane(WindowLane):
 
     def _may_send(self) -> bool:
         if self._windows:
-            is_text = not any(_is_conversation(request) for _, request in self._queue[: self._model.window])
-            return self.is_full and self._windows < WINDOWS and is_text
-        return bool(self._queue) and not (self._turns.windows and not self.is_full)
+            return self.is_full and self._windows < WINDOWS and not self._has_conversation
+        return self.is_full or bool(self._queue and not self._turns.windows)
+
+    @property
+    def _has_conversation(self) -> bool:
+        return any(not isinstance(request[0], str) for _, request in self._queue[: self._model.window])
 
     def _send(self, window: Sequence[KeyedRequest]) -> None:
         self._count(1)
@@ -151,7 +154,3 @@ class ThreadLane(WindowLane):
 def _wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
     if not loop.is_closed():  # else the run has ended
         loop.call_soon_threadsafe(event.set)
-
-
-def _is_conversation(request: Request) -> bool:
-    return not isinstance(request[0], str)

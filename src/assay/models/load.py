@@ -88,7 +88,7 @@ _IMPORTED: dict[object, tuple[str, ...]] = {
         "assay.models.local.hf.runners",
     )
 }
-"""What backends import when a model is loaded, where that takes seconds."""
+"""Modules that backends import when a model is loaded, where that takes seconds."""
 
 BACKENDS = _Backends("model", _BUILT_IN, group="assay.models", adopt=must_be_callable)
 

@@ -113,16 +113,16 @@ def load_hf(options: HFOptions, fingerprint: Ahead[str] | None = None) -> Loaded
     return LoadedHFModel(options, model.eval(), _tokenizer(options, common), is_seq2seq, fingerprint)
 
 
-def _on_device(kind: Any, options: HFOptions, arguments: dict[str, Any], device: "torch.device") -> "PreTrainedModel":
+def _on_device(kind: Any, options: HFOptions, arguments: dict[str, Any], device: "torch.device") -> Any:
     """Read the weights straight onto a GPU where that is possible; else into memory first."""
     is_plain = options.peft is None and options.gguf_file is None and not options.parallelize
     if is_plain and device.type == "cuda" and find_spec("accelerate") is not None:
         with suppress(ConfigError, AssertionError):  # the way below says what is wrong, with the weights or the device
-            return _from_pretrained(kind, options.pretrained, arguments | {"device_map": {"": device}})  # type: ignore[no-any-return]
+            return _from_pretrained(kind, options.pretrained, arguments | {"device_map": {"": device}})
     model = _from_pretrained(kind, options.pretrained, arguments)
     if options.peft is not None:
         model = _with_peft(model, options)
-    return model if options.parallelize else _moved(model, device)  # type: ignore[no-any-return]
+    return model if options.parallelize else _moved(model, device)
 
 
 def fingerprint_ahead(options: HFOptions) -> Ahead[str] | None:

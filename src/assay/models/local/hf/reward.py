@@ -26,7 +26,7 @@ class RewardHF:
     """
 
     name = "reward-hf"
-    can = Can(generate=False, loglikelihood=True, rolling=False, chat=False)
+    can = Can(generate=False, loglikelihood=True, rolling=False, chat=False, answer_in_thread=True)
     window = 1024
 
     def __init__(
