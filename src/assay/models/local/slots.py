@@ -1,6 +1,5 @@
 """Batched generation with a torch model: one slot per text, and a new text into every slot that becomes free."""
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ from assay.models.local.attention import (
     visible,
     with_sinks,
 )
+from assay.models.local.fallbacks import Fallbacks
 from assay.models.local.generation import NO_TOKEN, Decode, Generation
 from assay.models.local.prefixes import MIN_SHARED, prefix_groups
 from assay.models.local.scoring import CausalLM, on_cuda_device, uniform_memory_errors
@@ -37,6 +37,7 @@ REFILL = 8
 """Share of the slots (1 / 8) that must be free before new texts start."""
 SPARE = 0.6
 """Share of the free memory that slots may take."""
+WITHOUT_GRAPHS = "texts are generated without CUDA graphs, which is slower"
 WARM = 3
 """Warm-up steps before a step is recorded as a CUDA graph."""
 
@@ -123,7 +124,15 @@ class SlotGenerator:
     def __init__(self, net: CausalLM, ends: frozenset[int], decode: Decode, *, most_slots: int | None = None) -> None:
         self._net, self._ends, self._decode = net, ends, decode
         self._most = most_slots or MOST_SLOTS.get(net.device.type, SLOTS)
-        self._recorder = GraphRecorder(net.device)
+        self._recorder = GraphRecorder(net.device, net.fallbacks)
+
+    def record(self, is_allowed: bool) -> None:
+        """Whether steps are recorded where the device can."""
+        self._recorder.is_allowed = is_allowed
+
+    @property
+    def records(self) -> bool:
+        return self._recorder.is_able and self._recorder.is_allowed
 
     def generate(self, generations: Sequence[Generation], tokens: int) -> Iterator[list[Generation]]:
         """Yield texts as they finish, the longest first."""
@@ -333,13 +342,13 @@ class GraphRecorder:
     from then on; a warning is logged once.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.is_able = device.type == "cuda"
+    def __init__(self, device: torch.device, fallbacks: Fallbacks | None = None) -> None:
+        self.device, self._fallbacks = device, fallbacks or Fallbacks()
+        self.is_able, self.is_allowed = device.type == "cuda", True
 
     def record(self, step: Callable[[], None], state: Sequence[torch.Tensor]) -> Callable[[], None]:
         """Return the step, recorded if possible. `state`, which it writes to, is restored."""
-        if not self.is_able:
+        if not (self.is_able and self.is_allowed):
             return step
         held = [each.clone() for each in state]
         try:
@@ -347,10 +356,9 @@ class GraphRecorder:
                 return self.captured(step)
         except torch.OutOfMemoryError:
             raise
-        except RuntimeError as error:
+        except Exception as error:  # noqa: BLE001  # drivers, compilers and models raise anything: the step runs unrecorded
             self.is_able = False
-            reason = str(error).strip().partition("\n")[0]
-            logging.getLogger("assay").warning("texts are generated without CUDA graphs, which is slower: %s", reason)
+            self._fallbacks.note(WITHOUT_GRAPHS, error)
             return step
         finally:
             for each, was in zip(state, held, strict=True):

@@ -41,6 +41,13 @@ class PaddedRunner:
         self._alone_beyond = length_dependent_beyond(loaded.model)
         self._pads = loaded.is_seq2seq or _ignores_padding(loaded.model)
 
+    @property
+    def way(self) -> str:
+        return "padded"
+
+    def forget(self) -> None:
+        """Drop what is kept for later requests: nothing."""
+
     def pairs(self, windows: Windows, number: int, request: Request) -> list[Pair] | Response:
         return windows.pairs(number, request)
 
@@ -193,6 +200,10 @@ class _DecoderBatch(_PaddedBatch):
 
 class Seq2SeqRunner(PaddedRunner):
     """Runs an encoder-decoder model."""
+
+    @property
+    def way(self) -> str:
+        return "encoder-decoder"
 
     def pairs(self, windows: Windows, number: int, request: Request) -> list[Pair] | Response:
         """Return the pair of a request: context and continuation are tokenized separately."""

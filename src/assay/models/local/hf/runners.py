@@ -1,15 +1,19 @@
 """Choose the runner of a transformers model: packed attention with shared prefixes, copied states, or padded batches."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 
 from assay.models.local.attention import NAME, PackedPattern, PackedRow, UnsupportedAttention, register, using_pattern
+from assay.models.local.fallbacks import Fallbacks
 from assay.models.local.generation import Generation
+from assay.models.local.hf.devices import spread_over
+from assay.models.local.hf.fallback import FallbackRunner, Way
 from assay.models.local.hf.loading import LoadedHFModel
 from assay.models.local.hf.padded import PaddedRunner, Seq2SeqRunner, end_tokens, length_dependent_beyond
 from assay.models.local.hf.states import StatefulModel, StateRunner, UnsupportedCache
+from assay.models.local.hf.ways import CompiledLayers, eager_experts, ensure_forward, packed_ways, plain_way
 from assay.models.local.scoring import CausalLM, PackedScorer, ScoredPair
 from assay.models.local.slots import SlotGenerator
 from assay.models.local.tokenizer import HFTokenizer
@@ -31,38 +35,37 @@ ROW_TOKENS = 512
 """`batch_size` counts rows; a pass has this many tokens for each."""
 
 
-class HFRunner(Protocol):
-    """Score pairs of tokens and generate texts. `remarks` are notes for the user."""
-
-    remarks: dict[str, str]
-
-    def pairs(self, windows: Windows, number: int, request: Request) -> list[Pair] | Response: ...
-    def score(self, chunks: Iterable[Sequence[Pair]]) -> Iterator[list[ScoredPair]]: ...
-    def generate(self, generations: Sequence[Generation]) -> Iterator[list[Generation]]: ...
-
-
 def choose_runner(
     loaded: LoadedHFModel, tokenizer: HFTokenizer, max_batch: int | None, *, share_prefixes: bool, compiled: bool
-) -> HFRunner:
-    """Return the fastest runner that the model supports."""
+) -> FallbackRunner:
+    """Return the ways in which the model can be run, the fastest first."""
+    fallbacks = Fallbacks()
+    ensure_forward(loaded, fallbacks)
     if loaded.is_seq2seq:
-        return Seq2SeqRunner(loaded, tokenizer, max_batch)
+        return _runner(loaded, [Way(Seq2SeqRunner(loaded, tokenizer, max_batch))], fallbacks)
     plain = PaddedRunner(loaded, tokenizer, max_batch)
     if not share_prefixes:
-        return plain
-    why = _length_dependence(loaded.model)
+        return _runner(loaded, [Way(plain)], fallbacks)
+    attention = loaded.model.config._attn_implementation
+    why = _length_dependence(loaded.model) or spread_over(loaded.model)
     net, reason = (None, why) if why else _packed(loaded)
     if net is not None:
-        if compiled:
-            compile_layers(loaded.model)
-        return PackedRunner(net, tokenizer, end_tokens(loaded, tokenizer), max_batch)
+        net.fallbacks = fallbacks
+        packed = PackedRunner(net, tokenizer, end_tokens(loaded, tokenizer), max_batch)
+        ways = packed_ways(packed, net, CompiledLayers.of(loaded.model) if compiled else None)
+        return _runner(loaded, [*ways, plain_way(plain, loaded.model, attention)], fallbacks)
     if not why:
         stateful, why = _stateful(loaded.model)
         if stateful is not None:
-            return StateRunner(loaded, tokenizer, max_batch, stateful)
+            ways = [Way(StateRunner(loaded, tokenizer, max_batch, stateful))]
+            return _runner(loaded, [*ways, plain_way(plain, loaded.model, attention)], fallbacks)
         reason = f"{reason}; {why}"
     plain.remarks["loglikelihood"] = f"prefixes are not shared between requests: {reason}"
-    return plain
+    return _runner(loaded, [Way(plain)], fallbacks)
+
+
+def _runner(loaded: LoadedHFModel, ways: Sequence[Way], fallbacks: Fallbacks) -> FallbackRunner:
+    return FallbackRunner([*ways, *eager_experts(ways[-1].runner, loaded.model)], loaded.device, fallbacks)
 
 
 class PackedRunner:
@@ -72,6 +75,14 @@ class PackedRunner:
         self.remarks: dict[str, str] = {}
         self.scorer = PackedScorer(net, max_batch * ROW_TOKENS if max_batch else None)
         self.generator = SlotGenerator(net, ends, tokenizer.decode, most_slots=max_batch)
+
+    @property
+    def way(self) -> str:
+        return "packed"
+
+    def forget(self) -> None:
+        """Drop the cached prefixes."""
+        self.scorer.forget()
 
     def pairs(self, windows: Windows, number: int, request: Request) -> list[Pair] | Response:
         return windows.pairs(number, request)
@@ -83,14 +94,6 @@ class PackedRunner:
         if generations:
             self.scorer.forget()  # slots get the memory
         return self.generator.generate(generations, self.scorer.budget.tokens)
-
-
-def compile_layers(model: "PreTrainedModel") -> None:
-    """Compile the model's layers: they are alike, so torch compiles one."""
-    names = set(getattr(model, "_no_split_modules", None) or ())
-    for module in model.modules():
-        if type(module).__name__ in names:
-            module.compile(dynamic=True)
 
 
 def _packed(loaded: LoadedHFModel) -> tuple[CausalLM | None, str]:

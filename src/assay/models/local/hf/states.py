@@ -226,6 +226,10 @@ class StateRunner(PaddedRunner):
         self._net = net
         self._kept: OrderedDict[tuple[int, ...], States] = OrderedDict()
 
+    @property
+    def way(self) -> str:
+        return "states"
+
     def forget(self) -> None:
         """Drop the states of prefixes."""
         self._kept.clear()
