@@ -233,8 +233,9 @@ def _attempt(
     work: _Work[Item, Done], way: Way, feed: _Feed[Item, Done], items: Sequence[Item]
 ) -> Iterator[Sequence[Done]]:
     """Restart items and compute them, but those that have a result."""
-    results = [work.restart(item) for item in items]
-    yield feed.take([result for result in results if result is not None])
+    finished = [result for item in items if (result := work.restart(item)) is not None]
+    if finished:
+        yield feed.take(finished)
     for done in work.run(way.runner, [feed.left(items)]):
         yield feed.take(done)
 

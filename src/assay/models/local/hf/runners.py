@@ -9,11 +9,18 @@ from assay.models.local.attention import NAME, PackedPattern, PackedRow, Unsuppo
 from assay.models.local.fallbacks import Fallbacks
 from assay.models.local.generation import Generation
 from assay.models.local.hf.devices import spread_over
-from assay.models.local.hf.fallback import FallbackRunner, Way
+from assay.models.local.hf.fallback import FallbackRunner, Way, check_usable
 from assay.models.local.hf.loading import LoadedHFModel
 from assay.models.local.hf.padded import PaddedRunner, Seq2SeqRunner, end_tokens, length_dependent_beyond
 from assay.models.local.hf.states import StatefulModel, StateRunner, UnsupportedCache
-from assay.models.local.hf.ways import CompiledLayers, eager_experts, ensure_forward, packed_ways, plain_way
+from assay.models.local.hf.ways import (
+    WITHOUT_FLASH,
+    CompiledLayers,
+    eager_experts,
+    ensure_forward,
+    packed_ways,
+    plain_way,
+)
 from assay.models.local.scoring import CausalLM, PackedScorer, ScoredPair
 from assay.models.local.slots import SlotGenerator
 from assay.models.local.tokenizer import HFTokenizer
@@ -48,11 +55,10 @@ def choose_runner(
         return _runner(loaded, [Way(plain)], fallbacks)
     attention = loaded.model.config._attn_implementation
     why = _length_dependence(loaded.model) or spread_over(loaded.model)
-    net, reason = (None, why) if why else _packed(loaded)
+    net, reason = (None, why) if why else _packed(loaded, fallbacks)
     if net is not None:
-        net.fallbacks = fallbacks
         packed = PackedRunner(net, tokenizer, end_tokens(loaded, tokenizer), max_batch)
-        ways = packed_ways(packed, net, CompiledLayers.of(loaded.model) if compiled else None)
+        ways = packed_ways(packed, net, CompiledLayers.of(loaded.model, fallbacks) if compiled else None)
         return _runner(loaded, [*ways, plain_way(plain, loaded.model, attention)], fallbacks)
     if not why:
         stateful, why = _stateful(loaded.model)
@@ -96,7 +102,7 @@ class PackedRunner:
         return self.generator.generate(generations, self.scorer.budget.tokens)
 
 
-def _packed(loaded: LoadedHFModel) -> tuple[CausalLM | None, str]:
+def _packed(loaded: LoadedHFModel, fallbacks: Fallbacks) -> tuple[CausalLM | None, str]:
     """Return the model with packed attention if its logits stay the same; else the reason."""
     model = loaded.model
     why = _layers_with_states(model)
@@ -111,8 +117,8 @@ def _packed(loaded: LoadedHFModel) -> tuple[CausalLM | None, str]:
         model.set_attn_implementation(NAME)
         if model.config._attn_implementation != NAME:
             return None, f"{type(model).__name__} has a custom attention"
-        net = CausalLM(model, model.device, _is_flash(model))
-        packed = _packed_logits(net, tokens)
+        net = CausalLM(model, model.device, _is_flash(model), fallbacks)
+        packed = _checked_logits(net, tokens)
     except (UnsupportedAttention, *FAILURES) as error:
         model.set_attn_implementation(before)
         return None, f"its attention needs {error}" if isinstance(
@@ -202,6 +208,20 @@ def _packed_logits(net: CausalLM, tokens: torch.Tensor) -> torch.Tensor:
     with torch.inference_mode(), using_pattern(pattern):
         read = torch.tensor(row.tokens, device=net.device), torch.from_numpy(row.positions()).to(net.device)
         return net.logits(*read, torch.arange(*last, device=net.device)).float()
+
+
+def _checked_logits(net: CausalLM, tokens: torch.Tensor) -> torch.Tensor:
+    """The same, without the flash kernel if that refuses the model."""
+    try:
+        return _packed_logits(net, tokens)
+    except FAILURES as error:
+        check_usable(net.device, error)
+        if not net.flash:
+            raise
+        net.flash = False
+        logits = _packed_logits(net, tokens)
+        net.fallbacks.note(WITHOUT_FLASH, error)
+        return logits
 
 
 def _length_dependence(model: "PreTrainedModel") -> str:

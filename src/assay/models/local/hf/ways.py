@@ -29,11 +29,16 @@ class CompiledLayers(NamedTuple):
     calls: tuple[tuple[Any, Any], ...]
 
     @classmethod
-    def of(cls, model: "PreTrainedModel") -> Self:
+    def of(cls, model: "PreTrainedModel", fallbacks: Fallbacks) -> Self | None:
+        """None if torch cannot compile here; whether it can for this model is seen at the first pass."""
         names = set(getattr(model, "_no_split_modules", None) or ())
         layers = [module for module in model.modules() if type(module).__name__ in names]
-        for layer in layers:
-            layer.compile(dynamic=True)
+        try:
+            for layer in layers:
+                layer.compile(dynamic=True)
+        except Exception as error:  # noqa: BLE001  # libraries of compilers raise anything when they are imported
+            fallbacks.note(UNCOMPILED, error)
+            return None
         return cls(tuple((layer, layer._compiled_call_impl) for layer in layers))
 
     def use(self, is_used: bool) -> None:
