@@ -252,7 +252,7 @@ def check_usable(device: torch.device, error: BaseException) -> None:
 
 
 def _computes(device: torch.device) -> bool:
-    if device.type == "cpu":
+    if device.type in ("cpu", "meta"):
         return True
     try:
         return bool(torch.ones(2, device=device).sum().item() == 2)

@@ -7,6 +7,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from assay.errors import ConfigError, Place, Problem, installing
+from assay.models.local.hf.adapters import check_adapter, merge_adapter
+from assay.models.local.hf.devices import choose_device, input_device
 from assay.models.local.loading import default_threads, fingerprint_folder
 
 if TYPE_CHECKING:
@@ -52,8 +54,7 @@ class LoadedHFModel:
 
     @property
     def device(self) -> "torch.device":
-        device: torch.device = self.model.device
-        return device
+        return input_device(self.model)
 
     @cached_property
     def identity(self) -> str:
@@ -91,11 +92,12 @@ def load_hf(options: HFOptions) -> LoadedHFModel:
         return LoadedHFModel(options, model, options.tokenizer, bool(model.config.is_encoder_decoder))
     common = _common(options)
     _refuse_pickle(options)
+    adapter = None
     if options.peft is not None:
-        _peft()
+        adapter = check_adapter(options.peft, allow_pickle=options.allow_pickle)
     is_seq2seq = _is_seq2seq(options, common)
     kind = transformers.AutoModelForSeq2SeqLM if is_seq2seq else transformers.AutoModelForCausalLM
-    device = _device(options)
+    device = choose_device(options.device, parallelize=options.parallelize)
     model_args = {
         "dtype": _dtype(options.dtype),
         "use_safetensors": None if options.allow_pickle or options.gguf_file else True,
@@ -103,8 +105,8 @@ def load_hf(options: HFOptions) -> LoadedHFModel:
         **({"device_map": "auto"} if options.parallelize else {}),
     }
     model = _from_pretrained(kind, options.pretrained, common | model_args)
-    if options.peft is not None:
-        model = _with_peft(model, options)
+    if options.peft is not None and adapter is not None:
+        model = merge_adapter(model, options.peft, adapter, options.pretrained)
     if not options.parallelize:
         model = _moved(model, device)
     return LoadedHFModel(options, model.eval(), _tokenizer(options, common), is_seq2seq)
@@ -177,6 +179,8 @@ def _from_pretrained(kind: Any, name: str, arguments: dict[str, Any]) -> Any:
 def _remedy(message: str) -> str:
     if "trust_remote_code" in message:
         return "the model needs its own code: add trust_remote_code=true if you trust it"
+    if "accelerate" in message:
+        return "pip install accelerate"
     if "safetensors" in message:
         return "its weights are pickled: convert them to safetensors, or add allow_pickle=true if you trust them"
     return "give a folder with config.json and weights, or an existing hub name"
@@ -190,20 +194,6 @@ def _refuse_pickle(options: HFOptions) -> None:
     if any(inside.glob("*.bin")) and not any(inside.glob("*.safetensors")):
         what = f"the weights in {options.pretrained!r} are pickled, and loading them can run code"
         raise ConfigError([Problem(Place("model_args.pretrained"), what, _remedy("safetensors"))])
-
-
-def _device(options: HFOptions) -> "torch.device":
-    import torch
-
-    if options.device is not None:
-        try:
-            return torch.device(options.device)
-        except RuntimeError:
-            what, fix = f"no device named {options.device!r}", "use cpu, cuda, cuda:1 or mps"
-            raise ConfigError([Problem(Place("model_args.device"), what, fix)]) from None
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
 def _moved(model: "PreTrainedModel", device: "torch.device") -> "PreTrainedModel":
@@ -228,20 +218,6 @@ def _dtype(name: str) -> "torch.dtype | str":
     return dtype
 
 
-def _peft() -> Any:
-    try:
-        from peft import PeftModel  # type: ignore[import-not-found,unused-ignore]
-    except ModuleNotFoundError:
-        what = "an adapter needs peft, which is not installed"
-        raise ConfigError([Problem(Place("model_args.peft"), what, "pip install peft")]) from None
-    return PeftModel
-
-
-def _with_peft(model: "PreTrainedModel", options: HFOptions) -> "PreTrainedModel":
-    merged: PreTrainedModel = _peft().from_pretrained(model, options.peft).merge_and_unload()
-    return merged
-
-
 def _folder(name: str, options: HFOptions) -> Path:
     folder = Path(name).expanduser()
     if folder.is_dir():
@@ -258,6 +234,9 @@ def _identity_of_object(model: "PreTrainedModel", tokenizer: "PreTrainedTokenize
 
     import torch
 
+    if any(weights.is_meta for weights in model.state_dict().values()):
+        what = "a model object with weights on disk or in another memory has no fingerprint"
+        raise ConfigError([Problem(Place("model"), what, "give its folder: pretrained=DIR, with parallelize=true")])
     digest = hashlib.blake2b(digest_size=16)
     is_fast = getattr(tokenizer, "is_fast", False)
     tokens = tokenizer.backend_tokenizer.to_str() if is_fast else repr(sorted(tokenizer.get_vocab().items()))

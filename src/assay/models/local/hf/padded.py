@@ -35,11 +35,12 @@ class PaddedRunner:
     def __init__(self, loaded: LoadedHFModel, tokenizer: HFTokenizer, max_batch: int | None) -> None:
         self.remarks: dict[str, str] = {}
         self._model, self._tokenizer, self._ends = loaded.model, tokenizer, end_tokens(loaded, tokenizer)
+        self._device = loaded.device
         self._rows, self._length = max_batch or ROWS, loaded.max_length()
         vocab_size = getattr(loaded.model.config.get_text_config(), "vocab_size", 0) or 1
         self._tokens = max(512, min(TOKENS, LOGITS // vocab_size))
         self._alone_beyond = length_dependent_beyond(loaded.model)
-        self._pads = loaded.is_seq2seq or _ignores_padding(loaded.model)
+        self._pads = loaded.is_seq2seq or _ignores_padding(loaded.model, loaded.device)
 
     @property
     def way(self) -> str:
@@ -107,8 +108,7 @@ class PaddedRunner:
             [0] * gap + [1] * len(row) if left else [1] * len(row) + [0] * gap
             for row, gap in zip(rows, gaps, strict=True)
         ]
-        device = self._model.device
-        return torch.tensor(padded, device=device), torch.tensor(seen, device=device)
+        return torch.tensor(padded, device=self._device), torch.tensor(seen, device=self._device)
 
     # texts
 
@@ -133,8 +133,8 @@ class PaddedRunner:
     def _generate(self, batch: Sequence[Generation]) -> None:
         started = time.perf_counter()
         with torch.inference_mode():
-            draw = TokenSampler(len(batch), self._model.device)
-            everyone = torch.arange(len(batch), device=self._model.device)
+            draw = TokenSampler(len(batch), self._device)
+            everyone = torch.arange(len(batch), device=self._device)
             draw.set(everyone, batch)
             text = self._started(batch)
             while ahead := max((each.left for each in batch if not (each.finish or each.problem)), default=0):
@@ -232,10 +232,10 @@ class Seq2SeqRunner(PaddedRunner):
         return _DecoderBatch(self._model, first, torch.ones_like(first), self._length, **inputs)
 
 
-def _ignores_padding(model: "PreTrainedModel") -> bool:
+def _ignores_padding(model: "PreTrainedModel", device: torch.device) -> bool:
     """Whether masked padding before a text leaves its logits unchanged, and those after one more token."""
     size = model.config.get_text_config().vocab_size
-    tokens = torch.arange(3, 12, device=model.device) % size
+    tokens = torch.arange(3, 12, device=device) % size
     padded = torch.cat([tokens.new_zeros(5), tokens])
     mask = torch.cat([tokens.new_zeros(5), torch.ones_like(tokens)])
     with torch.inference_mode():
