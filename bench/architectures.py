@@ -171,7 +171,7 @@ def build(name, device="cpu", dtype=torch.float32):
     config = getattr(transformers, kind)(**fields)
     maker = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
     torch.manual_seed(0)
-    model = maker.from_config(config, dtype=torch.float32).eval()
+    model = maker.from_config(config).float().eval()
     with torch.no_grad():
         for weights in model.parameters():
             if weights.dim() == 2:

@@ -207,6 +207,22 @@ def refuse_experts(model: Any) -> None:
         each.register_forward_pre_hook(refuse)
 
 
+@pytest.mark.parametrize("is_sent_back", [True, False])
+def test_texts_of_a_model_whose_cache_fails_are_written_without_one(is_sent_back: bool) -> None:
+    model = build("llama")
+
+    def refuse(module: Any, arguments: Any, options: dict[str, Any]) -> None:
+        if options.get("past_key_values" if is_sent_back else "use_cache"):
+            raise RuntimeError("the cache has no place for another token")
+
+    model.register_forward_pre_hook(refuse, with_kwargs=True)
+    ready = HF(model, tokenizer=words(), share_prefixes=False)
+    assert ready.remarks == {
+        "generate": "texts are computed again for every token: its cache failed: the cache has no place for another token"
+    }
+    check_answers(ready)
+
+
 # requests and models that fail whatever the way
 
 

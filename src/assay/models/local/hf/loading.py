@@ -99,7 +99,7 @@ def load_hf(options: HFOptions) -> LoadedHFModel:
     kind = transformers.AutoModelForSeq2SeqLM if is_seq2seq else transformers.AutoModelForCausalLM
     device = choose_device(options.device, parallelize=options.parallelize)
     model_args = {
-        "dtype": _dtype(options.dtype),
+        dtype_argument(): _dtype(options.dtype),
         "use_safetensors": None if options.allow_pickle or options.gguf_file else True,
         **({"attn_implementation": options.attn_implementation} if options.attn_implementation else {}),
         **({"device_map": "auto"} if options.parallelize else {}),
@@ -203,6 +203,14 @@ def _moved(model: "PreTrainedModel", device: "torch.device") -> "PreTrainedModel
         what = f"the model cannot be moved to {str(device)!r}: {str(error).strip().splitlines()[0]}"
         raise ConfigError([Problem(Place("model_args.device"), what, "use cpu, or an available device")]) from None
     return moved
+
+
+def dtype_argument() -> str:
+    """The name of that argument of `from_pretrained`: `dtype` since transformers 4.56."""
+    import transformers
+
+    major, minor = (int(part) for part in transformers.__version__.split(".")[:2])
+    return "dtype" if (major, minor) >= (4, 56) else "torch_dtype"
 
 
 def _dtype(name: str) -> "torch.dtype | str":

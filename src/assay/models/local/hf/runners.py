@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
+import transformers
 
 from assay.models.local.attention import NAME, PackedPattern, PackedRow, UnsupportedAttention, register, using_pattern
 from assay.models.local.fallbacks import Fallbacks
@@ -105,7 +106,7 @@ class PackedRunner:
 def _packed(loaded: LoadedHFModel, fallbacks: Fallbacks) -> tuple[CausalLM | None, str]:
     """Return the model with packed attention if its logits stay the same; else the reason."""
     model = loaded.model
-    why = _layers_with_states(model)
+    why = _layers_with_states(model) or _without_interface(model)
     if why:
         return None, why
     before = model.config._attn_implementation
@@ -143,6 +144,12 @@ def _layers_with_states(model: "PreTrainedModel") -> str:
     if others:
         return f"it has layers of type {', '.join(sorted(others))}"
     return "its layers have states" if getattr(model, "_is_stateful", False) else ""
+
+
+def _without_interface(model: "PreTrainedModel") -> str:
+    if hasattr(model, "set_attn_implementation"):
+        return ""
+    return f"transformers {transformers.__version__} cannot change the attention of a model, which 4.54 and later can"
 
 
 def _stateful(model: "PreTrainedModel") -> tuple[StatefulModel | None, str]:
