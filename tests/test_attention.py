@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.models.local.attention import LayerAttention, PackedPattern, PackedRow, Span
-from assay.models.local.slots import SlotPattern
+from assay.models.local.slot_attention import SlotPattern, joined
 
 HEADS, KEY_HEADS, SIZE = 4, 2, 8
 Floats = npt.NDArray[np.float64]
@@ -85,6 +85,7 @@ def test_a_token_in_a_slot_attends_to_those_before_it(lengths: list[int], how: L
     query, key, value = tensors(len(lengths) * 24, seed)
     slots.layers[0] = (key.clone(), value.clone())
     slots.lengths.copy_(torch.tensor(lengths) - 1)
+    slots.begin_step()
     last = [number * 24 + length - 1 for number, length in enumerate(lengths)]
     seen = slots.attend(0, query[last], key[last], value[last], how).double().numpy()
     queries, keys, values = doubles(query, key, value)
@@ -92,3 +93,42 @@ def test_a_token_in_a_slot_attends_to_those_before_it(lengths: list[int], how: L
         past = slice(number * 24, number * 24 + length)
         expected = attended(queries[last[number]], keys[past], values[past], how)
         np.testing.assert_allclose(seen[number], expected, atol=2e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=4), st.integers(1, 30), hows, st.integers(0, 99))
+def test_a_token_in_a_slot_attends_to_the_shared_prefix_and_to_those_before_it(
+    lengths: list[int], shared: int, how: LayerAttention, seed: int
+) -> None:
+    slots = SlotPattern(len(lengths), 24, torch.device("cpu"), flash=False, shared=shared)
+    query, key, value = tensors(shared + len(lengths) * 24, seed)
+    slots.prefix = {0: (key[:shared], value[:shared])}
+    slots.layers[0] = (key[shared:].clone(), value[shared:].clone())
+    slots.lengths.copy_(torch.tensor(lengths) - 1)
+    slots.begin_step()
+    last = [shared + number * 24 + length - 1 for number, length in enumerate(lengths)]
+    seen = slots.attend(0, query[last], key[last], value[last], how).double().numpy()
+    queries, keys, values = doubles(query, key, value)
+    for number, length in enumerate(lengths):
+        past = [*range(shared), *range(shared + number * 24, shared + number * 24 + length)]
+        expected = attended(queries[last[number]], keys[past], values[past], how)
+        np.testing.assert_allclose(seen[number], expected, atol=2e-5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 99))
+def test_attention_over_two_sets_of_keys_is_joined_from_both(first: int, second: int, seed: int) -> None:
+    """Against the softmax over all keys at once, in float64."""
+    query, key, value = tensors(first + second, seed)
+    groups = query.shape[1] // key.shape[1]
+    keys, values = (each.repeat_interleave(groups, 1).double() for each in (key, value))
+    scores = torch.einsum("qhd,khd->hqk", query.double(), keys)
+
+    def over(part: slice) -> tuple[torch.Tensor, torch.Tensor]:
+        some = scores[:, :, part]
+        return torch.einsum("hqk,khd->qhd", some.softmax(-1), values[part]), some.logsumexp(-1)
+
+    whole, sums = over(slice(None))
+    seen, both = joined(*over(slice(None, first)), *over(slice(first, None)))
+    torch.testing.assert_close(seen, whole, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(both, sums)

@@ -11,8 +11,8 @@ import torch
 from assay import simple_evaluate
 from assay.models.local.attention import NAME
 from assay.models.local.hf.backend import HF
-from assay.models.local.hf.fallback import RETRIED, FallbackRunner
-from assay.models.local.hf.ways import EAGER, PADDED, UNCOMPILED, WITHOUT_FLASH, packed_ways
+from assay.models.local.hf.fallback import RETRIED, WITHOUT_FLASH, FallbackRunner
+from assay.models.local.hf.ways import EAGER, PADDED, UNCOMPILED, packed_ways
 from assay.models.local.slots import WITHOUT_GRAPHS, GraphRecorder
 from assay.models.protocol import ModelLost
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Text
@@ -130,7 +130,7 @@ def test_a_compiler_that_is_missing_leaves_the_model_uncompiled(
 
 def test_a_flash_kernel_that_is_missing_is_left_out_on_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU has none: torch refuses the call."""
-    monkeypatch.setattr("assay.models.local.hf.runners._is_flash", lambda model: True)
+    monkeypatch.setattr("assay.models.local.hf.checks._is_flash", lambda model: True)
     model = HF(build("llama"), tokenizer=words())
     assert fallen(model) == [WITHOUT_FLASH]
     check_answers(model)

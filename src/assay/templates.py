@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 from jinja2 import StrictUndefined, TemplateError, meta, nodes
 from jinja2.sandbox import SandboxedEnvironment
 
+from assay.memory_turns import limiting_memory
 from assay.user_code import TIME_LIMIT, alarmed, in_main_thread
 
 P = ParamSpec("P")
@@ -166,6 +167,11 @@ def limited(seconds: float, what: str, function: Callable[P, T], *args: P.args, 
     """
     if not in_main_thread() or sys.platform != "linux":
         return alarmed(seconds, what, function, *args, **kwargs)
+    with limiting_memory():
+        return _with_less_memory(seconds, what, function, *args, **kwargs)
+
+
+def _with_less_memory(seconds: float, what: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     import resource
 
     limits = soft, hard = resource.getrlimit(resource.RLIMIT_AS)

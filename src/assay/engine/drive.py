@@ -14,6 +14,7 @@ from assay.engine.fleet_lane import FleetLane, lane
 from assay.engine.keys import Keys, hash_of, nth_key
 from assay.engine.lanes import Budget, KeyedRequest, Lane, RemoteLane
 from assay.engine.retry import timed
+from assay.engine.thread_lane import LocalTurns
 from assay.engine.usage import RunUsage
 from assay.models.protocol import AnyModel, Remote
 from assay.records import (
@@ -152,8 +153,9 @@ class Engine:
         self._remote_models = {role: model for role, model in models.items() if isinstance(model, Remote)}
         self._store, self._notice = store, notice
         self._wake = asyncio.Event()
+        turns = LocalTurns()
         self._lanes: dict[str, Lane] = {
-            role: lane(role, model, self._receive, self.budget, self._wake) for role, model in models.items()
+            role: lane(role, model, self._receive, self.budget, self._wake, turns) for role, model in models.items()
         }
         self._keys = {role: Keys(model.identity, model.can.samples) for role, model in models.items()}
         self._ticking: asyncio.Task[None] | None = None

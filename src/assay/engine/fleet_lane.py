@@ -11,6 +11,7 @@ from typing import cast
 
 from assay.engine.lanes import GRACE_SECONDS, Budget, KeyedRequest, Lane, Receive, RemoteLane, WindowLane
 from assay.engine.pieces import PrefixQueue
+from assay.engine.thread_lane import LocalTurns, ThreadLane
 from assay.errors import SelfExplanatory
 from assay.models.protocol import (
     Answered,
@@ -299,10 +300,13 @@ class FleetLane:
         await self._model.__aexit__(kind, error, trace)
 
 
-def lane(role: str, model: AnyModel, receive: Receive, budget: Budget, wake: asyncio.Event) -> Lane:
+def lane(role: str, model: AnyModel, receive: Receive, budget: Budget, wake: asyncio.Event, turns: LocalTurns) -> Lane:
     """Return the lane for a model: concurrent requests to a server, calls of replicas, or one window at a time."""
     if is_replicated(model):
         return FleetLane(role, model, receive, budget, wake)
     if isinstance(model, Remote):
         return RemoteLane(role, model, receive, budget, wake)
-    return WindowLane(role, cast(Model, model), receive, budget)
+    local = cast(Model, model)
+    if local.can.answer_in_thread:
+        return ThreadLane(role, local, receive, budget, wake, turns)
+    return WindowLane(role, local, receive, budget)

@@ -128,18 +128,28 @@ class WindowLane:
 
     async def advance(self) -> bool:
         """Send a window of requests and pass on the responses; a failure for every request without one."""
-        window, self._queue = self._queue[: self._model.window], self._queue[self._model.window :]
+        window = self._take()
         if not window:
             return False
-        unanswered = dict(window)
-        async with aclosing(self._answers(window, unanswered)) as answers:
-            async for answered in answers:
-                new = [(*window[n], each) for n, each in answered if unanswered.pop(window[n][0], None) is not None]
+        async with aclosing(self._responses(window)) as responses:
+            async for new in responses:
                 self._receive(self._role, new)
                 await asyncio.sleep(0)  # lets Ctrl-C and the other lanes in
                 if self._budget.at_once:
                     break
         return True
+
+    def _take(self) -> list[KeyedRequest]:
+        """The requests of the next window."""
+        window, self._queue = self._queue[: self._model.window], self._queue[self._model.window :]
+        return window
+
+    async def _responses(self, window: Sequence[KeyedRequest]) -> AsyncGenerator[list[KeyedResponse]]:
+        """Yield the responses to a window, one to each request."""
+        unanswered = dict(window)
+        async with aclosing(self._answers(window, unanswered)) as answers:
+            async for answered in answers:
+                yield [(*window[n], each) for n, each in answered if unanswered.pop(window[n][0], None) is not None]
 
     async def _answers(
         self, window: Sequence[KeyedRequest], unanswered: Mapping[bytes, Request]

@@ -33,6 +33,8 @@ class Can:
     """Whether it can have more than one chat template: `use_template` selects one by name."""
     samples: Samples = "if asked"
     """When its texts are sampled."""
+    answer_in_thread: bool = False
+    """Whether it may answer in a thread, so that its responses are scored and stored while it computes the next ones."""
 
 
 class Described(Protocol):

@@ -161,9 +161,12 @@ def attention_forward(  # noqa: PLR0913  # transformers' own signature
         raise UnsupportedAttention("a sliding window that its configuration does not state")
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
     how = LayerAttention(scale, window, chunk, softcap, s_aux)
+    size = value.shape[-1]
+    if size < key.shape[-1]:  # of latent attention: the flash kernel wants keys and values of one size
+        value = torch.nn.functional.pad(value, (0, key.shape[-1] - size))
     tokens = [tensor[0].transpose(0, 1) for tensor in (query, key, value)]
     seen = _patterns[-1].attend(layer, tokens[0], tokens[1], tokens[2], how)
-    return seen[None], None
+    return seen[None, ..., :size], None
 
 
 def layer_limits(config: Any, layer: int) -> Limits:
@@ -292,14 +295,21 @@ def masked_attention(
         )
     groups = query.shape[1] // key.shape[1]
     key, value = (each.repeat_interleave(groups, 1) if groups > 1 else each for each in (key, value))
-    scores = (query @ key.transpose(2, 3)).float() * how.scale
+    sinks = None if how.sinks is None else how.sinks.view(1, -1, 1, 1)
+    return attention_weights(query @ key.transpose(2, 3), mask, how, sinks).to(value.dtype) @ value
+
+
+def attention_weights(
+    scores: torch.Tensor, mask: torch.Tensor, how: LayerAttention, sinks: torch.Tensor | None
+) -> torch.Tensor:
+    """Weights of the keys where the mask is true, in float32. `sinks` has one score for each row of scores."""
+    scores = scores.float() * how.scale
     if how.softcap is not None:
         scores = torch.tanh(scores / how.softcap) * how.softcap
     scores = scores.masked_fill(~mask, -torch.inf)
-    if how.sinks is None:
-        return scores.softmax(-1).to(value.dtype) @ value
-    sinks = how.sinks.float().view(1, -1, 1, 1).expand(*scores.shape[:3], 1)
-    return torch.cat([scores, sinks], -1).softmax(-1)[..., :-1].to(value.dtype) @ value
+    if sinks is None:
+        return scores.softmax(-1)
+    return torch.cat([scores, sinks.float().expand(*scores.shape[:3], 1)], -1).softmax(-1)[..., :-1]
 
 
 @dataclass(slots=True)

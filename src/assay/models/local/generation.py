@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -38,9 +39,7 @@ class Generation:
         self.temperature = _number(params, "temperature", 1.0) if request.is_sampled else 0.0
         self.top_p = _number(params, "top_p", 1.0)
         self.top_k = int(_number(params, "top_k", 0))
-        seed = hashlib.blake2b(request.seed_bytes, digest_size=8).digest()
-        self._seed = int.from_bytes(seed)
-        self._random = np.random.default_rng(self._seed)
+        self._request = request
         self.written: list[int] = []
         unknown = sorted(key for key, value in params.items() if key not in GENERATION_PARAMETERS and value is not None)
         self.problem = f"unsupported generation parameter {unknown[0]!r}" if unknown else ""
@@ -49,6 +48,11 @@ class Generation:
         self.cut = 0
         self.stored = 0
         self.seconds = 0.0
+
+    @cached_property
+    def _random(self) -> np.random.Generator:
+        seed = hashlib.blake2b(self._request.seed_bytes, digest_size=8).digest()
+        return np.random.default_rng(int.from_bytes(seed))
 
     @property
     def size(self) -> int:
@@ -78,7 +82,7 @@ class Generation:
         """Restart from the prompt."""
         self.left += len(self.written)
         self.written = []
-        self._random = np.random.default_rng(self._seed)
+        self.__dict__.pop("_random", None)
 
     def uniforms(self, count: int) -> Sequence[float]:
         """Return the next random numbers from 0 to 1, one per token."""
@@ -100,11 +104,18 @@ class Generation:
                 self.finish = "length"
                 break
         self.left -= len(self.written) - before
-        if self._stops and self._stopped(decode(self.written)):
+        if self._stops and self._may_stop(before, decode) and self._stopped(decode(self.written)):
             self.written = self.written[: self._first_stop(before, decode)]
             self.finish, self.problem = "stop", ""
         if self.finish:
             self._end(decode(self.written))
+
+    def _may_stop(self, before: int, decode: Decode) -> bool:
+        """Whether a stop string ends in the tokens from `before` on: they are decoded with as many before them as it can
+        have begun in, so that a long text is not decoded again and again."""
+        reach = 8 + 2 * max(len(stop.encode()) for stop in self._stops)
+        text = decode(self.written[max(before - reach, 0) :])
+        return any(stop in text for stop in self._stops)
 
     def _stopped(self, text: str) -> bool:
         """Whether the answer contains a stop string; those in the thinking do not count."""

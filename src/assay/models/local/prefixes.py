@@ -9,6 +9,8 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 MIN_SHARED = 8
 """Shorter shared prefixes are not worth a separate pass."""
 WIDTH = array("I").itemsize
@@ -148,15 +150,16 @@ def _extent(contexts: Sequence[bytes], start: int) -> tuple[int, int]:
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """Length of the common prefix, in tokens. Comparing slices is fast, so the point of difference is found by bisection."""
-    low, high = 0, min(len(one), len(other)) // WIDTH
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[: middle * WIDTH] == other[: middle * WIDTH]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    """Length of the common prefix, in tokens.
+
+    >>> _common(_as_bytes([1, 2, 3]), _as_bytes([1, 2, 4, 5])), _common(_as_bytes([1]), _as_bytes([1, 2])), _common(b"", b"")
+    (2, 1, 0)
+    """
+    length = min(len(one), len(other)) // WIDTH
+    if one[: length * WIDTH] == other[: length * WIDTH]:
+        return length
+    differs = np.frombuffer(one, np.uint32, length) != np.frombuffer(other, np.uint32, length)
+    return int(differs.argmax())
 
 
 def common_tokens(one: Tokens, other: Tokens) -> int:

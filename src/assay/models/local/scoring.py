@@ -1,5 +1,6 @@
 """Log-likelihoods from a torch model with packed attention: every token that contexts share is computed once."""
 
+import math
 import time
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from assay.models.local.attention import Layers, PackedPattern, PackedRow, Span, on_device, using_pattern
+from assay.models.local.attention import Layers, PackedPattern, PackedRow, Span, layer_limits, on_device, using_pattern
 from assay.models.local.fallbacks import Fallbacks
 from assay.models.local.generation import NAN_LOGITS
 from assay.models.local.prefixes import MIN_SHARED, ContextGroup, PrefixGroup, common_tokens, prefix_groups
@@ -50,6 +51,10 @@ SPARE = 0.7
 """Share of the free memory that a pass may take."""
 
 
+AHEAD = 3
+"""Passes launched before the first of them is waited for: the device works while the next ones are prepared."""
+
+
 class ScoredPair(NamedTuple):
     """The log-likelihood of a continuation. Of the `read` tokens of context and continuation, `stored` were computed for
     other requests; `reason` says why there is no value."""
@@ -70,14 +75,22 @@ class CausalLM:
     model: Any
     device: torch.device
     flash: bool
+    kernel: bool = True
+    """Whether slots may attend by the Triton kernel."""
     fallbacks: Fallbacks = field(default_factory=Fallbacks)
 
     def bytes_of_token(self) -> int:
         """Size of the keys and values of one token."""
         config = self.model.config.get_text_config()
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        return int(2 * config.num_hidden_layers * heads * size * self.model.dtype.itemsize)
+        return int(2 * config.num_hidden_layers * heads * head_size(config) * self.model.dtype.itemsize)
+
+    @property
+    def shortest_limit(self) -> float:
+        """The shortest window or chunk of a layer: shorter texts do not notice them."""
+        config = self.model.config.get_text_config()
+        limits = (layer_limits(config, layer) for layer in range(config.num_hidden_layers))
+        return min((limit for both in limits for limit in both if limit is not None), default=math.inf)
 
     def logits(self, tokens: torch.Tensor, positions: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         with uniform_memory_errors():
@@ -85,6 +98,12 @@ class CausalLM:
                 input_ids=tokens[None], position_ids=positions[None], use_cache=False, logits_to_keep=rows
             ).logits[0]
         return output  # type: ignore[no-any-return]
+
+
+def head_size(config: Any) -> int:
+    """Size of a head's keys. Those of latent attention (DeepSeek) have a part with positions and one without."""
+    size = getattr(config, "qk_head_dim", None) or getattr(config, "head_dim", None)
+    return int(size or config.hidden_size // config.num_attention_heads)
 
 
 @dataclass(slots=True)
@@ -176,7 +195,7 @@ class PackedScorer:
                     running.append(launched)
                 else:
                     yield launched
-                if len(running) > 1:
+                if len(running) > AHEAD:
                     yield self._collect(running.popleft())
         while running:
             yield self._collect(running.popleft())

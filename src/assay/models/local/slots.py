@@ -3,29 +3,18 @@
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from assay.models.local.attention import (
-    Integers,
-    LayerAttention,
-    PackedPattern,
-    PackedRow,
-    Span,
-    flash_window,
-    masked_attention,
-    on_device,
-    using_pattern,
-    visible,
-    with_sinks,
-)
+from assay.models.local.attention import Integers, PackedPattern, PackedRow, on_device, using_pattern
 from assay.models.local.fallbacks import Fallbacks
 from assay.models.local.generation import NO_TOKEN, Decode, Generation
 from assay.models.local.prefixes import MIN_SHARED, prefix_groups
 from assay.models.local.scoring import CausalLM, on_cuda_device, uniform_memory_errors
+from assay.models.local.slot_attention import PromptPattern, SlotPattern
 
 BLOCK = 16
 """Steps between two checks whether a text has ended."""
@@ -33,89 +22,17 @@ MOST_SLOTS = {"cuda": 512}
 SLOTS = 64
 ROUND = 64
 """Slot lengths are multiples of this."""
+LEADS = {"cuda": 2}
+"""Steps of the next block that a GPU computes while the tokens of a block are collected."""
 REFILL = 8
 """Share of the slots (1 / 8) that must be free before new texts start."""
 SPARE = 0.6
 """Share of the free memory that slots may take."""
+MIN_PREFIX, MIN_TEXTS = 64, 4
+"""Tokens that texts must share, and the number of such texts, for the slots to share the keys and values of those tokens."""
 WITHOUT_GRAPHS = "texts are generated without CUDA graphs, which is slower"
 WARM = 3
 """Warm-up steps before a step is recorded as a CUDA graph."""
-
-
-@dataclass(slots=True)
-class SlotPattern:
-    """The pattern of a generation step: one token per slot, which attends to the earlier tokens of its slot."""
-
-    count: int
-    length: int
-    device: torch.device
-    flash: bool
-    lengths: torch.Tensor = field(init=False)
-    layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
-    _starts: torch.Tensor = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.lengths = torch.zeros(self.count, dtype=torch.long, device=self.device)
-        self._starts = torch.arange(self.count + 1, device=self.device) * self.length
-
-    def layer(self, number: int, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the keys and values of a layer, (slots × tokens, heads, size); allocated on first use."""
-        if number not in self.layers:
-            rows = self.count * self.length
-            self.layers[number] = (key.new_zeros(rows, *key.shape[1:]), value.new_zeros(rows, *value.shape[1:]))
-        return self.layers[number]
-
-    def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, how: LayerAttention
-    ) -> torch.Tensor:
-        keys, values = self.layer(layer, key, value)
-        at = self._starts[:-1] + self.lengths
-        keys.index_copy_(0, at, key)
-        values.index_copy_(0, at, value)
-        window, chunk = how.limits(self.length)
-        if self.flash and chunk is None and how.softcap is None:
-            return self._flash(query, keys, values, window, how)
-        mask = visible(self.lengths[:, None], torch.arange(self.length, device=self.device), (window, chunk))
-        rows = [each.view(self.count, self.length, *each.shape[1:]).transpose(1, 2) for each in (keys, values)]
-        if (
-            how.softcap is None and how.sinks is None
-        ):  # heads of a group attend to the same keys: they are treated as tokens
-            grouped = query.view(self.count, key.shape[1], -1, key.shape[2])
-            seen = masked_attention(grouped, rows[0], rows[1], mask[:, None, None], how)
-        else:
-            seen = masked_attention(query[:, :, None], rows[0], rows[1], mask[:, None, None], how)
-        return seen.reshape(self.count, query.shape[1], -1)
-
-    def _flash(
-        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, window: int | None, how: LayerAttention
-    ) -> torch.Tensor:
-        """Heads of a group attend to the same keys: they are treated as tokens, unless a window counts from a token."""
-        heads, size = keys.shape[1:]
-        groups = query.shape[1] // heads if window is None else 1
-        rows = query.view(self.count, -1, groups, size).transpose(1, 2).reshape(self.count * groups, -1, size)
-        ends = torch.arange(self.count + 1, device=self.device, dtype=torch.int32) * groups
-        seen, sums = torch.ops.aten._flash_attention_forward(
-            rows, keys, values, ends, self._starts.int(), groups, self.length, 0.0, False, False, scale=how.scale,
-            seqused_k=(self.lengths + 1).int(), **flash_window(window),
-        )[:2]  # fmt: skip
-        if how.sinks is not None:
-            sinks = how.sinks.view(-1, groups).T.repeat(self.count, 1)  # of each row and head
-            seen = with_sinks(seen, sums, sinks)
-        return seen.view(self.count, groups, -1, seen.shape[2]).transpose(1, 2).reshape(self.count, query.shape[1], -1)  # type: ignore[no-any-return]
-
-
-@dataclass(slots=True)
-class PromptPattern(PackedPattern):
-    """The pattern of prompts, whose keys and values are copied into slots."""
-
-    slots: SlotPattern | None = None
-    source: Any = None
-    place: Any = None
-
-    def on_gather(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
-        assert self.slots is not None
-        for held, new in zip(self.slots.layer(layer, key, value), (key, value), strict=True):
-            held.index_copy_(0, self.place, new.index_select(0, self.source))
 
 
 class SlotGenerator:
@@ -126,13 +43,14 @@ class SlotGenerator:
         self._most = most_slots or MOST_SLOTS.get(net.device.type, SLOTS)
         self._recorder = GraphRecorder(net.device, net.fallbacks)
 
-    def record(self, is_allowed: bool) -> None:
-        """Whether steps are recorded where the device can."""
-        self._recorder.is_allowed = is_allowed
-
     @property
     def records(self) -> bool:
+        """Whether steps are recorded."""
         return self._recorder.is_able and self._recorder.is_allowed
+
+    def record(self, is_allowed: bool) -> None:
+        """Set whether steps are recorded where the device can."""
+        self._recorder.is_allowed = is_allowed
 
     def generate(self, generations: Sequence[Generation], tokens: int) -> Iterator[list[Generation]]:
         """Yield texts as they finish, the longest first."""
@@ -142,12 +60,33 @@ class SlotGenerator:
             similar = deque[Generation]()
             while waiting and waiting[0].size * 2 > length - ROUND:
                 similar.append(waiting.popleft())
-            yield from self._generate_similar(similar, length, tokens)
+            for prefix, texts in self._by_prefix(similar, length):
+                yield from self._generate_similar(texts, prefix, length - len(prefix), tokens)
 
-    def _generate_similar(self, waiting: deque[Generation], length: int, tokens: int) -> Iterator[list[Generation]]:
+    def _by_prefix(
+        self, similar: Sequence[Generation], length: int
+    ) -> Iterator[tuple[Sequence[int], deque[Generation]]]:
+        """Split texts into those that share a prefix and fill many of the slots, and the others."""
+        if self._net.shortest_limit < length:  # layers that see a part of the prefix only
+            yield (), deque(similar)
+            return
+        enough = max(min(self._most, len(similar)) // 2, MIN_TEXTS)
+        others: list[Generation] = []
+        for group in prefix_groups([(each.tokens, ()) for each in similar]):
+            texts = [similar[number] for context in group.contexts for numbers in context.numbers for number in numbers]
+            if group.shared >= MIN_PREFIX and len(texts) >= enough:
+                yield group.prefix, deque(sorted(texts, key=lambda each: -each.size))
+            else:
+                others += texts
+        yield (), deque(sorted(others, key=lambda each: -each.size))
+
+    def _generate_similar(
+        self, waiting: deque[Generation], prefix: Sequence[int], length: int, tokens: int
+    ) -> Iterator[list[Generation]]:
         count = most = min(self._most, len(waiting), self._fitting_slots(length))
         while waiting:
-            batch = _SlotBatch(self._net, count, length, max(each.size for each in waiting), self._recorder)
+            batch = _SlotBatch(self._net, count, length, prefix, self._recorder)
+            batch.last = max(each.size for each in waiting) - len(prefix) - 1
             try:
                 yield from self._fill(batch, waiting, tokens)
                 return
@@ -171,7 +110,7 @@ class SlotGenerator:
             free = batch.free
             if waiting and free and (not batch.is_busy or len(free) * REFILL >= batch.slots.count):
                 batch.start([waiting.popleft() for _ in range(min(len(free), len(waiting)))], tokens)
-            block = batch.step(min(BLOCK, batch.ahead))
+            block = batch.run_block()
             seconds = (time.perf_counter() - started) / max(batch.busy, 1)
             yield batch.collect(block, self._ends, self._decode, seconds)
 
@@ -185,13 +124,23 @@ class SlotGenerator:
         return max(1, int(free * SPARE / (self._net.bytes_of_token() * length)))
 
 
-class _SlotBatch:
-    """A batch of slots and the generations in them."""
+class Block(NamedTuple):
+    """Tokens of a block of steps, (steps, slots), and the step at which the text of each slot began."""
 
-    def __init__(self, net: CausalLM, count: int, length: int, longest: int, recorder: "GraphRecorder") -> None:
-        self._net, self._recorder = net, recorder
-        self.slots = SlotPattern(count, length, net.device, net.flash)
-        self._last = longest - 1  # end of the longest text: a model may have no positions beyond
+    tokens: Integers
+    first: list[int]
+
+
+class _SlotBatch:
+    """A batch of slots and the generations in them, whose prompts all begin with `prefix`."""
+
+    def __init__(
+        self, net: CausalLM, count: int, length: int, prefix: Sequence[int], recorder: "GraphRecorder"
+    ) -> None:
+        self._net, self._recorder, self._prefix = net, recorder, prefix
+        self.slots = SlotPattern(count, length, net.device, net.flash, len(prefix), kernel=net.kernel)
+        self.last = length - 1
+        """End of the longest text: a model may have no positions beyond."""
         self._generations: list[Generation | None] = [None] * count
         self._starting: Sequence[Generation] = ()
         device = net.device
@@ -202,6 +151,10 @@ class _SlotBatch:
         self._is_bad = torch.zeros(count, dtype=torch.bool, device=device)
         self._draw = TokenSampler(count, device)
         self._recorded_steps: dict[bool, Callable[[], None]] = {}
+        self._first = [0] * count
+        """Steps of the block before the text of each slot started."""
+        self._lead = 0
+        """Steps of the block that have been launched."""
 
     @property
     def free(self) -> list[int]:
@@ -236,6 +189,9 @@ class _SlotBatch:
         """Compute prompts into free slots, shared prefixes once."""
         free = iter(self.free)
         self._starting = new
+        is_first = bool(self._prefix) and not self.slots.prefix
+        if is_first:
+            self._read_prefix()
         for group in prefix_groups([(each.tokens, ()) for each in new]):
             members = [[new[number] for numbers in context.numbers for number in numbers] for context in group.contexts]
             start = 0
@@ -246,16 +202,19 @@ class _SlotBatch:
                     end += 1
                 self._start_batch(group.shared, members[start:end], free)
                 start = end
+        if is_first:
+            new[0].stored -= min(new[0].stored, len(self._prefix))
         self._starting = ()
 
     def _start_batch(self, shared: int, members: Sequence[Sequence[Generation]], free: Iterator[int]) -> None:
-        row, seen = PackedRow(), list[Span]()
-        if shared >= MIN_SHARED and len(members) > 1:
-            seen = [row.add(members[0][0].tokens[:shared], [])]
+        row, before = PackedRow(), len(self._prefix)
+        seen = [row.attend_cached(before)] if before else []
+        if shared - before >= MIN_SHARED and len(members) > 1:
+            seen.append(row.add(members[0][0].tokens[before:shared], seen))
         else:
-            shared = 0
+            shared = before
         last, slots, source, place = [], [], [], []
-        gathered = len(row.tokens)
+        gathered = row.attended
         for same in members:
             prompt = same[0].tokens
             span = row.add(prompt[shared:], seen)
@@ -263,19 +222,29 @@ class _SlotBatch:
                 slot = next(free)
                 slots.append(slot)
                 last.append(span[1] - 1)
-                source.append(np.arange(gathered, gathered + len(prompt)))
-                place.append(np.arange(len(prompt)) + slot * self.slots.length)
-                self._generations[slot] = generation
-                generation.stored = len(prompt) if index else shared if same is not members[0] else 0
+                source.append(np.arange(gathered + before, gathered + len(prompt)))
+                place.append(np.arange(len(prompt) - before) + slot * self.slots.length)
+                self._generations[slot], self._first[slot] = generation, self._lead
+                generation.stored = len(prompt) if index else shared if same is not members[0] else before
             gathered += len(prompt)
         self._read(row, last, slots, np.concatenate(source), np.concatenate(place))
+
+    def _read_prefix(self) -> None:
+        device, row = self._net.device, PackedRow()
+        span = row.add(self._prefix, [])
+        with on_cuda_device(device), torch.inference_mode():
+            pattern = PackedPattern.of(row, device, flash=self._net.flash, to_cache=[[span]])
+            with using_pattern(pattern):
+                read = (np.asarray(row.tokens), row.positions(), np.asarray([span[1] - 1]))
+                self._net.logits(*(on_device(each, device) for each in read))
+        self.slots.prefix = pattern.cached[0]
 
     def _read(
         self, row: PackedRow, last: Sequence[int], slots: Sequence[int], source: Integers, place: Integers
     ) -> None:
         device = self._net.device
         with on_cuda_device(device), torch.inference_mode():
-            pattern = PromptPattern.of(row, device, flash=self._net.flash)
+            pattern = PromptPattern.of(row, device, flash=self._net.flash, before=self.slots.prefix or None)
             pattern.slots = self.slots
             pattern.source, pattern.place = (on_device(each, device) for each in (source, place))
             with using_pattern(pattern):
@@ -286,31 +255,50 @@ class _SlotBatch:
             self._draw.set(at, generations)
             self._is_bad[at] = is_bad(logits)
             self._next[at] = self._draw.first(logits, at, generations)
-            self.slots.lengths[at] = on_device(np.asarray([len(each.tokens) for each in generations]), device)
+            self.slots.lengths[at] = on_device(
+                np.asarray([len(each.tokens) - self.slots.shared for each in generations]), device
+            )
 
-    def step(self, steps: int) -> Integers:
-        """Run generation steps and return the tokens, (steps, slots). The first was chosen by the step before."""
+    def run_block(self) -> Block:
+        """Run a block of generation steps and return its tokens. The first of a text was chosen by the step before."""
+        steps = max(min(BLOCK, self.ahead + self._lead), self._lead)
         is_drawn = any(generation is not None and generation.temperature > 0 for generation in self._generations)
         if is_drawn:
-            self._draw.prepare(self._generations, steps)
-        self._step_index.zero_()
+            self._draw.prepare(self._generations, steps, self._first)
         with on_cuda_device(self._net.device):
-            play = self._recorded_steps.get(is_drawn)
-            if play is None:
-                play = self._recorded_steps[is_drawn] = self._recorded(is_drawn)
-            for _ in range(steps):
-                play()
-        return self._history[:steps].cpu().numpy()
+            self._play(is_drawn, steps - self._lead)
+            tokens, copied = _copied(self._history[:steps])
+            lead = LEADS.get(self._net.device.type, 0)
+            first = self._block_ended(lead if self.ahead > steps and not is_drawn else 0)
+            self._play(is_drawn, self._lead)
+            if copied is not None:
+                copied.synchronize()
+        return Block(tokens.numpy(), first)
+
+    def _block_ended(self, lead: int) -> list[int]:
+        """Begin the next block; returns the first steps of the texts in the one before."""
+        first, self._first = self._first, [0] * len(self._first)
+        self._lead = lead
+        self._step_index.zero_()
+        return first
+
+    def _play(self, is_drawn: bool, steps: int) -> None:
+        play = self._recorded_steps.get(is_drawn)
+        if play is None:
+            play = self._recorded_steps[is_drawn] = self._recorded(is_drawn)
+        for _ in range(steps):
+            play()
 
     def _step(self, is_drawn: bool) -> None:
         self._history.index_copy_(0, self._step_index, torch.where(self._is_bad, NO_TOKEN, self._next)[None])
+        self.slots.begin_step()
         with using_pattern(self.slots):
-            logits = self._net.logits(self._next, self.slots.lengths, self._all)
+            logits = self._net.logits(self._next, self.slots.positions(), self._all)
         uniform = self._draw.uniforms.index_select(0, self._step_index)[0]
         highest, likeliest = logits.max(-1)
         self._is_bad |= ~(highest < torch.inf)
         self._next.copy_(self._draw.choose(logits, self._all, uniform) if is_drawn else likeliest)
-        self.slots.lengths.add_(1).clamp_(max=self._last)
+        self.slots.lengths.add_(1).clamp_(max=self.last)
         self._step_index.add_(1).clamp_(max=BLOCK - 1)
 
     def _recorded(self, is_drawn: bool) -> Callable[[], None]:
@@ -322,17 +310,43 @@ class _SlotBatch:
             step, (self._next, self.slots.lengths, self._history, self._step_index, self._is_bad)
         )
 
-    def collect(self, block: Integers, ends: frozenset[int], decode: Decode, seconds: float) -> list[Generation]:
+    def collect(self, block: Block, ends: frozenset[int], decode: Decode, seconds: float) -> list[Generation]:
         """Give the tokens of a block to their generations; return those that have finished."""
         ended = []
         for slot, generation in enumerate(self._generations):
             if generation is not None:
                 generation.seconds += seconds
-                generation.take(block[:, slot].tolist(), ends, decode)
+                generation.take(block.tokens[block.first[slot] :, slot].tolist(), ends, decode)
                 if generation.finish or generation.problem:
                     ended.append(generation)
                     self._generations[slot] = None
         return ended
+
+
+def _copied(tokens: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:
+    """A copy in the host's memory; from a GPU it is complete after the event."""
+    if tokens.device.type != "cuda":
+        return tokens.cpu().clone(), None
+    held = torch.empty(tokens.shape, dtype=tokens.dtype, pin_memory=True).copy_(tokens, non_blocking=True)
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record()
+    return held, event
+
+
+class StepFailed(Exception):
+    """A step raises this error whether it is recorded or not."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _warm_up(step: Callable[[], None]) -> None:
+    try:
+        for _ in range(WARM):
+            step()
+    except Exception as error:
+        raise StepFailed(error) from error
 
 
 class GraphRecorder:
@@ -356,6 +370,8 @@ class GraphRecorder:
                 return self.captured(step)
         except torch.OutOfMemoryError:
             raise
+        except StepFailed as failed:
+            raise failed.error from None
         except Exception as error:  # noqa: BLE001  # drivers, compilers and models raise anything: the step runs unrecorded
             self.is_able = False
             self._fallbacks.note(WITHOUT_GRAPHS, error)
@@ -365,15 +381,23 @@ class GraphRecorder:
                 each.copy_(was)
 
     def captured(self, step: Callable[[], None]) -> Callable[[], None]:
+        """Record without `torch.cuda.graph`, which waits for the device and empties its cache of memory."""
         stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream):
-            for _ in range(WARM):
-                step()
-        torch.cuda.current_stream(self.device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            step()
+        try:
+            with torch.cuda.stream(stream):
+                _warm_up(step)
+                graph.capture_begin(capture_error_mode="thread_local")
+                try:
+                    step()
+                except BaseException:
+                    with suppress(RuntimeError):
+                        graph.capture_end()
+                    raise
+                graph.capture_end()
+        finally:
+            torch.cuda.current_stream(self.device).wait_stream(stream)
         return graph.replay
 
 
@@ -392,9 +416,8 @@ class TokenSampler:
         self.uniforms = torch.zeros(BLOCK, count, device=device)
 
     def set(self, slots: torch.Tensor, generations: Sequence[Generation]) -> None:
-        options = torch.tensor(
-            [(each.temperature, each.top_p, each.top_k) for each in generations], device=self.uniforms.device
-        )
+        listed = np.asarray([(each.temperature, each.top_p, each.top_k) for each in generations], dtype=np.float32)
+        options = on_device(listed, self.uniforms.device)
         self._temperature[slots], self._top_p[slots], self._top_k[slots] = (
             options[:, 0],
             options[:, 1],
@@ -408,9 +431,13 @@ class TokenSampler:
         numbers = [each.uniforms(1)[0] if each.temperature > 0 else 0.0 for each in generations]
         return self.choose(logits, slots, torch.tensor(numbers, device=logits.device))
 
-    def prepare(self, generations: Sequence[Generation | None], steps: int) -> None:
+    def prepare(self, generations: Sequence[Generation | None], steps: int, first: Sequence[int] | None = None) -> None:
+        """Draw the random numbers of a block, for each text from its first step on."""
         nothing = [0.0] * steps
-        drawn = [each.uniforms(steps) if each is not None and each.temperature > 0 else nothing for each in generations]
+        drawn = [
+            [*nothing[:start], *each.uniforms(steps - start)] if each is not None and each.temperature > 0 else nothing
+            for each, start in zip(generations, first or [0] * len(generations), strict=True)
+        ]
         self.uniforms[:steps].copy_(torch.tensor(drawn).T)
 
     def choose(self, logits: torch.Tensor, slots: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:

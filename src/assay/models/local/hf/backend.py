@@ -1,10 +1,11 @@
 """Models of transformers, on this machine."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+from assay.ahead import Ahead
 from assay.models.conversations import answer_rendered
 from assay.models.local.generation import GENERATION_PARAMETERS, Generation
 from assay.models.local.hf.loading import HFOptions, LoadedHFModel, import_libraries, load_hf, load_hf_tokenizer
@@ -46,7 +47,22 @@ UNSUPPORTED = {
 
 
 CHUNKS = (256, 2048)
-"""Requests tokenized at a time, first and later: the device should have work soon."""
+"""Requests tokenized at a time, at first and at most: each has twice as many as the one before, which the device works on
+while they are tokenized."""
+
+TOKENIZED = 2
+"""Chunks that are tokenized ahead."""
+
+R = TypeVar("R", bound=Request)
+Numbered = Sequence[tuple[int, R]]
+
+
+class TokenizedChunk(NamedTuple):
+    """Requests as the runner takes them: pairs of tokens or texts to generate, and the responses that need no pass."""
+
+    pairs: list[Pair]
+    generations: list[Generation]
+    answered: list[tuple[int, Response]]
 
 
 class HF(TokenizedModel):
@@ -82,7 +98,9 @@ class HF(TokenizedModel):
         self.max_length: int | None = max_length or self._loaded.max_length()
         self.cuts = over_length == "truncate"
         has_chat = bool(self._loaded.tokenizer.chat_template)
-        self.can = Can(rolling=not self._loaded.is_seq2seq, chat=has_chat, named_templates=has_chat)
+        self.can = Can(
+            rolling=not self._loaded.is_seq2seq, chat=has_chat, named_templates=has_chat, answer_in_thread=True
+        )
         self._think_end = None if think_end_token is None else self._tokenizer.show(think_end_token)
         self._identity_fields = {
             "add_bos_token": add_bos_token, "prefix_token_id": prefix_token_id, "max_length": max_length,
@@ -137,65 +155,83 @@ class HF(TokenizedModel):
 
     async def _answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
         """Yield log-likelihoods, then texts, each as it comes."""
+        assert self.max_length is not None
         scored = [(n, r) for n, r in enumerate(requests) if not isinstance(r, Generate)]
         generated = [(n, r) for n, r in enumerate(requests) if isinstance(r, Generate)]
-        with torch_threads(self._threads):
-            for answered in self._score(scored):
-                yield answered
-            for answered in self._generate(generated):
-                yield answered
-
-    def _score(self, requests: Sequence[tuple[int, Request]]) -> Iterator[list[tuple[int, Response]]]:
-        assert self.max_length is not None
         windows = Windows(
             self._tokenizer.encode_whole, self._tokenizer.pair, self._tokenizer.prefix, self.max_length, self.cuts
         )
+        with torch_threads(self._threads), Ahead(self._tokenized(scored, generated, windows), TOKENIZED) as tokenized:
+            for answered in self._score(tokenized, windows):
+                yield answered
+            for answered in self._generate(next(tokenized)):
+                yield answered
+
+    def _tokenized(
+        self, scored: Numbered[Request], generated: Numbered[Generate], windows: Windows
+    ) -> Generator[TokenizedChunk]:
+        """Yield the log-likelihood requests in chunks, then an empty one, then all texts; a thread runs ahead with this."""
+        yield from self._chunks(scored, windows)
+        yield TokenizedChunk([], [], [])
+        yield self._generations(generated)
+
+    def _score(self, tokenized: Iterator[TokenizedChunk], windows: Windows) -> Iterator[list[tuple[int, Response]]]:
         known: list[tuple[int, Response]] = []
-        for scored in self._ways.score(self._chunks(requests, windows, known)):
+
+        def pairs() -> Iterator[Sequence[Pair]]:
+            for chunk in tokenized:
+                if not chunk.pairs and not chunk.answered:
+                    return
+                known.extend(chunk.answered)
+                yield chunk.pairs
+
+        for scores in self._ways.score(pairs()):
             complete = (
                 windows.add(
                     each.number, each.value, each.greedy, problem=each.reason,
                     usage=Usage(each.read, 0, each.seconds, stored=each.stored),
                 )
-                for each in scored
+                for each in scores
             )  # fmt: skip
             yield [*known, *(each for responses in complete for each in responses)]
             known.clear()
         yield known
 
-    def _chunks(
-        self, requests: Sequence[tuple[int, Request]], windows: Windows, known: list[tuple[int, Response]]
-    ) -> Iterator[list[Pair]]:
-        """Yield requests as pairs of tokens, in chunks; responses that need no pass are appended to `known`."""
-        start = 0
+    def _chunks(self, requests: Numbered[Request], windows: Windows) -> Iterator[TokenizedChunk]:
+        start, (size, most) = 0, CHUNKS
         while start < len(requests):
-            some = requests[start : start + CHUNKS[start > 0]]
-            start += len(some)
+            some = requests[start : start + size]
+            start, size = start + len(some), min(2 * size, most)
             self._tokenizer.prime(
                 (request.text for _, request in some if isinstance(request, Rolling)),
                 ((request.text, request.continuation) for _, request in some if isinstance(request, Loglikelihood)),
             )
-            pairs: list[Pair] = []
+            chunk = TokenizedChunk([], [], [])
             for number, request in some:
                 answer = self._runner.pairs(windows, number, request)
                 if isinstance(answer, list):
-                    pairs += answer
+                    chunk.pairs.extend(answer)
                 else:
-                    known.append((number, answer))
-            yield pairs
+                    chunk.answered.append((number, answer))
+            yield chunk
 
-    def _generate(self, requests: Sequence[tuple[int, Generate]]) -> Iterator[list[tuple[int, Response]]]:
+    def _generations(self, requests: Numbered[Generate]) -> TokenizedChunk:
         assert self.max_length is not None
+        chunk = TokenizedChunk([], [], [])
         self._tokenizer.prime(request.text for _, request in requests)
-        generations: list[Generation] = []
-        failed: list[Generation] = []
         for number, request in requests:
             tokens = self._tokenizer.encode(request.text) or [self._tokenizer.prefix]
             generation = Generation(
                 number, request, tokens, self._think_end, self._tokenizer.special(stops_of(request.params))
             )
             (generation.fit_apart if self._loaded.is_seq2seq else generation.fit)(self.max_length, self.cuts)
-            (failed if generation.problem else generations).append(generation)
-        yield [(each.number, each.response()) for each in failed]
-        for ended in self._ways.generate(generations):
+            if generation.problem:
+                chunk.answered.append((number, generation.response()))
+            else:
+                chunk.generations.append(generation)
+        return chunk
+
+    def _generate(self, chunk: TokenizedChunk) -> Iterator[list[tuple[int, Response]]]:
+        yield chunk.answered
+        for ended in self._ways.generate(chunk.generations):
             yield [(each.number, each.response()) for each in ended]

@@ -22,6 +22,7 @@ LOST = (
     "launch timed out", "uncorrectable ECC", "hardware stack error", "invalid program counter",
 )  # fmt: skip
 """In the messages of CUDA errors after which every operation of the process fails."""
+WITHOUT_FLASH = "attention runs without the flash kernel, which is slower"
 RETRIED = "a pass over the model failed and was computed again"
 MOST_FAILED = 3
 """Requests that fail alone, one after the other: then the model is broken, not they."""

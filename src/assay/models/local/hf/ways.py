@@ -9,8 +9,9 @@ import torch
 from assay.errors import ConfigError, Place, Problem
 from assay.models.local.attention import NAME
 from assay.models.local.fallbacks import Fallbacks, reason_of
-from assay.models.local.hf.fallback import HFRunner, Way, check_usable
+from assay.models.local.hf.fallback import WITHOUT_FLASH, HFRunner, Way, check_usable
 from assay.models.local.hf.loading import LoadedHFModel
+from assay.models.local.hf.norms import fuse_norms, restore_norms
 from assay.models.local.scoring import CausalLM
 from assay.models.local.slots import WITHOUT_GRAPHS, SlotGenerator
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 UNCOMPILED = "the model runs without torch.compile"
-WITHOUT_FLASH = "attention runs without the flash kernel, which is slower"
+WITHOUT_KERNEL = "the tokens of texts attend without the Triton kernel, which is slower"
 PADDED = "prefixes are not shared between requests, and batches are padded, which is slower"
 EAGER = "experts run one by one, which is slower"
 
@@ -53,32 +54,37 @@ class _Packed(HFRunner, Protocol):
 
 
 def packed_ways(runner: _Packed, net: CausalLM, layers: CompiledLayers | None) -> list[Way]:
-    """With everything; without compilation; without CUDA graphs; without the flash kernel."""
-    options = [layers is not None, runner.generator.records, net.flash]
-    losses = [UNCOMPILED, WITHOUT_GRAPHS, WITHOUT_FLASH]
+    """With everything; without compilation; without CUDA graphs; without kernels for attention."""
+    is_gpu = net.device.type == "cuda"
 
-    def begin(is_compiled: bool, is_recorded: bool, is_flash: bool) -> None:
+    def begin(is_compiled: bool, is_kernel: bool, is_recorded: bool, is_flash: bool) -> None:
         if net.model.config._attn_implementation != NAME:
             net.model.set_attn_implementation(NAME)
+        if is_gpu:
+            fuse_norms(net.model)
         if layers is not None:
             layers.use(is_compiled)
         runner.generator.record(is_recorded)
-        net.flash = is_flash
+        net.kernel, net.flash = is_kernel, is_flash
 
+    options = [layers is not None, is_gpu and net.flash, runner.generator.records, net.flash]
+    begin(*options)
     ways = [Way(runner, partial(begin, *options))]
-    for number, loss in enumerate(losses):
+    for number, loss in enumerate((UNCOMPILED, WITHOUT_KERNEL, WITHOUT_GRAPHS, WITHOUT_FLASH)):
         if options[number]:
             options[number] = False
             ways.append(Way(runner, partial(begin, *options), loss))
     return ways
 
 
-def plain_way(runner: HFRunner, model: "PreTrainedModel", attention: str) -> Way:
-    """Padded batches with the attention that the model was loaded with."""
+def plain_way(runner: HFRunner, model: "PreTrainedModel") -> Way:
+    """Padded batches of the model as it is now."""
+    attention = model.config._attn_implementation
 
     def begin() -> None:
         if model.config._attn_implementation != attention:
             model.set_attn_implementation(attention)
+        restore_norms(model)
         for module in model.modules():
             module._compiled_call_impl = None
 

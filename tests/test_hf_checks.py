@@ -1,0 +1,107 @@
+"""The check of a model's fast ways when it is loaded, and the closer look at half precision."""
+
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from assay.models.local.fallbacks import Fallbacks
+from assay.models.local.hf.checks import _difference, first_layers, packed_model
+from hf_world import build
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 6, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 64,
+}  # fmt: skip
+
+
+def half(kind: str = "Llama", **fields: Any) -> Any:
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(**SHAPE | fields)
+    return transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+
+
+TOKENS = torch.arange(3, 40)[None]
+
+
+def plain(model: Any) -> torch.Tensor:
+    logits: torch.Tensor = model(input_ids=TOKENS, use_cache=False).logits[0, -4:]
+    return logits
+
+
+def other_expert(model: Any) -> torch.Tensor:
+    """One of four rows is different at half precision, as after another choice of experts."""
+    logits = plain(model).clone()
+    if model.dtype == torch.bfloat16:
+        rows = slice(None) if model.config.num_hidden_layers == 6 else slice(0, 1)
+        logits[rows] += logits.float().std().to(logits.dtype)
+    return logits
+
+
+def shifted(model: Any) -> torch.Tensor:
+    """Wrong at every precision."""
+    return plain(model) + plain(model).float().std().to(model.dtype) / 10
+
+
+def wrong_where_it_counts(model: Any) -> torch.Tensor:
+    """Right at float32, wrong in every row at half precision: as a kernel for half precision could be."""
+    return plain(model) if model.dtype == torch.float32 else plain(model).roll(1, -1)
+
+
+def test_rounding_of_single_rows_at_half_precision_is_looked_at_more_closely() -> None:
+    model = half()
+    assert _difference(model, plain, other_expert) == ""
+    assert "differ by" in _difference(model.float(), plain, shifted)
+
+
+@pytest.mark.parametrize("wrong", [wrong_where_it_counts, lambda model: plain(model) * torch.nan])
+def test_a_way_that_is_wrong_is_refused_at_half_precision(wrong: Any) -> None:
+    assert "differ by" in _difference(half(), plain, wrong)
+
+
+def test_a_shift_that_half_precision_would_not_show_is_not_missed_by_the_closer_look() -> None:
+    """0.1 standard deviations pass at half precision; where one row forces a closer look, float32 must agree."""
+
+    def both(model: Any) -> torch.Tensor:
+        return other_expert(model) + (shifted(model) - plain(model))
+
+    assert "differ by" in _difference(half(), plain, both)
+
+
+def test_the_copy_of_first_layers_has_every_type_of_layer_and_leaves_the_model_alone() -> None:
+    kinds = ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"] + [
+        "sliding_attention"
+    ] * 2
+    model = half("Qwen2", layer_types=kinds, use_sliding_window=True, sliding_window=8)
+    before = {name: each.clone() for name, each in model.state_dict().items()}
+    some = first_layers(model)
+    assert some is not None
+    assert len(some.model.layers) == some.config.num_hidden_layers == 4
+    assert some.config.layer_types == kinds[:4]
+    some.float()
+    assert len(model.model.layers) == model.config.num_hidden_layers == 6
+    assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
+    assert model.dtype == torch.bfloat16
+    expected = half("Qwen2", layer_types=kinds[:4], num_hidden_layers=4, use_sliding_window=True, sliding_window=8)
+    expected.load_state_dict(
+        {name: each for name, each in before.items() if ".layers.4" not in name and ".layers.5" not in name}
+    )
+    torch.testing.assert_close(plain(some), plain(expected.float()))
+
+
+@pytest.mark.parametrize("kind", ["GptOss", "Qwen3Moe", "DeepseekV3"])
+def test_mixtures_of_experts_are_packed_at_half_precision(kind: str) -> None:
+    experts: dict[str, Any] = {
+        "GptOss": {"num_local_experts": 8, "num_experts_per_tok": 2, "head_dim": 8, "sliding_window": 16, "rope_parameters": None},
+        "Qwen3Moe": {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "head_dim": 8},
+        "DeepseekV3": {"n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "q_lora_rank": 16,
+                       "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "n_group": 2,
+                       "topk_group": 1, "first_k_dense_replace": 1, "num_key_value_heads": 4},
+    }[kind]  # fmt: skip
+    net, why = packed_model(half(kind, **experts), Fallbacks())
+    assert net is not None, why
+
+
+def test_a_model_with_two_lists_of_layers_has_no_copy() -> None:
+    assert first_layers(build("t5")) is None
