@@ -58,7 +58,7 @@ def test_what_fails_in_the_middle_is_computed_in_another_way_with_the_same_numbe
     def fail(module: Any, arguments: Any, options: dict[str, Any]) -> None:
         passes.append(1)
         is_fast = model.config._attn_implementation == NAME or (WAYS[name] == "states" and options.get("use_cache"))
-        if not ours.fallbacks and (is_fast and len(passes) > 1 or len(passes) == 2):
+        if not ours.fallbacks and ((is_fast and len(passes) > 1) or len(passes) == 2):
             raise NotImplementedError("no kernel for this shape")
 
     model.register_forward_pre_hook(fail, with_kwargs=True)
@@ -78,7 +78,6 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A task of choices and one of texts, with contexts that begin alike."""
     folder = tmp_path_factory.mktemp("tasks")
     rows = [{"q": text(context), "a": f" {text(rest)}"} for context, rest in architectures.questions()[::3]]
-    shots = "fewshot_split: train\nnum_fewshot: 2\n"
     for name, more in {
         "choices": "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_choice: [w5 w6, w7, w8 w9 w10]\ndoc_to_target: 0\nmetric_list: [{metric: acc}]\n",
         "texts": "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: a\ngeneration_kwargs: {until: [], max_gen_toks: 8}\nmetric_list: [{metric: exact_match}]\n",
@@ -99,7 +98,9 @@ def test_verify_backend_finds_the_shared_and_the_plain_way_the_same(name: str, q
     assert [each.way for each in ways] == ["encoder-decoder" if name == "t5" else "padded", WAYS[name]]
 
 
-def test_the_command_compares_the_two_ways_of_a_folder(questions: Path, tmp_path: Path, run_assay: Callable[..., Any]) -> None:
+def test_the_command_compares_the_two_ways_of_a_folder(
+    questions: Path, tmp_path: Path, run_assay: Callable[..., Any]
+) -> None:
     architectures.build("olmo3").save_pretrained(tmp_path / "model")
     tokenizer().save_pretrained(tmp_path / "model")
     model = f"hf,pretrained={tmp_path / 'model'},max_length={LENGTH}"

@@ -21,8 +21,8 @@ from hf_world import WORDS, answers, build, generated, likelihood, numbers, plai
 from small_runs import write_task
 
 SHARED = [5 + n % 50 for n in range(40)]
-PAIRS = [(SHARED + [60 + n, 7], [9, 11, 3 + n]) for n in range(12)]
-PROMPTS = [SHARED[: 20 + n] + [80 + n] for n in range(8)]
+PAIRS = [([*SHARED, 60 + n, 7], [9, 11, 3 + n]) for n in range(12)]
+PROMPTS = [[*SHARED[: 20 + n], 80 + n] for n in range(8)]
 Fails = Callable[[int, str], bool]
 """By the number of the pass since it was loaded, and the attention of the model."""
 
@@ -89,7 +89,9 @@ def test_packed_attention_that_keeps_failing_is_left_for_padded_batches_and_that
     assert [each.getMessage() for each in caplog.records] == [f"{PADDED}: {fallback['reason']}"]
 
 
-@pytest.mark.parametrize("error", [NotImplementedError, TypeError, ImportError, OSError, AssertionError, KeyError, Exception])
+@pytest.mark.parametrize(
+    "error", [NotImplementedError, TypeError, ImportError, OSError, AssertionError, KeyError, Exception]
+)
 def test_whatever_a_kernel_raises_leads_to_the_plain_way(error: type[Exception]) -> None:
     model = failing_model(lambda passes, attention: passes > 3 and attention == NAME, error)
     check_answers(model)
@@ -253,7 +255,7 @@ def test_a_model_that_always_fails_is_not_asked_for_every_request() -> None:
     model = build("llama")
     ready = HF(model, tokenizer=words())
     passes = failing(model, lambda passes, attention: True, broken_kernel)
-    pairs = [(SHARED + [3 + n % 100, 3 + n // 100], [9]) for n in range(500)]
+    pairs = [([*SHARED, 3 + n % 100, 3 + n // 100], [9]) for n in range(500)]
     with pytest.raises(RuntimeError, match="CUBLAS"):
         answers(ready, [Loglikelihood(text(context), " " + text(rest)) for context, rest in pairs])
     assert len(passes) < 40
@@ -273,8 +275,12 @@ def test_an_error_of_the_tokenizer_is_no_failure_of_the_device() -> None:
 
 def test_a_model_that_cannot_compute_at_all_is_refused_in_words() -> None:
     model = build("llama")
-    failing(model, lambda passes, attention: True, lambda: NotImplementedError("\"addmm\" not implemented for 'Float8'"))
-    with pytest.raises(ValueError, match="LlamaForCausalLM cannot compute in float32 on cpu: \"addmm\" not impl.*dtype="):
+    failing(
+        model, lambda passes, attention: True, lambda: NotImplementedError("\"addmm\" not implemented for 'Float8'")
+    )
+    with pytest.raises(
+        ValueError, match=r"LlamaForCausalLM cannot compute in float32 on cpu: \"addmm\" not impl.*dtype="
+    ):
         HF(model, tokenizer=words())
 
 
@@ -308,8 +314,10 @@ def test_a_device_that_is_lost_ends_the_run_and_the_same_command_resumes_it(
     model = build("llama")
     ready = HF(model, tokenizer=words(), batch_size=1)
     ready._runner.scorer.budget.tokens = ready._runner.scorer.budget.most = 20  # type: ignore[attr-defined]
-    passes = failing(model, lambda passes, _: passes >= 3, lambda: RuntimeError("CUDA error: device-side assert triggered"))
-    with pytest.raises(ModelLost, match="can compute nothing more in this process.*run the same command to resume"):
+    passes = failing(
+        model, lambda passes, _: passes >= 3, lambda: RuntimeError("CUDA error: device-side assert triggered")
+    )
+    with pytest.raises(ModelLost, match=r"can compute nothing more in this process.*run the same command to resume"):
         simple_evaluate(ready, **options)
     assert len(passes) == 3
     results = simple_evaluate(HF(build("llama"), tokenizer=words()), **options)

@@ -19,14 +19,18 @@ def check_adapter(name: str, *, allow_pickle: bool) -> Path:
     import_peft()
     folder = _folder(name)
     if not (folder / CONFIG).is_file():
-        raise _refused(f"no adapter in {name!r}: {CONFIG} is missing", "give a folder that peft's save_pretrained wrote")
+        raise _refused(
+            f"no adapter in {name!r}: {CONFIG} is missing", "give a folder that peft's save_pretrained wrote"
+        )
     try:
         kind = str(json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("peft_type"))
     except (ValueError, AttributeError):
         raise _refused(f"{CONFIG} in {name!r} is no JSON object", "save the adapter again") from None
     if kind in PROMPTS:
         what = f"the adapter {name!r} of type {kind} changes no weights, and cannot be merged"
-        raise _refused(what, "serve it, for example with peft behind an OpenAI-compatible server, and use --model openai")
+        raise _refused(
+            what, "serve it, for example with peft behind an OpenAI-compatible server, and use --model openai"
+        )
     if not (folder / WEIGHTS).is_file() and (folder / PICKLED).is_file() and not allow_pickle:
         what = f"the weights of the adapter {name!r} are pickled, and loading them can run code"
         raise _refused(what, "save them as safetensors, or add allow_pickle=true if you trust them")
@@ -48,7 +52,7 @@ def _folder(name: str) -> Path:
     if folder.is_dir():
         return folder
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(name, allow_patterns=["adapter_*"]))
@@ -69,7 +73,9 @@ def merge_adapter(model: Any, name: str, folder: Path, base: str) -> Any:
     except ConfigError:
         raise
     except SafetensorError as error:
-        raise _refused(f"the weights of the adapter {name!r} cannot be read: {error}", "save the adapter again") from None
+        raise _refused(
+            f"the weights of the adapter {name!r} cannot be read: {error}", "save the adapter again"
+        ) from None
     except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, ImportError, NotImplementedError) as error:
         raise _unfitting(name, base, str(error)) from None
     _warn_of_another_base(adapted, name, base)
@@ -80,9 +86,14 @@ def _check_weights(peft: Any, adapted: Any, name: str, folder: Path) -> None:
     """Refuse weights that peft would leave out, or leave as they were before the training, with no more than a warning."""
     stored = set(peft.load_peft_weights(str(folder), device="cpu"))
     needed = set(peft.get_peft_model_state_dict(adapted, save_embedding_layers=False))
-    for missing, what in ((needed - stored, "has no weights for"), (_layers(stored - needed), "has weights for layers without it:")):
+    for missing, what in (
+        (needed - stored, "has no weights for"),
+        (_layers(stored - needed), "has weights for layers without it:"),
+    ):
         if missing:
-            raise _refused(f"the adapter {name!r} {what} {some(sorted(missing))}", "give the adapter of this model, complete")
+            raise _refused(
+                f"the adapter {name!r} {what} {some(sorted(missing))}", "give the adapter of this model, complete"
+            )
 
 
 def _layers(names: set[str]) -> set[str]:
@@ -104,7 +115,9 @@ def _warn_of_another_base(adapted: Any, name: str, base: str) -> None:
     """Of two names of the hub it is known that they are not the same; paths of other machines say nothing."""
     trained = str(getattr(adapted.peft_config.get("default"), "base_model_name_or_path", None) or "")
     if trained != base and all(each.count("/") == 1 and not Path(each).exists() for each in (trained, base)):
-        logging.getLogger("assay").warning("the adapter %r was trained on %r, and is merged into %r", name, trained, base)
+        logging.getLogger("assay").warning(
+            "the adapter %r was trained on %r, and is merged into %r", name, trained, base
+        )
 
 
 def _refused(what: str, fix: str) -> ConfigError:

@@ -92,7 +92,7 @@ SCORES = _Work[Pair, ScoredPair](
     lambda runner, chunks: runner.score(chunks),
     lambda each: each[0],
     lambda pair, reason: ScoredPair(pair[0], 0.0, False, 0, 0, 0.0, reason),
-    lambda pair: None,
+    lambda _: None,
 )
 TEXTS = _Work[Generation, Generation](_generate, lambda each: each.number, _failed_generation, _restarted)
 
@@ -161,7 +161,7 @@ class FallbackRunner:
                 for done in work.run(self.runner, feed):
                     yield feed.take(done)
                 return
-            except Exception as error:  # noqa: BLE001  # kernels, compilers and models raise anything: here retries are decided
+            except Exception as error:  # kernels, compilers and models raise anything: here retries are decided
                 if error is feed.error:
                     raise
                 failure = error
