@@ -31,7 +31,7 @@ def fail(model, is_failing):
     """Let passes raise, by their number."""
     passes = []
 
-    def check(module, arguments):
+    def check(*_):
         passes.append(1)
         if is_failing(len(passes)):
             raise RuntimeError("cuBLAS: not supported for this shape")
@@ -39,15 +39,15 @@ def fail(model, is_failing):
     model.get_input_embeddings().register_forward_pre_hook(check)
 
 
-def once(ours, model):
+def once(_, model):
     fail(model, lambda number: number == 2)
 
 
-def always_packed(ours, model):
+def always_packed(_, model):
     fail(model, lambda number: number > 1 and model.config._attn_implementation == NAME)
 
 
-def replayed(ours, model):
+def replayed(ours, _):
     """Recorded steps whose replay fails after some."""
     recorder, count = ours._runner.generator._recorder, [0]
     capture = recorder.captured
@@ -66,7 +66,7 @@ def replayed(ours, model):
     recorder.captured = captured
 
 
-def nothing(ours, model):
+def nothing(*_):
     pass
 
 
@@ -103,7 +103,7 @@ def main():
         for case, (put, arguments) in CASES.items():
             with architectures.Warnings() as warned:
                 model, ours = opened(name, options.device, **arguments)
-                if ours.way != "packed" and "packed" in case or "recorded" in case and options.device == "cpu":
+                if (ours.way != "packed" and "packed" in case) or ("recorded" in case and options.device == "cpu"):
                     continue
                 put(ours, model)
                 outcome = architectures.outcome(ours, expected, warned)
