@@ -19,6 +19,7 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 
 import architectures  # noqa: E402
+from assay.engine.thread_lane import SWITCH_SECONDS  # noqa: E402
 from assay.models.local.hf.backend import HF  # noqa: E402
 from assay.records import Failed, Generate, Loglikelihood  # noqa: E402
 from gpu_workload import hellaswag_requests, lm_eval_hf, mmlu_requests, random_llama, sentence, word_tokenizer  # noqa: E402
@@ -93,6 +94,8 @@ def main() -> None:
             architectures.run(device="cuda", dtype=dtype)
     if options.parts == "archs":
         return
+    sys.setswitchinterval(SWITCH_SECONDS)  # both as in a run
+    gc.set_threshold(100_000, 20, 20)
     rate = matrix_rate()
     print(f"bf16 matrix product, measured: {rate / 1e12:.0f} TFLOP/s", flush=True)
     for size in options.sizes.split(","):

@@ -1,5 +1,6 @@
 """The check of a model's fast ways when it is loaded, and the closer look at half precision."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ import transformers
 
 from assay.models.local.fallbacks import Fallbacks
 from assay.models.local.hf.checks import _difference, first_layers, packed_model
+from assay.models.local.hf.compiled import CompiledLayers
+from assay.models.local.hf.norms import fuse_norms
 from hf_world import build
 
 SHAPE: dict[str, Any] = {
@@ -105,3 +108,65 @@ def test_mixtures_of_experts_are_packed_at_half_precision(kind: str) -> None:
 
 def test_a_model_with_two_lists_of_layers_has_no_copy() -> None:
     assert first_layers(build("t5")) is None
+
+
+class OnGPU:
+    """What the choice to compile looks at: where the model is, and its layers."""
+
+    device = torch.device("cuda")
+    _no_split_modules = ("Layer",)
+
+    def __init__(self) -> None:
+        self.compiled: list[str] = []
+
+    def modules(self) -> list[Any]:
+        outer = self
+
+        class Layer:
+            def compile(self, dynamic: bool) -> None:
+                outer.compiled.append(f"dynamic={dynamic}")
+
+        class Head(Layer):
+            pass
+
+        return [Layer(), Layer(), Head()]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "rests", "expected"),
+    [
+        (None, [(0, 500), (5, 480), (12, 470)], 2),  # long for longer than ten seconds
+        (None, [(0, 500), (5, 480)], 0),
+        (None, [(0, 500), (5, 100), (12, 470), (15, 460)], 0),  # a first guess that was far off
+        (None, [(0, 200), (60, 140)], 0),
+        (False, [(0, 5000), (60, 4940)], 0),
+        (True, [], 2),
+    ],
+)
+def test_layers_are_compiled_in_long_runs_alone(
+    wanted: bool | None, rests: list[tuple[int, int]], expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = OnGPU()
+    layers = CompiledLayers(model, wanted, Fallbacks())  # type: ignore[arg-type]
+    for at, seconds in rests:
+        monkeypatch.setattr("assay.models.local.hf.compiled.time.monotonic", lambda at=at: float(at))
+        layers.expect(seconds)
+    for _ in range(2):
+        layers.compile_if_due()
+    assert model.compiled == ["dynamic=True"] * expected
+
+
+def test_norms_of_torch_replace_those_of_models_that_compute_the_same() -> None:
+    llama, gemma = half(), half("Gemma", head_dim=8)
+    with torch.inference_mode():
+        before = plain(llama.float())
+    assert (fuse_norms(llama), fuse_norms(gemma)) == (13, 0)  # Gemma scales by one plus the weights
+    with torch.inference_mode():
+        torch.testing.assert_close(plain(llama), before)
+    other = copy.deepcopy(llama)
+    with torch.no_grad():
+        other.model.norm.weight.mul_(2)
+        expected = plain(other)
+    with torch.inference_mode():
+        torch.testing.assert_close(plain(other), expected)  # a copy has its own weights
+        assert not torch.allclose(plain(other), plain(llama))

@@ -11,8 +11,9 @@ import torch
 from assay import simple_evaluate
 from assay.models.local.attention import NAME
 from assay.models.local.hf.backend import HF
+from assay.models.local.hf.compiled import UNCOMPILED
 from assay.models.local.hf.fallback import RETRIED, WITHOUT_FLASH, FallbackRunner
-from assay.models.local.hf.ways import EAGER, PADDED, UNCOMPILED, packed_ways
+from assay.models.local.hf.ways import EAGER, PADDED, packed_ways
 from assay.models.local.slots import WITHOUT_GRAPHS, GraphRecorder
 from assay.models.protocol import ModelLost
 from assay.records import Failed, Generate, Likelihood, Loglikelihood, Text
@@ -143,7 +144,7 @@ def with_ways(model: HF, change: Callable[[Any], None]) -> HF:
     """The model with ways as they would be on another device."""
     runner, plain_way = model._runner, model._ways._ways[-1]
     change(runner)
-    ways = packed_ways(runner, runner.scorer._net, None)  # type: ignore[attr-defined,arg-type]
+    ways = packed_ways(runner, runner.scorer._net)  # type: ignore[attr-defined,arg-type]
     model._ways = FallbackRunner([*ways, plain_way], torch.device("cpu"), model._ways.fallbacks)
     return model
 

@@ -1,4 +1,4 @@
-"""Items that a thread makes ahead of their use.
+"""Items that a thread makes ahead of their use, and modules that one imports.
 
 The thread is a daemon that its consumer ends and waits for: one inside torch that Python's own end cuts off aborts the process.
 """
@@ -6,14 +6,18 @@ The thread is a daemon that its consumer ends and waits for: one inside torch th
 import contextvars
 import ctypes
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
+from importlib import import_module
 from itertools import count
 from queue import Empty, Queue
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Generic, NamedTuple, Self, TypeVar
 
+from assay.memory_turns import mapping_memory
+
 T = TypeVar("T")
+NAME = "assay-ahead"
 WAIT_SECONDS = 0.05
 AGAIN = 20
 """Number of waits after which a thread is interrupted again: what it runs may have ignored the first."""
@@ -35,7 +39,7 @@ class Ahead(Generic[T]):
         self._ended: _End | None = None
         self._is_closed = False
         context = contextvars.copy_context()
-        self._thread = threading.Thread(target=context.run, args=(self._run,), name="assay-ahead", daemon=True)
+        self._thread = threading.Thread(target=context.run, args=(self._run,), name=NAME, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -82,6 +86,11 @@ class Ahead(Generic[T]):
             raise made.error
         raise StopIteration
 
+    def abandon(self) -> None:
+        """End the thread as soon as it can; nobody waits for that."""
+        self._is_closed = True
+        _interrupt(self._thread)
+
     def close(self) -> None:
         """End the thread, in the middle of an item if need be, and wait for that."""
         self._is_closed = True
@@ -107,3 +116,21 @@ def _interrupt(thread: threading.Thread) -> None:
     """Raise a KeyboardInterrupt in a thread, at its next step in Python: as Ctrl-C does in the main one."""
     if thread.ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(KeyboardInterrupt))
+
+
+def is_working_ahead() -> bool:
+    """Whether a thread of this file still runs: one that was abandoned, when the process ends."""
+    return any(thread.name == NAME for thread in threading.enumerate())
+
+
+def import_ahead(names: Sequence[str]) -> None:
+    """Import modules in a thread. Whoever imports them meanwhile waits for it, and gets the error where one is missing."""
+    if names:
+        Ahead(_imported(names))
+
+
+def _imported(names: Sequence[str]) -> Generator[ModuleType]:
+    for name in names:
+        with mapping_memory():
+            module = import_module(name)
+        yield module

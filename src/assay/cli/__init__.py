@@ -14,6 +14,7 @@ from importlib import import_module
 from types import FrameType
 from typing import Any, NoReturn
 
+from assay.ahead import is_working_ahead
 from assay.cli.help import description, example, main_help
 from assay.errors import nearest
 from assay.version import __version__
@@ -165,7 +166,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = _main(argv)
     except KeyboardInterrupt:  # while commands are still being imported
         code = interrupted_code()
-    if _stopped_by:  # at its end Python would wait for threads, and take a second signal by default
+    is_loading = (
+        argv is None and is_working_ahead()
+    )  # Python's own end aborts the process in the middle of some libraries
+    if _stopped_by or is_loading:  # at its end Python would wait for threads, and take a second signal by default
         with suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()

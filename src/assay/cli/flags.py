@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.ahead import import_ahead
 from assay.config.arguments import parse_arguments, parse_value
 from assay.config.option import YAMLMapping, YAMLValue, yaml_fields
 from assay.config.run import GRAPHS, GROUPS, OPTIONS, PATHS, SCORING, WORK, RunConfig, RunOption
@@ -90,6 +91,10 @@ def _define_sygra(add: Callable[..., argparse.Action]) -> None:
 
 
 def _start_run(options: argparse.Namespace) -> int:
+    if options.model is not None and not options.dry_run and options.replicas is None and options.serve is None:
+        from assay.models.load import imported_by
+
+        import_ahead(imported_by(options.model))  # while the evaluation is imported
     from assay.cli.run import run_run  # imports the evaluation, which `--help` does without
 
     return run_run(options)

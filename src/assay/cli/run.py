@@ -59,7 +59,7 @@ def run_run(options: argparse.Namespace, shell: "Shell | None" = None) -> int:
             if config.replicas is not None and config.serve is None:
                 return show_outcomes(run_together(models, command, trackers), config.output_path)
             return run_sweep(models, lambda each: swept(each, command, trackers), config.output_path)
-        work = _prepared(next(iter(models.values()), config))
+        work = _prepared(next(iter(models.values()), config), load_ahead=not models)
         gates.check(work)
         if config.dry_run:
             _stop_rule(work)
@@ -89,10 +89,10 @@ def _with_folder(config: RunConfig, options: argparse.Namespace) -> RunConfig:
     return config
 
 
-def _prepared(config: RunConfig) -> PreparedRun:
+def _prepared(config: RunConfig, *, load_ahead: bool = False) -> PreparedRun:
     """Prepare a run: everything that can fail without a model has been tried."""
     with redirect_stdout(sys.stderr):  # what user code prints is not part of the table
-        work = prepare_run(config, task_manager(config))
+        work = prepare_run(config, task_manager(config), load_ahead=load_ahead)
     is_kept = config.output_path or config.runs_dir
     for names, reason in grouped(work.broken.items()):
         tasks = tasks_text(names, len(work.broken) + len(work.tasks)) if len(names) > 1 else f"task {names[0]!r}"

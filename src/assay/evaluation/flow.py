@@ -16,9 +16,10 @@ from assay.evaluation.estimates import estimate
 from assay.evaluation.models import ModelPool, check_model_options, open_models
 from assay.evaluation.prepare import Prepared, PreparedRun, load, prepare
 from assay.evaluation.scoring import AnswerSource, Output, score_tasks, scorer_nodes
+from assay.evaluation.time_left import time_left_of
 from assay.evaluation.trials import try_requests
 from assay.evaluation.writing import Evaluation, OutputOptions, decided_before, is_resumed, open_output
-from assay.models.protocol import AnyModel
+from assay.models.protocol import AnyModel, Planning
 from assay.runs.storage import check_storage
 from assay.tasks import TaskManager
 from assay.tasks.order import SeededOrder, StopRule
@@ -31,15 +32,20 @@ def prepare_run(
     manager: TaskManager,
     model: AnyModel | None = None,
     roles: Mapping[str, AnyModel] | None = None,
+    *,
+    load_ahead: bool = False,
 ) -> PreparedRun:
-    """Everything that can fail, before the model is opened."""
+    """Everything that can fail, before the model is opened. With `load_ahead` a thread may load it meanwhile: what goes wrong
+    there is reported when it is opened."""
     started = time.time()
     check_storage(config.output_path, config.runs_dir)
     check_model_options(config, model)
-    definitions = load(config, manager)  # tasks and groups by name; executes no user code
     models = ModelPool(config, model, roles)  # opened when they are needed
     with ExitStack() as undo:
         undo.callback(models.close)
+        if load_ahead:
+            models.load_ahead()
+        definitions = load(config, manager)  # tasks and groups by name; executes no user code
         prepared = prepare(
             definitions, manager, models, started
         )  # data, prompts, filters, metrics; every problem at once
@@ -67,11 +73,20 @@ def execute(
 
             def notify(progress: RunProgress) -> None:
                 output.beat(progress)
+                expect_rest(models, progress)
                 if watch is not None:
                     watch(progress)
 
             answers = ask(prepared.config, models, output.journal, notify, order, tried)  # the engine drives every plan
             return finish(prepared, answers, output)
+
+
+def expect_rest(models: Mapping[str, AnyModel], progress: RunProgress) -> None:
+    """Tell models that plan ahead how long the rest of the run takes, once that is known."""
+    planning = [model for model in models.values() if isinstance(model, Planning)]
+    seconds = time_left_of(progress).seconds if planning else None
+    for model in planning if seconds is not None else ():
+        model.expect(seconds)
 
 
 def finish(prepared: Prepared, answers: AnswerSource, output: Output[T]) -> T:

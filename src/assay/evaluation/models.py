@@ -2,11 +2,14 @@
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.ahead import Ahead
 from assay.config.arguments import parse_arguments
 from assay.config.option import YAMLMapping, YAMLValue
 from assay.config.run import RunConfig, options_where
@@ -16,7 +19,8 @@ from assay.errors import ConfigError, Place, Problem
 from assay.evaluation.dispatch import run_async
 from assay.evaluation.replicas import FleetOptions, fleet_options, open_model
 from assay.late import late
-from assay.models.load import backend, check_generation, load_model, parameters
+from assay.memory_turns import mapping_memory
+from assay.models.load import backend, check_generation, imported_by, load_model, loads_ahead, parameters
 from assay.models.protocol import AnyModel, Remote, is_replicated
 from assay.models.scripted import NoModel
 from assay.models.servers.server_model import NONDETERMINISTIC, ServerModel
@@ -49,11 +53,26 @@ class ModelPool:
         self.answers_for_graphs = config.model_named or model is not None
         self._under_test = model
         self._of_caller = [model, *self.roles.values()]
+        self._loading: Ahead[AnyModel] | None = None
+
+    def load_ahead(self) -> None:
+        """Begin to load the model under test in a thread, where it is named and its backend can."""
+        config = self.config
+        if self._under_test is not None or not config.model_named or config.dry_run or config.serve is not None:
+            return
+        arguments = parse_arguments(config.model_args, "model_args")
+        is_fleet = fleet_options(config.model, arguments, FleetOptions.of_run(config))[1].replicas is not None
+        if loads_ahead(config.model) and not is_fleet:
+            self._loading = Ahead(_loaded(config))
 
     def under_test(self, tasks: Sequence[Runnable] = ()) -> AnyModel:
         """The model under test; a stand-in that is never asked where none of `tasks` needs a model and none was named."""
         if self._under_test is None:
-            self._under_test = _unneeded(self.config, tasks) or model_under_test(self.config)
+            loading, self._loading = self._loading, None
+            if loading is not None:
+                self._under_test = next(loading)  # or what went wrong with it
+            else:
+                self._under_test = _unneeded(self.config, tasks) or model_under_test(self.config)
         return self._under_test
 
     def chat_template(self, messages: tuple[Message, ...], opened: bool) -> Prompt:
@@ -81,6 +100,8 @@ class ModelPool:
 
     def close(self) -> None:
         """End the replicas and the servers of models that were opened for this run; those of the caller stay."""
+        if self._loading is not None:
+            self._loading.abandon()
         if isinstance(self._under_test, ServerModel) and self._under_test.managed is not None:
             self._under_test.managed.stop()
         for model in [self._under_test, *self.opened.values()]:
@@ -155,6 +176,17 @@ def model_under_test(config: RunConfig) -> AnyModel:
     if isinstance(config.apply_chat_template, str):
         use_template(model, config.apply_chat_template)
     return model
+
+
+def _loaded(config: RunConfig) -> Generator[AnyModel]:
+    """The model under test, loaded in a thread: its modules first, so that templates have a turn before the weights."""
+    with suppress(ImportError):  # reported when the model is loaded
+        for name in imported_by(config.model):
+            with mapping_memory():
+                import_module(name)
+    with mapping_memory():
+        model = model_under_test(config)
+    yield model
 
 
 def _opened(config: RunConfig, arguments: YAMLMapping) -> AnyModel:

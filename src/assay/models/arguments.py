@@ -17,7 +17,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "batch_size": "Maximum number of requests in a batch; `auto`: as many as fit.",
     "chat_template": "Name of the chat template, if the tokenizer has more than one.",
     "chat_template_args": "Arguments for the chat template.",
-    "compile": "Compile the model first: slower start, faster run.",
+    "compile": "Compile the model's layers with `torch.compile`. Left out: on a GPU, if the rest of the run takes some minutes.",
     "custom_prefix_token_id": "Token before a text without context.",
     "data_parallel_size": "Number of replicas, as `--replicas`: the model is opened so many times, and they share the requests.",
     "device": "Device: `cpu`, `cuda`, `cuda:1`, `mps`.",

@@ -79,6 +79,17 @@ class _Backends(Table[Callable[..., AnyModel], AnyModel]):
         return f"add it: {name},{key}=…, or --model_args {key}=…"
 
 
+_IMPORTED: dict[object, tuple[str, ...]] = {
+    TRANSFORMERS: (
+        "torch",
+        "transformers",
+        "transformers.modeling_utils",
+        "transformers.models.auto.modeling_auto",
+        "assay.models.local.hf.runners",
+    )
+}
+"""What backends import when a model is loaded, where that takes seconds."""
+
 BACKENDS = _Backends("model", _BUILT_IN, group="assay.models", adopt=must_be_callable)
 
 IGNORED_BY_SERVERS = frozenset((
@@ -91,6 +102,16 @@ IGNORED_BY_SERVERS = frozenset((
 def backend(name: str) -> Callable[..., AnyModel]:
     """Return the factory of a backend."""
     return BACKENDS.find(name, Place("model"))
+
+
+def imported_by(name: str) -> tuple[str, ...]:
+    """The modules that a backend imports when it loads a model, where that takes seconds."""
+    return _IMPORTED.get(_BUILT_IN.get(name), ())
+
+
+def loads_ahead(name: str) -> bool:
+    """Whether a model of this backend can be loaded in a thread while its tasks are prepared."""
+    return bool(getattr(backend(name), "loads_ahead", False))
 
 
 def parameters(factory: Callable[..., AnyModel]) -> dict[str, YAMLValue]:

@@ -71,6 +71,13 @@ class Model(Described, Protocol):
 
 
 @runtime_checkable
+class Planning(Protocol):
+    """A model that is told now and then how many seconds the rest of the run takes at its present speed."""
+
+    def expect(self, seconds: float) -> None: ...
+
+
+@runtime_checkable
 class Remote(Described, Protocol):
     """A model behind a server, which answers many requests concurrently. Used as an async context.
 

@@ -2,14 +2,17 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from assay.ahead import Ahead
+
 CONTENT = (".json", ".safetensors", ".bin", ".pt", ".model", ".txt", ".jinja", ".py", ".gguf", ".spm", ".tiktoken")
 BLOCK = 1 << 22
+THREADS = 16
+"""Number of files that are hashed at a time."""
 TRAINING = ("optimizer", "scheduler", "rng_state", "trainer_state", "training_args", "scaler")
 """Prefixes of files that only resuming a training needs: they are not part of the fingerprint."""
 SHA256 = 64
@@ -25,9 +28,17 @@ def fingerprint_folder(*folders: Path) -> str:
 def fingerprint_files(files: Iterable[Path]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     paths = list(files)
-    with ThreadPoolExecutor() as pool:  # hashing releases the GIL
-        for file, content in zip(paths, pool.map(_file_digest, paths), strict=True):
-            digest.update(f"{file.name}\0{content}\0".encode())
+    waiting = iter(enumerate(paths))
+
+    def digests() -> Generator[tuple[int, str]]:
+        for number, file in waiting:
+            yield number, _file_digest(file)
+
+    with ExitStack() as stack:  # hashing releases the GIL
+        threads = [stack.enter_context(Ahead(digests())) for _ in range(min(len(paths), THREADS))]
+        contents = dict(each for thread in threads for each in thread)
+    for number, file in enumerate(paths):
+        digest.update(f"{file.name}\0{contents[number]}\0".encode())
     return digest.hexdigest()
 
 

@@ -61,11 +61,11 @@ def _folder(name: str) -> Path:
         raise _refused(f"no adapter {name!r}: {reason}", "give a folder, or a hub name: owner/name") from None
 
 
-def merge_adapter(model: Any, name: str, folder: Path, base: str) -> Any:
+def merge_adapter(model: Any, name: str, base: str, *, allow_pickle: bool) -> Any:
     """The model with the adapter in its weights."""
     from safetensors import SafetensorError
 
-    peft = import_peft()
+    peft, folder = import_peft(), check_adapter(name, allow_pickle=allow_pickle)
     try:
         adapted = peft.PeftModel.from_pretrained(model, str(folder))
         _check_weights(peft, adapted, name, folder)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from assay.ahead import Ahead
 from assay.models.conversations import answer_rendered
 from assay.models.local.generation import GENERATION_PARAMETERS, Generation
-from assay.models.local.hf.loading import HFOptions, LoadedHFModel, import_libraries, load_hf, load_hf_tokenizer
+from assay.models.local.hf.loading import (
+    HFOptions,
+    LoadedHFModel,
+    fingerprint_ahead,
+    import_libraries,
+    load_hf,
+    load_hf_tokenizer,
+    start_device,
+)
 from assay.models.local.loading import torch_threads
 from assay.models.local.tokenizer import HFTokenizer, TokenizedModel
 from assay.models.local.windows import Pair, Windows
@@ -72,6 +80,7 @@ class HF(TokenizedModel):
     window = 16_384
     ignored_arguments, unsupported_arguments = IGNORED, UNSUPPORTED
     generation = GENERATION_PARAMETERS
+    loads_ahead = True
 
     def __init__(  # noqa: PLR0913  # lm-eval's arguments
         self, pretrained: str, *, tokenizer: str | None = None, revision: str | None = None, subfolder: str = "",
@@ -82,17 +91,18 @@ class HF(TokenizedModel):
         allow_pickle: bool = False, gguf_file: str | None = None, use_fast_tokenizer: bool = True,
         think_end_token: str | int | None = None, enable_thinking: bool | None = None,
         chat_template: str | None = None, chat_template_args: Mapping[str, Any] | None = None,
-        share_prefixes: bool = True, compile: bool = False, threads: int | None = None,
+        share_prefixes: bool = True, compile: bool | None = None, threads: int | None = None,
         over_length: Literal["error", "truncate"] = "error",
     ) -> None:  # fmt: skip
-        import_libraries()
-        from assay.models.local.hf.runners import choose_runner
-
         options = HFOptions(
             pretrained, tokenizer, revision, subfolder, dtype, device, backend, peft, parallelize, attn_implementation,
             trust_remote_code, allow_pickle, gguf_file, use_fast_tokenizer, add_bos_token,
         )  # fmt: skip
-        self._loaded: LoadedHFModel = load_hf(options)
+        fingerprint = fingerprint_ahead(options)
+        import_libraries(begin=lambda: start_device(options))
+        from assay.models.local.hf.runners import choose_runner
+
+        self._loaded: LoadedHFModel = load_hf(options, fingerprint)
         tokenizer_ = HFTokenizer(self._loaded.tokenizer, add_bos_token, prefix_token_id, ends=self._loaded.is_seq2seq)
         self._set_tokenizer(tokenizer_, chat_template, chat_template_args, enable_thinking)
         self.max_length: int | None = max_length or self._loaded.max_length()
@@ -149,6 +159,10 @@ class HF(TokenizedModel):
     def precision(self) -> str:
         """The dtype of the computation."""
         return str(self._loaded.model.dtype).removeprefix("torch.")
+
+    def expect(self, seconds: float) -> None:
+        """Prepare for a long run, if the rest of it takes that many seconds."""
+        self._runner.expect(seconds)
 
     def answer(self, requests: Sequence[Request]) -> AsyncIterator[Answered]:
         return answer_rendered(requests, self.chat_template, self._answer)

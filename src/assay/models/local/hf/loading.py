@@ -1,12 +1,17 @@
 """Loading of transformers models, from a folder or the hub to a device."""
 
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
+from assay.ahead import Ahead
 from assay.errors import ConfigError, Place, Problem, installing
+from assay.memory_turns import mapping_memory
 from assay.models.local.hf.adapters import check_adapter, merge_adapter
 from assay.models.local.hf.devices import choose_device, input_device
 from assay.models.local.loading import default_threads, fingerprint_folder
@@ -51,6 +56,8 @@ class LoadedHFModel:
     model: Any
     tokenizer: Any
     is_seq2seq: bool
+    fingerprint: Ahead[str] | None = None
+    """Digest of its files, made by a thread while they are loaded."""
 
     @property
     def device(self) -> "torch.device":
@@ -62,8 +69,7 @@ class LoadedHFModel:
         options = self.options
         if not isinstance(options.pretrained, str):
             return _identity_of_object(self.model, self.tokenizer)
-        named = [options.pretrained, *(each for each in (options.tokenizer, options.peft) if isinstance(each, str))]
-        return fingerprint_folder(*dict.fromkeys(_folder(name, options).resolve() for name in named))
+        return next(self.fingerprint) if self.fingerprint is not None else _fingerprint(options)
 
     def threads(self, count: int | None) -> int | None:
         """Number of torch threads: the argument, else the default on a CPU."""
@@ -82,7 +88,7 @@ class LoadedHFModel:
         return int(length or DEFAULT_LENGTH)
 
 
-def load_hf(options: HFOptions) -> LoadedHFModel:
+def load_hf(options: HFOptions, fingerprint: Ahead[str] | None = None) -> LoadedHFModel:
     """Load a model onto its device, ready for inference."""
     _, transformers = import_libraries()
     if not isinstance(options.pretrained, str):
@@ -92,9 +98,9 @@ def load_hf(options: HFOptions) -> LoadedHFModel:
         return LoadedHFModel(options, model, options.tokenizer, bool(model.config.is_encoder_decoder))
     common = _common(options)
     _refuse_pickle(options)
-    adapter = None
     if options.peft is not None:
-        adapter = check_adapter(options.peft, allow_pickle=options.allow_pickle)
+        check_adapter(options.peft, allow_pickle=options.allow_pickle)
+    fingerprint = fingerprint or fingerprint_ahead(options)
     is_seq2seq = _is_seq2seq(options, common)
     kind = transformers.AutoModelForSeq2SeqLM if is_seq2seq else transformers.AutoModelForCausalLM
     device = choose_device(options.device, parallelize=options.parallelize)
@@ -104,12 +110,40 @@ def load_hf(options: HFOptions) -> LoadedHFModel:
         **({"attn_implementation": options.attn_implementation} if options.attn_implementation else {}),
         **({"device_map": "auto"} if options.parallelize else {}),
     }
-    model = _from_pretrained(kind, options.pretrained, common | model_args)
-    if options.peft is not None and adapter is not None:
-        model = merge_adapter(model, options.peft, adapter, options.pretrained)
-    if not options.parallelize:
-        model = _moved(model, device)
-    return LoadedHFModel(options, model.eval(), _tokenizer(options, common), is_seq2seq)
+    model = _on_device(kind, options, common | model_args, device)
+    return LoadedHFModel(options, model.eval(), _tokenizer(options, common), is_seq2seq, fingerprint)
+
+
+def _on_device(kind: Any, options: HFOptions, arguments: dict[str, Any], device: "torch.device") -> "PreTrainedModel":
+    """Read the weights straight onto a GPU where that is possible; else into memory first."""
+    is_plain = options.peft is None and options.gguf_file is None and not options.parallelize
+    if is_plain and device.type == "cuda" and find_spec("accelerate") is not None:
+        with suppress(ConfigError, AssertionError):  # the way below says what is wrong, with the weights or the device
+            return _from_pretrained(kind, options.pretrained, arguments | {"device_map": {"": device}})  # type: ignore[no-any-return]
+    model = _from_pretrained(kind, options.pretrained, arguments)
+    if options.peft is not None:
+        model = merge_adapter(model, options.peft, options.pretrained, allow_pickle=options.allow_pickle)
+    return model if options.parallelize else _moved(model, device)  # type: ignore[no-any-return]
+
+
+def fingerprint_ahead(options: HFOptions) -> Ahead[str] | None:
+    """The digest of a model's files by a thread, which needs no torch; None if the files are not here yet."""
+    named = _named_folders(options)
+    if not named or not all(Path(name).expanduser().is_dir() for name in named):
+        return None
+
+    def digest() -> Generator[str]:
+        yield _fingerprint(options)
+
+    return Ahead(digest())
+
+
+def _fingerprint(options: HFOptions) -> str:
+    return fingerprint_folder(*dict.fromkeys(_folder(name, options).resolve() for name in _named_folders(options)))
+
+
+def _named_folders(options: HFOptions) -> list[str]:
+    return [each for each in (options.pretrained, options.tokenizer, options.peft) if isinstance(each, str)]
 
 
 def load_hf_tokenizer(options: HFOptions) -> tuple["PreTrainedTokenizerBase", bool]:
@@ -143,9 +177,13 @@ def _tokenizer(options: HFOptions, common: dict[str, Any]) -> Any:
     return _from_pretrained(AutoTokenizer, options.tokenizer or options.pretrained, arguments)
 
 
-def import_libraries(name: str = "hf") -> tuple[ModuleType, ModuleType]:
+def import_libraries(name: str = "hf", begin: Callable[[], None] | None = None) -> tuple[ModuleType, ModuleType]:
+    """Import torch and transformers; `begin` is called in between."""
     try:
         import torch
+
+        if begin is not None:
+            begin()
         import transformers
     except ModuleNotFoundError as error:
         what = f"model {name!r} needs {error.name}, which is not installed"
@@ -194,6 +232,23 @@ def _refuse_pickle(options: HFOptions) -> None:
     if any(inside.glob("*.bin")) and not any(inside.glob("*.safetensors")):
         what = f"the weights in {options.pretrained!r} are pickled, and loading them can run code"
         raise ConfigError([Problem(Place("model_args.pretrained"), what, _remedy("safetensors"))])
+
+
+def start_device(options: HFOptions) -> None:
+    """Let a thread start the GPU of a model, which takes a second, while other modules are imported."""
+    import torch
+
+    device = choose_device(options.device, parallelize=options.parallelize)
+    if device.type != "cuda" or options.parallelize:
+        return
+
+    def start() -> Generator[None]:
+        with mapping_memory(), torch.inference_mode():  # whatever fails here is reported when the model is loaded
+            some = torch.ones(64, 64, device=device, dtype=torch.bfloat16)
+            (some @ some).sum().item()
+        yield
+
+    Ahead(start())
 
 
 def _moved(model: "PreTrainedModel", device: "torch.device") -> "PreTrainedModel":

@@ -63,6 +63,9 @@ class PaddedRunner:
     def forget(self) -> None:
         """Drop what is kept for later requests: nothing."""
 
+    def expect(self, seconds: float) -> None:
+        """Nothing is prepared for a long run."""
+
     def pairs(self, windows: Windows, number: int, request: Request) -> list[Pair] | Response:
         return windows.pairs(number, request)
 
@@ -85,11 +88,11 @@ class PaddedRunner:
                     yield [too_long(pair) for pair in asked[waiting[0]]]
                 waiting = waiting[some:]
 
-    def _some(self, lengths: Sequence[int]) -> int:
-        """Number of texts in the next batch."""
+    def _some(self, lengths: Sequence[int], tokens: int | None = None) -> int:
+        """Number of texts in the next batch, of at most that many tokens."""
         if self._alone_beyond is not None and lengths[0] > self._alone_beyond:
             return 1
-        return max(1, min(len(lengths), self._rows, self._tokens // max(lengths[0], 1)))
+        return max(1, min(len(lengths), self._rows, (tokens or self._tokens) // max(lengths[0], 1)))
 
     def _score(self, questions: Sequence[Question], pairs: Sequence[Sequence[Pair]]) -> list[ScoredPair]:
         started = time.perf_counter()

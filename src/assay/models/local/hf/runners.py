@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 from assay.models.local.fallbacks import Fallbacks
 from assay.models.local.generation import Generation
 from assay.models.local.hf.checks import packed_model, stateful_model
+from assay.models.local.hf.compiled import CompiledLayers
 from assay.models.local.hf.devices import spread_over
 from assay.models.local.hf.fallback import FallbackRunner, Way
 from assay.models.local.hf.loading import LoadedHFModel
 from assay.models.local.hf.padded import PaddedRunner, Seq2SeqRunner, end_tokens, length_dependent_beyond
 from assay.models.local.hf.states import StateRunner
-from assay.models.local.hf.ways import CompiledLayers, eager_experts, ensure_forward, packed_ways, plain_way
+from assay.models.local.hf.ways import eager_experts, ensure_forward, packed_ways, plain_way
 from assay.models.local.scoring import CausalLM, PackedScorer, ScoredPair
 from assay.models.local.slots import SlotGenerator
 from assay.models.local.tokenizer import HFTokenizer
@@ -26,7 +27,7 @@ ROW_TOKENS = 512
 
 
 def choose_runner(
-    loaded: LoadedHFModel, tokenizer: HFTokenizer, max_batch: int | None, *, share_prefixes: bool, compiled: bool
+    loaded: LoadedHFModel, tokenizer: HFTokenizer, max_batch: int | None, *, share_prefixes: bool, compiled: bool | None
 ) -> FallbackRunner:
     """Return the ways in which the model can be run, the fastest first."""
     fallbacks = Fallbacks()
@@ -40,9 +41,9 @@ def choose_runner(
     why = _length_dependence(loaded.model) or spread_over(loaded.model)
     net, reason = (None, why) if why else packed_model(loaded.model, fallbacks)
     if net is not None:
-        packed = PackedRunner(net, tokenizer, end_tokens(loaded, tokenizer), max_batch)
-        layers = CompiledLayers.of(loaded.model, fallbacks) if compiled else None
-        return _runner(loaded, [*packed_ways(packed, net, layers), last], fallbacks)
+        layers = CompiledLayers(loaded.model, compiled, fallbacks)
+        packed = PackedRunner(net, tokenizer, end_tokens(loaded, tokenizer), max_batch, layers)
+        return _runner(loaded, [*packed_ways(packed, net), last], fallbacks)
     if not why:
         stateful, why = stateful_model(loaded.model)
         if stateful is not None:
@@ -59,8 +60,11 @@ def _runner(loaded: LoadedHFModel, ways: Sequence[Way], fallbacks: Fallbacks) ->
 class PackedRunner:
     """Runs a model with packed attention."""
 
-    def __init__(self, net: CausalLM, tokenizer: HFTokenizer, ends: frozenset[int], max_batch: int | None) -> None:
+    def __init__(
+        self, net: CausalLM, tokenizer: HFTokenizer, ends: frozenset[int], max_batch: int | None, layers: CompiledLayers
+    ) -> None:
         self.remarks: dict[str, str] = {}
+        self.layers = layers
         self.scorer = PackedScorer(net, max_batch * ROW_TOKENS if max_batch else None)
         self.generator = SlotGenerator(net, ends, tokenizer.decode, most_slots=max_batch)
 
@@ -72,15 +76,22 @@ class PackedRunner:
         """Drop the cached prefixes."""
         self.scorer.forget()
 
+    def expect(self, seconds: float) -> None:
+        self.layers.expect(seconds)
+
     def pairs(self, windows: Windows, number: int, request: Request) -> list[Pair] | Response:
         return windows.pairs(number, request)
 
     def score(self, chunks: Iterable[Sequence[Pair]]) -> Iterator[list[ScoredPair]]:
-        return self.scorer.score(chunks)
+        self.layers.compile_if_due()
+        for scored in self.scorer.score(chunks):
+            yield scored
+            self.layers.compile_if_due()
 
     def generate(self, generations: Sequence[Generation]) -> Iterator[list[Generation]]:
         if generations:
             self.scorer.forget()  # slots get the memory
+            self.layers.compile_if_due()
         return self.generator.generate(generations, self.scorer.budget.tokens)
 
 

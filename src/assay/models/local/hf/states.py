@@ -27,6 +27,12 @@ from assay.models.local.windows import Pair
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+ROWS = {"cuda": 256}
+"""Texts that are read together on a GPU: a pass over recurrent layers takes about as long for one as for many."""
+CONTEXT_TOKENS = 32_768
+"""Tokens of contexts that are read together by a model that computes the last logits alone."""
+PAIRS = 2_048
+"""Pairs that are grouped by prefix at a time."""
 KEPT = 4
 """Number of prefixes whose states are kept for later requests."""
 
@@ -64,7 +70,7 @@ class StatefulModel:
         self._model, self.with_gaps, self._by_token = model, with_gaps, by_token
         takes = inspect.signature(model.forward).parameters
         self._cache_name = "cache_params" if "cache_params" in takes else "past_key_values"
-        self._takes_positions, self._keeps = "position_ids" in takes, "logits_to_keep" in takes
+        self._takes_positions, self.keeps_logits = "position_ids" in takes, "logits_to_keep" in takes
 
     @property
     def device(self) -> torch.device:
@@ -91,7 +97,7 @@ class StatefulModel:
         if self._takes_positions:
             starts = torch.tensor(states.lengths, device=self.device)[:, None]
             asked["position_ids"] = starts + torch.arange(read.shape[1], device=self.device)
-        if last and self._keeps:
+        if last and self.keeps_logits:
             asked["logits_to_keep"] = 1
         with uniform_memory_errors():
             output = self._model(**asked)
@@ -224,6 +230,8 @@ class StateRunner(PaddedRunner):
     ) -> None:
         super().__init__(loaded, tokenizer, max_batch)
         self._net = net
+        self._rows = max_batch or ROWS.get(net.device.type, self._rows)
+        self._context_tokens = CONTEXT_TOKENS if net.keeps_logits else self._tokens
         self._kept: OrderedDict[tuple[int, ...], States] = OrderedDict()
 
     @property
@@ -235,12 +243,12 @@ class StateRunner(PaddedRunner):
         self._kept.clear()
 
     def score(self, chunks: Iterable[Sequence[Pair]]) -> Iterator[list[ScoredPair]]:
-        for pairs in chunks:
+        for pairs in _joined(chunks):
             groups = prefix_groups([(context, continuation) for _, context, continuation in pairs])
             for prefix, contexts in _with_prefixes(groups):
                 waiting = sorted(contexts, key=lambda each: -len(each.context))
                 while waiting:
-                    some = self._some([len(each.context) - len(prefix) + _longest(each) for each in waiting])
+                    some = self._some([len(each.context) - len(prefix) for each in waiting], self._context_tokens)
                     some = self._even([len(each.context) for each in waiting[:some]])
                     try:
                         yield self._score_contexts(prefix, waiting[:some], pairs)
@@ -338,6 +346,17 @@ class _StateBatch:
         self.is_bad |= is_bad(self.logits)
 
 
+def _joined(chunks: Iterable[Sequence[Pair]]) -> Iterator[list[Pair]]:
+    """Chunks in larger ones, so that more texts after one prefix are read together."""
+    pairs: list[Pair] = []
+    for chunk in chunks:
+        pairs += chunk
+        if len(pairs) >= PAIRS:
+            yield pairs
+            pairs = []
+    yield pairs
+
+
 def _with_prefixes(groups: Sequence[PrefixGroup]) -> Iterator[tuple[Tokens, list[ContextGroup]]]:
     """Contexts by the prefix that they share; those that share none together."""
     alone: list[ContextGroup] = []
@@ -348,10 +367,6 @@ def _with_prefixes(groups: Sequence[PrefixGroup]) -> Iterator[tuple[Tokens, list
             alone += group.contexts
     if alone:
         yield (), alone
-
-
-def _longest(context: ContextGroup) -> int:
-    return max(map(len, context.branches))
 
 
 Targets = list[tuple[int, int, int]]

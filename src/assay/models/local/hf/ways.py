@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from assay.errors import ConfigError, Place, Problem
 from assay.models.local.attention import NAME
 from assay.models.local.fallbacks import Fallbacks, reason_of
+from assay.models.local.hf.compiled import UNCOMPILED, CompiledLayers
 from assay.models.local.hf.fallback import WITHOUT_FLASH, HFRunner, Way, check_usable
 from assay.models.local.hf.loading import LoadedHFModel
 from assay.models.local.hf.norms import fuse_norms, restore_norms
@@ -18,42 +19,19 @@ from assay.models.local.slots import WITHOUT_GRAPHS, SlotGenerator
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-UNCOMPILED = "the model runs without torch.compile"
 WITHOUT_KERNEL = "the tokens of texts attend without the Triton kernel, which is slower"
 PADDED = "prefixes are not shared between requests, and batches are padded, which is slower"
 EAGER = "experts run one by one, which is slower"
-
-
-class CompiledLayers(NamedTuple):
-    """The layers of a model with their compiled calls: they are alike, so torch compiles one."""
-
-    calls: tuple[tuple[Any, Any], ...]
-
-    @classmethod
-    def of(cls, model: "PreTrainedModel", fallbacks: Fallbacks) -> Self | None:
-        """None if torch cannot compile here; whether it can for this model is seen at the first pass."""
-        names = set(getattr(model, "_no_split_modules", None) or ())
-        layers = [module for module in model.modules() if type(module).__name__ in names]
-        try:
-            for layer in layers:
-                layer.compile(dynamic=True)
-        except Exception as error:  # noqa: BLE001  # libraries of compilers raise anything when they are imported
-            fallbacks.note(UNCOMPILED, error)
-            return None
-        return cls(tuple((layer, layer._compiled_call_impl) for layer in layers))
-
-    def use(self, is_used: bool) -> None:
-        for layer, call in self.calls:
-            layer._compiled_call_impl = call if is_used else None
 
 
 class _Packed(HFRunner, Protocol):
     """A runner with packed attention."""
 
     generator: SlotGenerator
+    layers: CompiledLayers
 
 
-def packed_ways(runner: _Packed, net: CausalLM, layers: CompiledLayers | None) -> list[Way]:
+def packed_ways(runner: _Packed, net: CausalLM) -> list[Way]:
     """With everything; without compilation; without CUDA graphs; without kernels for attention."""
     is_gpu = net.device.type == "cuda"
 
@@ -62,12 +40,11 @@ def packed_ways(runner: _Packed, net: CausalLM, layers: CompiledLayers | None) -
             net.model.set_attn_implementation(NAME)
         if is_gpu:
             fuse_norms(net.model)
-        if layers is not None:
-            layers.use(is_compiled)
+        runner.layers.use(is_compiled)
         runner.generator.record(is_recorded)
         net.kernel, net.flash = is_kernel, is_flash
 
-    options = [layers is not None, is_gpu and net.flash, runner.generator.records, net.flash]
+    options = [runner.layers.may_compile, is_gpu and net.flash, runner.generator.records, net.flash]
     begin(*options)
     ways = [Way(runner, partial(begin, *options))]
     for number, loss in enumerate((UNCOMPILED, WITHOUT_KERNEL, WITHOUT_GRAPHS, WITHOUT_FLASH)):
