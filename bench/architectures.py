@@ -113,16 +113,47 @@ ARCHITECTURES = {
 }  # fmt: skip
 
 
+STATES = (
+    "gptj", "bloom", "falcon", "mpt", "gpt_neo", "mamba", "jamba", "mamba2", "qwen3_next", "granitemoehybrid", "bamba", "falcon_h1",
+    "falcon_mamba", "lfm2", "zamba2", "nemotron_h",
+)  # fmt: skip
+"""Shared by copies of transformers' caches: custom attention code, or layers with states."""
+UNSHARED = ("rwkv", "recurrent_gemma", "minimax")
+"""In padded batches: their states cannot be copied."""
+WAYS = (
+    dict.fromkeys(ARCHITECTURES, "packed")
+    | dict.fromkeys(STATES, "states")
+    | dict.fromkeys(UNSHARED, "padded")
+    | {"t5": "encoder-decoder"}
+)
+"""How each is run."""
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Log-likelihoods of questions and greedy texts after prompts, by plain transformers."""
+
+    asked: list
+    prompts: list
+    values: list
+    texts: list
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """The largest difference per token, tokens computed for each different one, how many greedy texts are equal, and what the
-    backend remarked."""
+    """The largest difference per token, tokens computed for each different one, how many greedy texts are equal, the way it was
+    run, and what the backend remarked."""
 
     largest: float
     computed: float
     equal_texts: int
     texts: int
+    way: str
     remarks: tuple[str, ...]
+
+    @property
+    def is_equal(self):
+        return self.largest <= TOLERANCE and self.equal_texts == self.texts
 
 
 def tokenizer():
@@ -140,7 +171,7 @@ def build(name, device="cpu", dtype=torch.float32):
     config = getattr(transformers, kind)(**fields)
     maker = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
     torch.manual_seed(0)
-    model = maker.from_config(config, dtype=torch.float32).eval()
+    model = maker.from_config(config).float().eval()
     with torch.no_grad():
         for weights in model.parameters():
             if weights.dim() == 2:
@@ -221,26 +252,37 @@ class Warnings(logging.Handler):
         logging.getLogger("assay").removeHandler(self)
 
 
+def plain_answers(model, every=3):
+    """Plain transformers' answers, the texts to every n-th question."""
+    asked = questions()
+    prompts = [context for context, _ in asked[::every]]
+    values = [likelihood(model, *each) for each in asked]
+    return Plain(asked, prompts, values, [generated(model, each) for each in prompts])
+
+
 def compare(name, device="cpu", dtype=torch.float32):
     """Our answers of an architecture against those of plain transformers."""
-    plain = build(name, device, dtype)
-    asked = questions()
-    prompts = [context for context, _ in asked[::3]]
-    expected = [likelihood(plain, *each) for each in asked]
-    texts = [generated(plain, each) for each in prompts]
+    expected = plain_answers(build(name, device, dtype))
     with Warnings() as warned:
         ours = HF(build(name, device, dtype), tokenizer=tokenizer(), max_length=LENGTH)
-        scored = answers(ours, [Loglikelihood(text(c), " " + text(w)) for c, w in asked])
-        params = {"until": [], "max_gen_toks": NEW_TOKENS, "do_sample": False}
-        written = answers(ours, [Generate(text(each), params) for each in prompts])
+        return outcome(ours, expected, warned)
+
+
+def outcome(ours, expected, warned):
+    """How far our answers are from the expected ones."""
+    scored = answers(ours, [Loglikelihood(text(c), " " + text(w)) for c, w in expected.asked])
+    params = {"until": [], "max_gen_toks": NEW_TOKENS, "do_sample": False}
+    written = answers(ours, [Generate(text(each), params) for each in expected.prompts])
     failed = [each for each in (*scored, *written) if isinstance(each, Failed)]
     if failed:
         raise RuntimeError(f"{len(failed)} requests failed: {failed[0].reason}")
-    far = [abs(mine.value - true) / len(w) for mine, true, (_, w) in zip(scored, expected, asked, strict=True)]
+    tokens = [len(continuation) for _, continuation in expected.asked]
+    far = [abs(ours.value - true) / n for ours, true, n in zip(scored, expected.values, tokens, strict=True)]
     decode = tokenizer().decode  # as lm-eval's `hf` and ours: without special tokens
-    same = sum(mine.text == decode(true, skip_special_tokens=True) for mine, true in zip(written, texts, strict=True))
-    computed = sum(each.usage.read - each.usage.stored for each in scored) / unique_tokens(asked)
-    return Outcome(max(far), computed, same, len(texts), (*ours.remarks.values(), *warned.lines))
+    texts = [decode(true, skip_special_tokens=True) for true in expected.texts]
+    same = sum(mine.text == true for mine, true in zip(written, texts, strict=True))
+    computed = sum(each.usage.read - each.usage.stored for each in scored) / unique_tokens(expected.asked)
+    return Outcome(max(far), computed, same, len(texts), ours.way, (*ours.remarks.values(), *warned.lines))
 
 
 def unique_tokens(asked):
@@ -250,19 +292,19 @@ def unique_tokens(asked):
 
 
 def run(names=(), device="cpu", dtype=torch.float32):
-    """Print a line for each architecture; the number of those that differ or fail."""
+    """Print a line for each architecture; the number of those that differ, fail, or are run in another way than WAYS says."""
     names, bad, exact = names or list(ARCHITECTURES), 0, dtype == torch.float32
     for name in names:
         try:
-            outcome = compare(name, device, dtype)
+            result = compare(name, device, dtype)
         except Exception as error:  # noqa: BLE001  # the next architecture is wanted all the same
             bad += 1
             print(f"{name:18} FAILED {type(error).__name__}: {str(error)[:300]}", flush=True)
             continue
-        is_bad = exact and (outcome.largest > TOLERANCE or outcome.equal_texts < outcome.texts)
+        is_bad = (exact and not result.is_equal) or result.way != WAYS[name]
         bad += is_bad
-        figures = f"{outcome.largest:.1e} per token, {outcome.equal_texts}/{outcome.texts} texts equal, tokens × {outcome.computed:.2f}"
-        print(f"{name:18}", "DIFFERS" * is_bad, "; ".join((figures, *outcome.remarks)), flush=True)
+        figures = f"{result.largest:.1e} per token, {result.equal_texts}/{result.texts} texts equal, tokens × {result.computed:.2f}"
+        print(f"{name:18} {result.way:8}", "DIFFERS" * is_bad, "; ".join((figures, *result.remarks)), flush=True)
     label = str(dtype).removeprefix("torch.")
     print(
         f"{label} on {device}: {len(names) - bad} of {len(names)} architectures {'equal' if exact else 'ran'}",

@@ -5,7 +5,8 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from assay.models.protocol import Answered, Can
+from assay.errors import Place, Problem
+from assay.models.protocol import Answered, Can, ModelLost
 from assay.plugins import model
 from assay.records import Generate, Likelihood, Message, Request, Response, Text
 
@@ -45,16 +46,18 @@ class Slow:
 
 
 class Poison(Slow):
-    """Its process ends when it is asked about a text with the word."""
+    """Its process ends when it is asked about a text with the word; `is_lost`: as that of a GPU that failed."""
 
     name = identity = "fleet-poison"
 
-    def __init__(self, word: str) -> None:
+    def __init__(self, word: str, is_lost: bool = False) -> None:
         super().__init__(0.0)
-        self.word = word
+        self.word, self.is_lost = word, is_lost
 
     def respond(self, request: Request) -> Response:
         if self.word in request.text + getattr(request, "continuation", ""):
+            if self.is_lost:
+                raise ModelLost([Problem(Place("model"), "CUDA error: device-side assert triggered")])
             os._exit(1)
         return super().respond(request)
 

@@ -187,9 +187,11 @@ def test_the_command_line_and_a_role_with_replicas_on_this_machine(tmp_path: Pat
     assert "ray" not in done.stderr.lower()
 
 
-def test_a_poison_request_fails_alone(ray_cluster: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_lost", ["false", "true"])
+def test_a_poison_request_fails_alone(is_lost: str, ray_cluster: Any, tmp_path: Path) -> None:
     done = ray_world.assay(
-        "run", "-t", "first_steps_opposites", "--model", "fleet-poison", "--model_args", "word=hot is cold", "--replicas", 2,
+        "run", "-t", "first_steps_opposites", "--model", "fleet-poison", "--model_args", f"word=hot is cold,is_lost={is_lost}",
+        "--replicas", 2,
         "--ray", ray_cluster.address, "--plugin", MODELS, "-o", tmp_path / "run",
     )  # fmt: skip
     lines = [each for each in journal(tmp_path / "run") if "k" in each]

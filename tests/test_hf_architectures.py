@@ -2,41 +2,112 @@
 
 import logging
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from bench.architectures import ARCHITECTURES, TOLERANCE, compare
+from bench import architectures
+from bench.architectures import ARCHITECTURES, LENGTH, TOLERANCE, WAYS, Plain, Warnings, outcome, tokenizer
 
+from assay.comparison.verification import PRECISIONS, SAME, verification
+from assay.evaluation.options import run_config
+from assay.evaluation.verify import verify
+from assay.models.local.attention import NAME
 from assay.models.local.hf.backend import HF
+from assay.models.local.hf.fallback import RETRIED
+from assay.models.local.hf.ways import PADDED
 from assay.models.local.slots import GraphRecorder
 from assay.records import Generate, Text
 from hf_world import answers, build, generated, numbers, plain, text, words
+from small_runs import write_task
 
-ELSEWHERE = (
-    "llama",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "gemma",
-    "gemma2",
-    "phi",
-    "olmo2",
-    "gpt2",
-    "gpt_neox",
-    "opt",
-    "bloom",
-    "mamba",
-    "t5",
-)
-"""Tried more thoroughly in test_hf_scoring.py and test_hf_generation.py; jamba takes seconds."""
+EVERY = pytest.mark.parametrize("name", ARCHITECTURES)
+pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers, about its own fields
 
 
-@pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name not in (*ELSEWHERE, "jamba")])
-@pytest.mark.filterwarnings("ignore")  # of transformers, about its own fields
+@cache
+def expected(name: str) -> Plain:
+    return architectures.plain_answers(architectures.build(name), every=5)
+
+
+def opened(model: Any, **options: Any) -> HF:
+    return HF(model, tokenizer=tokenizer(), max_length=LENGTH, **options)
+
+
+@EVERY
 def test_log_likelihoods_and_greedy_texts_equal_those_of_plain_transformers(name: str) -> None:
-    outcome = compare(name)
-    assert outcome.largest <= TOLERANCE
-    assert outcome.equal_texts == outcome.texts
+    with Warnings() as warned:
+        result = outcome(opened(architectures.build(name)), expected(name), warned)
+    assert result.largest <= TOLERANCE
+    assert result.equal_texts == result.texts
+    assert result.way == WAYS[name]
+    assert result.computed <= 1.05 or result.way in ("padded", "encoder-decoder")
+    shares = "prefixes are not shared" not in " ".join(result.remarks)
+    assert shares == (result.way != "padded"), "a causal model that does not share says so"
+
+
+@EVERY
+def test_what_fails_in_the_middle_is_computed_in_another_way_with_the_same_numbers(name: str) -> None:
+    """Packed attention and copied states fail from the second pass on; padded batches, once."""
+    model = architectures.build(name)
+    ours = opened(model)
+    passes: list[int] = []
+
+    def fail(module: Any, arguments: Any, options: dict[str, Any]) -> None:
+        passes.append(1)
+        is_fast = model.config._attn_implementation == NAME or (WAYS[name] == "states" and options.get("use_cache"))
+        if not ours.fallbacks and ((is_fast and len(passes) > 1) or len(passes) == 2):
+            raise NotImplementedError("no kernel for this shape")
+
+    model.register_forward_pre_hook(fail, with_kwargs=True)
+    ours._runner.forget()
+    if WAYS[name] == "packed":
+        ours._runner.scorer.budget.tokens = ours._runner.scorer.budget.most = 100  # type: ignore[attr-defined]  # several passes
+    with Warnings() as warned:
+        result = outcome(ours, expected(name), warned)
+    assert result.is_equal, result
+    way = {"packed": "padded", "states": "padded"}.get(WAYS[name], WAYS[name])
+    assert (result.way, [each["what"] for each in ours.fallbacks]) == (way, [PADDED if way != WAYS[name] else RETRIED])
+    assert len(warned.lines) == 1
+
+
+@pytest.fixture(scope="module")
+def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A task of choices and one of texts, with contexts that begin alike."""
+    folder = tmp_path_factory.mktemp("tasks")
+    rows = [{"q": text(context), "a": f" {text(rest)}"} for context, rest in architectures.questions()[::3]]
+    for name, more in {
+        "choices": "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_choice: [w5 w6, w7, w8 w9 w10]\ndoc_to_target: 0\nmetric_list: [{metric: acc}]\n",
+        "texts": "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: a\ngeneration_kwargs: {until: [], max_gen_toks: 8}\nmetric_list: [{metric: exact_match}]\n",
+    }.items():
+        write_task(folder / name, rows, more, name=name)
+    return folder
+
+
+@EVERY
+def test_verify_backend_finds_the_shared_and_the_plain_way_the_same(name: str, questions: Path) -> None:
+    config = run_config(
+        {"tasks": ["choices", "texts"], "include_path": str(questions), "include_defaults": False, "limit": 6}
+    )
+    ways = [opened(architectures.build(name), share_prefixes=shared) for shared in (False, True)]
+    result = verification(verify(ways[0], ways[1], config), PRECISIONS["float32"])
+    assert result.verdict == SAME
+    assert (result.answers.compared["loglikelihood"], result.answers.compared["generate"]) == (18, 6)
+    assert [each.way for each in ways] == ["encoder-decoder" if name == "t5" else "padded", WAYS[name]]
+
+
+def test_the_command_compares_the_two_ways_of_a_folder(
+    questions: Path, tmp_path: Path, run_assay: Callable[..., Any]
+) -> None:
+    architectures.build("olmo3").save_pretrained(tmp_path / "model")
+    tokenizer().save_pretrained(tmp_path / "model")
+    model = f"hf,pretrained={tmp_path / 'model'},max_length={LENGTH}"
+    tasks = ["--tasks", "choices", "texts", "--include_path", questions, "--no_defaults", "--limit", 6]
+    ended = run_assay("verify-backend", f"{model},share_prefixes=false", model, *tasks)
+    assert ended.returncode == 0, ended.stderr + ended.stdout
+    assert "same" in ended.stdout
 
 
 class Unrecordable(GraphRecorder):

@@ -7,9 +7,10 @@ import pytest
 import torch
 import transformers
 
+from assay.models.local.fallbacks import Fallbacks
 from assay.models.local.hf.checks import _difference, first_layers, packed_model
+from assay.models.local.hf.compiled import CompiledLayers
 from assay.models.local.hf.norms import fuse_norms
-from assay.models.local.hf.runners import CompiledLayers
 from hf_world import build
 
 SHAPE: dict[str, Any] = {
@@ -101,7 +102,7 @@ def test_mixtures_of_experts_are_packed_at_half_precision(kind: str) -> None:
                        "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "n_group": 2,
                        "topk_group": 1, "first_k_dense_replace": 1, "num_key_value_heads": 4},
     }[kind]  # fmt: skip
-    net, why = packed_model(half(kind, **experts))
+    net, why = packed_model(half(kind, **experts), Fallbacks())
     assert net is not None, why
 
 
@@ -146,9 +147,9 @@ def test_layers_are_compiled_in_long_runs_alone(
     wanted: bool | None, rests: list[tuple[int, int]], expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = OnGPU()
-    layers = CompiledLayers(model, wanted)  # type: ignore[arg-type]
+    layers = CompiledLayers(model, wanted, Fallbacks())  # type: ignore[arg-type]
     for at, seconds in rests:
-        monkeypatch.setattr("assay.models.local.hf.runners.time.monotonic", lambda at=at: float(at))
+        monkeypatch.setattr("assay.models.local.hf.compiled.time.monotonic", lambda at=at: float(at))
         layers.expect(seconds)
     for _ in range(2):
         layers.compile_if_due()

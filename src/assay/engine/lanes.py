@@ -13,7 +13,7 @@ from typing import Protocol, Self
 from assay.engine.retry import ConcurrencyWindow, Retrier, RetryLimits
 from assay.engine.threads import in_thread
 from assay.errors import SelfExplanatory
-from assay.models.protocol import Answered, Model, Remote
+from assay.models.protocol import Answered, Model, ModelLost, Remote
 from assay.records import Call, Failed, Generate, Request, Response, Returned, Usage
 from assay.user_code import user_code
 
@@ -161,6 +161,8 @@ class WindowLane:
             async with user_code("the model failed"):
                 async for answered in self._model.answer([request for _, request in window]):
                     yield answered
+        except ModelLost:
+            raise
         except SelfExplanatory as error:
             reason = str(error)
         yield [(number, Failed(reason)) for number, (key, _) in enumerate(window) if key in unanswered]

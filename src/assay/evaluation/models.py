@@ -315,10 +315,12 @@ def served_facts(model: AnyModel) -> JSONDict:
     return {"addresses": model.addresses, "probe": model.probed, **served}
 
 
-def managed_usage(model: AnyModel) -> JSONDict:
-    """The servers that the run started, for its results."""
-    is_managed = isinstance(model, ServerModel) and model.managed is not None
-    return {"servers": model.managed.usage()} if is_managed else {}  # type: ignore[union-attr]
+def model_account(model: AnyModel) -> JSONDict:
+    """For the results: the servers that the run started, and what a local model computed in a slower way after a failure."""
+    if isinstance(model, ServerModel) and model.managed is not None:
+        return {"servers": model.managed.usage()}
+    fallbacks = getattr(model, "fallbacks", ())
+    return {"fallbacks": list(fallbacks)} if fallbacks else {}
 
 
 def greet_models(models: Mapping[str, AnyModel], folder: str | None, *, force: bool) -> None:

@@ -20,7 +20,7 @@ from assay.evaluation.manifest import (
     spec,
     task_facts,
 )
-from assay.evaluation.models import UNDER_TEST, managed_usage, note_addresses
+from assay.evaluation.models import UNDER_TEST, model_account, note_addresses
 from assay.evaluation.prepare import Prepared, PreparedRun
 from assay.evaluation.scoring import ScoredTasks, UsageSummary, scorer_memories
 from assay.models.protocol import AnyModel, Remote
@@ -104,7 +104,7 @@ class RunOutput:
             **(logged if self.options.keep_samples else {}),
             "config": config_section(config, self.model),
             **run_section(config, self.model, self.prepared.started),
-            "assay": {**results["assay"], **_ending(results["assay"], config, usage), **managed_usage(self.model)},
+            "assay": {**results["assay"], **_ending(results["assay"], config, usage), **model_account(self.model)},
         }
         if self.folder is None:
             return Evaluation(complete, None, scored.runs)

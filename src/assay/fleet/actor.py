@@ -20,7 +20,7 @@ from assay.engine.lanes import Budget, KeyedResponse, WindowLane
 from assay.errors import AssayError, ConfigError, Place, Problem, SelfExplanatory
 from assay.fleet.wire import pack_responses, read_requests, response_line
 from assay.models.load import load_model
-from assay.models.protocol import Model, Remote
+from assay.models.protocol import Model, ModelLost, Remote
 from assay.records import plain_to_messages
 from assay.registry import load_plugins
 from assay.user_code import user_code
@@ -131,6 +131,9 @@ class ReplicaActor:
         try:
             with user_code("the replica failed"):
                 self._runner.run(drive())
+        except ModelLost as error:
+            logging.getLogger("assay").error("%s", error)
+            os._exit(1)  # Ray starts the replica again, in a process whose device works
         except SelfExplanatory as error:
             return str(error)
         finally:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, Literal, Protocol, Self, TypeGuard, TypeVar, runtime_checkable
 
+from assay.errors import AssayError
 from assay.records import Message, Params, Prompt, Request, Response
 
 Answered = Sequence[tuple[int, Response]]
@@ -102,6 +103,10 @@ class Remote(Described, Protocol):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
+
+
+class ModelLost(AssayError):
+    """A local model can answer nothing more in this process. It ends the run, which the same command resumes."""
 
 
 class ReplicaLostError(Exception):

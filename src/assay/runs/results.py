@@ -358,6 +358,7 @@ def failure_lines(account: JSONObject, *, with_broken: bool = True) -> list[str]
         lines.append(f"ended early: {account['ended']}{further}")
     if account.get("servers", {}).get("restarts"):
         lines.append(_restarts_line(account["servers"]))
+    lines += map(_fallback_line, account.get("fallbacks", ()))
     if account.get("shard"):
         lines.append(f"shard {account['shard']['part']}: the results of a part; `assay merge` joins all parts")
     tasks: Mapping[str, JSONObject] = account.get("tasks", {})
@@ -388,6 +389,17 @@ def _restarts_line(servers: JSONObject) -> str:
     count, number = servers["restarts"], servers["count"]
     these = f"{number} servers" if number > 1 else "the server"
     return f"{count} restart{'s' if count > 1 else ''} of {these} during the run: {some(list(dict.fromkeys(servers['reasons'])))}"
+
+
+def _fallback_line(fallback: JSONObject) -> str:
+    """The sentence about a faster way of computing that failed.
+
+    >>> _fallback_line({"what": "the model runs without torch.compile", "reason": "no C compiler", "times": 1, "requests": 20})
+    'the model runs without torch.compile: no C compiler; 20 requests were computed again'
+    """
+    count = fallback.get("requests", 0)
+    again = f"; {count} request{'s were' if count > 1 else ' was'} computed again" if count else ""
+    return f"{fallback['what']}: {fallback['reason']}{again}"
 
 
 def tasks_text(names: Sequence[str], of: int | None = None, noun: str = "task") -> str:

@@ -219,10 +219,11 @@ RULE = fields({
     "rule": text, "decision": text, "documents": count, "of": count, "failed": count, "value": optional(number),
     "interval": optional(pair), "threshold": number, "unit": text, "level": number, "baseline": optional(text),
 }, "rule", "decision", "documents", "of")  # fmt: skip
+FALLBACK = fields({"what": text, "reason": text, "times": count, "requests": count}, "what", "reason")
 ACCOUNT = fields({
     "status": text, "failed": count, "incomplete": listed(text), "broken": each(text), "tasks": each(TASK_ACCOUNT),
     "groups": each(_group_account), "account": _spent_in_all, "imported": listed(text), "ended": optional(text), "shard": SHARD,
-    "stop_when": RULE,
+    "stop_when": RULE, "fallbacks": listed(FALLBACK),
     "scored": fields({"changed": each(CHANGED), "numbers": listed(mapping)}),
 })  # fmt: skip
 RESULTS_LAYOUT = fields({

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from assay.models.local.attention import Layers, PackedPattern, PackedRow, Span, layer_limits, on_device, using_pattern
+from assay.models.local.fallbacks import Fallbacks
 from assay.models.local.generation import NAN_LOGITS
 from assay.models.local.prefixes import MIN_SHARED, ContextGroup, PrefixGroup, common_tokens, prefix_groups
 from assay.models.local.windows import Pair
@@ -74,6 +75,9 @@ class CausalLM:
     model: Any
     device: torch.device
     flash: bool
+    kernel: bool = True
+    """Whether slots may attend by the Triton kernel."""
+    fallbacks: Fallbacks = field(default_factory=Fallbacks)
 
     def bytes_of_token(self) -> int:
         """Size of the keys and values of one token."""

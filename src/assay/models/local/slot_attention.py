@@ -31,6 +31,7 @@ class SlotPattern:
     flash: bool
     shared: int = 0
     prefix: Layers = field(default_factory=dict)
+    kernel: bool = True
     lengths: torch.Tensor = field(init=False)
     """Number of tokens in each slot, without the shared ones."""
     layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
@@ -71,7 +72,7 @@ class SlotPattern:
         prefix = self.prefix[layer] if self.shared else None
         is_cut = prefix is not None and window is not None
         if self.flash and chunk is None and how.softcap is None and not is_cut:
-            by = self._kernel if slot_kernel.is_available() else self._flash
+            by = self._kernel if self.kernel and slot_kernel.is_available() else self._flash
             return by(query, (keys, values), prefix, window, how)
         own = [each.view(self.count, self.length, *each.shape[1:]).transpose(1, 2) for each in (keys, values)]
         if prefix is not None:

@@ -1,6 +1,5 @@
 """Batched generation with a torch model: one slot per text, and a new text into every slot that becomes free."""
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 
 from assay.models.local.attention import Integers, PackedPattern, PackedRow, on_device, using_pattern
+from assay.models.local.fallbacks import Fallbacks
 from assay.models.local.generation import NO_TOKEN, Decode, Generation
 from assay.models.local.prefixes import MIN_SHARED, prefix_groups
 from assay.models.local.scoring import CausalLM, on_cuda_device, uniform_memory_errors
@@ -30,6 +30,7 @@ SPARE = 0.6
 """Share of the free memory that slots may take."""
 MIN_PREFIX, MIN_TEXTS = 64, 4
 """Tokens that texts must share, and the number of such texts, for the slots to share the keys and values of those tokens."""
+WITHOUT_GRAPHS = "texts are generated without CUDA graphs, which is slower"
 WARM = 3
 """Warm-up steps before a step is recorded as a CUDA graph."""
 
@@ -40,7 +41,16 @@ class SlotGenerator:
     def __init__(self, net: CausalLM, ends: frozenset[int], decode: Decode, *, most_slots: int | None = None) -> None:
         self._net, self._ends, self._decode = net, ends, decode
         self._most = most_slots or MOST_SLOTS.get(net.device.type, SLOTS)
-        self._recorder = GraphRecorder(net.device)
+        self._recorder = GraphRecorder(net.device, net.fallbacks)
+
+    @property
+    def records(self) -> bool:
+        """Whether steps are recorded."""
+        return self._recorder.is_able and self._recorder.is_allowed
+
+    def record(self, is_allowed: bool) -> None:
+        """Set whether steps are recorded where the device can."""
+        self._recorder.is_allowed = is_allowed
 
     def generate(self, generations: Sequence[Generation], tokens: int) -> Iterator[list[Generation]]:
         """Yield texts as they finish, the longest first."""
@@ -128,7 +138,7 @@ class _SlotBatch:
         self, net: CausalLM, count: int, length: int, prefix: Sequence[int], recorder: "GraphRecorder"
     ) -> None:
         self._net, self._recorder, self._prefix = net, recorder, prefix
-        self.slots = SlotPattern(count, length, net.device, net.flash, len(prefix))
+        self.slots = SlotPattern(count, length, net.device, net.flash, len(prefix), kernel=net.kernel)
         self.last = length - 1
         """End of the longest text: a model may have no positions beyond."""
         self._generations: list[Generation | None] = [None] * count
@@ -323,6 +333,22 @@ def _copied(tokens: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None
     return held, event
 
 
+class StepFailed(Exception):
+    """A step raises this error whether it is recorded or not."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _warm_up(step: Callable[[], None]) -> None:
+    try:
+        for _ in range(WARM):
+            step()
+    except Exception as error:
+        raise StepFailed(error) from error
+
+
 class GraphRecorder:
     """Record a step as a CUDA graph, since launching its kernels one by one takes longer than they run.
 
@@ -330,13 +356,13 @@ class GraphRecorder:
     from then on; a warning is logged once.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.is_able = device.type == "cuda"
+    def __init__(self, device: torch.device, fallbacks: Fallbacks | None = None) -> None:
+        self.device, self._fallbacks = device, fallbacks or Fallbacks()
+        self.is_able, self.is_allowed = device.type == "cuda", True
 
     def record(self, step: Callable[[], None], state: Sequence[torch.Tensor]) -> Callable[[], None]:
         """Return the step, recorded if possible. `state`, which it writes to, is restored."""
-        if not self.is_able:
+        if not (self.is_able and self.is_allowed):
             return step
         held = [each.clone() for each in state]
         try:
@@ -344,10 +370,11 @@ class GraphRecorder:
                 return self.captured(step)
         except torch.OutOfMemoryError:
             raise
-        except RuntimeError as error:
+        except StepFailed as failed:
+            raise failed.error from None
+        except Exception as error:  # noqa: BLE001  # drivers, compilers and models raise anything: the step runs unrecorded
             self.is_able = False
-            reason = str(error).strip().partition("\n")[0]
-            logging.getLogger("assay").warning("texts are generated without CUDA graphs, which is slower: %s", reason)
+            self._fallbacks.note(WITHOUT_GRAPHS, error)
             return step
         finally:
             for each, was in zip(state, held, strict=True):
@@ -360,8 +387,7 @@ class GraphRecorder:
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.stream(stream):
-                for _ in range(WARM):
-                    step()
+                _warm_up(step)
                 graph.capture_begin(capture_error_mode="thread_local")
                 try:
                     step()

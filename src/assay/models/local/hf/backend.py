@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from assay.ahead import Ahead
 from assay.models.conversations import answer_rendered
@@ -22,7 +22,10 @@ from assay.models.local.tokenizer import HFTokenizer, TokenizedModel
 from assay.models.local.windows import Pair, Windows
 from assay.models.protocol import Answered, Can
 from assay.models.tokenizer import stops_of
-from assay.records import Generate, Loglikelihood, Request, Response, Rolling, Usage
+from assay.records import Generate, JSONDict, Loglikelihood, Request, Response, Rolling, Usage
+
+if TYPE_CHECKING:
+    from assay.models.local.hf.fallback import HFRunner
 
 IGNORED = {
     "logits_cache": "shared prefixes are always computed once",
@@ -117,11 +120,25 @@ class HF(TokenizedModel):
         self._threads = self._loaded.threads(threads)
         max_batch = batch_size if isinstance(batch_size, int) else max_batch_size
         with torch_threads(self._threads):
-            self._runner = choose_runner(
+            self._ways = choose_runner(
                 self._loaded, self._tokenizer, max_batch, share_prefixes=share_prefixes, compiled=compile
             )
         self.remarks: dict[str, str] = dict(self._runner.remarks)
         self.facts = {"params": self._loaded.model.num_parameters()}
+
+    @property
+    def _runner(self) -> "HFRunner":
+        return self._ways.runner
+
+    @property
+    def way(self) -> str:
+        """How it is run: with packed attention, copied states, in padded batches, or as encoder and decoder."""
+        return self._runner.way
+
+    @property
+    def fallbacks(self) -> list[JSONDict]:
+        """What failed in a faster way since it was loaded, and was computed in another."""
+        return self._ways.fallbacks.as_json()
 
     @classmethod
     def tokenizer_alone(cls, **arguments: Any) -> TokenizedModel:
@@ -182,7 +199,7 @@ class HF(TokenizedModel):
                 known.extend(chunk.answered)
                 yield chunk.pairs
 
-        for scores in self._runner.score(pairs()):
+        for scores in self._ways.score(pairs()):
             complete = (
                 windows.add(
                     each.number, each.value, each.greedy, problem=each.reason,
@@ -230,5 +247,5 @@ class HF(TokenizedModel):
 
     def _generate(self, chunk: TokenizedChunk) -> Iterator[list[tuple[int, Response]]]:
         yield chunk.answered
-        for ended in self._runner.generate(chunk.generations):
+        for ended in self._ways.generate(chunk.generations):
             yield [(each.number, each.response()) for each in ended]

@@ -11,8 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
+import transformers
 
 from assay.models.local.attention import NAME, PackedPattern, PackedRow, UnsupportedAttention, register, using_pattern
+from assay.models.local.fallbacks import Fallbacks
+from assay.models.local.hf.fallback import WITHOUT_FLASH, check_usable
 from assay.models.local.hf.states import StatefulModel, UnsupportedCache
 from assay.models.local.scoring import CausalLM, head_size, uniform_memory_errors
 
@@ -32,11 +35,23 @@ LogitsOf = Callable[["PreTrainedModel"], torch.Tensor]
 """Logits of a few positions, by one of the ways."""
 
 
-def packed_model(model: "PreTrainedModel") -> tuple[CausalLM | None, str]:
+def packed_model(model: "PreTrainedModel", fallbacks: Fallbacks) -> tuple[CausalLM | None, str]:
     """Return the model with packed attention if its logits stay the same; else the reason."""
-    why = _layers_with_states(model)
+    why = _layers_with_states(model) or _without_interface(model)
     if why:
         return None, why
+    flash = _is_flash(model)
+    why, failure = _tried(model, flash)
+    if failure is not None and flash:
+        flash = False
+        why, _ = _tried(model, flash)
+        if not why:
+            fallbacks.note(WITHOUT_FLASH, failure)
+    return (None, why) if why else (CausalLM(model, model.device, flash, fallbacks=fallbacks), "")
+
+
+def _tried(model: "PreTrainedModel", flash: bool) -> tuple[str, Exception | None]:
+    """Set packed attention if its logits are those of the model; else return the reason, and what the model raised."""
     before = model.config._attn_implementation
     tokens = torch.arange(3, 3 + _check_length(model), device=model.device) % model.config.get_text_config().vocab_size
     register()
@@ -49,16 +64,24 @@ def packed_model(model: "PreTrainedModel") -> tuple[CausalLM | None, str]:
         some.set_attn_implementation(NAME)
         if some.config._attn_implementation != NAME:
             raise UnsupportedAttention(f"the code of {type(some).__name__}")
-        return _packed_logits(CausalLM(some, some.device, _is_flash(some)), tokens)
+        return _packed_logits(CausalLM(some, some.device, flash and _is_flash(some)), tokens)
 
+    failure = None
     try:
         why = _difference(model, plain, packed)
     except UnsupportedAttention as error:
         why = f"its attention needs {error}"
     except FAILURES as error:
-        why = f"packed attention failed: {_first_line(error)}"
+        check_usable(model.device, error)
+        why, failure = f"packed attention failed: {_first_line(error)}", error
     model.set_attn_implementation(before if why else NAME)
-    return (None, why) if why else (CausalLM(model, model.device, _is_flash(model)), "")
+    return why, failure
+
+
+def _without_interface(model: "PreTrainedModel") -> str:
+    if hasattr(model, "set_attn_implementation"):
+        return ""
+    return f"transformers {transformers.__version__} cannot change the attention of a model, which 4.54 and later can"
 
 
 def stateful_model(model: "PreTrainedModel") -> tuple[StatefulModel | None, str]:
@@ -79,6 +102,7 @@ def stateful_model(model: "PreTrainedModel") -> tuple[StatefulModel | None, str]
         try:
             why = _difference(model, plain, copied)
         except (UnsupportedCache, *FAILURES) as error:
+            check_usable(model.device, error)
             return None, f"its states cannot be copied: {_first_line(error)}"
         if not why:
             return StatefulModel(model, **options), ""

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from assay.ahead import Ahead
 from assay.errors import ConfigError, Place, Problem, installing
 from assay.memory_turns import mapping_memory
+from assay.models.local.hf.adapters import check_adapter, merge_adapter
+from assay.models.local.hf.devices import choose_device, input_device
 from assay.models.local.loading import default_threads, fingerprint_folder
 
 if TYPE_CHECKING:
@@ -59,8 +61,7 @@ class LoadedHFModel:
 
     @property
     def device(self) -> "torch.device":
-        device: torch.device = self.model.device
-        return device
+        return input_device(self.model)
 
     @cached_property
     def identity(self) -> str:
@@ -98,13 +99,13 @@ def load_hf(options: HFOptions, fingerprint: Ahead[str] | None = None) -> Loaded
     common = _common(options)
     _refuse_pickle(options)
     if options.peft is not None:
-        _peft()
+        check_adapter(options.peft, allow_pickle=options.allow_pickle)
     fingerprint = fingerprint or fingerprint_ahead(options)
     is_seq2seq = _is_seq2seq(options, common)
     kind = transformers.AutoModelForSeq2SeqLM if is_seq2seq else transformers.AutoModelForCausalLM
-    device = _device(options)
+    device = choose_device(options.device, parallelize=options.parallelize)
     model_args = {
-        "dtype": _dtype(options.dtype),
+        dtype_argument(): _dtype(options.dtype),
         "use_safetensors": None if options.allow_pickle or options.gguf_file else True,
         **({"attn_implementation": options.attn_implementation} if options.attn_implementation else {}),
         **({"device_map": "auto"} if options.parallelize else {}),
@@ -121,7 +122,7 @@ def _on_device(kind: Any, options: HFOptions, arguments: dict[str, Any], device:
             return _from_pretrained(kind, options.pretrained, arguments | {"device_map": {"": device}})
     model = _from_pretrained(kind, options.pretrained, arguments)
     if options.peft is not None:
-        model = _with_peft(model, options)
+        model = merge_adapter(model, options.peft, options.pretrained, allow_pickle=options.allow_pickle)
     return model if options.parallelize else _moved(model, device)
 
 
@@ -216,6 +217,8 @@ def _from_pretrained(kind: Any, name: str, arguments: dict[str, Any]) -> Any:
 def _remedy(message: str) -> str:
     if "trust_remote_code" in message:
         return "the model needs its own code: add trust_remote_code=true if you trust it"
+    if "accelerate" in message:
+        return "pip install accelerate"
     if "safetensors" in message:
         return "its weights are pickled: convert them to safetensors, or add allow_pickle=true if you trust them"
     return "give a folder with config.json and weights, or an existing hub name"
@@ -231,25 +234,11 @@ def _refuse_pickle(options: HFOptions) -> None:
         raise ConfigError([Problem(Place("model_args.pretrained"), what, _remedy("safetensors"))])
 
 
-def _device(options: HFOptions) -> "torch.device":
-    import torch
-
-    if options.device is not None:
-        try:
-            return torch.device(options.device)
-        except RuntimeError:
-            what, fix = f"no device named {options.device!r}", "use cpu, cuda, cuda:1 or mps"
-            raise ConfigError([Problem(Place("model_args.device"), what, fix)]) from None
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-
-
 def start_device(options: HFOptions) -> None:
     """Let a thread start the GPU of a model, which takes a second, while other modules are imported."""
     import torch
 
-    device = _device(options)
+    device = choose_device(options.device, parallelize=options.parallelize)
     if device.type != "cuda" or options.parallelize:
         return
 
@@ -271,6 +260,14 @@ def _moved(model: "PreTrainedModel", device: "torch.device") -> "PreTrainedModel
     return moved
 
 
+def dtype_argument() -> str:
+    """The name of that argument of `from_pretrained`: `dtype` since transformers 4.56."""
+    import transformers
+
+    major, minor = (int(part) for part in transformers.__version__.split(".")[:2])
+    return "dtype" if (major, minor) >= (4, 56) else "torch_dtype"
+
+
 def _dtype(name: str) -> "torch.dtype | str":
     import torch
 
@@ -282,20 +279,6 @@ def _dtype(name: str) -> "torch.dtype | str":
         what, fix = f"invalid dtype {name!r}", "use auto, float32, bfloat16 or float16"
         raise ConfigError([Problem(Place("model_args.dtype"), what, fix)])
     return dtype
-
-
-def _peft() -> Any:
-    try:
-        from peft import PeftModel  # type: ignore[import-not-found,unused-ignore]
-    except ModuleNotFoundError:
-        what = "an adapter needs peft, which is not installed"
-        raise ConfigError([Problem(Place("model_args.peft"), what, "pip install peft")]) from None
-    return PeftModel
-
-
-def _with_peft(model: "PreTrainedModel", options: HFOptions) -> "PreTrainedModel":
-    merged: PreTrainedModel = _peft().from_pretrained(model, options.peft).merge_and_unload()
-    return merged
 
 
 def _folder(name: str, options: HFOptions) -> Path:
@@ -314,6 +297,9 @@ def _identity_of_object(model: "PreTrainedModel", tokenizer: "PreTrainedTokenize
 
     import torch
 
+    if any(weights.is_meta for weights in model.state_dict().values()):
+        what = "a model object with weights on disk or in another memory has no fingerprint"
+        raise ConfigError([Problem(Place("model"), what, "give its folder: pretrained=DIR, with parallelize=true")])
     digest = hashlib.blake2b(digest_size=16)
     is_fast = getattr(tokenizer, "is_fast", False)
     tokens = tokenizer.backend_tokenizer.to_str() if is_fast else repr(sorted(tokenizer.get_vocab().items()))

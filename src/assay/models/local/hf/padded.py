@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from assay.models.local.fallbacks import reason_of
 from assay.models.local.generation import NAN_LOGITS, NO_TOKEN, Generation
+from assay.models.local.hf.fallback import check_usable
 from assay.models.local.hf.loading import LoadedHFModel
 from assay.models.local.scoring import ScoredPair, uniform_memory_errors
 from assay.models.local.slots import BLOCK, TokenSampler, is_bad
@@ -25,6 +27,8 @@ LOGITS = 1 << 29
 PADDING_TOLERANCE = 1e-2
 """Maximum difference of logits after padding from those without, in standard deviations."""
 
+ModelInputs = dict[str, Any]
+"""Keyword arguments of a model: tensors, and its key-value cache."""
 Question = tuple[tuple[int, ...], tuple[int, ...]]
 """A context, and a continuation without its last token."""
 
@@ -35,11 +39,29 @@ class PaddedRunner:
     def __init__(self, loaded: LoadedHFModel, tokenizer: HFTokenizer, max_batch: int | None) -> None:
         self.remarks: dict[str, str] = {}
         self._model, self._tokenizer, self._ends = loaded.model, tokenizer, end_tokens(loaded, tokenizer)
+        self._device = loaded.device
         self._rows, self._length = max_batch or ROWS, loaded.max_length()
         vocab_size = getattr(loaded.model.config.get_text_config(), "vocab_size", 0) or 1
         self._tokens = max(512, min(TOKENS, LOGITS // vocab_size))
         self._alone_beyond = length_dependent_beyond(loaded.model)
-        self._pads = loaded.is_seq2seq or _ignores_padding(loaded.model)
+        self._inputs, self._pads = ({}, True) if loaded.is_seq2seq else self._tried(loaded)
+
+    def _tried(self, loaded: LoadedHFModel) -> tuple[ModelInputs, bool]:
+        """Inputs of every step of a text, and whether texts may be padded: both tried on a short one."""
+        try:
+            return {}, _ignores_padding(loaded.model, loaded.device, {})
+        except Exception as error:  # noqa: BLE001  # models raise anything: here it is decided to try without
+            check_usable(loaded.device, error)
+            self.remarks["generate"] = f"texts are computed again for every token: its cache failed: {reason_of(error)}"
+            uncached = {"use_cache": False}
+            return uncached, _ignores_padding(loaded.model, loaded.device, uncached)
+
+    @property
+    def way(self) -> str:
+        return "padded"
+
+    def forget(self) -> None:
+        """Drop what is kept for later requests: nothing."""
 
     def expect(self, seconds: float) -> None:
         """Nothing is prepared for a long run."""
@@ -103,8 +125,7 @@ class PaddedRunner:
             [0] * gap + [1] * len(row) if left else [1] * len(row) + [0] * gap
             for row, gap in zip(rows, gaps, strict=True)
         ]
-        device = self._model.device
-        return torch.tensor(padded, device=device), torch.tensor(seen, device=device)
+        return torch.tensor(padded, device=self._device), torch.tensor(seen, device=self._device)
 
     # texts
 
@@ -129,8 +150,8 @@ class PaddedRunner:
     def _generate(self, batch: Sequence[Generation]) -> None:
         started = time.perf_counter()
         with torch.inference_mode():
-            draw = TokenSampler(len(batch), self._model.device)
-            everyone = torch.arange(len(batch), device=self._model.device)
+            draw = TokenSampler(len(batch), self._device)
+            everyone = torch.arange(len(batch), device=self._device)
             draw.set(everyone, batch)
             text = self._started(batch)
             while ahead := max((each.left for each in batch if not (each.finish or each.problem)), default=0):
@@ -152,11 +173,7 @@ class PaddedRunner:
 
     def _started(self, batch: Sequence[Generation]) -> "_PaddedBatch":
         tokens, mask = self._padded([each.tokens for each in batch], left=True)
-        return _PaddedBatch(self._model, tokens, mask, self._length)
-
-
-ModelInputs = dict[str, Any]
-"""Keyword arguments of a model: tensors, and its key-value cache."""
+        return _PaddedBatch(self._model, tokens, mask, self._length, **self._inputs)
 
 
 class _PaddedBatch:
@@ -164,7 +181,8 @@ class _PaddedBatch:
 
     def __init__(self, model: Any, tokens: torch.Tensor, mask: torch.Tensor, length: int, **inputs: Any) -> None:
         """`length` is the number of positions; a finished text in a running batch stays at the last."""
-        self._model, self._tokens, self._mask, self._length, self._inputs = model, tokens, mask, length, inputs
+        self._model, self._tokens, self._mask, self._length = model, tokens, mask, length
+        self._inputs: ModelInputs = {"use_cache": True} | inputs
         self._cache: Any = None
         self.is_bad = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
         self._forward(tokens)
@@ -176,7 +194,7 @@ class _PaddedBatch:
 
     def _forward(self, tokens: torch.Tensor) -> None:
         with uniform_memory_errors():
-            output = self._model(**self._model_inputs(tokens), **self._inputs, use_cache=True)
+            output = self._model(**self._model_inputs(tokens), **self._inputs)
         self._cache = getattr(output, "past_key_values", None)
         self.logits = output.logits[:, -1]
         self.is_bad |= is_bad(self.logits)
@@ -196,6 +214,10 @@ class _DecoderBatch(_PaddedBatch):
 
 class Seq2SeqRunner(PaddedRunner):
     """Runs an encoder-decoder model."""
+
+    @property
+    def way(self) -> str:
+        return "encoder-decoder"
 
     def pairs(self, windows: Windows, number: int, request: Request) -> list[Pair] | Response:
         """Return the pair of a request: context and continuation are tokenized separately."""
@@ -224,15 +246,15 @@ class Seq2SeqRunner(PaddedRunner):
         return _DecoderBatch(self._model, first, torch.ones_like(first), self._length, **inputs)
 
 
-def _ignores_padding(model: "PreTrainedModel") -> bool:
+def _ignores_padding(model: "PreTrainedModel", device: torch.device, inputs: ModelInputs) -> bool:
     """Whether masked padding before a text leaves its logits unchanged, and those after one more token."""
     size = model.config.get_text_config().vocab_size
-    tokens = torch.arange(3, 12, device=model.device) % size
+    tokens = torch.arange(3, 12, device=device) % size
     padded = torch.cat([tokens.new_zeros(5), tokens])
     mask = torch.cat([tokens.new_zeros(5), torch.ones_like(tokens)])
     with torch.inference_mode():
-        alone = _PaddedBatch(model, tokens[None], torch.ones_like(tokens)[None], len(padded) + 1)
-        behind = _PaddedBatch(model, padded[None], mask[None], len(padded) + 1)
+        alone = _PaddedBatch(model, tokens[None], torch.ones_like(tokens)[None], len(padded) + 1, **inputs)
+        behind = _PaddedBatch(model, padded[None], mask[None], len(padded) + 1, **inputs)
         is_same = _is_near(alone.logits, behind.logits)
         for batch in (alone, behind):
             batch.step(tokens[:1])

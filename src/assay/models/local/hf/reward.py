@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import ConfigError, Place, Problem, did_you_mean
 from assay.models.conversations import sent_messages
-from assay.models.local.hf.loading import import_libraries
+from assay.models.local.hf.loading import dtype_argument, import_libraries
 from assay.models.local.loading import fingerprint_folder
 from assay.models.protocol import Answered, Can
 from assay.records import Failed, Likelihood, Loglikelihood, Message, Request, Usage
@@ -37,7 +37,7 @@ class RewardHF:
         self._torch, transformers = import_libraries("reward-hf")
         self._tokenizer = transformers.AutoTokenizer.from_pretrained(self._folder)
         loader = transformers.AutoModelForSequenceClassification
-        self._model = loader.from_pretrained(self._folder, dtype=dtype).to(device).eval()
+        self._model = loader.from_pretrained(self._folder, **{dtype_argument(): dtype}).to(device).eval()
         self._tokenizer.padding_side = "right"  # padding after a text changes nothing, before it may
         # without a padding token texts go one by one: another token in its place would change where a text ends
         self._can_pad = self._tokenizer.pad_token is not None

@@ -234,6 +234,10 @@ class StateRunner(PaddedRunner):
         self._context_tokens = CONTEXT_TOKENS if net.keeps_logits else self._tokens
         self._kept: OrderedDict[tuple[int, ...], States] = OrderedDict()
 
+    @property
+    def way(self) -> str:
+        return "states"
+
     def forget(self) -> None:
         """Drop the states of prefixes."""
         self._kept.clear()
