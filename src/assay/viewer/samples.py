@@ -13,20 +13,13 @@ from typing import Any, NamedTuple, TypeVar
 from assay.config.source import digest
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample
+from assay.runs.samples.search import rows_with_text
 from assay.statistics.influence import Bounds
 from assay.viewer.query import PAGE, Condition, SampleQuery
 from assay.viewer.sample_page import parse_json
 
 MEMORY = "128MB"
 """DuckDB's memory limit: the viewer stays small beside the model that is evaluated."""
-TEXTS = {
-    "prompt": "contains({lower}(prompt), ?)",
-    "requests.messages.content":
-        "len(list_filter(flatten(list_transform(requests, lambda r: r.messages)), lambda m: contains({lower}(m.content), ?))) > 0",
-    "responses.text": "len(list_filter(flatten(responses), lambda r: contains({lower}(r.text), ?))) > 0",
-    "target": "contains({lower}(target), ?)",
-}  # fmt: skip
-"""The columns searched for a text, with their conditions: prompt, responses, target."""
 SqlValue = str | int | float | None
 DatabaseRow = tuple[Any, ...]
 REMEMBERED = 12
@@ -173,6 +166,8 @@ class Samples:
         if sample_query.text or sample_query.conditions:
             return len(self._searched(sample_query))
         where, values = self._where(sample_query)
+        if not where:
+            return self.stored.num_rows
         [[total]] = self.database.rows(f"select count(*) from {SOURCE} {where}", [self.file, *values])
         return int(total)
 
@@ -209,13 +204,21 @@ class Samples:
         where, values = self._where(sample_query)
         query = f"select file_row_number from {SOURCE} {where} order by {self._order(sample_query)}"
         parameters = [self.file, *values]
-        return self.remember((query, *parameters), lambda: [self.database.numbers(query, parameters)])[0]
+        numbers = self.remember((query, *parameters), lambda: [self.database.numbers(query, parameters)])[0]
+        return self._with_text(numbers, sample_query.text)
 
     def row_numbers(self, sample_query: SampleQuery) -> Any:
         """The row numbers of all matching samples, in the order of the file."""
         where, values = self._where(sample_query)
         query = f"select file_row_number from {SOURCE} {where} order by file_row_number"
-        return self.database.numbers(query, [self.file, *values])
+        return self._with_text(self.database.numbers(query, [self.file, *values]), sample_query.text)
+
+    def _with_text(self, numbers: Any, text: str) -> Any:
+        """Those of the rows that contain a text."""
+        if not text:
+            return numbers
+        has_text = self.remember(("text", text), lambda: [rows_with_text(self.path, text)])[0]
+        return numbers[has_text[numbers]]
 
     def remember(self, key: Hashable, make: Callable[[], T]) -> T:
         """Cache a value computed from this file until the file changes."""
@@ -233,15 +236,9 @@ class Samples:
         return f"{quoted(column)} {'asc' if ascending else 'desc'} nulls last, file_row_number"
 
     def _where(self, sample_query: SampleQuery) -> tuple[str, list[SqlValue]]:
-        """The where clause of a query, and its parameters."""
+        """The where clause of a query, and its parameters; texts are searched apart."""
         parts: list[str] = []
         values: list[SqlValue] = []
-        if sample_query.text:
-            text = sample_query.text.lower()
-            lower = "lower" if text != text.upper() else ""  # signs have no case
-            where = {leaf: how.format(lower=lower) for leaf, how in TEXTS.items() if leaf in self.stored.leaves}
-            parts.append(f"({' or '.join(where.values())})")
-            values += [_in_json(text) if leaf == "target" else text for leaf in where]
         if sample_query.show == "failed":
             parts.append("failed is not null")
         elif sample_query.show != "all" and self.metric in self.scores:
@@ -271,9 +268,8 @@ class Samples:
                 sign = "<" if condition.operator == "lt" else ">"
                 return f"try_cast({term} as double) {sign} try_cast(? as double)", [*own, value]
             case operator:
-                sign = "=" if operator == "eq" else "is distinct from"
-                same = f"(cast({term} as varchar) = ? or try_cast({term} as double) = try_cast(? as double))"
-                return (same if sign == "=" else f"not coalesce({same}, false)"), [*own, value, *own, value]
+                same, values = _same(term, own, value)
+                return (same if operator == "eq" else f"not coalesce({same}, false)"), values
 
     def term(self, column: str) -> tuple[str, list[SqlValue]]:
         """A column as an SQL expression, with its parameters."""
@@ -300,6 +296,8 @@ class Samples:
         return _escaped(self.path)
 
 
+PLAIN_NUMBER, NO_NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,15})?", re.ASCII), re.compile(r"(?is)[a-hj-mo-z].*", re.ASCII)
+"""Texts that are certainly a number, and texts that certainly are none: `1`, `law`, and not `nan` or `infinity`."""
 SOURCE = "read_parquet(?, file_row_number = true)"
 
 
@@ -310,6 +308,17 @@ def score_columns(columns: Sequence[str], main: Mapping[str, bool | None]) -> tu
             return name, better is not False
     first = next((name for name in columns if "," in name), "")
     return first, True
+
+
+def _same(term: str, own: Sequence[SqlValue], value: str) -> tuple[str, list[SqlValue]]:
+    """Whether a term has this value: as a text, or as a number. A term may be JSON to parse, so it is written once where one
+    comparison has the answer of both."""
+    as_text, as_number = f"cast({term} as varchar) = ?", f"try_cast({term} as double) = try_cast(? as double)"
+    if PLAIN_NUMBER.fullmatch(value):
+        return as_number, [*own, value]
+    if NO_NUMBER.fullmatch(value):
+        return as_text, [*own, value]
+    return f"({as_text} or {as_number})", [*own, value, *own, value]
 
 
 def quoted(name: str) -> str:
@@ -329,10 +338,3 @@ def _escaped(path: Path) -> str:
 def _pointer(*names: str) -> str:
     """A JSON pointer to a value."""
     return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in names)
-
-
-def _in_json(text: str) -> str:
-    """A text as it is escaped inside JSON."""
-    import orjson
-
-    return orjson.dumps(text).decode()[1:-1]

@@ -135,7 +135,7 @@ class SampleFile:
             size = sizes[number]
             own = [place for place in positions if start <= place < start + size]
             if own:
-                group = self._group(number, None).take([place - start for place in own])
+                group = _few_rows(self._group(number, None), [place - start for place in own])
                 samples |= dict(zip(own, self._rows(group), strict=True))
             start += size
         return [samples[place] for place in places if place in samples]
@@ -283,6 +283,13 @@ def _table(arrays: Mapping[str, Array], names: Sequence[str]) -> ArrowTable:
     import pyarrow as pa
 
     return pa.table(dict(arrays)).replace_schema_metadata({ROW_NAMES: orjson.dumps(names)})
+
+
+def _few_rows(table: ArrowTable, places: Sequence[int]) -> ArrowTable:
+    """Some rows of a table. The first `take` of a process imports pandas, which takes longer than a page may."""
+    import pyarrow as pa
+
+    return pa.concat_tables([table.slice(place, 1) for place in places]).combine_chunks()
 
 
 def _checked(fields: dict[str, list[AnyJSON]]) -> dict[str, list[AnyJSON]]:
