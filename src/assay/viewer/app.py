@@ -1,11 +1,14 @@
 """The web application: one URL per view, each answered with a rendered page; and the server that runs it."""
 
+import ctypes
 import re
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -60,6 +63,9 @@ from assay.viewer.samples import Database
 
 STATIC = Path(__file__).parent / "static"
 MAX_THREADS = 3
+FIRST_TEMPLATES = ("page.html", "parts.html", "task.html", "charts.html", "runs.html", "run.html", "matrix.html", "sample.html")
+ARENA_MAX = -8
+"""The option of glibc's `mallopt` that is named M_ARENA_MAX."""
 JSON = "application/json"
 STATIC_FILES = {"view.css": "text/css", "view.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
@@ -94,15 +100,28 @@ def make_app(folder: Path, host: str = "127.0.0.1", labeller: str = "") -> Reque
     handlers: dict[Any, Callable[..., Response]] = {
         MissingPage: missing, 404: missing, Error: unreadable, AssayError: failed, Exception: viewer.broken,
     }  # fmt: skip
-    app = Starlette(routes=routes, exception_handlers=handlers, lifespan=limit_threads)
+    app = Starlette(routes=routes, exception_handlers=handlers, lifespan=partial(prepared, viewer.templates))
     return RequestGuard(app, allowed_hosts(host), viewer.streams.close, permit)
 
 
 @asynccontextmanager
-async def limit_threads(_: Starlette) -> AsyncIterator[None]:
-    """Render few pages at a time: each may need its own memory."""
+async def prepared(templates: jinja2.Environment, _: Starlette) -> AsyncIterator[None]:
+    """Render few pages at a time: each may need its own memory. Load what pages need while the first one is awaited."""
     current_default_thread_limiter().total_tokens = MAX_THREADS
+    threading.Thread(target=load_early, args=(templates,), name="load early", daemon=True).start()
     yield
+
+
+def load_early(templates: jinja2.Environment) -> None:
+    """Import libraries and compile templates, which the first page would wait for."""
+    import pyarrow as pa
+
+    # others keep a heap for each thread that is gone: a hundred megabytes after some searches
+    pa.set_memory_pool(pa.system_memory_pool())
+    import_module("pyarrow.parquet")
+    for name in FIRST_TEMPLATES:
+        templates.get_template(name)
+    import_module("pyarrow.compute")  # for searches
 
 
 class Viewer:
@@ -165,6 +184,8 @@ class Viewer:
             "json_url": f"{own}?{request.url.query}".rstrip("?") if own else "",
         }  # fmt: skip
         text = self.templates.get_template(template).render(**{**shared, **content})
+        if "samples" in content:
+            content["samples"].stored.close()  # templates and what they got refer to each other, and stay for a while
         return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)  # a lone surrogate is shown escaped
 
     def _can_write(self, request: Request) -> bool:
@@ -301,8 +322,15 @@ def format_clock(moment: float) -> str:
     return time.strftime("at %H:%M:%S", time.localtime(moment))
 
 
+def share_heaps() -> None:
+    """Let threads share two heaps where the C library has one for each: freed memory of one thread is no use to another."""
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        ctypes.CDLL(None).mallopt(ARENA_MAX, 2)
+
+
 def serve(app: RequestGuard, listening: socket.socket) -> None:
     """Serve pages until interrupted."""
+    share_heaps()
     quiet = {"log_level": "warning", "access_log": False, "server_header": False, "date_header": False}
     config = uvicorn.Config(app, lifespan="on", **quiet)  # type: ignore[arg-type]
     StreamServer(config, app.close).run(sockets=[listening])

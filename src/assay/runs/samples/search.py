@@ -19,12 +19,11 @@ BATCH_BYTES = 1_000_000
 THREADS = 2
 
 
-def rows_with_text(path: Path, text: str) -> Any:
+def rows_with_text(path: Path, metadata: Any, text: str) -> Any:
     """Return for each row of a file of format 2 whether one of its texts contains this one; upper and lower case are the same."""
     import numpy as np
     from pyarrow import parquet
 
-    metadata = parquet.read_metadata(path)
     columns = {column: _pattern(leaf, text) for leaf, column in _columns(metadata).items()}
     batches, has_text = [*_batches(metadata, columns)], np.zeros(metadata.num_rows, bool)
 
@@ -50,9 +49,14 @@ def _pattern(leaf: str, text: str) -> str:
 
 def _columns(metadata: Any) -> dict[str, str]:
     """The fields that are searched, with their columns in the file."""
-    paths = (metadata.schema.column(number).path for number in range(len(metadata.schema)))
-    leaves = {path.replace(".list.element", ""): path for path in paths}
+    leaves = {path.replace(".list.element", ""): path for path in _paths(metadata)}
     return {leaf: leaves[leaf] for leaf in SEARCHED if leaf in leaves}
+
+
+def _paths(metadata: Any) -> list[str]:
+    """The columns of a file. Those of its first row group: `metadata.schema` and `metadata` hold each other in memory."""
+    first = metadata.row_group(0) if metadata.num_row_groups else None
+    return [first.column(number).path_in_schema for number in range(first.num_columns)] if first is not None else []
 
 
 class _Batch(NamedTuple):
@@ -64,7 +68,7 @@ class _Batch(NamedTuple):
 
 def _batches(metadata: Any, columns: Mapping[str, str]) -> Iterator[_Batch]:
     """The row groups of a file, as many together as their texts allow."""
-    wanted = [number for number in range(len(metadata.schema)) if metadata.schema.column(number).path in columns]
+    wanted = [number for number, path in enumerate(_paths(metadata)) if path in columns]
     batch, size, start = _Batch([], 0), 0, 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
