@@ -31,6 +31,7 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
+from assay.catalog.index import no_collector
 from assay.errors import AssayError
 from assay.report.plots import STYLE, Interval, interval_bar
 from assay.report.table import error_factor, format_end
@@ -137,15 +138,17 @@ class Viewer:
 
     def page(self, view: Callable[[QueryParams], tuple[str, Page]], request: Request) -> Response:
         """Render a page as HTML."""
-        template, content = view(request.query_params)
-        return self._html(request, template, content)
+        with no_collector():  # a page is many small objects that live as long as it is rendered
+            template, content = view(request.query_params)
+            return self._html(request, template, content)
 
     def json(
         self, view: Callable[[QueryParams], tuple[str, Page]], make: Callable[[Page], Any], request: Request
     ) -> Response:
         """The content of a page as JSON."""
-        _, content = view(request.query_params)
-        return Response(json_bytes(make(content)), media_type=JSON)
+        with no_collector():
+            _, content = view(request.query_params)
+            return Response(json_bytes(make(content)), media_type=JSON)
 
     async def write(self, store: Callable[[RunLibrary, Mapping[str, str], str], str], request: Request) -> Response:
         """Store the content of a form, and lead to the page that follows."""
@@ -184,8 +187,7 @@ class Viewer:
             "json_url": f"{own}?{request.url.query}".rstrip("?") if own else "",
         }  # fmt: skip
         text = self.templates.get_template(template).render(**{**shared, **content})
-        if "samples" in content:
-            content["samples"].stored.close()  # templates and what they got refer to each other, and stay for a while
+        content.get("release", bool)()  # templates and what they got refer to each other, and stay for a while
         return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)  # a lone surrogate is shown escaped
 
     def _can_write(self, request: Request) -> bool:
