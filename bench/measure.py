@@ -60,10 +60,13 @@ def cpu_seconds(command: Sequence[str | Path], *, runs: int, cwd: Path | None = 
 
 def peak_memory() -> float:
     """The most this process has held, in MB. The figure of `getrusage` may be its parent's, from before it was started."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return peak_of("self") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def peak_of(process: int | str) -> float:
+    """The most a process has held, in MB; 0 where that is not known."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), 0.0)
 
 
 @contextmanager

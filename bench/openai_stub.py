@@ -3,7 +3,7 @@
 
 usage: openai_stub.py PORT [--latency MS] [--p500 F] [--p429 F] [--malformed N] [--truncate N] [--die N] [--fail-if SUBSTRING] [--answer TEXT]
 
-POST /v1/completions (echo+logprobs too), POST /v1/chat/completions, GET /v1/models, GET /stats (requests, answered, errors, in flight, repeats of a body, CPU).
+POST /v1/completions (echo+logprobs too), POST /v1/chat/completions, GET /v1/models, GET /stats (requests, answered, errors, in flight, repeats of a body, CPU), GET /times (of each answer).
 --die N: the process exits at the Nth request. --fail-if: requests whose body holds SUBSTRING always get HTTP 500.
 """
 
@@ -27,7 +27,7 @@ parser.add_argument("--die", type=int, default=0)
 parser.add_argument("--fail-if", default="")
 parser.add_argument("--answer", default="text 12\n#### 42")
 args = parser.parse_args()
-rng, bodies = random.Random(1), {}
+rng, bodies, times = random.Random(1), {}, []
 stats = {"requests": 0, "answered": 0, "errors": 0, "in_flight": 0, "max_in_flight": 0}
 
 
@@ -87,6 +87,7 @@ async def answer(request):
             return response
         bodies[hash(raw)] = bodies.get(hash(raw), 0) + 1
         stats["answered"] += 1
+        times.append(time.time())
         return web.json_response(completion(json.loads(raw)))
     finally:
         stats["in_flight"] -= 1
@@ -107,6 +108,7 @@ app.add_routes(
         web.post("/v1/chat/completions", answer),
         web.get("/v1/models", models),
         web.get("/stats", report),
+        web.get("/times", lambda _: web.json_response(times)),
     ]
 )
 web.run_app(app, host="127.0.0.1", port=args.port, print=None, access_log=None)

@@ -29,12 +29,14 @@ DAY = 86400.0
 START = time.mktime((2026, 3, 1, 12, 0, 0, 0, 0, -1))
 
 
-def write_run(folder: Path, shares: dict[str, float], *, model: str = "m", day: int = 0, n: int = 100) -> None:
+def write_run(folder: Path, shares: dict[str, float], *, model: str = "m", day: int = 0, n: int = 100,
+              metrics: tuple[str, ...] = ("acc", "loss")) -> None:  # fmt: skip
     """A finished run with these shares of right answers."""
     results = []
     for task, share in shares.items():
         row = Estimate(share, math.sqrt(share * (1 - share) / n), n, is_rate=True)
         rows = {ScoreKey("acc", "none"): row, ScoreKey("loss", "none"): Estimate(1 - share, 0.01, n)}
+        rows = {key: each for key, each in rows.items() if key.metric in metrics}
         better = {"acc": True, "loss": False}
         results.append(TaskResult(task, task, rows, n, n, n, {}, {}, n, 0, 1.0, better, {"task": task}, {}))
     about = {"config": {"model": model, "model_args": {}}, "total_evaluation_time_seconds": "1"}
@@ -94,13 +96,14 @@ def test_a_run_counts_over_its_entry_in_the_index(runs: Path) -> None:
     ) as file:  # written over, not replaced: the folder has its old time
         file.write(content.replace("0.04", "0.94"))
     shutil.rmtree(runs / "group/run-05")
+    (runs / "group/run-08").rename(runs / "group/renamed")
     write_run(runs / "new", {"a": 0.5})
     (runs / "group/run-06/results.json").write_text("{")
     entries = RunIndex(runs).refresh()
     assert entries["group/run-03"].head.headline.value == 0.93
     assert entries["group/run-04"].head.headline.value == 0.94 or entries["group/run-04"].head.problem
-    assert "group/run-05" not in entries
-    assert "new" in entries
+    assert "group/run-05" not in entries and "group/run-08" not in entries
+    assert "new" in entries and entries["group/renamed"].head.headline.value == 0.08
     assert "not JSON" in entries["group/run-06"].head.problem
     again = RunIndex(runs).refresh()
     assert {name: each.head.headline for name, each in again.items()} == {
@@ -224,6 +227,25 @@ def test_the_matrix_has_every_number_with_its_interval_and_the_best(runs: Path) 
     assert text.count("<b>0.240</b>") == 1 and "<b>0.010</b>" not in text
     assert page(runs, "/matrix?by=runs").count("<th scope=row") == MIN_RUNS + 5
     assert page(runs, "/matrix.svg").startswith("<svg xmlns")
+
+
+def test_a_row_that_is_the_main_one_of_one_run_is_shown_of_every_run(runs: Path) -> None:
+    write_run(runs / "other", {"a": 0.5}, metrics=("loss",))
+    shown = json.loads(page(runs, "/matrix.json?task=a"))["numbers"]
+    loss = {row["run"]: row["value"] for row in shown if row["metric"] == "loss"}
+    assert loss["other"] == 0.5 and loss["group/run-02"] == 0.98
+
+
+def test_of_many_runs_the_latest_are_offered_to_be_compared_and_others_can_be_typed(tmp_path: Path) -> None:
+    for number in range(201):
+        write_run(tmp_path / f"run-{number:03}", {"a": 0.5}, day=number)
+    RunIndex(tmp_path).refresh()
+    text = page(tmp_path, "/compare?run=run-000")
+    assert "<select" not in text and text.count("<option") == 200
+    assert '<option value="run-200">' in text and '<option value="run-000">' not in text
+    assert 'value="run-000"' in text
+    shutil.rmtree(tmp_path / "run-100")
+    assert page(tmp_path, "/compare").count("<option") == 2 * 200
 
 
 def test_other_documents_are_marked(runs: Path) -> None:

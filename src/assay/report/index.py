@@ -5,6 +5,7 @@ the run and its files have the size and time that they had when it was read. It 
 another version, and kept in the cache where the folder cannot be written.
 """
 
+import gc
 import os
 import threading
 import time
@@ -45,14 +46,19 @@ Stamp = list[int | str]
 
 
 class IndexedRow(NamedTuple):
-    """A number of a run: that of a task or group."""
+    """A number of a run: that of a task or group. A matrix has sixty thousand of them, so each is as it was written, and `row`
+    is made where it is shown."""
 
     task: str
     alias: str
     is_group: bool
     depth: int
     is_main: bool
-    row: ResultRow
+    written: Sequence[Any]
+
+    @property
+    def row(self) -> ResultRow:
+        return _row_of(self.written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +147,7 @@ class RunIndex:
         """The numbers of runs, of those that are in the index."""
         with self._lock, no_collector():
             return {
-                name: [_row_from(each) for each in orjson.loads(zlib.decompress(self._packed(self._slots[name])))]
+                name: [IndexedRow._make(each) for each in orjson.loads(zlib.decompress(self._packed(self._slots[name])))]
                 for name in names
                 if name in self._slots
             }
@@ -226,6 +232,7 @@ class RunIndex:
                 with open_file(place) as file:
                     self._slots = dict(_read_slots(file, self.folder))
                     self._hold(file)
+                gc.freeze()  # the entries stay: looking through ten thousand of them takes longer than listing them
                 return
 
     def _places(self) -> Iterator[Path]:
@@ -345,17 +352,15 @@ def _row_values(row: ResultRow) -> list[AnyJSON]:
 
 
 def _row_of(written: Sequence[Any]) -> ResultRow:
-    values: dict[str, Any] = dict(zip(ROW_FIELDS, written[2:], strict=True))
-    return ResultRow(ScoreKey(*written[:2]), **{**values, "interval": tuple(values["interval"])})
+    metric, name, value, stderr, interval, n, better, reason, failed, is_incomplete, method = written
+    return ResultRow(
+        ScoreKey(metric, name), value, stderr, tuple(interval), n, better, reason,
+        failed=failed, is_incomplete=is_incomplete, method=method,
+    )  # fmt: skip
 
 
 def _row_json(line: ResultLine, row: ResultRow) -> list[AnyJSON]:
     return [line.name, line.alias, line.is_group, line.depth, row is line.main, _row_values(row)]
-
-
-def _row_from(written: Sequence[Any]) -> IndexedRow:
-    task, alias, is_group, depth, is_main, row = written
-    return IndexedRow(task, alias, is_group, depth, is_main, _row_of(row))
 
 
 HEAD_FIELDS = tuple(each.name for each in fields(RunHeadline) if each.name not in ("name", "path", "headline"))

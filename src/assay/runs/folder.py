@@ -316,7 +316,7 @@ def is_moved_aside(name: str) -> bool:
     >>> is_moved_aside("a/first.old-20261116-201500"), is_moved_aside("x.old-20261116-201500-2/scored/001"), is_moved_aside("older")
     (True, True, False)
     """
-    return any(re.fullmatch(r".+\.old-\d{8}-\d{6}(-\d+)?", part) for part in name.split("/"))
+    return ".old-" in name and any(re.fullmatch(r".+\.old-\d{8}-\d{6}(-\d+)?", part) for part in name.split("/"))
 
 
 def _is_ours(entry: Path) -> bool:

@@ -1,11 +1,14 @@
 """The web application: one URL per view, each answered with a rendered page; and the server that runs it."""
 
+import ctypes
 import re
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -28,6 +31,7 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
+from assay.catalog.index import no_collector
 from assay.errors import AssayError
 from assay.report.plots import STYLE, Interval, interval_bar
 from assay.report.table import error_factor, format_end
@@ -60,6 +64,9 @@ from assay.viewer.samples import Database
 
 STATIC = Path(__file__).parent / "static"
 MAX_THREADS = 3
+FIRST_TEMPLATES = ("page.html", "parts.html", "task.html", "charts.html", "runs.html", "run.html", "matrix.html", "sample.html")
+ARENA_MAX = -8
+"""The option of glibc's `mallopt` that is named M_ARENA_MAX."""
 JSON = "application/json"
 STATIC_FILES = {"view.css": "text/css", "view.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
@@ -94,15 +101,28 @@ def make_app(folder: Path, host: str = "127.0.0.1", labeller: str = "") -> Reque
     handlers: dict[Any, Callable[..., Response]] = {
         MissingPage: missing, 404: missing, Error: unreadable, AssayError: failed, Exception: viewer.broken,
     }  # fmt: skip
-    app = Starlette(routes=routes, exception_handlers=handlers, lifespan=limit_threads)
+    app = Starlette(routes=routes, exception_handlers=handlers, lifespan=partial(prepared, viewer.templates))
     return RequestGuard(app, allowed_hosts(host), viewer.streams.close, permit)
 
 
 @asynccontextmanager
-async def limit_threads(_: Starlette) -> AsyncIterator[None]:
-    """Render few pages at a time: each may need its own memory."""
+async def prepared(templates: jinja2.Environment, _: Starlette) -> AsyncIterator[None]:
+    """Render few pages at a time: each may need its own memory. Load what pages need while the first one is awaited."""
     current_default_thread_limiter().total_tokens = MAX_THREADS
+    threading.Thread(target=load_early, args=(templates,), name="load early", daemon=True).start()
     yield
+
+
+def load_early(templates: jinja2.Environment) -> None:
+    """Import libraries and compile templates, which the first page would wait for."""
+    import pyarrow as pa
+
+    # others keep a heap for each thread that is gone: a hundred megabytes after some searches
+    pa.set_memory_pool(pa.system_memory_pool())
+    import_module("pyarrow.parquet")
+    for name in FIRST_TEMPLATES:
+        templates.get_template(name)
+    import_module("pyarrow.compute")  # for searches
 
 
 class Viewer:
@@ -118,15 +138,17 @@ class Viewer:
 
     def page(self, view: Callable[[QueryParams], tuple[str, Page]], request: Request) -> Response:
         """Render a page as HTML."""
-        template, content = view(request.query_params)
-        return self._html(request, template, content)
+        with no_collector():  # a page is many small objects that live as long as it is rendered
+            template, content = view(request.query_params)
+            return self._html(request, template, content)
 
     def json(
         self, view: Callable[[QueryParams], tuple[str, Page]], make: Callable[[Page], Any], request: Request
     ) -> Response:
         """The content of a page as JSON."""
-        _, content = view(request.query_params)
-        return Response(json_bytes(make(content)), media_type=JSON)
+        with no_collector():
+            _, content = view(request.query_params)
+            return Response(json_bytes(make(content)), media_type=JSON)
 
     async def write(self, store: Callable[[RunLibrary, Mapping[str, str], str], str], request: Request) -> Response:
         """Store the content of a form, and lead to the page that follows."""
@@ -165,6 +187,7 @@ class Viewer:
             "json_url": f"{own}?{request.url.query}".rstrip("?") if own else "",
         }  # fmt: skip
         text = self.templates.get_template(template).render(**{**shared, **content})
+        content.get("release", bool)()  # templates and what they got refer to each other, and stay for a while
         return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)  # a lone surrogate is shown escaped
 
     def _can_write(self, request: Request) -> bool:
@@ -301,8 +324,15 @@ def format_clock(moment: float) -> str:
     return time.strftime("at %H:%M:%S", time.localtime(moment))
 
 
+def share_heaps() -> None:
+    """Let threads share two heaps where the C library has one for each: freed memory of one thread is no use to another."""
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        ctypes.CDLL(None).mallopt(ARENA_MAX, 2)
+
+
 def serve(app: RequestGuard, listening: socket.socket) -> None:
     """Serve pages until interrupted."""
+    share_heaps()
     quiet = {"log_level": "warning", "access_log": False, "server_header": False, "date_header": False}
     config = uvicorn.Config(app, lifespan="on", **quiet)  # type: ignore[arg-type]
     StreamServer(config, app.close).run(sockets=[listening])

@@ -28,6 +28,8 @@ from assay.viewer.task_charts import ChartCard, paired_card
 
 MAX_RUNS = 6
 """Runs compared at once."""
+MAX_OFFERED = 200
+"""Runs that are offered to be compared."""
 FLIPS_PER_TASK, FLIPS_OF_ONE_TASK = 5, 30
 """Flipped samples read in each direction: of every task, and of one task when its page is opened."""
 MAX_CACHED = 8
@@ -92,7 +94,8 @@ def compare_page(library: RunLibrary, comparisons: ComparisonCache, query: Query
         runs.sort(key=lambda run: run.head.created or 0.0)
     names = [run.name for run in runs]
     different = query.get("different_prompts") == "1"
-    page: Page = {"names": names, "heads": [run.head for run in library.runs()], "comparison": None, "problem": "",
+    offered, is_every = _offered(library)
+    page: Page = {"names": names, "offered": offered, "is_every": is_every, "comparison": None, "problem": "",
                             "different": different, "live": "",
                             "has_other_prompts": False, "is_itself": len(query.getlist("run")) > len(names) == 1}  # fmt: skip
     if len(runs) < 2:
@@ -115,6 +118,13 @@ def compare_page(library: RunLibrary, comparisons: ComparisonCache, query: Query
         "swapped": url_for("compare", [("run", name) for name in (names[1], names[0], *names[2:])],
                            different_prompts="1" if different else ""),
     }  # fmt: skip
+
+
+def _offered(library: RunLibrary) -> tuple[list[str], bool]:
+    """The names of the runs to choose from, and whether these are all; of many, the latest, and others can be typed."""
+    entries = library.runs()
+    latest = sorted(entries, key=lambda entry: entry.head.created or 0.0, reverse=True)[:MAX_OFFERED]
+    return [entry.name for entry in (latest if len(entries) > MAX_OFFERED else entries)], len(entries) <= MAX_OFFERED
 
 
 def _further_flips(

@@ -8,6 +8,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
+from assay.catalog.index import no_collector
 from assay.report.drawing import Drawing, as_svg
 from assay.viewer.library import RunLibrary
 from assay.viewer.matrix import LONG, as_csv, build_matrix, draw_matrix, matrix_page, matrix_rows
@@ -53,7 +54,9 @@ def many_runs_files(library: RunLibrary) -> dict[str, Callable[[Request], Respon
 def _file(name: str, make: Content, library: RunLibrary, request: Request) -> Response:
     kind = name.rpartition(".")[2]
     headers = {"content-disposition": f'{"inline" if kind == "svg" else "attachment"}; filename="{name}"'}
-    return Response(make(library, request.query_params), media_type=TYPES[kind], headers=headers)
+    with no_collector():
+        text = make(library, request.query_params)
+    return Response(text, media_type=TYPES[kind], headers=headers)
 
 
 def _matrix_csv(library: RunLibrary, query: QueryParams) -> str:

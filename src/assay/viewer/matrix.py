@@ -3,8 +3,9 @@
 import csv
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from html import escape
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from starlette.datastructures import QueryParams
 from assay.config.row_names import row_name, spellings
 from assay.records import JSONDict, ScoreKey
 from assay.report.drawing import Drawing, Label, Polygon, Shape, Stroke, Titled, fitted, text_width
-from assay.report.index import RunEntry
+from assay.report.index import IndexedRow, RunEntry
 from assay.report.table import spreadsheet_text
 from assay.runs.run import ResultRow
 from assay.viewer.library import RunLibrary
@@ -49,19 +50,43 @@ class TaskKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Matrix:
-    """Runs and the numbers of their tasks. `best` has the runs whose number no other run's is clearly better than."""
+    """Runs and the numbers of their tasks."""
 
     entries: Sequence[RunEntry]
     keys: Sequence[TaskKey]
-    cells: Mapping[tuple[str, TaskKey], ResultRow]
+    written: dict[TaskKey, dict[str, IndexedRow]]
+    """By row and run the numbers as the index has them, also of rows that are not among `keys`."""
     aliases: Mapping[str, tuple[str, bool, int]]
     """By task: how it is shown, whether it is a group, and its depth."""
-    best: Mapping[TaskKey, frozenset[str]]
     other_data: frozenset[tuple[str, str]]
     """Runs and tasks with other documents than most runs have."""
     left_out: tuple[int, int] = (0, 0)
     running: frozenset[str] = frozenset()
     """Runs in progress, whose numbers are provisional."""
+    _columns: dict[TaskKey, dict[str, ResultRow]] = field(default_factory=dict)
+
+    def column(self, key: TaskKey) -> Mapping[str, ResultRow]:
+        """The numbers of a row by run."""
+        if key not in self._columns:
+            self._columns[key] = {name: each.row for name, each in self.written.get(key, {}).items()}
+        return self._columns[key]
+
+    def cell(self, name: str, key: TaskKey) -> ResultRow | None:
+        """The number of a run in a row; None where it has none."""
+        return self.column(key).get(name)
+
+    def release(self) -> None:
+        """Free the numbers, where they are shown and not needed again."""
+        self.written.clear()
+        self._columns.clear()
+
+    @cached_property
+    def best(self) -> Mapping[TaskKey, frozenset[str]]:
+        """By row the runs whose number no other run's is clearly better than; runs in progress are never among them."""
+        return {
+            key: best_runs({name: row for name, row in self.column(key).items() if name not in self.running})
+            for key in self.keys
+        }
 
 
 def is_clearly_better(better: ResultRow, other: ResultRow) -> bool:
@@ -96,24 +121,25 @@ def build_matrix(library: RunLibrary, query: QueryParams, most: int = MAX_RUNS) 
     entries.sort(key=lambda entry: (entry.head.created or 0.0, entry.name), reverse=True)
     shown = entries[:most]
     rows = library.rows([entry.name for entry in shown])
-    cells: dict[tuple[str, TaskKey], ResultRow] = {}
+    written: dict[TaskKey, dict[str, IndexedRow]] = {}
     keys: dict[TaskKey, None] = {}
     aliases: dict[str, tuple[str, bool, int]] = {}
+    is_chosen = cache(lambda task: chosen.has_task([task]))
+    is_metric = cache(lambda *key: metric in spellings(ScoreKey(*key)))
     for entry in shown:
-        for task, alias, is_group, depth, is_main, row in rows.get(entry.name, ()):
-            key = TaskKey(task, *row.key)
-            if not chosen.has_task([task]):
+        for row in rows.get(entry.name, ()):
+            task, alias, is_group, depth, is_main, (own, name, *_) = row
+            if not is_chosen(task):
                 continue
-            cells[entry.name, key] = row
+            key = TaskKey(task, own, name)
+            written.setdefault(key, {})[entry.name] = row
             aliases.setdefault(task, (alias, is_group, depth))
-            if metric in spellings(row.key) if metric else is_main:
+            if is_metric(own, name) if metric else is_main:
                 keys.setdefault(key)
     listed = [*keys][:MAX_TASKS]
     running = frozenset(entry.name for entry in shown if entry.head.is_running)
-    final = [entry.name for entry in shown if entry.name not in running]
-    best = {key: best_runs({name: cells[name, key] for name in final if (name, key) in cells}) for key in listed}
     left_out = (len(entries) - len(shown), len(keys) - len(listed))
-    matrix = Matrix(shown, listed, cells, aliases, best, other_documents(shown), left_out, running)
+    matrix = Matrix(shown, listed, written, aliases, other_documents(shown), left_out, running)
     return _sorted(matrix, query)
 
 
@@ -140,7 +166,7 @@ def _sorted(matrix: Matrix, query: QueryParams) -> Matrix:
 
     def place(entry: RunEntry) -> Any:
         if key is not None:
-            row = matrix.cells.get((entry.name, key))
+            row = matrix.cell(entry.name, key)
             return row.value if row is not None else None
         return entry.step if sort == "step" else getattr(entry.head, sort)
 
@@ -161,13 +187,9 @@ def matrix_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
     def sort_url(key: str) -> str:
         return url_for("matrix", rest, sort=key, desc="0" if sort == key and descending else "1", by=query.get("by"))
 
-    table = (
-        _runs_down(matrix, sort_url, sort, descending)
-        if by == "runs"
-        else _tasks_down(matrix, sort_url, sort, descending)
-    )
+    make_table = _runs_down if by == "runs" else _tasks_down
     return {
-        "matrix": matrix, "table": Markup(table), "by": by, "chosen": RunFilter.of(query), "metric": query.get("metric", ""),
+        "matrix": matrix, "table": lambda: Markup(make_table(matrix, sort_url, sort, descending)), "release": matrix.release, "by": by, "chosen": RunFilter.of(query), "metric": query.get("metric", ""),
         "compared": url_for("compare", [("run", each.name) for each in matrix.entries if len(matrix.entries) == 2],
                             baseline="oldest"),
         "has_other_data": bool(matrix.other_data), "has_running": bool(matrix.running),
@@ -180,18 +202,30 @@ def matrix_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _cell(matrix: Matrix, name: str, key: TaskKey) -> str:
+def _cell(row: ResultRow | None, *, is_best: bool, is_other: bool, is_running: bool) -> str:
     """A number with its interval. Thirty thousand of them are a page: texts are put together without a template."""
-    row = matrix.cells.get((name, key))
     if row is None or row.value is None:
         return "<td></td>"
-    is_best = name in matrix.best[key]
-    marks = "†" if (name, key.task) in matrix.other_data else ""
-    marks += "*" if row.is_incomplete else ""
-    ends = f" <small>{short(row.low)}–{short(row.high)}</small>" if row.low is not None and row.high is not None else ""
+    low, high = row.interval
+    marks = ("†" if is_other else "") + ("*" if row.is_incomplete else "")
+    ends = f" <small>{short(low)}–{short(high)}</small>" if low is not None and high is not None else ""
     value = f"<b>{short(row.value)}</b>" if is_best else short(row.value)
-    value = f"<i>{value}</i>" if name in matrix.running else value
+    value = f"<i>{value}</i>" if is_running else value
     return f"<td{' class=best' if is_best else ''}>{value}{marks}{ends}</td>"
+
+
+def _cells(matrix: Matrix, pairs: Iterable[tuple[str, TaskKey]]) -> str:
+    """The cells of a line."""
+    column, best, other, running = matrix.column, matrix.best, matrix.other_data, matrix.running
+    return "".join(
+        _cell(
+            column(key).get(name),
+            is_best=name in best[key],
+            is_other=(name, key.task) in other,
+            is_running=name in running,
+        )
+        for name, key in pairs
+    )
 
 
 def short(value: float | None) -> str:
@@ -216,7 +250,7 @@ def _runs_down(matrix: Matrix, sort_url: Any, sort: str, descending: bool) -> st
         heads.append(_head(f"{alias}\n{key.label}", sort_url(key.text), sort == key.text, descending, key.text))
     lines = [f"<thead><tr>{''.join(heads)}</tr></thead><tbody>"]
     for entry in matrix.entries:
-        cells = "".join(_cell(matrix, entry.name, key) for key in matrix.keys)
+        cells = _cells(matrix, ((entry.name, key) for key in matrix.keys))
         lines.append(f"<tr>{_run_cell(entry)}<td class=model><bdi>{escape(entry.head.model)}</bdi></td>{cells}</tr>")
     return "\n".join([*lines, "</tbody>"])
 
@@ -234,7 +268,7 @@ def _tasks_down(matrix: Matrix, sort_url: Any, sort: str, descending: bool) -> s
         mark = (" ▾" if descending else " ▴") if sort == key.text else ""
         name = f"<b><bdi>{escape(alias)}</bdi></b>" if is_group else f"<bdi>{escape(alias)}</bdi>"
         link = f'<a href="{escape(sort_url(key.text))}" title="sort the runs by {escape(key.text)}">{name}{mark}</a>'
-        cells = "".join(_cell(matrix, entry.name, key) for entry in matrix.entries)
+        cells = _cells(matrix, ((entry.name, key) for entry in matrix.entries))
         lines.append(
             f'<tr><th scope=row class="name depth{min(depth, 8)}">{link} <small>{escape(key.label)}</small></th>{cells}</tr>'
         )
@@ -262,7 +296,7 @@ def matrix_rows(matrix: Matrix) -> Iterator[JSONDict]:
     """One record for each number."""
     for entry in matrix.entries:
         for key in matrix.keys:
-            row = matrix.cells.get((entry.name, key))
+            row = matrix.cell(entry.name, key)
             if row is None:
                 continue
             values = (
@@ -302,7 +336,7 @@ def draw_matrix(matrix: Matrix) -> Drawing:
         shapes.append(Label(12, y, fitted(name, left - 16)))
         shapes.append(Stroke([(12, y + 6), (left + len(entries) * CELL, y + 6)], "grid"))
         for at, entry in enumerate(entries):
-            row = matrix.cells.get((entry.name, key))
+            row = matrix.cell(entry.name, key)
             if row is None or row.value is None:
                 continue
             is_best, x = entry.name in matrix.best[key], left + (at + 1) * CELL - 8

@@ -140,6 +140,7 @@ def task_page(library: RunLibrary, database: Database, query: QueryParams) -> Pa
     return {
         **base,
         "samples": samples,
+        "release": samples.stored.close,
         "page": page,
         "downloads": {
             kind: url_for(f"samples.{kind}", sample_query.parameters, run=run.name, task=task)

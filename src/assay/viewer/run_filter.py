@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from starlette.datastructures import QueryParams
 
@@ -93,6 +94,7 @@ def _values(query: QueryParams, key: str) -> tuple[str, ...]:
     return tuple(value[:200] for value in values if value)[:100]
 
 
+@lru_cache(100)
 def _day(text: str) -> float | None:
     """The start of a day, `2026-11-16`, as seconds; None for another text."""
     try:

@@ -17,45 +17,54 @@ from assay.statistics.influence import Bounds
 from assay.viewer.query import PAGE, Condition, SampleQuery
 from assay.viewer.sample_page import parse_json
 
-MEMORY = "128MB"
-"""DuckDB's memory limit: the viewer stays small beside the model that is evaluated."""
-TEXTS = {
-    "prompt": "contains({lower}(prompt), ?)",
-    "requests.messages.content":
-        "len(list_filter(flatten(list_transform(requests, lambda r: r.messages)), lambda m: contains({lower}(m.content), ?))) > 0",
-    "responses.text": "len(list_filter(flatten(responses), lambda r: contains({lower}(r.text), ?))) > 0",
-    "target": "contains({lower}(target), ?)",
-}  # fmt: skip
-"""The columns searched for a text, with their conditions: prompt, responses, target."""
+MEMORY = "64MB"
+"""DuckDB's memory limit, beyond which it uses files: the viewer stays small beside the model that is evaluated."""
 SqlValue = str | int | float | None
 DatabaseRow = tuple[Any, ...]
 REMEMBERED = 12
 """Cached lists of samples and derived values: turning a page does not search again."""
+MAX_FILES = 3
+"""Files whose metadata are held: those of a million samples take 13 MB, twice."""
+FileStamp = tuple[int, int, int]
 SNAPSHOTS = 8
 """Copies of the newest samples of a task in progress that are kept for pages that are being made."""
 T = TypeVar("T")
 
 
 class Database:
-    """DuckDB in memory, restricted to files below one folder."""
+    """DuckDB in memory, restricted to files below one folder.
+
+    It keeps the metadata of files, which take longer to read than a page of samples, and does not bound what they take: after some
+    files there is a new one.
+    """
 
     def __init__(self, folder: Path) -> None:
-        import duckdb
-
         self._folder = Path(tempfile.mkdtemp(prefix="assay-view-"))
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._remembered: dict[Hashable, Any] = {}
-        self._lock = threading.Lock()
-        self._connection = duckdb.connect(":memory:", config={"threads": "2", "memory_limit": MEMORY})
+        self._lock, self._turn = threading.Lock(), threading.Lock()
+        self._directories = [
+            str(folder.resolve()), _escaped(folder), str(self._folder.resolve()), _escaped(self._folder)
+        ]  # fmt: skip
+        self._files: dict[Path, tuple[FileStamp, Any]] = {}
+        self._connection = self._connected()
+
+    def _connected(self) -> Any:
+        import duckdb
+
+        connection = duckdb.connect(":memory:", config={"threads": "2", "memory_limit": MEMORY})
         for setting in (
             "autoinstall_known_extensions=false",
             "autoload_known_extensions=false",
             "preserve_insertion_order=false",
-            f"allowed_directories=[{', '.join(_quoted_text(f'{each}/') for each in self._allowed(folder))}]",
+            f"temp_directory={_quoted_text(str(self._folder / 'spilled'))}",
+            "global parquet_metadata_cache=true",
+            f"allowed_directories=[{', '.join(_quoted_text(f'{each}/') for each in self._directories)}]",
             "enable_external_access=false",
             "lock_configuration=true",
         ):
-            self._connection.execute(f"set {setting}")
+            connection.execute(f"set {setting}")
+        return connection
 
     def rows(self, query: str, parameters: Sequence[SqlValue] = ()) -> list[DatabaseRow]:
         """Run a query; user input is always a parameter, never part of the SQL."""
@@ -64,10 +73,15 @@ class Database:
             return rows
 
     def numbers(self, query: str, parameters: Sequence[SqlValue]) -> Any:
-        """Return the first column of a query as an array."""
-        with self._connection.cursor() as cursor:
+        """Return the first column of a query as an array; one at a time, as each may take all memory and processors."""
+        with self._turn, self._connection.cursor() as cursor:
             [column] = cursor.execute(query, list(parameters)).fetchnumpy().values()
-            return column.astype("int32")
+            return column
+
+    def rows_with_text(self, file: SampleFile, text: str) -> Any:
+        """Return for each sample whether it contains a text."""
+        with self._turn:
+            return file.rows_with_text(text)
 
     def remember(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the value cached under this key, or compute it."""
@@ -80,15 +94,32 @@ class Database:
                 self._remembered.pop(next(iter(self._remembered)))
         return value
 
-    def _allowed(self, folder: Path) -> list[str]:
-        return [str(folder.resolve()), _escaped(folder), str(self._folder.resolve()), _escaped(self._folder)]
-
     def samples(self, file: SampleFile) -> SampleFile:
         """Open a file of samples for queries. A file of format 1 is converted to format 2 first."""
         name = f"{digest(f'{file.path}{file.path.stat().st_mtime_ns}'.encode())}.parquet"
         converted = self._folder / name
+        self._note(file)
         path = converted if converted.is_file() else file.as_format_2(converted)
-        return file if path == file.path else SampleFile(path)
+        if path == file.path:
+            return file
+        stored = SampleFile(path)
+        self._note(stored)
+        return stored
+
+    def _note(self, file: SampleFile) -> None:
+        """Share the metadata of a file with others who read it; a file too many, or one that was replaced, needs a new connection."""
+        status = file.path.stat()
+        stamp = status.st_mtime_ns, status.st_size, status.st_ino
+        with self._lock:
+            known, metadata = self._files.get(file.path, (None, None))
+            if known == stamp:
+                file.use_metadata(metadata)
+                return
+        metadata = file.metadata
+        with self._lock:
+            if known is not None or len(self._files) >= MAX_FILES:
+                self._files, self._connection = {}, self._connected()
+            self._files[file.path] = stamp, metadata
 
     def snapshot(self, path: Path) -> Path | None:
         """Return a copy of a file that its writer replaces every second: a page sees one state of it. None where it is missing."""
@@ -173,6 +204,8 @@ class Samples:
         if sample_query.text or sample_query.conditions:
             return len(self._searched(sample_query))
         where, values = self._where(sample_query)
+        if not where:
+            return self.stored.num_rows
         [[total]] = self.database.rows(f"select count(*) from {SOURCE} {where}", [self.file, *values])
         return int(total)
 
@@ -207,15 +240,23 @@ class Samples:
     def _searched(self, sample_query: SampleQuery) -> Any:
         """The row numbers of all matching samples, where finding them reads every sample."""
         where, values = self._where(sample_query)
-        query = f"select file_row_number from {SOURCE} {where} order by {self._order(sample_query)}"
+        query = f"select {NUMBER} from {SOURCE} {where} order by {self._order(sample_query)}"
         parameters = [self.file, *values]
-        return self.remember((query, *parameters), lambda: [self.database.numbers(query, parameters)])[0]
+        numbers = self.remember((query, *parameters), lambda: [self.database.numbers(query, parameters)])[0]
+        return self._with_text(numbers, sample_query.text)
 
     def row_numbers(self, sample_query: SampleQuery) -> Any:
         """The row numbers of all matching samples, in the order of the file."""
         where, values = self._where(sample_query)
-        query = f"select file_row_number from {SOURCE} {where} order by file_row_number"
-        return self.database.numbers(query, [self.file, *values])
+        query = f"select {NUMBER} from {SOURCE} {where} order by file_row_number"
+        return self._with_text(self.database.numbers(query, [self.file, *values]), sample_query.text)
+
+    def _with_text(self, numbers: Any, text: str) -> Any:
+        """Those of the rows that contain a text."""
+        if not text:
+            return numbers
+        has_text = self.remember(("text", text), lambda: [self.database.rows_with_text(self.stored, text)])[0]
+        return numbers[has_text[numbers]]
 
     def remember(self, key: Hashable, make: Callable[[], T]) -> T:
         """Cache a value computed from this file until the file changes."""
@@ -233,15 +274,9 @@ class Samples:
         return f"{quoted(column)} {'asc' if ascending else 'desc'} nulls last, file_row_number"
 
     def _where(self, sample_query: SampleQuery) -> tuple[str, list[SqlValue]]:
-        """The where clause of a query, and its parameters."""
+        """The where clause of a query, and its parameters; texts are searched apart."""
         parts: list[str] = []
         values: list[SqlValue] = []
-        if sample_query.text:
-            text = sample_query.text.lower()
-            lower = "lower" if text != text.upper() else ""  # signs have no case
-            where = {leaf: how.format(lower=lower) for leaf, how in TEXTS.items() if leaf in self.stored.leaves}
-            parts.append(f"({' or '.join(where.values())})")
-            values += [_in_json(text) if leaf == "target" else text for leaf in where]
         if sample_query.show == "failed":
             parts.append("failed is not null")
         elif sample_query.show != "all" and self.metric in self.scores:
@@ -271,9 +306,8 @@ class Samples:
                 sign = "<" if condition.operator == "lt" else ">"
                 return f"try_cast({term} as double) {sign} try_cast(? as double)", [*own, value]
             case operator:
-                sign = "=" if operator == "eq" else "is distinct from"
-                same = f"(cast({term} as varchar) = ? or try_cast({term} as double) = try_cast(? as double))"
-                return (same if sign == "=" else f"not coalesce({same}, false)"), [*own, value, *own, value]
+                same, values = _same(term, own, value)
+                return (same if operator == "eq" else f"not coalesce({same}, false)"), values
 
     def term(self, column: str) -> tuple[str, list[SqlValue]]:
         """A column as an SQL expression, with its parameters."""
@@ -300,6 +334,10 @@ class Samples:
         return _escaped(self.path)
 
 
+PLAIN_NUMBER, NO_NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,15})?", re.ASCII), re.compile(r"(?is)[a-hj-mo-z].*", re.ASCII)
+"""Texts that are certainly a number, and texts that certainly are none: `1`, `law`, and not `nan` or `infinity`."""
+NUMBER = "cast(file_row_number as integer)"
+"""Half the memory of a list of row numbers."""
 SOURCE = "read_parquet(?, file_row_number = true)"
 
 
@@ -310,6 +348,17 @@ def score_columns(columns: Sequence[str], main: Mapping[str, bool | None]) -> tu
             return name, better is not False
     first = next((name for name in columns if "," in name), "")
     return first, True
+
+
+def _same(term: str, own: Sequence[SqlValue], value: str) -> tuple[str, list[SqlValue]]:
+    """Whether a term has this value: as a text, or as a number. A term may be JSON to parse, so it is written once where one
+    comparison has the answer of both."""
+    as_text, as_number = f"cast({term} as varchar) = ?", f"try_cast({term} as double) = try_cast(? as double)"
+    if PLAIN_NUMBER.fullmatch(value):
+        return as_number, [*own, value]
+    if NO_NUMBER.fullmatch(value):
+        return as_text, [*own, value]
+    return f"({as_text} or {as_number})", [*own, value, *own, value]
 
 
 def quoted(name: str) -> str:
@@ -329,10 +378,3 @@ def _escaped(path: Path) -> str:
 def _pointer(*names: str) -> str:
     """A JSON pointer to a value."""
     return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in names)
-
-
-def _in_json(text: str) -> str:
-    """A text as it is escaped inside JSON."""
-    import orjson
-
-    return orjson.dumps(text).decode()[1:-1]

@@ -44,8 +44,7 @@ def _numbers(library: RunLibrary, query: QueryParams) -> Matrix:
 
 def _chosen(matrix: Matrix, text: str, position: int) -> TaskKey | None:
     """The row that a URL names as `gsm8k|exact_match,strict` or `gsm8k`; else the main one at a position."""
-    every = dict.fromkeys(key for _, key in matrix.cells)
-    key = next((key for key in (*matrix.keys, *every) if text in (key.text, key.task)), None)
+    key = next((key for key in (*matrix.keys, *matrix.written) if text in (key.text, key.task)), None)
     if key is None and not text and len(matrix.keys) > position:
         return matrix.keys[position]
     return key
@@ -64,12 +63,12 @@ def trend(library: RunLibrary, query: QueryParams) -> Shown:
     """The numbers of a row, by date or by training step: by step where each run has one."""
     matrix = _numbers(library, query)
     key = _chosen(matrix, _row_text(query), 0)
-    entries = [each for each in final_runs(matrix) if key is not None and _finite(matrix.cells.get((each.name, key)))]
+    entries = [each for each in final_runs(matrix) if key is not None and _finite(matrix.cell(each.name, key))]
     steps = {each.step for each in entries}
     by_step = query.get("over") == "step" or (query.get("over") != "date" and None not in steps and len(steps) > 1)
     placed = [(each.step if by_step else each.head.created, each) for each in entries]
     records = [
-        _trend_record(at, each, key, matrix.cells[each.name, key]) for at, each in placed if at is not None and key
+        _trend_record(at, each, key, matrix.column(key)[each.name]) for at, each in placed if at is not None and key
     ]
     records.sort(key=lambda record: (record["model"], record["at"]))
     return Shown(matrix, [key] if key is not None else [], "step" if by_step else "date", records)
@@ -112,8 +111,8 @@ def draw_trend(shown: Shown) -> Drawing | None:
         own = sorted((each for each in shown.records if is_one or each["model"] == name), key=lambda each: each["at"])
         points = [Point(each["at"], each["value"], each["low"], each["high"], _title(each)) for each in own]
         series.append(Series(name, points, number, band=True))
-    key, rows = shown.keys[0], [shown.matrix.cells[record["run"], shown.keys[0]] for record in shown.records]
-    is_share = all(row.is_share for row in rows)
+    key, column = shown.keys[0], shown.matrix.column(shown.keys[0])
+    is_share = all(column[record["run"]].is_share for record in shown.records)
     places = [record["at"] for record in shown.records]
     pad = (max(places) - min(places)) * 0.04 or 0.5
     across = ("training step", None) if shown.over == "step" else ("date (UTC)", date_ticks)
@@ -139,7 +138,7 @@ def scatter(library: RunLibrary, query: QueryParams) -> Shown:
         return Shown(matrix, keys)
     records = []
     for entry in final_runs(matrix):
-        x, y = (matrix.cells.get((entry.name, key)) for key in keys)
+        x, y = (matrix.cell(entry.name, key) for key in keys)
         if x is not None and y is not None and _finite(x) and _finite(y):
             values = (
                 entry.name,
@@ -159,7 +158,7 @@ def scatter(library: RunLibrary, query: QueryParams) -> Shown:
 
 def _most_shared(matrix: Matrix) -> tuple[int, int]:
     """The positions of the two rows that most runs have both of."""
-    names = [frozenset(name for name, own in matrix.cells if own == key) for key in matrix.keys[:MAX_PAIRED]]
+    names = [matrix.written[key].keys() for key in matrix.keys[:MAX_PAIRED]]
     pairs = [
         (len(one & two), -at, -other) for at, one in enumerate(names) for other, two in enumerate(names) if at < other
     ]
@@ -203,8 +202,8 @@ def scatter_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
 
 def _page(library: RunLibrary, query: QueryParams, shown: Shown, name: str, drawing: Drawing | None) -> dict[str, Any]:
     return {
-        "name": name, "shown": shown, "svg": as_svg(drawing, embedded=True) if drawing is not None else "",
-        "rows": list(dict.fromkeys([*shown.matrix.keys, *(key for _, key in shown.matrix.cells)]))[:500],
+        "name": name, "shown": shown, "release": shown.matrix.release, "svg": as_svg(drawing, embedded=True) if drawing is not None else "",
+        "rows": list(dict.fromkeys([*shown.matrix.keys, *shown.matrix.written]))[:500],
         "chosen": RunFilter.of(QueryParams([pair for pair in query.multi_items() if pair[0] != "task"])),
         "pending": library.pending, "short": short, "live": url_for("events") if library.pending else "",
         "download": lambda kind: url_for(f"{name}.{kind}", query.multi_items()),

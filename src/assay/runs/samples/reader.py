@@ -31,7 +31,7 @@ from assay.records import (
     plain_to_messages,
 )
 from assay.runs.folder import RunError
-from assay.runs.samples import format_1
+from assay.runs.samples import format_1, search
 from assay.runs.samples.decode import columns_of, fields_of, rows_of, wrong_json, wrong_schema
 from assay.runs.samples.records import GENERATE, LOGLIKELIHOOD, RequestColumns, SampleRecord, StoredRequest
 from assay.runs.samples.records import StoredSample as StoredSample
@@ -83,7 +83,23 @@ class SampleFile:
     def __init__(self, path: Path, repeats: int = 1, checksum: str = "") -> None:
         self.path, self._repeats, self.checksum = path, repeats, checksum
         self._file: Any = None
+        self._metadata: Any = None
         self._latest: tuple[int, Any] = (-1, None)
+
+    @property
+    def metadata(self) -> Any:
+        """The metadata of the file: 13 MB of a million samples."""
+        return self._read(lambda file: file.metadata)
+
+    def use_metadata(self, metadata: Any) -> None:
+        """Read the file by metadata that was read before, and is still that of the file."""
+        self._metadata = metadata
+
+    def close(self) -> None:
+        """Close the file; it is opened again where it is read."""
+        if self._file is not None:
+            self._file.close(force=True)
+            self._file = None
 
     def samples(self) -> Iterator[ReplayedSample]:
         """The samples in their order."""
@@ -135,7 +151,7 @@ class SampleFile:
             size = sizes[number]
             own = [place for place in positions if start <= place < start + size]
             if own:
-                group = self._group(number, None).take([place - start for place in own])
+                group = _few_rows(self._group(number, None), [place - start for place in own])
                 samples |= dict(zip(own, self._rows(group), strict=True))
             start += size
         return [samples[place] for place in places if place in samples]
@@ -190,6 +206,10 @@ class SampleFile:
                 yield self._group(number, None).take([int(place) - start for place in places[first:last]])
             start, first = start + size, last
 
+    def rows_with_text(self, text: str) -> Array:
+        """For each row whether it contains a text in its prompt, messages, responses or target; of format 2 alone."""
+        return self._read(lambda file: search.rows_with_text(self.path, file.metadata, text))
+
     def empty_table(self) -> ArrowTable:
         """A table with the columns of the file, and no row."""
         return (
@@ -235,7 +255,7 @@ class SampleFile:
 
         def opened() -> T:
             if self._file is None:
-                self._file = _opened(self.path, self.checksum)
+                self._file = _opened(self.path, self.checksum, self._metadata)
             return read(self._file)
 
         return self._guarded(opened)
@@ -260,15 +280,16 @@ class SampleFile:
         return RunError([Problem(Place(str(self.path)), f"the samples cannot be read: {what}", fix)])
 
 
-def _opened(path: Path, checksum: str) -> ParquetFile:
+def _opened(path: Path, checksum: str, metadata: Any = None) -> ParquetFile:
     """A file of samples whose checksum and columns are right."""
     from pyarrow import parquet
 
-    known, metadata = verify_checksum(path), parquet.read_metadata(path)
+    known, metadata = verify_checksum(path), metadata or parquet.read_metadata(path)
     if checksum not in ("", known):
         raise ValueError("the manifest has another checksum for it, so it is of another run or task")
     is_sealed = known != ""
-    is_old = format_1.is_format_1(metadata.schema.to_arrow_schema())
+    # `metadata.schema` would hold the metadata in memory, and that it: 13 MB of a million samples, each time a file is opened
+    is_old = format_1.is_format_1(parquet.ParquetFile(path, metadata=metadata).schema_arrow)
     if is_old is is_sealed:
         raise ValueError("there is no column kind" if is_sealed else "it has no checksum")
     dictionaries = None if is_old else [*DICTIONARIES]
@@ -283,6 +304,13 @@ def _table(arrays: Mapping[str, Array], names: Sequence[str]) -> ArrowTable:
     import pyarrow as pa
 
     return pa.table(dict(arrays)).replace_schema_metadata({ROW_NAMES: orjson.dumps(names)})
+
+
+def _few_rows(table: ArrowTable, places: Sequence[int]) -> ArrowTable:
+    """Some rows of a table. The first `take` of a process imports pandas, which takes longer than a page may."""
+    import pyarrow as pa
+
+    return pa.concat_tables([table.slice(place, 1) for place in places]).combine_chunks()
 
 
 def _checked(fields: dict[str, list[AnyJSON]]) -> dict[str, list[AnyJSON]]:
