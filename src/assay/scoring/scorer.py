@@ -154,6 +154,8 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
     """Rows beside those of the metrics, where they are known before the run."""
     bounds: Bounds | Mapping[str, Bounds] | None = None
     """The least and the greatest score that it gives, or those of each row: intervals stay within them."""
+    higher_is_better: bool | None = None
+    """Whether a higher score in its own rows is better; None where that is unknown."""
     combines: ClassVar[bool] = False
     """Whether the loop scores with its members, and it computes one score from all of them."""
     overwrites: bool = False
