@@ -6,6 +6,7 @@ Every page is watched: an error in the console, a dialog, or a request to anothe
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -156,26 +157,33 @@ def admitted(runs: Path) -> Iterator[Labelling]:
         yield at
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-def test_no_page_has_a_serious_violation_of_wcag_aa(
-    browser: playwright.Browser, admitted: Labelling, width: int, scheme: str
+WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
+CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
+"""The rules that depend on colors: the others find in dark what they find in light."""
+
+
+def test_no_page_has_a_serious_violation_of_wcag_aa_wide_and_narrow_light_and_dark(
+    browser: playwright.Browser, admitted: Labelling
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
     name, _, value = admitted.cookie.partition("=")
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
+    context = browser.new_context(bypass_csp=True)
     context.add_cookies([{"name": name, "value": value, "url": admitted.address}])
     page, serious = context.new_page(), {}
     for kind, path in PAGES.items():
         page.goto(admitted.address + path)
         page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-        violations = axe.run(page, options=rules).response["violations"]
-        bad = [each for each in violations if each["impact"] in ("serious", "critical")]
-        serious |= {f"{kind}: {each['id']}": each["nodes"][0]["html"][:200] for each in bad}
+        for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")):
+            page.set_viewport_size({"width": width, "height": 800})
+            page.emulate_media(color_scheme=scheme)
+            violations = axe.run(page, options=WCAG if scheme == "light" else CONTRAST).response["violations"]
+            bad = [each for each in violations if each["impact"] in ("serious", "critical")]
+            serious |= {f"{kind}, {width}, {scheme}: {each['id']}": each["nodes"][0]["html"][:200] for each in bad}
     assert serious == {}
-    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=\"/x\">')")
-    assert "image-alt" in [each["id"] for each in axe.run(page, options=rules).response["violations"]]  # it can fail
+    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=\"/x\"><p id=pale>pale</p>')")
+    page.evaluate("document.querySelector('#pale').style.color = 'var(--line)'")
+    found = [[each["id"] for each in axe.run(page, options=rules).response["violations"]] for rules in (WCAG, CONTRAST)]
+    assert "image-alt" in found[0] and found[1] == ["color-contrast"]  # they can fail
     context.close()
 
 
@@ -230,7 +238,7 @@ QUESTIONS: dict[str, tuple[list[str], dict[str, str]]] = {
         {".verdict.bad": "Wrong: the answer is '9', expected '8'.", ".turn.user >> nth=-1": "What is 4 + 4?"},
     ),
     "what did the judge see, and why this score?": (
-        ["judged", "wrong samples", "row"],
+        ["judged", "lowest samples", "row"],
         {"#verdicts dl": SAID, "#verdicts details[open] pre": RUBRIC},
     ),
     "which samples flipped, with both answers?": (
@@ -251,9 +259,9 @@ QUESTIONS: dict[str, tuple[list[str], dict[str, str]]] = {
         ["chats/agent", AGENT, "row"],
         {"code.call >> nth=0": 'lookup_order(order_id="A1") → shipped', "h2:has-text('Path')": "cost 120", "svg.plot": "support"},
     ),
-    "where do errors cluster?": (["first", "sums", "by: level"], {"#chart-slices": "1"}),
+    "where do errors cluster?": (["first", "sums", "by: level"], {".card.wide svg.plot": "n 20"}),
     "is the model calibrated?": (["first", "colours"], {".card:has-text('Reliability') .about": "expected calibration error"}),
-    "which run is damaged?": ([], {"#runs td.bad": "cannot be read"}),
+    "which run is damaged?": ([], {"#runs td.bad[colspan]": "cannot be read"}),
 }
 """What a newcomer asks: the clicks from the start page, of which choosing from a list is one, and what is then there to see."""
 
@@ -283,10 +291,10 @@ def follow(page: playwright.Page, click: str) -> None:
         page.get_by_label(f"compare {click.removeprefix('tick ')}", exact=True).check()
     elif option:
         with page.expect_navigation():
-            page.get_by_label(named, exact=True).select_option(label=option)
+            page.locator("label").filter(has_text=re.compile(rf"^\s*{named} ")).locator("select").select_option(label=option)
     else:
-        link = page.get_by_role("link", name=click, exact=True)
-        link.or_(page.get_by_role("button", name=click, exact=True)).first.click()
+        whole = re.compile("^" + re.sub(r"(?<=[/_+])", r"\\s*", click).replace("/", r"\/") + "$")  # where a long name may break
+        page.get_by_role("link", name=whole).or_(page.get_by_role("button", name=whole)).first.click(timeout=5000)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -416,7 +424,6 @@ def test_runs_that_are_chosen_are_compared_with_their_flips_side_by_side(open_pa
     row = page.locator("#differences1 tbody tr", has_text="sums").first
     playwright.expect(row).to_contain_text("-0.2000")
     flip = page.locator("details.flip").first
-    flip.locator("summary").click()
     assert (flip.locator("del").inner_text(), flip.locator("ins").inner_text()) == ("2", "4")  # 1 + 1
     page.get_by_role("link", name="swap").click()
     playwright.expect(page.locator("#differences1 tbody tr", has_text="sums").first).to_contain_text("+0.2000")

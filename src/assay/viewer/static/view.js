@@ -167,7 +167,16 @@ async function label(target) {
   if (!next || labelling.given.has(next)) { showPage(await labelling.stored); return; }
   ahead.address = "";  // the address is that of the stored page, which has the counts
   showPage(ahead);
-  labelling.stored.then((page) => { if (shownDocument(page) === shownDocument(document)) showPage(page); });
+  labelling.stored.then((page) => { if (shownDocument(page) === shownDocument(document)) showPage(page); else showCounts(page); });
+}
+
+// A stored label leads to another document than the one that is shown, if one was left for later: only the counts are taken over.
+function showCounts(page) {
+  one("main h1").replaceWith(page.querySelector("h1"));
+  one("main progress").replaceWith(page.querySelector("progress"));
+  one("main form.notice")?.remove();
+  const last = page.querySelector("form.notice");
+  if (last) one("main form.bar").after(last);
 }
 
 // The cells of a table: empty columns are left out; in CSV, a cell with several values becomes several columns.
