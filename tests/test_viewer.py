@@ -887,8 +887,24 @@ def test_one_short_stylesheet_and_every_colour_in_it_by_name() -> None:
 
 def test_every_kind_of_page_has_a_screenshot_that_is_small_enough_for_a_document() -> None:
     shots = {path.stem: path.stat().st_size for path in (STATIC.parents[3] / "docs/screenshots").glob("*.png")}
-    assert {"runs", "run", "task", "sample", "compare", "graph"} <= set(shots)
-    assert max(shots.values()) < 150_000
+    shown = re.findall(r"\(screenshots/(\w+)\.png\)", (STATIC.parents[3] / "docs/viewing.md").read_text())
+    pages = {
+        "run",
+        "task",
+        "sample",
+        "compare",
+        "graph",
+        "conversation",
+        "judge",
+        "label",
+        "matrix",
+        "trend",
+        "live",
+        "flip",
+        "agent",
+    }
+    assert pages <= set(shown) <= set(shots)
+    assert max(shots.values()) < 50_000 and sum(shots.values()) < 400_000
 
 
 def test_a_browser_that_is_named_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

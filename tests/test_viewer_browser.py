@@ -257,10 +257,17 @@ QUESTIONS: dict[str, tuple[list[str], dict[str, str]]] = {
     ),
     "what did the agent do, and what did it cost?": (
         ["chats/agent", AGENT, "row"],
-        {"code.call >> nth=0": 'lookup_order(order_id="A1") → shipped', "h2:has-text('Path')": "cost 120", "svg.plot": "support"},
+        {
+            "code.call >> nth=0": 'lookup_order(order_id="A1") → shipped',
+            "h2:has-text('Path')": "cost 120",
+            "svg.plot": "support",
+        },
     ),
     "where do errors cluster?": (["first", "sums", "by: level"], {".card.wide svg.plot": "n 20"}),
-    "is the model calibrated?": (["first", "colours"], {".card:has-text('Reliability') .about": "expected calibration error"}),
+    "is the model calibrated?": (
+        ["first", "colours"],
+        {".card:has-text('Reliability') .about": "expected calibration error"},
+    ),
     "which run is damaged?": ([], {"#runs td.bad[colspan]": "cannot be read"}),
 }
 """What a newcomer asks: the clicks from the start page, of which choosing from a list is one, and what is then there to see."""
@@ -291,9 +298,13 @@ def follow(page: playwright.Page, click: str) -> None:
         page.get_by_label(f"compare {click.removeprefix('tick ')}", exact=True).check()
     elif option:
         with page.expect_navigation():
-            page.locator("label").filter(has_text=re.compile(rf"^\s*{named} ")).locator("select").select_option(label=option)
+            page.locator("label").filter(has_text=re.compile(rf"^\s*{named} ")).locator("select").select_option(
+                label=option
+            )
     else:
-        whole = re.compile("^" + re.sub(r"(?<=[/_+])", r"\\s*", click).replace("/", r"\/") + "$")  # where a long name may break
+        whole = re.compile(
+            "^" + re.sub(r"(?<=[/_+])", r"\\s*", click).replace("/", r"\/") + "$"
+        )  # where a long name may break
         page.get_by_role("link", name=whole).or_(page.get_by_role("button", name=whole)).first.click(timeout=5000)
 
 

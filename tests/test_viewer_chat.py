@@ -134,7 +134,10 @@ def test_each_node_of_a_graph_costs_what_its_model_costs_and_its_judge_is_a_judg
     text = text_of(page)
     assert "Path through the graph cost 70 · drawing" in text  # 40 + 2 × 10 of the reply, 10 of the verdict
     assert "Answer reply hello finish reason: stop" in text and "predicted, expected" not in text
-    assert "Verdict of the judge score 4 reason It is a little curt. judge openai-chat m · role judge · node measure" in text
+    assert (
+        "Verdict of the judge score 4 reason It is a little curt. judge openai-chat m · role judge · node measure"
+        in text
+    )
     assert "Is it polite?" in text and "polite 0.3333" in text  # (4 - 1) / (10 - 1)
 
 

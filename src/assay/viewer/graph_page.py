@@ -92,7 +92,13 @@ def _count_visits(
             failures[trace[-1][0]] += 1
     return known, {
         name: NodeVisits(
-            name, "", visits[name], records[name], requests[name], failures[name], *_totals(spent[name], prices.get(name))
+            name,
+            "",
+            visits[name],
+            records[name],
+            requests[name],
+            failures[name],
+            *_totals(spent[name], prices.get(name)),
         )
         for name in visits
     }

@@ -243,7 +243,9 @@ def brief(row: StoredSample) -> dict[str, str]:
     texts = _response_texts(row)
     best = "" if texts else next((choice.text for choice in choice_views(row) if choice.is_best), "")
     answers = row.answers
-    filtered = next((as_text(answer[0]) for answer in answers.values() if answer), "") if texts and not row.trace else ""
+    filtered = (
+        next((as_text(answer[0]) for answer in answers.values() if answer), "") if texts and not row.trace else ""
+    )
     if row.trace:  # its output is the whole state: the last answer says more
         texts = [text for number, text in enumerate(texts) if text and number not in judge_questions(row)][-1:]
     return {
@@ -306,9 +308,7 @@ def _same_document(library: RunLibrary, run: RunSummary, task: str, doc_id: int)
     source = run.source(task)
     mark, own = zlib.crc32(source.encode()), run.head.created or 0.0
     others = [
-        each
-        for each in library.runs()
-        if each.name != run.name and source and (each.sources or {}).get(task) == mark
+        each for each in library.runs() if each.name != run.name and source and (each.sources or {}).get(task) == mark
     ]
     others.sort(key=lambda each: abs((each.head.created or 0.0) - own))
     return [(each.name, url_for("sample", run=each.name, task=task, doc=doc_id)) for each in others[:MAX_OTHERS]]

@@ -60,7 +60,10 @@ def nodes_of_responses(row: StoredSample) -> dict[int, str]:
 
 def judge_questions(row: StoredSample) -> dict[int, str]:
     """The requests of a graph's record that ask a judge, by number: their question has an answer in its fence."""
-    asked = {number: "\n\n".join(turn.text for turn in turns_of(each.asked)) for number, each in enumerate(stored_exchanges(row))}
+    asked = {
+        number: "\n\n".join(turn.text for turn in turns_of(each.asked))
+        for number, each in enumerate(stored_exchanges(row))
+    }
     return {number: question for number, question in asked.items() if FENCED.search(question)}
 
 
