@@ -123,7 +123,7 @@ def test_the_main_number_of_a_task_that_names_a_judge_is_the_judges(tmp_path: Pa
         r"<bdi>llm_<wbr>judge</bdi></span>\s*<span class=\"num\">0.7500</span>", listed
     )  # (8 + 4 / 4) / 12
     assert ">lowest samples</a>" in page and page.count('title="higher is better">↑</span>') == 2
-    assert re.sub("<.*?>", "", whole).split() == "score 5 on a scale from 1 to 5".split()
+    assert " ".join(re.sub("<.*?>", " ", whole).split()) == "score 5 on a scale from 1 to 5"
 
 
 def test_a_sample_shows_score_reason_judge_and_the_question_that_was_asked(viewer: Labelling) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-sys.path += [str(ROOT / "tools"), str(ROOT / "tests")]
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(1, str(Path(__file__).parent.parent / "tests"))
 from get_browser import NONE, get_browser
 
 RUNS = {

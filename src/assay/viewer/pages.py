@@ -285,7 +285,8 @@ def sample_page(library: RunLibrary, database: Database, query: QueryParams) -> 
                                       markup=query.get("markup"))  # fmt: skip
     return {
         "markup": query.get("markup") == "1", "switch": markup_links("sample", query), "timeline": timeline,
-        "run": run, "task": task, "line": run.line(task), "sample": sample_view(row, run.config(task), better, node_prices(run, task)),
+        "run": run, "task": task, "line": run.line(task),
+        "sample": sample_view(row, run.config(task), better, node_prices(run, task)),
         "query": sample_query,
         "kinds": KINDS, "links": links, "back": url_for("task", sample_query.parameters, run=run.name, task=task),
         "row": row, "verdicts": verdict_views(run, task, row), "labels": label_lines(run.run.labels.get(task), row.doc_id),

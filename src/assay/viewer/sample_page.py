@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from assay.config.row_names import row_key, row_name
-from assay.models.servers.server_model import Price
 from assay.models.reasoning import START, split_thinking
+from assay.models.servers.server_model import Price
 from assay.records import Answers, AnyJSON, JSONObject, MetricValue
 from assay.redaction import redacted, redacted_text
 from assay.report.plots import Span
