@@ -182,8 +182,10 @@ def test_no_page_has_a_serious_violation_of_wcag_aa_wide_and_narrow_light_and_da
     assert serious == {}
     page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=\"/x\"><p id=pale>pale</p>')")
     page.evaluate("document.querySelector('#pale').style.color = 'var(--line)'")
-    found = [[each["id"] for each in axe.run(page, options=rules).response["violations"]] for rules in (WCAG, CONTRAST)]
-    assert "image-alt" in found[0] and found[1] == ["color-contrast"]  # they can fail
+    broken = [
+        [each["id"] for each in axe.run(page, options=rules).response["violations"]] for rules in (WCAG, CONTRAST)
+    ]
+    assert "image-alt" in broken[0] and broken[1] == ["color-contrast"]  # they can fail
     context.close()
 
 
@@ -319,9 +321,9 @@ def test_a_newcomers_question_is_answered_in_three_clicks(
     for click in clicks:
         follow(page, click)
     for place, text in seen.items():
-        found = page.locator(place).first
-        playwright.expect(found).to_be_visible()
-        playwright.expect(found).to_contain_text(text)
+        element = page.locator(place).first
+        playwright.expect(element).to_be_visible()
+        playwright.expect(element).to_contain_text(text)
     page.close()
 
 

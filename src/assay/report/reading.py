@@ -78,7 +78,7 @@ class ResultLine:
 
     @property
     def main(self) -> ResultRow | None:
-        """The main result: of the scorer that the task names, else the first higher-is-better metric with a value, else the first."""
+        """The main result: of the scorer that the task names, else the first higher-is-better one with a value, else the first."""
         known = [each for each in self.numbers if each.value is not None]
         named = next((each for each in known if self.scorer and each.metric == self.scorer), None)
         return named or next((each for each in known if each.higher_is_better), known[0] if known else None)

@@ -473,21 +473,15 @@ class PreparedTask:
         return remarks
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
-        known = dict(self._better_by_scorer()) | {metric.name: metric.higher_is_better for metric in self._metrics()}
+        scorers = [scorer.declared_better() for _, scorer in self.scoring.pipelines]
+        known = {name: better for each in scorers for name, better in each.items()}
+        known |= {metric.name: metric.higher_is_better for metric in self._metrics()}
         for metric in self._metrics():
             rows = [row for row, parent in self.scoring.parents.items() if parent == metric.name]
             known |= dict.fromkeys(metric.added_rows(rows), metric.higher_is_better)
         below = {name: known.get(parent) for name, parent in self.scoring.parents.items()}
         hidden = {*self.scoring.parents.values()} - {*below}
         return {**{name: better for name, better in known.items() if name not in hidden}, **below}
-
-    def _better_by_scorer(self) -> Iterator[tuple[str, bool]]:
-        """The rows that scorers add themselves, where those declare whether higher is better."""
-        for _, scorer in self.scoring.pipelines:
-            for each in (scorer, *scorer.members):
-                if each.higher_is_better is not None:
-                    own = (*(each.rows() or (each.name,)), *each.added_rows())
-                    yield from ((row, each.higher_is_better) for row in own)
 
     def files(self, folder: Path | None, created: float, label: str) -> SampleSink | None:  # noqa: ARG002  # the shape of a task
         return None

@@ -1,4 +1,4 @@
-"""What the nodes of a graph cost: each node's model has its own price."""
+"""Prices of the models that the nodes of a graph ask."""
 
 from collections.abc import Mapping
 
