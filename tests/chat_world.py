@@ -1,6 +1,7 @@
 """Chats to look at in tests: a server on loopback that reasons, calls tools and writes markdown; tasks, a graph, two runs."""
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -47,6 +48,18 @@ graph_config:
     - {from: verdict, condition: code.is_polite, path_map: {again: support, "good enough": checked, "hopeless": END}}
     - {from: checked, to: END}
 """
+JUDGED_GRAPH = """
+data_config: {source: {type: disk, file_path: records.jsonl}}
+graph_config:
+  nodes:
+    reply: {node_type: llm, prompt: [{user: "{question}"}], output_keys: answer, model: {name: desk}}
+    measure:
+      node_type: lambda
+      lambda: tasks.eval.utils.UnitMetrics
+      predicted_key: answer
+      unit_metrics_map: [{name: llm_judge, params: {rubric: "Is it polite?", question: question}, as: polite_result}]
+  edges: [{from: START, to: reply}, {from: reply, to: measure}, {from: measure, to: END}]
+"""
 CODE = """
 import time
 
@@ -80,6 +93,8 @@ def said(messages: list[dict[str, Any]], has_tools: bool, every: int) -> dict[st
         order = question.split("order ")[1].strip("?.")
         call = {"name": "lookup_order", "arguments": json.dumps({"order_id": order})}
         return {"content": None, "tool_calls": [{"id": "c1", "type": "function", "function": call}]}
+    if judged := re.search(r"<<<answer ([0-9a-f]{32})>>>", question):
+        return {"content": json.dumps({"id": judged[1], "reason": "It is a little curt.", "score": 4})}
     if not question.startswith("What is"):
         return {"content": "hello"}
     a, b = (int(word.strip("?")) for word in question.split()[2::2])
@@ -125,6 +140,18 @@ def chat_server(every: int) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def write_judged_graph(folder: Path) -> None:
+    """A run of a graph whose reply and whose judge are asked of models with different prices."""
+    graph = write_graph(folder, [{"question": "Who are you?"}, {"question": "Where are you?"}], JUDGED_GRAPH)
+    with chat_server(4) as url:
+        model = f"openai-chat,model=m,base_url={url}"
+        roles = {
+            "desk": f"{model},price_in=1000000,price_out=2000000",
+            "judge": f"{model},price_in=0,price_out=1000000",
+        }
+        simple_evaluate("dummy", tasks=[str(graph)], model_role=roles, output_path=str(folder / "runs/judged graph"))
 
 
 def write_chat_runs(folder: Path) -> Path:

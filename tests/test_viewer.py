@@ -45,6 +45,7 @@ from assay.viewer.sample_page import (
     diff_parts,
     sample_score,
     sample_view,
+    short_number,
     unit_results,
 )
 from assay.viewer.samples import Database, Samples
@@ -283,10 +284,10 @@ def test_a_task_shows_numbers_distribution_slices_and_samples(address: str) -> N
 def test_a_sample_shows_prompt_answer_filters_target_and_why_it_is_wrong(address: str) -> None:
     _, page, _ = fetched(address, "/sample", run="first", task="sums", doc="5", at="1", show="wrong")
     text = text_of(page)
-    assert "Wrong: the filtered answer is '8', expected '6'." in text
+    assert "Wrong: the answer is '8', expected '6'." in text
     assert "2 parts before the question" in text
     assert "100 + 1 = 101" in text
-    assert "Filter strict regex(regex_pattern=^ ?([0-9]+)$) → take_first" in text
+    assert "After the filter strict regex(regex_pattern=^ ?([0-9]+)$) → take_first" in text
     assert "The same document in second" in text
     assert "doc=0&amp;at=0" in page
     assert "doc=10&amp;at=2" in page
@@ -299,12 +300,19 @@ def test_a_sentence_explains_wrong_and_partly_wrong_answers(sums: Samples) -> No
     def why(scores: dict[str, float]) -> str:
         return sample_view(row._replace(scores=scores), {}, {"exact_match": True}).why
 
-    assert why({"exact_match,strict": 0.0}).startswith("Wrong: the filtered answer is '8'")
+    assert why({"exact_match,strict": 0.0}).startswith("Wrong: the answer is '8'")
     assert why({"exact_match,strict": 1.0}).startswith("Right: ")
     assert why({"exact_match,strict": 0.0, "exact_match,flexible": 1.0}).startswith(
-        "Partly right (exact_match strict 0, exact_match flexible 1): "
+        "Partly right (exact_match (strict) 0, exact_match (flexible) 1): "
     )
     assert why({"perplexity,none": 3.0}) == ""
+
+
+def test_the_list_of_samples_names_their_audit_kinds_and_every_score_with_four_decimals(address: str) -> None:
+    hostile = {"run": "<img src=x onerror=alert(0)>", "task": HOSTILE[0]}
+    _, page, _ = fetched(address, "/task", **hostile)
+    assert page.count('<td class="faint">empty</td>') == len(HOSTILE)
+    assert [short_number(each) for each in (0.0, 1.0, 2 / 3, -0.5, 1e-7)] == ["0", "1", "0.6667", "-0.5", "1e-07"]
 
 
 def test_examples_are_folded_also_where_every_document_has_its_own(sums: Samples) -> None:
@@ -364,7 +372,7 @@ def test_nodes_are_counted_by_the_ways_of_all_records(tmp_path: Path) -> None:
     known, visited = _count_visits(
         Samples(database, database.samples(SampleFile(tmp_path / "t.parquet")), "", True),
         database,
-        Price(1e6, 2e6, 0.0),
+        {"a": Price(1e6, 2e6, 0.0), "b": None},
     )
     assert known == 3
     assert visited == {
@@ -372,7 +380,7 @@ def test_nodes_are_counted_by_the_ways_of_all_records(tmp_path: Path) -> None:
             "a", "", visits=4, records=3, requests=4, failed=1, seconds=1.0, read=4, written=4, cost=12.0
         ),  # 0.5 + 2 × 0.25
         "b": NodeVisits(
-            "b", "", visits=3, records=2, requests=3, failed=0, seconds=1.25, read=3, written=3, cost=9.0
+            "b", "", visits=3, records=2, requests=3, failed=0, seconds=1.25, read=3, written=3, cost=None
         ),  # 2 × 0.5 + 0.25
     }
 
@@ -424,11 +432,11 @@ def test_a_text_that_is_only_read_has_its_numbers_and_nothing_that_makes_no_sens
     with serving(tmp_path / "runs") as at:
         _, page, _ = fetched(at, "/task", run="read", task="first_steps_stories")
         text = text_of(page)
-        assert "doc question word_perplexity none byte_perplexity none bits_per_byte none audit" in text
+        assert "doc question word_perplexity byte_perplexity bits_per_byte audit" in text
         assert "show=wrong" not in page
         sample = text_of(fetched(at, "/sample", run="read", task="first_steps_stories", doc="0")[1])
         assert re.search(
-            r"word_perplexity none \d\.\d{4} byte_perplexity none \d\.\d{4} bits_per_byte none 0\.\d{4} Document",
+            r"word_perplexity \d\.\d{3,4} byte_perplexity \d\.\d{3,4} bits_per_byte 0\.\d{3,4} Document",
             sample,
         )
         assert " Target " not in sample
@@ -504,7 +512,7 @@ def talkative(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_a_comparison_shows_some_flips_of_every_task_and_the_beginnings_of_their_answers(talkative: str) -> None:
     _, page, _ = fetched(talkative, "/compare?run=a&run=b")
-    listed = re.findall(r'<details class="flip">.*?</details>', page, re.DOTALL)
+    listed = re.findall(r'<details class="flip".*?</details>', page, re.DOTALL)
     assert len(listed) == 5 * LONG_ANSWERS <= 40
     texts = [re.sub(r"<.*?>", "", each) for one in listed for each in re.findall(r"<pre.*?</pre>", one, re.DOTALL)]
     assert {len(unescape(text)) for text in texts} == {401}  # and the sign that there is more
@@ -514,7 +522,7 @@ def test_a_comparison_shows_some_flips_of_every_task_and_the_beginnings_of_their
 
 def test_all_flips_of_a_task_and_each_flip_with_its_answers_have_separate_pages(talkative: str) -> None:
     _, page, _ = fetched(talkative, "/flips?run=a&run=b&task=q3")
-    assert page.count('<details class="flip">') == 30
+    assert page.count('<details class="flip"') == 30
     [whole, *_] = re.findall(r'<a href="(/flips[^"]*)">full answers side by side</a>', page)
     _, page, _ = fetched(talkative, unescape(whole))
     left, right = re.findall(r'<pre class="answer">(.*?)</pre>', page, re.DOTALL)
@@ -879,8 +887,24 @@ def test_one_short_stylesheet_and_every_colour_in_it_by_name() -> None:
 
 def test_every_kind_of_page_has_a_screenshot_that_is_small_enough_for_a_document() -> None:
     shots = {path.stem: path.stat().st_size for path in (STATIC.parents[3] / "docs/screenshots").glob("*.png")}
-    assert {"runs", "run", "task", "sample", "compare", "graph"} <= set(shots)
-    assert max(shots.values()) < 150_000
+    shown = re.findall(r"\(screenshots/(\w+)\.png\)", (STATIC.parents[3] / "docs/viewing.md").read_text())
+    pages = {
+        "run",
+        "task",
+        "sample",
+        "compare",
+        "graph",
+        "conversation",
+        "judge",
+        "label",
+        "matrix",
+        "trend",
+        "live",
+        "flip",
+        "agent",
+    }
+    assert pages <= set(shown) <= set(shots)
+    assert max(shots.values()) < 50_000 and sum(shots.values()) < 400_000
 
 
 def test_a_browser_that_is_named_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,11 @@ def test_two_runs_are_paired_document_by_document(tmp_path: Path) -> None:
     # 1, 3, 5: 1 and 1; 0, 2, 4: 0 and 1; 6: 0 and 0; 7 is in one alone
     assert sorted(chart.rows) == [("0", "0", "1"), ("0", "1", "3"), ("1", "1", "3")]
     assert chart.about == "7 documents: 3 score higher in b, 0 lower, 4 alike"
+    assert (
+        chart.svg.count('class="better fill"') == 1 and 'class="worse fill"' not in chart.svg
+    )  # one mark for each pair
+    lower = card(paired_card(replace(both, is_more_better=False), two, ("a", "b")))
+    assert lower.svg.count('class="worse fill"') == 1 and 'class="better fill"' not in lower.svg
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from assay.runs.samples.turns import chat_prompt, question_of
 from assay.runs.samples.writer import SampleWriter
 from assay.viewer.markup import ATTRIBUTES, MAX_RENDERED, TAGS, formula, rendered
 from assay.viewer.sample_page import sample_view
-from chat_world import write_chat_runs
+from chat_world import write_chat_runs, write_judged_graph
 from test_viewer import text_of
 from viewer_world import HOSTILE, fetched, serving
 
@@ -95,6 +95,12 @@ def test_a_report_and_a_comparison_have_turns(runs: Path, address: str, tmp_path
     assert "the answers begin to differ at character 1: '6' → '7'" in flips
 
 
+def test_the_prompt_of_a_flip_has_its_examples_folded(address: str) -> None:
+    _, page, _ = fetched(address, "/flips?run=one&run=two&task=sums&doc=3")
+    assert page.count('<details class="turn system">') == 1 and page.count('<details class="shots">') == 1
+    assert "<pre>What is 4 + 4?</pre>" in page.partition("</details>")[2]
+
+
 def test_an_inspect_log_has_messages_reasoning_and_usage(runs: Path, tmp_path: Path) -> None:
     assert main(["export", str(runs / "one"), "--to", "inspect", "-o", str(tmp_path)]) == 0
     [log] = tmp_path.rglob("*.eval")
@@ -117,6 +123,22 @@ def test_an_agent_has_calls_with_results_a_timeline_and_where_it_failed(address:
     graph = text_of(fetched(address, "/graph", run="agent", task=AGENT)[1])
     assert "300 tokens · cost 360" in graph  # 240 read at 1, 60 written at 2
     assert "support agent 3 3 6" in graph and "240 60 360 0" in graph
+
+
+def test_each_node_of_a_graph_costs_what_its_model_costs_and_its_judge_is_a_judge(tmp_path: Path) -> None:
+    write_judged_graph(tmp_path)
+    with serving(tmp_path / "runs") as at:
+        graph = text_of(fetched(at, "/graph", run="judged graph", task=AGENT)[1])
+        _, page, _ = fetched(at, "/sample", run="judged graph", task=AGENT, doc="0")
+    assert "50 tokens" not in graph and "100 tokens · cost 120" in graph and "100 tokens · cost 20" in graph
+    text = text_of(page)
+    assert "Path through the graph cost 70 · drawing" in text  # 40 + 2 × 10 of the reply, 10 of the verdict
+    assert "Answer reply hello finish reason: stop" in text and "predicted, expected" not in text
+    assert (
+        "Verdict of the judge score 4 reason It is a little curt. judge openai-chat m · role judge · node measure"
+        in text
+    )
+    assert "Is it polite?" in text and "polite 0.3333" in text  # (4 - 1) / (10 - 1)
 
 
 def view_of(folder: Path, prompt: object, said: str = "x", shots: int = 0):  # type: ignore[no-untyped-def]

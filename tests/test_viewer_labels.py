@@ -111,6 +111,21 @@ def page(viewer: Labelling, path: str, **query: str) -> str:
     return text
 
 
+def test_the_main_number_of_a_task_that_names_a_judge_is_the_judges(tmp_path: Path) -> None:
+    runs = write_judged(tmp_path)
+    assert Run.open(runs / "judged").higher_is_better("polite") == {"exact_match": True, "llm_judge": True}
+    with serving(runs) as at:
+        listed, page = fetched(at, "/")[1], fetched(at, "/run", run="judged")[1]
+        [whole] = re.findall(
+            r"<dt>score</dt>.*?</dd>", fetched(at, "/sample", run="judged", task="polite", doc="1")[1], re.S
+        )
+    assert re.search(
+        r"<bdi>llm_<wbr>judge</bdi></span>\s*<span class=\"num\">0.7500</span>", listed
+    )  # (8 + 4 / 4) / 12
+    assert ">lowest samples</a>" in page and page.count('title="higher is better">↑</span>') == 2
+    assert " ".join(re.sub("<.*?>", " ", whole).split()) == "score 5 on a scale from 1 to 5"
+
+
 def test_a_sample_shows_score_reason_judge_and_the_question_that_was_asked(viewer: Labelling) -> None:
     text = page(viewer, "/sample", run="judged", task="polite", doc="1")
     for part in (SAID, "<b>5</b>", "Question that the judge was asked", RUBRIC, "What is 1 plus one?", "It is 2.", "role <bdi>judge</bdi>"):  # fmt: skip

@@ -49,6 +49,8 @@ class Point(NamedTuple):
     at_low: float | None = None
     at_high: float | None = None
     """The interval of its place, where that is a number, too."""
+    text: str = ""
+    """Is written beside its mark."""
 
 
 class Series(NamedTuple):
@@ -281,9 +283,7 @@ def _value_ticks_across(panel: Panel, axis: Axis, top: float, floor: float) -> I
 
 
 def _interval_across(point: Point, axis: Axis, y: float, style: tuple[str, str]) -> Titled:
-    color, shape = (point.verdict or style[0]), style[1]
-    if point.verdict:
-        shape = "triangle" if point.verdict == "better" else "down"
+    color, shape = _style_by_verdict(point, style)
     parts: list[Shape] = []
     if is_finite(point.low, point.high):
         low, high = float(point.low or 0.0), float(point.high or 0.0)
@@ -292,6 +292,11 @@ def _interval_across(point: Point, axis: Axis, y: float, style: tuple[str, str])
             Stroke([(axis(end), y - CAP), (axis(end), y + CAP)], color, 1.6) for end in (low, high) if axis.holds(end)
         ]
     return Titled(point.title, [*parts, mark(shape, axis(point.value), y, color)])
+
+
+def _style_by_verdict(point: Point, style: tuple[str, str]) -> tuple[str, str]:
+    """The color and the mark of a point: those of its verdict, where it has one."""
+    return (point.verdict, "triangle" if point.verdict == "better" else "down") if point.verdict else style
 
 
 # --- curves
@@ -339,13 +344,14 @@ def _place_ticks(panel: Panel, across: Axis, floor: float) -> Iterator[Shape]:
 
 
 def _curve(series: Series, across: Axis, values: Axis, aside: float) -> Iterator[Shape]:
-    color, shape = style_of(series.number)
+    color, _ = style_of(series.number)
     if len(series.points) > 1 and series.line:
         yield Stroke([(across(point.at) + aside, values(point.value)) for point in series.points], color, 1.4)
     if series.band:
         yield from _band(series, across, values, aside)
     for point in series.points:
         x = across(point.at) + aside
+        color, shape = _style_by_verdict(point, style_of(series.number))
         parts: list[Shape] = []
         if is_finite(point.at_low, point.at_high):
             y, ends = values(point.value), [across(float(end or 0.0)) for end in (point.at_low, point.at_high)]
@@ -358,9 +364,17 @@ def _curve(series: Series, across: Axis, values: Axis, aside: float) -> Iterator
                 for end in (low, high)
                 if values.holds(end)
             ]
+        parts += _point_text(point, x, across, values) if point.text else ()
         yield Titled(
             point.title, [*parts, mark(shape, x, values(point.value), color, 2.5 + 3.0 * math.sqrt(point.weight))]
         )
+
+
+def _point_text(point: Point, x: float, across: Axis, values: Axis) -> Iterator[Shape]:
+    """The text beside a mark, towards the middle of the panel."""
+    y = values(point.value)
+    side: tuple[float, Anchor] = (x - 9, "end") if x > (across.first + across.last) / 2 else (x + 9, "start")
+    yield Label(side[0], y + (15 if y < (values.first + values.last) / 2 else -7), point.text, side[1], SMALL)
 
 
 def _band(series: Series, across: Axis, values: Axis, aside: float) -> Iterator[Shape]:

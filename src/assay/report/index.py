@@ -32,7 +32,7 @@ from assay.runs.notes import NOTES
 from assay.runs.run import DEEPEST, RUNNING, ResultRow, find_runs, holds_run
 from assay.version import __version__
 
-INDEX, FORMAT = ".assay-index", 1
+INDEX, FORMAT = ".assay-index", 2
 STAMPED = (MANIFEST, RESULTS, LOCK, LABELS, OLD_LABELS, NOTES, SCORED)
 """The files and the folder of a run that an entry depends on."""
 MIN_RUNS = 20

@@ -52,6 +52,8 @@ class ResultLine:
     """Why a task in progress has no number yet."""
     not_run: str = ""
     """Why the task could not be run."""
+    scorer: str = ""
+    """The scorer that the task names: its row is the main result."""
 
     @property
     def name(self) -> str:
@@ -76,9 +78,10 @@ class ResultLine:
 
     @property
     def main(self) -> ResultRow | None:
-        """The main result: the first higher-is-better metric with a value, else the first with a value."""
+        """The main result: of the scorer that the task names, else the first higher-is-better one with a value, else the first."""
         known = [each for each in self.numbers if each.value is not None]
-        return next((each for each in known if each.higher_is_better), known[0] if known else None)
+        named = next((each for each in known if self.scorer and each.metric == self.scorer), None)
+        return named or next((each for each in known if each.higher_is_better), known[0] if known else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +309,7 @@ class RunSummary:
             coverage(mapping(mapping(self.account.get("groups")).get(name))),
             {kind: mapping(counts).get("count", 0) for kind, counts in mapping(own.get("audit")).items()},
             not_run=redacted_text(str(self.run.broken.get(name, ""))),
+            scorer=_scorer_name(self.run.config(name).get("scorer")),
         )
 
     @cached_property
@@ -434,6 +438,11 @@ def _problem_text(path: Path, problem: Problem) -> str:
     if problem.what == LINK_OUTSIDE:
         return f"{file.relative_to(path)} {problem.what}"
     return NO_RUN if file == path else f"{file.name}: {problem.what}"
+
+
+def _scorer_name(written: AnyJSON) -> str:
+    """The name of the scorer that a task's settings have: a text, or a mapping with its type."""
+    return str(written.get("type") or "") if isinstance(written, Mapping) else str(written or "")
 
 
 def worst_tasks(lines: Sequence[ResultLine], count: int = 5) -> list[ResultLine]:

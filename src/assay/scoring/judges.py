@@ -56,6 +56,7 @@ class LLMJudgeScorer(GenerationScorer):
 
     name = "llm_judge"
     asks = True
+    higher_is_better = True
 
     def __init__(  # noqa: PLR0913  # what a task file may say about a judge
         self, task_config: TaskConfig | None = None, judge_model: ModelSpec | None = None, *,
@@ -387,6 +388,7 @@ class RewardModelScorer(GenerationScorer):
     name = "reward"
     asks = True
     asks_for = "loglikelihood"
+    higher_is_better = True
     gives = ("reward",)
 
     def __init__(

@@ -473,7 +473,9 @@ class PreparedTask:
         return remarks
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
-        known = {metric.name: metric.higher_is_better for metric in self._metrics()}
+        scorers = [scorer.declared_better() for _, scorer in self.scoring.pipelines]
+        known = {name: better for each in scorers for name, better in each.items()}
+        known |= {metric.name: metric.higher_is_better for metric in self._metrics()}
         for metric in self._metrics():
             rows = [row for row, parent in self.scoring.parents.items() if parent == metric.name]
             known |= dict.fromkeys(metric.added_rows(rows), metric.higher_is_better)

@@ -60,6 +60,7 @@ from assay.viewer.pages import (
     task_url,
 )
 from assay.viewer.query import Condition, read_query, url_for
+from assay.viewer.sample_page import short_number
 from assay.viewer.samples import Database
 
 STATIC = Path(__file__).parent / "static"
@@ -263,7 +264,7 @@ def template_environment() -> jinja2.Environment:
     environment.filters |= {
         "number": format_number, "error": format_error, "end": format_end, "count": format_count,
         "duration": format_duration, "when": format_time, "svg": Markup, "breakable": breakable, "rendered": rendered,
-        "clock": format_clock,
+        "clock": format_clock, "short": short_number,
     }  # fmt: skip
     environment.globals |= {"url_for": url_for, "task_url": task_url, "bar": bar, "version": __version__}
     return environment
@@ -305,11 +306,13 @@ def format_count(value: int | None) -> str:
 def format_duration(seconds: float | None) -> str:
     """Format a duration for people.
 
-    >>> format_duration(0.5), format_duration(75), format_duration(7300)
-    ('0.5 s', '1 min 15 s', '2 h 1 min')
+    >>> format_duration(0.0123), format_duration(0.5), format_duration(75), format_duration(7300)
+    ('12 ms', '0.5 s', '1 min 15 s', '2 h 1 min')
     """
     if seconds is None:
         return ""
+    if 0 < seconds < 0.1:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

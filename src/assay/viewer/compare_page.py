@@ -22,7 +22,7 @@ from assay.runs.folder import SCORED, refuse_links_outside
 from assay.viewer.library import RunLibrary
 from assay.viewer.pages import MissingPage, Page, find_run, find_task, markup_links, open_samples
 from assay.viewer.query import url_for
-from assay.viewer.sample_page import DiffPart, diff_parts
+from assay.viewer.sample_page import DiffPart, SampleView, diff_parts, sample_view
 from assay.viewer.samples import Database
 from assay.viewer.task_charts import ChartCard, paired_card
 
@@ -252,5 +252,16 @@ def flips_page(library: RunLibrary, comparisons: ComparisonCache, database: Data
         "paired": None if one else _paired(runs, task, database),
         "prompts": diff_parts(one.question, one.question_b) if one and one.question_b else None,
         "prompts_differ": difference_text(one.question, one.question_b, "prompts") if one and one.question_b else "",
+        "asked": _asked(runs, task, one, database) if one else [],
         "markup": query.get("markup") == "1", "switch": markup_links("flips", query),
     }  # fmt: skip
+
+
+def _asked(runs: Sequence[RunSummary], task: str, flip: Flip, database: Database) -> list[SampleView]:
+    """The sample of a flip in each run, for its prompt; empty where a run has no such sample."""
+    views = []
+    for run, doc in zip(runs, (flip.doc_id, flip.doc_id if flip.doc_id_b is None else flip.doc_id_b), strict=True):
+        samples = open_samples(run, task, database) if task in run.tasks else None
+        row = samples.document(doc) if samples is not None else None
+        views += [sample_view(row, run.config(task), {})] if row is not None else []
+    return views if len(views) == len(runs) else []

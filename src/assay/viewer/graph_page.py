@@ -1,16 +1,15 @@
 """The page of a graph: its workflow drawn, with visits, failures, time, tokens and cost per node."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from assay.models.servers.server_model import Price, price_of
+from assay.models.servers.server_model import Price
 from assay.records import Usage
 from assay.report.graph_drawing import draw_graph, graph_nodes_and_edges
 from assay.report.reading import RunSummary
-from assay.runs.run import mapping
-from assay.runs.run import number as as_number
 from assay.viewer.pages import MissingPage
+from assay.viewer.prices import node_prices
 from assay.viewer.samples import SOURCE, Database, Samples
 
 MAX_RECORDS = 20_000
@@ -40,7 +39,7 @@ def graph_view(
     nodes, edges = graph_nodes_and_edges(run.graph(task))
     if len(nodes) == 2:
         raise MissingPage(f"task {task} is not a graph")
-    known, visited = _count_visits(samples, database, _price(run)) if samples is not None else (0, {})
+    known, visited = _count_visits(samples, database, node_prices(run, task)) if samples is not None else (0, {})
     drawn_visits = [
         visited.get(node.name, NodeVisits(node.name, "", 0, 0, 0, 0, None))._replace(about=node.about)
         for node in nodes[1:-1]
@@ -67,16 +66,8 @@ def _spent(visited: NodeVisits) -> str:
     return " · ".join(part for part in (tokens, cost) if part)
 
 
-def _price(run: RunSummary) -> Price | None:
-    """The price of the model of a run, as its arguments have it; None where several models may have answered."""
-    options, roles = mapping(run.run.results.get("config")), mapping(run.run.usage.get("roles"))
-    arguments = mapping(options.get("model_args"))
-    read, written = as_number(arguments.get("price_in")), as_number(arguments.get("price_out"))
-    return price_of("", read, written, None) if len(roles) <= 1 and not options.get("model_role") else None
-
-
 def _count_visits(
-    samples: Samples, database: Database, price: Price | None = None
+    samples: Samples, database: Database, prices: Mapping[str, Price | None]
 ) -> tuple[int, dict[str, NodeVisits]]:
     """Count visits by node from the traces of the first records; runs of older versions have no traces."""
     visits: Counter[str] = Counter()
@@ -101,7 +92,13 @@ def _count_visits(
             failures[trace[-1][0]] += 1
     return known, {
         name: NodeVisits(
-            name, "", visits[name], records[name], requests[name], failures[name], *_totals(spent[name], price)
+            name,
+            "",
+            visits[name],
+            records[name],
+            requests[name],
+            failures[name],
+            *_totals(spent[name], prices.get(name)),
         )
         for name in visits
     }

@@ -20,16 +20,20 @@ from assay.runs.samples.turns import question_of
 from assay.tasks.audit import KINDS
 from assay.viewer.distributions import MAX_SLICES, more_columns, slice_intervals, value_count
 from assay.viewer.library import RunLibrary
+from assay.viewer.prices import node_prices
 from assay.viewer.query import OPERATORS, SHOWS, SampleQuery, page_number, read_query, url_for
 from assay.viewer.run_filter import RunFilter
 from assay.viewer.sample_page import TaskSettings, as_text, choice_views, sample_scores, sample_view, target_of
 from assay.viewer.samples import Database, Samples, SamplesPage, score_columns
 from assay.viewer.task_charts import MAX_COUNTED, task_charts
+from assay.viewer.trajectory import judge_questions
 from assay.viewer.verdicts import label_lines, verdict_views
 
 Page = dict[str, Any]
 RUNS_PER_PAGE = 200
 SORTS = ("name", "model", "score", "n", "failed", "cost", "seconds", "created")
+MAX_OTHERS = 12
+"""Other runs of the same document that a page links to."""
 KINDS_OF_FILES = ("parquet", "csv", "jsonl")
 
 
@@ -240,7 +244,11 @@ def brief(row: StoredSample) -> dict[str, str]:
     texts = _response_texts(row)
     best = "" if texts else next((choice.text for choice in choice_views(row) if choice.is_best), "")
     answers = row.answers
-    filtered = next((as_text(answer[0]) for answer in answers.values() if answer), "") if texts else ""
+    filtered = (
+        next((as_text(answer[0]) for answer in answers.values() if answer), "") if texts and not row.trace else ""
+    )
+    if row.trace:  # its output is the whole state: the last answer says more
+        texts = [text for number, text in enumerate(texts) if text and number not in judge_questions(row)][-1:]
     return {
         "question": _prompt_end(question_of(row)), "answer": _shorten((texts[0] if texts else best).strip()),
         "filtered": _shorten(filtered),
@@ -278,10 +286,11 @@ def sample_page(library: RunLibrary, database: Database, query: QueryParams) -> 
                                       markup=query.get("markup"))  # fmt: skip
     return {
         "markup": query.get("markup") == "1", "switch": markup_links("sample", query), "timeline": timeline,
-        "run": run, "task": task, "line": run.line(task), "sample": sample_view(row, run.config(task), better),
+        "run": run, "task": task, "line": run.line(task),
+        "sample": sample_view(row, run.config(task), better, node_prices(run, task)),
         "query": sample_query,
         "kinds": KINDS, "links": links, "back": url_for("task", sample_query.parameters, run=run.name, task=task),
-        "row": row, "verdicts": verdict_views(run, row), "labels": label_lines(run.run.labels.get(task), row.doc_id),
+        "row": row, "verdicts": verdict_views(run, task, row), "labels": label_lines(run.run.labels.get(task), row.doc_id),
         "shown": as_text, "has_graph": bool(run.graph(task)), "others": _same_document(library, run, task, row.doc_id),
     }  # fmt: skip
 
@@ -297,14 +306,14 @@ def markup_links(page: str, query: QueryParams) -> list[tuple[str, str, bool]]:
 
 
 def _same_document(library: RunLibrary, run: RunSummary, task: str, doc_id: int) -> list[tuple[str, str]]:
-    """The same document in other runs of the task on the same data."""
+    """The same document in other runs of the task on the same data, those nearest in time first."""
     source = run.source(task)
-    mark = zlib.crc32(source.encode())
-    return [
-        (each.name, url_for("sample", run=each.name, task=task, doc=doc_id))
-        for each in library.runs()
-        if each.name != run.name and source and (each.sources or {}).get(task) == mark
-    ][:20]
+    mark, own = zlib.crc32(source.encode()), run.head.created or 0.0
+    others = [
+        each for each in library.runs() if each.name != run.name and source and (each.sources or {}).get(task) == mark
+    ]
+    others.sort(key=lambda each: abs((each.head.created or 0.0) - own))
+    return [(each.name, url_for("sample", run=each.name, task=task, doc=doc_id)) for each in others[:MAX_OTHERS]]
 
 
 def find_run(library: RunLibrary, name: str) -> RunSummary:

@@ -12,13 +12,14 @@ import orjson
 
 from assay.config.row_names import row_key, row_name
 from assay.models.reasoning import START, split_thinking
+from assay.models.servers.server_model import Price
 from assay.records import Answers, AnyJSON, JSONObject, MetricValue
 from assay.redaction import redacted, redacted_text
 from assay.report.plots import Span
 from assay.runs.samples.records import StoredRequest, StoredSample, call_text, made_calls, shown_texts
 from assay.runs.samples.turns import ChatPrompt, ChatTurn, chat_prompt
 from assay.statistics.softmax import softmax
-from assay.viewer.trajectory import Step, spans_of, steps_of
+from assay.viewer.trajectory import Step, judge_questions, nodes_of_responses, spans_of, steps_of
 
 TaskSettings = JSONObject
 """The configuration of a task as the run stored it."""
@@ -72,6 +73,8 @@ class ResponseView(NamedTuple):
     text: str
     reasoning: str
     about: str
+    node: str = ""
+    """The node of a graph that asked for it."""
 
 
 @dataclass(frozen=True)
@@ -119,11 +122,11 @@ class SampleView:
 
     @property
     def missed(self) -> list[UnitMetricView]:
-        """The failed unit metrics, each difference once."""
+        """The failed unit metrics, each difference once; those without an expected value, as a judge's, have none."""
         wrong = {
             (as_text(each.golden), as_text(each.predicted)): each
             for each in reversed(self.units)
-            if not each.is_correct
+            if not each.is_correct and each.golden is not None
         }
         return list(reversed(wrong.values()))
 
@@ -143,7 +146,11 @@ class SampleView:
     @property
     def why(self) -> str:
         """Explain the score in one sentence."""
-        scores = [(f"{metric} {name}", float(value)) for metric, name, value, bad in self.scores if bad is not None]
+        scores = [
+            (metric if name == "none" else f"{metric} ({name})", float(value))
+            for metric, name, value, bad in self.scores
+            if bad is not None
+        ]
         if self.failed or not scores:
             return ""
         verdict = "Wrong" if self.is_wrong else "Right"
@@ -157,7 +164,7 @@ class SampleView:
             return f"{verdict}: {best!r} is the likeliest choice, expected {right!r}."
         if "unextracted" in self.audit:
             return f"{verdict}: a filter extracted nothing from the answer, expected {self.target!r}."
-        if self.units and not all(each.is_correct for each in self.units):
+        if self.missed:
             failed_units = [
                 f"{each.metric} found {as_text(each.predicted)!r}, expected {as_text(each.golden)!r}"
                 for each in self.missed
@@ -165,14 +172,19 @@ class SampleView:
             return f"{verdict}: {_brief('; '.join(failed_units))}."
         if not self.filtered or self.trace:
             return f"{verdict}."
-        left = ", ".join(
+        left = " and ".join(
             f"{each!r}" for each in dict.fromkeys(each for _, _, answers in self.filtered for each in answers)
         )
-        return f"{verdict}: the filtered answer is {_brief(left)}, expected {_brief(repr(self.target))}."
+        return f"{verdict}: the answer is {_brief(left)}, expected {_brief(repr(self.target))}."
 
 
-def sample_view(row: StoredSample, config: TaskSettings, better: Mapping[str, bool | None]) -> SampleView:
-    """Build the view of a stored sample."""
+def sample_view(
+    row: StoredSample,
+    config: TaskSettings,
+    better: Mapping[str, bool | None],
+    prices: Mapping[str, Price | None] | None = None,
+) -> SampleView:
+    """Build the view of a stored sample; with the prices of a graph's nodes, its steps have their cost."""
     responses, replies = row.responses, row.replies or ()
     own = sum(map(len, responses))
     trace = row.trace or ()
@@ -182,12 +194,12 @@ def sample_view(row: StoredSample, config: TaskSettings, better: Mapping[str, bo
         doc if isinstance(doc := parse_json(row.doc, {}), Mapping) else {"document": doc},
         *_split_examples(row, config),
         target_of(row),
-        [_response_view(text, reply) for text, reply in zip(texts, [*replies, *[{}] * len(texts)], strict=False)],
+        _replies(row, texts),
         _filtered(row.answers, config) if texts else (),
         _scores(row.scores, better),
         choice_views(row) if not texts else (),
         [_response_view(str(reply["verdict"]), reply) for reply in replies[own:] if "verdict" in reply],
-        steps_of(row),
+        steps_of(row, prices),
         redacted_text(row.failed or ""),
         row.audit,
         row.dropped or 0,
@@ -198,6 +210,17 @@ def sample_view(row: StoredSample, config: TaskSettings, better: Mapping[str, bo
         prompt_chat(row, config),
         spans_of(row) if trace else (),
     )
+
+
+def _replies(row: StoredSample, texts: Sequence[str]) -> list[ResponseView]:
+    """The responses; those of a graph with their nodes, without the verdicts of its judges."""
+    nodes, replies = nodes_of_responses(row), [*(row.replies or ()), *[{}] * len(texts)]
+    judged = judge_questions(row) if nodes else {}
+    return [
+        _response_view(text, reply)._replace(node=nodes.get(number, ""))
+        for number, (text, reply) in enumerate(zip(texts, replies, strict=False))
+        if number not in judged
+    ]
 
 
 def _brief(text: str) -> str:
@@ -300,9 +323,19 @@ def _scores(scores: StoredScores, better: Mapping[str, bool | None]) -> list[tup
         metric, name = row_key(written)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         bad = value <= 0 if number and better.get(metric) else None
-        own = sample_score(metric, value) if not number else None
-        views.append((metric, name, f"{own:.4f}" if own is not None else as_text(value), bad))
+        own = sample_score(metric, value)
+        views.append((metric, name, short_number(own) if own is not None else as_text(value), bad))
     return views
+
+
+def short_number(value: float) -> str:
+    """A score with four decimals at most; very large and very small ones by their digits.
+
+    >>> short_number(1.0), short_number(1 / 3), short_number(0.00001234), short_number(123456.75)
+    ('1', '0.3333', '1.234e-05', '123456.75')
+    """
+    rounded = f"{value:.4f}".rstrip("0").rstrip(".")
+    return rounded if 1e-4 <= abs(value) < 1e9 or value == 0 else f"{value:.4g}"
 
 
 def choice_views(row: StoredSample) -> list[Choice]:

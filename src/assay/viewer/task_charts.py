@@ -26,6 +26,8 @@ MAX_K = 100
 MARGIN_BINS = 20
 PAIR_BINS = 20
 """Steps of each score in the chart of two runs."""
+MAX_WRITTEN = 9
+"""Pairs of scores with their number written beside them: scores of 0 and 1 have 4."""
 MARGIN_REACH = 10.0
 """Margins are drawn up to this many nats; those beyond are counted at the ends."""
 WIDTH = 360.0
@@ -262,7 +264,8 @@ def paired_card(first: Samples, second: Samples, names: tuple[str, str]) -> Char
     most, total = rows[0][2], sum(count for *_, count in rows)
     points = [
         Point(a, b, title=f"{a:.4g} in {names[0]}, {b:.4g} in {names[1]}: {n:,} documents", weight=math.sqrt(n / most),
-              verdict="better" if b > a else "worse" if b < a else "")
+              verdict="" if a == b else "better" if (b > a) is first.is_more_better else "worse",
+              text=f"{n:,}" if len(rows) <= MAX_WRITTEN else "")
         for a, b, n in rows
     ]  # fmt: skip
     limits = (min(low, 0.0), max(high, 1.0)) if first.scale in (None, SHARE) and low >= 0 and high <= 1 else (low, high)

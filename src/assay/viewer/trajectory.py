@@ -1,9 +1,11 @@
 """The way of a graph's record: the nodes it visited with their conversations, and how long each request and tool call took."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from assay.records import JSONObject
+from assay.models.servers.server_model import Price
+from assay.records import JSONObject, Usage
 from assay.redaction import redacted_text
 from assay.report.plots import Span
 from assay.runs.samples.records import StoredSample, call_text, made_calls
@@ -11,6 +13,8 @@ from assay.runs.samples.turns import ChatTurn, stored_exchanges, turns_of
 
 MODEL, TOOL = "model", "tool"
 """Who spent the time of a span."""
+FENCED = re.compile(r"<<<(.+) ([0-9a-f]{32})>>>\n(?s:.*)\n<<<end of \1 \2>>>")
+"""An answer as a judge sees it."""
 
 
 class Step(NamedTuple):
@@ -26,9 +30,10 @@ class Step(NamedTuple):
     failed: str = ""
     tokens: tuple[int, int] | None = None
     """Tokens read and written by its models."""
+    cost: float | None = None
 
 
-def steps_of(row: StoredSample) -> list[Step]:
+def steps_of(row: StoredSample, prices: Mapping[str, Price | None] | None = None) -> list[Step]:
     """The visited nodes in order. What an earlier request of a conversation has is not repeated."""
     parts, replies = stored_exchanges(row), row.replies or ()
     steps = []
@@ -40,10 +45,26 @@ def steps_of(row: StoredSample) -> list[Step]:
         reason = next((str(reply["failed"]) for reply in node_replies if "failed" in reply), "")
         tokens = (sum(each[0] for each in usages), sum(each[1] for each in usages)) if usages else None
         seconds = sum(each[2] for each in usages) if usages else None
-        steps.append(Step(node, turns_of(said), seconds, len(numbers), redacted_text(reason), tokens))
+        price = (prices or {}).get(node)
+        cost = sum(price.of(Usage(*each)) for each in usages) if price is not None and usages else None
+        steps.append(Step(node, turns_of(said), seconds, len(numbers), redacted_text(reason), tokens, cost))
     if row.failed and steps and not any(step.failed for step in steps):  # no request did: the last node it reached
         steps[-1] = steps[-1]._replace(failed=redacted_text(row.failed))
     return steps
+
+
+def nodes_of_responses(row: StoredSample) -> dict[int, str]:
+    """The node that each response of a graph's record belongs to."""
+    return {number: node for node, numbers in _visits(row) for number in numbers}
+
+
+def judge_questions(row: StoredSample) -> dict[int, str]:
+    """The requests of a graph's record that ask a judge, by number: their question has an answer in its fence."""
+    asked = {
+        number: "\n\n".join(turn.text for turn in turns_of(each.asked))
+        for number, each in enumerate(stored_exchanges(row))
+    }
+    return {number: question for number, question in asked.items() if FENCED.search(question)}
 
 
 def _visits(row: StoredSample) -> Iterator[tuple[str, list[int]]]:

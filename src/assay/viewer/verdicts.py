@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from assay.comparison.labelling import judge_rows
+from assay.errors import AssayError
 from assay.records import AnyJSON
 from assay.report.reading import RunSummary
 from assay.runs.labels import TaskLabels
 from assay.runs.run import mapping
-from assay.runs.samples.records import StoredSample
-from assay.scoring.judges import json_objects
+from assay.runs.samples.records import StoredSample, shown_texts
+from assay.scoring.judges import ROLE, json_objects
+from assay.viewer.trajectory import judge_questions, nodes_of_responses
 
 MODEL_NAMES = ("pretrained", "model", "path")
 
@@ -23,13 +26,16 @@ class VerdictView(NamedTuple):
     question: str
     text: str
     about: str
+    scale: str = ""
+    node: str = ""
+    """The node of a graph that asked."""
 
 
-def verdict_views(run: RunSummary, row: StoredSample) -> list[VerdictView]:
-    """The verdicts of a sample, in the order in which they were asked for."""
+def verdict_views(run: RunSummary, task: str, row: StoredSample) -> list[VerdictView]:
+    """The verdicts of a sample, in the order in which they were asked for; of a graph those of its judge nodes."""
     replies = row.replies or ()
     own = sum(map(len, row.responses))
-    return [
+    views = [
         _view(
             run,
             str(reply.get("role") or ""),
@@ -40,6 +46,30 @@ def verdict_views(run: RunSummary, row: StoredSample) -> list[VerdictView]:
         for reply in replies[own:]
         if "verdict" in reply
     ]
+    in_graph = _of_graph(run, row) if row.trace else []
+    scale = _scale(run, task) if not in_graph else ""
+    return [each._replace(scale=scale if isinstance(each.score, int | float) else "") for each in views] + in_graph
+
+
+def _of_graph(run: RunSummary, row: StoredSample) -> list[VerdictView]:
+    """The verdicts of the judges that nodes of a graph asked."""
+    texts, replies, nodes = shown_texts(row.responses, row.replies), row.replies or (), nodes_of_responses(row)
+    role = ROLE if ROLE in mapping(run.manifest.get("roles")) else ""
+    return [
+        _view(run, role, question, texts[number], replies[number].get("usage") if number < len(replies) else None)
+        ._replace(node=nodes.get(number, ""))
+        for number, question in judge_questions(row).items()
+        if number < len(texts)
+    ]  # fmt: skip
+
+
+def _scale(run: RunSummary, task: str) -> str:
+    """The scale that the judge of a task was asked to use, in words."""
+    try:
+        [rows] = judge_rows(run.run.finished(), [task])
+    except AssayError:  # it has no judge, or is in progress
+        return ""
+    return "" if rows.other else f"from {rows.scale[0]:g} to {rows.scale[1]:g}"
 
 
 def _view(run: RunSummary, role: str, question: str, said: AnyJSON, usage: AnyJSON) -> VerdictView:

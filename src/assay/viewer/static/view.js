@@ -114,11 +114,69 @@ function pressed(event) {
   }
   // the button of a dialog that was just closed keeps the focus until the next frame
   if (event.key === "Enter" && event.target.matches("a, button, summary") && event.target.checkVisibility()) return;
-  const own = all("[data-key]").find((each) => each.dataset.key === event.key);
+  const own = keyed(event.key);
+  if (own && one(".verdict-bar")) { event.preventDefault(); if (!event.repeat) inTurn(() => label(keyed(event.key))); return; }
   if (own) { event.preventDefault(); own.click(); return; }
   const pair = before === "g" ? all("[data-keys]").find((each) => each.dataset.keys === `g ${event.key}`) : null;
   before = event.key;
   if (pair ? visit(pair) : KEYS[event.key]?.()) event.preventDefault();
+}
+
+// Label mode: the next document is loaded ahead and shown at once, while the label is stored; keys wait for their turn.
+const labelling = { turn: Promise.resolve(), stored: Promise.resolve(), ahead: null, given: new Set() };
+const keyed = (key) => all("[data-key]").find((each) => each.dataset.key === key);
+const shownDocument = (page) => page?.querySelector(".verdict-bar [name=doc]")?.value;
+
+function inTurn(step) {
+  labelling.turn = labelling.turn.then(step).catch(() => location.reload());
+}
+
+async function loadPage(address, options) {
+  const answer = await fetch(address, options);
+  if (!answer.ok) throw new Error(answer.status);
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  page.address = answer.url;
+  return page;
+}
+
+function showPage(page) {
+  one("main").replaceWith(page.querySelector("main"));
+  if (page.address) history.replaceState({}, "", page.address);
+  prepare();
+  loadAhead();
+}
+
+function loadAhead() {
+  const next = one(".verdict-bar a[data-key=s]");
+  labelling.ahead = next && loadPage(next.href).catch(() => null);
+}
+
+async function label(target) {
+  if (!target) return;
+  if (target.matches("a")) { await labelling.stored; showPage(await loadPage(target.href)); return; }
+  const { form } = target;
+  const body = new URLSearchParams(new FormData(form));
+  if (target.name) body.set(target.name, target.value);
+  const isVerdict = form.matches(".verdict-bar");
+  const doc = shownDocument(document);
+  labelling.stored = labelling.stored.then(() => loadPage(form.action, { method: "POST", body }));
+  labelling.stored.catch(() => location.reload());
+  if (isVerdict) labelling.given.add(doc); else labelling.given.delete(body.get("doc"));
+  const ahead = isVerdict ? await labelling.ahead : null;
+  const next = shownDocument(ahead);
+  if (!next || labelling.given.has(next)) { showPage(await labelling.stored); return; }
+  ahead.address = "";  // the address is that of the stored page, which has the counts
+  showPage(ahead);
+  labelling.stored.then((page) => { if (shownDocument(page) === shownDocument(document)) showPage(page); else showCounts(page); });
+}
+
+// A stored label leads to another document than the one that is shown, if one was left for later: only the counts are taken over.
+function showCounts(page) {
+  one("main h1").replaceWith(page.querySelector("h1"));
+  one("main progress").replaceWith(page.querySelector("progress"));
+  one("main form.notice")?.remove();
+  const last = page.querySelector("form.notice");
+  if (last) one("main form.bar").after(last);
 }
 
 // The cells of a table: empty columns are left out; in CSV, a cell with several values becomes several columns.
@@ -179,6 +237,7 @@ function markCut() {
 document.addEventListener("DOMContentLoaded", () => {
   prepare();
   follow();
+  loadAhead();
   document.addEventListener("visibilitychange", follow);
   addEventListener("pagehide", stopFollowing);
   addEventListener("pageshow", follow);
@@ -190,6 +249,11 @@ document.addEventListener("DOMContentLoaded", () => {
     if (button) copy(button);
     if (event.target.closest("[data-theme-toggle]")) toggleTheme();
     if (event.target.closest("[data-help]")) KEYS["?"]();
+  });
+  document.addEventListener("submit", (event) => {
+    if (!one(".verdict-bar") || event.target.method !== "post" || !event.target.action.endsWith("/label")) return;
+    event.preventDefault();
+    inTurn(() => label(event.submitter));
   });
   document.addEventListener("change", (event) => { if (event.target.matches("[data-submit]")) event.target.form.submit(); });
   document.addEventListener("scroll", markCut, true);
