@@ -148,9 +148,7 @@ def run(folder: Path, name: str, kind: str) -> Measured:
         if is_followed:
             follower.join(60)
         answered = json.loads(urlopen(url.removesuffix("/v1") + "/times").read())
-        return Measured(
-            said["wall"], said["cpu"], [*ages(pages, answered)], peak_of(viewer) if is_followed else 0.0
-        )
+        return Measured(said["wall"], said["cpu"], [*ages(pages, answered)], peak_of(viewer) if is_followed else 0.0)
 
 
 def _may_pin() -> bool:

@@ -84,9 +84,9 @@ def execute(
 def expect_rest(models: Mapping[str, AnyModel], progress: RunProgress) -> None:
     """Tell models that plan ahead how long the rest of the run takes, once that is known."""
     planning = [model for model in models.values() if isinstance(model, Planning)]
-    seconds = time_left_of(progress).seconds if planning else None
-    for model in planning if seconds is not None else ():
-        model.expect(seconds)
+    if planning and (seconds := time_left_of(progress).seconds) is not None:
+        for model in planning:
+            model.expect(seconds)
 
 
 def finish(prepared: Prepared, answers: AnswerSource, output: Output[T]) -> T:

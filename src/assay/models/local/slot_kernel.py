@@ -23,7 +23,7 @@ def _kernel() -> Any:
     import triton
     import triton.language as tl
 
-    @triton.jit
+    @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
     def slot_attention(  # type: ignore[no-untyped-def]  # noqa: PLR0913
         query, keys, values, used, before, before_sums, sinks, out, scale, length, window, query_token, query_head,
         slots, size: tl.constexpr, heads: tl.constexpr, groups: tl.constexpr, rows: tl.constexpr, width: tl.constexpr,

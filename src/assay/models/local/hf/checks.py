@@ -131,7 +131,7 @@ def _first_layers_agree(model: "PreTrainedModel", plain: LogitsOf, other: Logits
         return False
     with torch.inference_mode():
         half = _distances(other(some), plain(some))
-    some = some.float()
+    some = some.float()  # type: ignore[no-untyped-call]
     with torch.inference_mode():
         single = _distances(other(some), plain(some))
     return float(half.median()) <= DEFAULT_TOLERANCE and float(single.max()) <= TOLERANCE[torch.float32]
@@ -148,8 +148,7 @@ def first_layers(model: "PreTrainedModel") -> "PreTrainedModel | None":
         return None
     kinds = list(getattr(config, "layer_types", None) or ())
     count = min(max([2, *(kinds.index(kind) + 1 for kind in set(kinds))]), total)
-    layers = model.get_submodule(lists[0])
-    left_out = {id(layer): torch.nn.Identity() for layer in list(layers)[count:]}
+    left_out = {id(layer): torch.nn.Identity() for layer in list(model.get_submodule(lists[0]).children())[count:]}
     some = copy.deepcopy(model, left_out)
     shorter = some.get_submodule(lists[0])
     del shorter[count:]  # type: ignore[operator]
