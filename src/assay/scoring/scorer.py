@@ -300,14 +300,11 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
         names = (self.name,) if rows is None else rows
         return [added_row(self.name, row, reduction) for row in names for reduction in self.own_reductions.added]
 
-    def declared_better(self) -> dict[str, bool | None]:
+    def declared_better(self) -> dict[str, bool]:
         """Whether higher is better in the rows that it, or a member, adds itself, where that is declared."""
-        declared = [each for each in (self, *self.members) if each.higher_is_better is not None]
-        return {
-            row: each.higher_is_better
-            for each in declared
-            for row in (*(each.rows() or (each.name,)), *each.added_rows())
-        }
+        known = [(each, each.higher_is_better) for each in (self, *self.members)]
+        own = [((*(each.rows() or (each.name,)), *each.added_rows()), up) for each, up in known if up is not None]
+        return {row: up for rows, up in own for row in rows}
 
     @cached_property
     def has_score(self) -> bool:
