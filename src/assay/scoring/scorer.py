@@ -154,8 +154,7 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
     """Rows beside those of the metrics, where they are known before the run."""
     bounds: Bounds | Mapping[str, Bounds] | None = None
     """The least and the greatest score that it gives, or those of each row: intervals stay within them."""
-    higher_is_better: bool | None = None
-    """Whether a higher score in its own rows is better; None where that is unknown."""
+    higher_is_better: bool | None = None  # in its own rows; None where that is unknown
     combines: ClassVar[bool] = False
     """Whether the loop scores with its members, and it computes one score from all of them."""
     overwrites: bool = False
@@ -302,12 +301,9 @@ class Scorer(_Prepared, ABC, Generic[ResultT]):
 
     def declared_better(self) -> dict[str, bool | None]:
         """Whether higher is better in the rows that it, or a member, adds itself, where that is declared."""
-        declared = [each for each in (self, *self.members) if each.higher_is_better is not None]
-        return {
-            row: each.higher_is_better
-            for each in declared
-            for row in (*(each.rows() or (each.name,)), *each.added_rows())
-        }
+        own = [each for each in (self, *self.members) if each.higher_is_better is not None]
+        rows = [(each, (*(each.rows() or (each.name,)), *each.added_rows())) for each in own]
+        return {row: each.higher_is_better for each, names in rows for row in names}
 
     @cached_property
     def has_score(self) -> bool:

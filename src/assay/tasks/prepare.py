@@ -474,7 +474,7 @@ class PreparedTask:
 
     def higher_is_better(self) -> Mapping[str, bool | None]:
         scorers = [scorer.declared_better() for _, scorer in self.scoring.pipelines]
-        known = {name: better for each in scorers for name, better in each.items()}
+        known: dict[str, bool | None] = {name: up for each in scorers for name, up in each.items()}
         known |= {metric.name: metric.higher_is_better for metric in self._metrics()}
         for metric in self._metrics():
             rows = [row for row, parent in self.scoring.parents.items() if parent == metric.name]

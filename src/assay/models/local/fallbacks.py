@@ -2,12 +2,31 @@
 
 import logging
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from types import TracebackType
+from typing import NamedTuple, Self
 
 from assay.records import JSONDict
 
 MOST_WORDS = 200
 """Longest reason that is kept: compilers put whole programs into theirs."""
+
+
+class Attempt:
+    """A context in which devices, compilers and models may raise whatever they like: `error` is that. Ctrl-C passes."""
+
+    __slots__ = ("error",)
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self.error = error if isinstance(error, Exception) else None
+        return self.error is not None
 
 
 class Fallback(NamedTuple):

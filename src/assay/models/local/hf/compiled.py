@@ -3,7 +3,7 @@
 import time
 from typing import TYPE_CHECKING, Any
 
-from assay.models.local.fallbacks import Fallbacks
+from assay.models.local.fallbacks import Attempt, Fallbacks
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -47,12 +47,12 @@ class CompiledLayers:
         self.is_due = False
         names = set(getattr(self._model, "_no_split_modules", None) or ())
         layers = [module for module in self._model.modules() if type(module).__name__ in names]
-        try:
+        with Attempt() as attempt:
             for layer in layers:
                 layer.compile(dynamic=True)
                 self._calls.append((layer, getattr(layer, "_compiled_call_impl", None)))
-        except Exception as error:  # noqa: BLE001  # libraries of compilers raise anything when they are imported
-            self._fallbacks.note(UNCOMPILED, error)
+        if attempt.error is not None:
+            self._fallbacks.note(UNCOMPILED, attempt.error)
             self.use(False)
 
     def use(self, is_used: bool) -> None:

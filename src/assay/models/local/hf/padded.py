@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from assay.models.local.fallbacks import reason_of
+from assay.models.local.fallbacks import Attempt, reason_of
 from assay.models.local.generation import NAN_LOGITS, NO_TOKEN, Generation
 from assay.models.local.hf.fallback import check_usable
 from assay.models.local.hf.loading import LoadedHFModel
@@ -48,13 +48,14 @@ class PaddedRunner:
 
     def _tried(self, loaded: LoadedHFModel) -> tuple[ModelInputs, bool]:
         """Inputs of every step of a text, and whether texts may be padded: both tried on a short one."""
-        try:
+        with Attempt() as attempt:
             return {}, _ignores_padding(loaded.model, loaded.device, {})
-        except Exception as error:  # noqa: BLE001  # models raise anything: here it is decided to try without
-            check_usable(loaded.device, error)
-            self.remarks["generate"] = f"texts are computed again for every token: its cache failed: {reason_of(error)}"
-            uncached = {"use_cache": False}
-            return uncached, _ignores_padding(loaded.model, loaded.device, uncached)
+        assert attempt.error is not None
+        check_usable(loaded.device, attempt.error)
+        why = reason_of(attempt.error)
+        self.remarks["generate"] = f"texts are computed again for every token: its cache failed: {why}"
+        uncached = {"use_cache": False}
+        return uncached, _ignores_padding(loaded.model, loaded.device, uncached)
 
     @property
     def way(self) -> str:

@@ -8,7 +8,7 @@ import torch
 
 from assay.errors import ConfigError, Place, Problem
 from assay.models.local.attention import NAME
-from assay.models.local.fallbacks import Fallbacks, reason_of
+from assay.models.local.fallbacks import Attempt, Fallbacks, reason_of
 from assay.models.local.hf.compiled import UNCOMPILED, CompiledLayers
 from assay.models.local.hf.fallback import WITHOUT_FLASH, HFRunner, Way, check_usable
 from assay.models.local.hf.loading import LoadedHFModel
@@ -87,29 +87,26 @@ def _use_experts(model: Any) -> Callable[[str | None], None] | None:
 
 def ensure_forward(loaded: LoadedHFModel, fallbacks: Fallbacks) -> None:
     """Run the model once, plainly; refuse one that cannot compute at all on its device and in its dtype."""
-    try:
-        _forward(loaded)
+    failure = _forward_failure(loaded)
+    if failure is None:
         return
-    except Exception as error:  # noqa: BLE001  # models and kernels raise anything
-        check_usable(loaded.device, error)
-        failure = error
     use = _use_experts(loaded.model)
     if use is not None:
         use("eager")
-        try:
-            _forward(loaded)
+        if _forward_failure(loaded) is None:
             fallbacks.note(EAGER, failure)
             return
-        except Exception as error:  # noqa: BLE001  # as above
-            check_usable(loaded.device, error)
     dtype = str(loaded.model.dtype).removeprefix("torch.")
     what = f"{type(loaded.model).__name__} cannot compute in {dtype} on {loaded.device}: {reason_of(failure)}"
     fix = "try dtype=float32, attn_implementation=eager or another device"
     raise ConfigError([Problem(Place("model_args"), what, fix)]) from failure
 
 
-def _forward(loaded: LoadedHFModel) -> None:
+def _forward_failure(loaded: LoadedHFModel) -> Exception | None:
     tokens = torch.tensor([[0, 1, 2]], device=loaded.device) % loaded.model.config.get_text_config().vocab_size
     decoder = {"decoder_input_ids": tokens} if loaded.is_seq2seq else {}
-    with torch.inference_mode():
+    with Attempt() as attempt, torch.inference_mode():
         loaded.model(input_ids=tokens, **decoder).logits[0, -1].sum().item()
+    if attempt.error is not None:
+        check_usable(loaded.device, attempt.error)
+    return attempt.error
