@@ -105,16 +105,21 @@ class Lane(Protocol):
     ) -> None: ...
 
 
+FIRST_WINDOW = 2_048
+"""Number of requests of the first window of a local model, if it takes as many."""
+
+
 class WindowLane:
     """Queue of a local model, which is sent a window of requests at a time."""
 
     def __init__(self, role: str, model: Model, receive: Receive, budget: Budget) -> None:
         self._role, self._model, self._receive, self._budget = role, model, receive, budget
         self._queue: list[KeyedRequest] = []
+        self._size = min(FIRST_WINDOW, model.window)
 
     @property
     def is_full(self) -> bool:
-        return len(self._queue) >= self._model.window
+        return len(self._queue) >= self._size
 
     @property
     def is_busy(self) -> bool:
@@ -140,8 +145,10 @@ class WindowLane:
         return True
 
     def _take(self) -> list[KeyedRequest]:
-        """The requests of the next window."""
-        window, self._queue = self._queue[: self._model.window], self._queue[self._model.window :]
+        """The requests of the next window. Each is twice as large as the one before: a model begins early, and is busy until
+        the next is there."""
+        window, self._queue = self._queue[: self._size], self._queue[self._size :]
+        self._size = min(2 * self._size, self._model.window)
         return window
 
     async def _responses(self, window: Sequence[KeyedRequest]) -> AsyncGenerator[list[KeyedResponse]]:

@@ -99,7 +99,7 @@ class ThreadLane(WindowLane):
 
     @property
     def _has_conversation(self) -> bool:
-        return any(not isinstance(request[0], str) for _, request in self._queue[: self._model.window])
+        return any(not isinstance(request[0], str) for _, request in self._queue[: self._size])
 
     def _send(self, window: Sequence[KeyedRequest]) -> None:
         self._count(1)

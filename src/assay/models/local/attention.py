@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from assay.memory_turns import waiting_for_device
+
 Integers = npt.NDArray[np.int64]
 Array = npt.NDArray[np.generic]
 Span = tuple[int, int]
@@ -385,6 +387,27 @@ def _band(members: Integers, own: Integers, seen: Integers, own_starts: Integers
 def _rectangle(values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """Return (segments, heads, tokens, size) for an index of (segments, tokens)."""
     return values[index].transpose(1, 2)
+
+
+class HostCopy:
+    """A copy of a tensor in the host's memory, made without waiting for the device."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._event: torch.cuda.Event | None = None
+        if tensor.device.type == "cuda":
+            self._copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+            self._copy.copy_(tensor, non_blocking=True)
+            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._event.record()
+        else:
+            self._copy = tensor.cpu().clone()
+
+    def array(self) -> Array:
+        """The values, once the device has computed them."""
+        if self._event is not None:
+            with waiting_for_device():
+                self._event.synchronize()
+        return self._copy.numpy()
 
 
 def on_device(array: Array, device: torch.device) -> torch.Tensor:

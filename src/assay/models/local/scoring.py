@@ -11,7 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from assay.models.local.attention import Layers, PackedPattern, PackedRow, Span, layer_limits, on_device, using_pattern
+from assay.models.local.attention import (
+    HostCopy,
+    Layers,
+    PackedPattern,
+    PackedRow,
+    Span,
+    layer_limits,
+    on_device,
+    using_pattern,
+)
 from assay.models.local.fallbacks import Fallbacks
 from assay.models.local.generation import NAN_LOGITS
 from assay.models.local.prefixes import MIN_SHARED, ContextGroup, PrefixGroup, common_tokens, prefix_groups
@@ -162,8 +171,8 @@ class LaunchedPass(NamedTuple):
     """A forward pass running on the device."""
 
     forward: ForwardPass
-    picked: torch.Tensor
-    greedy: torch.Tensor
+    picked: HostCopy
+    greedy: HostCopy
     seconds: float
     events: tuple[Any, Any] | None
     """Start and end on an asynchronous device, for its time."""
@@ -315,10 +324,11 @@ class PackedScorer:
             picked, greedy = likelihoods(logits, *(on_device(targets[:, part], device) for part in (0, 1)))
             if events is not None:
                 events[1].record()
+            results = HostCopy(picked), HostCopy(greedy)
         self.budget.measure(len(forward.row.tokens) + forward.row.attended // GATHERED_PER_TOKEN, before)
         for (beginning, _), layers in zip(forward.to_cache, pattern.cached, strict=True):
             self._cache(beginning, layers)
-        return LaunchedPass(forward, picked, greedy, time.perf_counter() - started, events)
+        return LaunchedPass(forward, *results, time.perf_counter() - started, events)
 
     def _cache(self, beginning: Sequence[int], layers: Layers) -> None:
         self._count += 1
@@ -331,7 +341,7 @@ class PackedScorer:
     def _collect(self, launched: LaunchedPass) -> list[ScoredPair]:
         """Wait for a pass and return its results."""
         forward = launched.forward
-        picked, greedy = launched.picked.cpu().double().numpy(), launched.greedy.cpu().numpy()
+        picked, greedy = launched.picked.array().astype(np.float64), launched.greedy.array()
         events = launched.events
         seconds = launched.seconds if events is None else events[0].elapsed_time(events[1]) / 1000
         values: dict[int, float] = dict.fromkeys(forward.read, 0.0)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from assay.models.local.attention import Integers, PackedPattern, PackedRow, on_device, using_pattern
+from assay.models.local.attention import HostCopy, Integers, PackedPattern, PackedRow, on_device, using_pattern
 from assay.models.local.fallbacks import Fallbacks
 from assay.models.local.generation import NO_TOKEN, Decode, Generation
 from assay.models.local.prefixes import MIN_SHARED, prefix_groups
@@ -267,13 +267,11 @@ class _SlotBatch:
             self._draw.prepare(self._generations, steps, self._first)
         with on_cuda_device(self._net.device):
             self._play(is_drawn, steps - self._lead)
-            tokens, copied = _copied(self._history[:steps])
+            tokens = HostCopy(self._history[:steps])
             lead = LEADS.get(self._net.device.type, 0)
             first = self._block_ended(lead if self.ahead > steps and not is_drawn else 0)
             self._play(is_drawn, self._lead)
-            if copied is not None:
-                copied.synchronize()
-        return Block(tokens.numpy(), first)
+        return Block(tokens.array(), first)
 
     def _block_ended(self, lead: int) -> list[int]:
         """Begin the next block; returns the first steps of the texts in the one before."""
@@ -321,16 +319,6 @@ class _SlotBatch:
                     ended.append(generation)
                     self._generations[slot] = None
         return ended
-
-
-def _copied(tokens: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:
-    """A copy in the host's memory; from a GPU it is complete after the event."""
-    if tokens.device.type != "cuda":
-        return tokens.cpu().clone(), None
-    held = torch.empty(tokens.shape, dtype=tokens.dtype, pin_memory=True).copy_(tokens, non_blocking=True)
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    event.record()
-    return held, event
 
 
 class StepFailed(Exception):

@@ -178,7 +178,7 @@ class FallbackRunner:
             self._begin(way)
             try:
                 yield from _attempt(work, way, feed, feed.pending)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # whatever a device raises
                 check_usable(self._device, error)
                 continue
             self._settle(way, failure, count)
@@ -218,7 +218,7 @@ class FallbackRunner:
                     in_a_row = 0
                     yield done
                 continue
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # whatever a device raises
                 check_usable(self._device, error)
                 failure = error
             left = feed.left(items)
