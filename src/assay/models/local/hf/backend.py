@@ -137,7 +137,7 @@ class HF(TokenizedModel):
 
     @property
     def fallbacks(self) -> list[JSONDict]:
-        """What failed in a faster way since it was loaded, and was computed in another."""
+        """Failures of faster ways since it was loaded, with the ways used instead."""
         return self._ways.fallbacks.as_json()
 
     @classmethod
