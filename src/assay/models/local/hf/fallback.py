@@ -51,7 +51,8 @@ class HFRunner(Protocol):
 
 
 class Way(NamedTuple):
-    """A way of computing: `begin` prepares the model for it, `end` undoes what others do not expect, `loss` is the sentence for the user."""
+    """A way of computing: `begin` prepares the model for it, `end` undoes what others do not expect, and `loss` is the
+    sentence for the user."""
 
     runner: HFRunner
     begin: Callable[[], None] = lambda: None
