@@ -1,6 +1,6 @@
-"""`python bench/gpu_failures.py [--device cpu]`: failures on a device, put there, and what becomes of the requests in hand.
+"""`python bench/gpu_failures.py [--device cpu]`: failures put on a device, and the answers to the requests in hand.
 
-The last one leaves the device unusable for its process: it must end with a ModelLost, in a process of its own.
+The last one leaves the device unusable for its process: it must end with a ModelLost, in a separate process.
 """
 
 import argparse

@@ -139,7 +139,7 @@ def test_missing_and_broken_files_are_refused(folder: Path, tmp_path: Path) -> N
     weights.unlink()
     assert "adapter_model.safetensors is missing" in refused(folder, tmp_path / "whole")
     (tmp_path / "whole/adapter_config.json").write_text("[1]")
-    assert "is no JSON object" in refused(folder, tmp_path / "whole")
+    assert "must be a JSON object" in refused(folder, tmp_path / "whole")
     (tmp_path / "whole/adapter_config.json").write_text(json.dumps({"peft_type": "NEW"}))
     weights.write_bytes(content)
     assert "does not fit" in refused(folder, tmp_path / "whole")

@@ -64,10 +64,12 @@ class Mapped:
 
 
 def test_tokens_go_to_the_first_gpu_of_a_model_whose_first_weights_are_kept_elsewhere() -> None:
-    model = Mapped(embed="disk", first=1, second=0, last="cpu")
+    model: Any = Mapped(embed="disk", first=1, second=0, last="cpu")
+    on_disk: Any = Mapped(all="disk")
+    on_one: Any = Mapped(all=0)
     assert input_device(model) == torch.device("cuda:0")
     assert spread_over(model) == "its layers are on several devices (cpu, cuda:0, cuda:1, disk)"
-    assert (input_device(Mapped(all="disk")), spread_over(Mapped(all=0))) == (torch.device("cpu"), "")
+    assert (input_device(on_disk), spread_over(on_one)) == (torch.device("cpu"), "")
 
 
 def test_a_model_that_accelerate_puts_on_one_device_shares_prefixes(folder: Path) -> None:

@@ -262,7 +262,7 @@ def test_a_model_that_always_fails_is_not_asked_for_every_request() -> None:
     assert len(passes) < 40
 
 
-def test_an_error_of_the_tokenizer_is_no_failure_of_the_device() -> None:
+def test_an_error_of_the_tokenizer_does_not_count_as_a_failure_of_the_device() -> None:
     model = HF(build("llama"), tokenizer=words())
 
     def raises(*_: Any) -> Iterator[Any]:

@@ -30,7 +30,7 @@ class Attempt:
 
 
 class Fallback(NamedTuple):
-    """What is done instead, why, how many times that was decided, and the requests that were computed again."""
+    """The way that is used instead, why, how many times that was decided, and the requests that were computed again."""
 
     what: str
     reason: str

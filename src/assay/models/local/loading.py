@@ -10,7 +10,8 @@ from typing import Any
 from assay.ahead import Ahead
 
 CONTENT = (".json", ".safetensors", ".bin", ".pt", ".model", ".txt", ".jinja", ".py", ".gguf", ".spm", ".tiktoken")
-BLOCK = 1 << 22
+BLOCK = 1 << 26
+"""Bytes that are hashed at a time: Python's lock is taken once for each, and may have to be waited for."""
 THREADS = 16
 """Number of files that are hashed at a time."""
 TRAINING = ("optimizer", "scheduler", "rng_state", "trainer_state", "training_args", "scaler")
@@ -68,6 +69,21 @@ def default_threads(parameters: int, available: int) -> int:
         return 1
     busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     return max(1, min(available, int((os.cpu_count() or 1) - busy)))
+
+
+@contextmanager
+def without_cudnn_attention() -> Iterator[None]:
+    """Attention without cuDNN's kernels, which are compiled anew, for a second, for every length of a text."""
+    from torch.backends import cuda
+
+    before = cuda.cudnn_sdp_enabled() if hasattr(cuda, "cudnn_sdp_enabled") else False
+    if before:
+        cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        if before:
+            cuda.enable_cudnn_sdp(True)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from assay.models.local.attention import HostCopy, Integers, PackedPattern, PackedRow, on_device, using_pattern
-from assay.models.local.fallbacks import Fallbacks
+from assay.models.local.fallbacks import Attempt, Fallbacks
 from assay.models.local.generation import NO_TOKEN, Decode, Generation
 from assay.models.local.prefixes import MIN_SHARED, prefix_groups
 from assay.models.local.scoring import CausalLM, on_cuda_device, uniform_memory_errors
@@ -330,11 +330,11 @@ class StepFailed(Exception):
 
 
 def _warm_up(step: Callable[[], None]) -> None:
-    try:
+    with Attempt() as attempt:
         for _ in range(WARM):
             step()
-    except Exception as error:
-        raise StepFailed(error) from error
+    if attempt.error is not None:
+        raise StepFailed(attempt.error)
 
 
 class GraphRecorder:
@@ -353,20 +353,19 @@ class GraphRecorder:
         if not (self.is_able and self.is_allowed):
             return step
         held = [each.clone() for each in state]
-        try:
-            with uniform_memory_errors():
-                return self.captured(step)
-        except torch.OutOfMemoryError:
-            raise
-        except StepFailed as failed:
-            raise failed.error from None
-        except Exception as error:  # noqa: BLE001  # drivers, compilers and models raise anything: the step runs unrecorded
-            self.is_able = False
-            self._fallbacks.note(WITHOUT_GRAPHS, error)
-            return step
-        finally:
-            for each, was in zip(state, held, strict=True):
-                each.copy_(was)
+        with Attempt() as attempt, uniform_memory_errors():
+            recorded = self.captured(step)
+        for each, was in zip(state, held, strict=True):
+            each.copy_(was)
+        if attempt.error is None:
+            return recorded
+        if isinstance(attempt.error, StepFailed):
+            raise attempt.error.error from None
+        if isinstance(attempt.error, torch.OutOfMemoryError):
+            raise attempt.error
+        self.is_able = False
+        self._fallbacks.note(WITHOUT_GRAPHS, attempt.error)
+        return step
 
     def captured(self, step: Callable[[], None]) -> Callable[[], None]:
         """Record without `torch.cuda.graph`, which waits for the device and empties its cache of memory."""

@@ -25,7 +25,7 @@ def check_adapter(name: str, *, allow_pickle: bool) -> Path:
     try:
         kind = str(json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("peft_type"))
     except (ValueError, AttributeError):
-        raise _refused(f"{CONFIG} in {name!r} is no JSON object", "save the adapter again") from None
+        raise _refused(f"{CONFIG} in {name!r} must be a JSON object", "save the adapter again") from None
     if kind in PROMPTS:
         what = f"the adapter {name!r} of type {kind} changes no weights, and cannot be merged"
         raise _refused(

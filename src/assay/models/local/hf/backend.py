@@ -17,7 +17,7 @@ from assay.models.local.hf.loading import (
     load_hf_tokenizer,
     start_device,
 )
-from assay.models.local.loading import torch_threads
+from assay.models.local.loading import torch_threads, without_cudnn_attention
 from assay.models.local.tokenizer import HFTokenizer, TokenizedModel
 from assay.models.local.windows import Pair, Windows
 from assay.models.protocol import Answered, Can
@@ -119,7 +119,7 @@ class HF(TokenizedModel):
         }  # fmt: skip
         self._threads = self._loaded.threads(threads)
         max_batch = batch_size if isinstance(batch_size, int) else max_batch_size
-        with torch_threads(self._threads):
+        with torch_threads(self._threads), without_cudnn_attention():
             self._ways = choose_runner(
                 self._loaded, self._tokenizer, max_batch, share_prefixes=share_prefixes, compiled=compile
             )
@@ -137,7 +137,7 @@ class HF(TokenizedModel):
 
     @property
     def fallbacks(self) -> list[JSONDict]:
-        """What failed in a faster way since it was loaded, and was computed in another."""
+        """Failures of faster ways since it was loaded, with the ways used instead."""
         return self._ways.fallbacks.as_json()
 
     @classmethod
@@ -175,7 +175,11 @@ class HF(TokenizedModel):
         windows = Windows(
             self._tokenizer.encode_whole, self._tokenizer.pair, self._tokenizer.prefix, self.max_length, self.cuts
         )
-        with torch_threads(self._threads), Ahead(self._tokenized(scored, generated, windows), TOKENIZED) as tokenized:
+        with (
+            torch_threads(self._threads),
+            without_cudnn_attention(),
+            Ahead(self._tokenized(scored, generated, windows), TOKENIZED) as tokenized,
+        ):
             for answered in self._score(tokenized, windows):
                 yield answered
             for answered in self._generate(next(tokenized)):

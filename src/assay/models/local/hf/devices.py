@@ -1,11 +1,12 @@
 """Devices of a transformers model: which there are, which is used, and whether its layers are on more than one."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.errors import ConfigError, Place, Problem
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedModel
 
 
 def choose_device(name: str | None, *, parallelize: bool) -> "torch.device":
@@ -44,7 +45,7 @@ def _refused(what: str, fix: str) -> ConfigError:
     return ConfigError([Problem(Place("model_args.device"), what, fix)])
 
 
-def input_device(model: Any) -> "torch.device":
+def input_device(model: "PreTrainedModel") -> "torch.device":
     """The device that takes the tokens: that of the first weights, unless those are kept elsewhere and loaded for each pass."""
     import torch
 
@@ -55,7 +56,7 @@ def input_device(model: Any) -> "torch.device":
     return torch.device(min(places) if places else "cpu")
 
 
-def spread_over(model: Any) -> str:
+def spread_over(model: "PreTrainedModel") -> str:
     """The devices that the layers of a model are on, in words; empty where that is one.
 
     Packed attention and copied states keep tensors on one device. Padded batches leave the moves to accelerate.
@@ -64,6 +65,6 @@ def spread_over(model: Any) -> str:
     return f"its layers are on several devices ({', '.join(sorted(places))})" if len(places) > 1 else ""
 
 
-def _places(model: Any) -> set[str]:
+def _places(model: "PreTrainedModel") -> set[str]:
     named = (getattr(model, "hf_device_map", None) or {}).values()
     return {f"cuda:{place}" if isinstance(place, int) else str(place) for place in named}

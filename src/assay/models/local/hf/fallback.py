@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 import torch
 
 from assay.errors import Place, Problem
-from assay.models.local.fallbacks import Fallbacks, reason_of
+from assay.models.local.fallbacks import Attempt, Fallbacks, reason_of
 from assay.models.local.generation import Generation
 from assay.models.local.scoring import ScoredPair
 from assay.models.local.windows import Pair, Windows
@@ -51,8 +51,8 @@ class HFRunner(Protocol):
 
 
 class Way(NamedTuple):
-    """A way of computing: `begin` prepares the model for it, `end` undoes what others do not expect, `loss` tells the user
-    what changed with it."""
+    """A way of computing: `begin` prepares the model for it, `end` undoes what others do not expect, and `loss` is the
+    sentence for the user."""
 
     runner: HFRunner
     begin: Callable[[], None] = lambda: None
@@ -105,21 +105,19 @@ class _Feed(Generic[Item, Done]):
         self._number, self._chunks = work.number, iter(chunks)
         self._pending: dict[int, Item] = {}
         self.is_over = False
-        self.error: BaseException | None = None
-        """Raised where the chunks are made."""
+        self.has_failed = False
+        """Whether making the next chunk failed."""
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Sequence[Item]:
-        try:
-            chunk = next(self._chunks)
-        except StopIteration:
+        self.has_failed = True
+        chunk = next(self._chunks, None)
+        self.has_failed = False
+        if chunk is None:
             self.is_over = True
-            raise
-        except BaseException as error:
-            self.error = error
-            raise
+            raise StopIteration
         self._pending.update((self._number(item), item) for item in chunk)
         return chunk
 
@@ -158,15 +156,14 @@ class FallbackRunner:
     def _run(self, work: _Work[Item, Done], chunks: Iterable[Sequence[Item]]) -> Iterator[Sequence[Done]]:
         feed = _Feed(work, chunks)
         while not feed.is_over:
-            try:
+            with Attempt() as attempt:
                 for done in work.run(self.runner, feed):
                     yield feed.take(done)
                 return
-            except Exception as error:  # kernels, compilers and models raise anything: here retries are decided
-                if error is feed.error:
-                    raise
-                failure = error
-            yield from self._recover(work, feed, failure)
+            assert attempt.error is not None
+            if feed.has_failed:
+                raise attempt.error
+            yield from self._recover(work, feed, attempt.error)
 
     def _recover(
         self, work: _Work[Item, Done], feed: _Feed[Item, Done], failure: Exception
@@ -176,13 +173,12 @@ class FallbackRunner:
         count = len(feed.pending)
         for way in self._ways[self._is_retried :]:
             self._begin(way)
-            try:
+            with Attempt() as attempt:
                 yield from _attempt(work, way, feed, feed.pending)
-            except Exception as error:  # noqa: BLE001  # whatever a device raises
-                check_usable(self._device, error)
-                continue
-            self._settle(way, failure, count)
-            return
+            if attempt.error is None:
+                self._settle(way, failure, count)
+                return
+            check_usable(self._device, attempt.error)
         try:
             yield from self._one_by_one(work, feed)
         finally:
@@ -213,22 +209,21 @@ class FallbackRunner:
         parts, in_a_row = deque([feed.pending]), 0
         while parts:
             items = parts.popleft()
-            try:
+            with Attempt() as attempt:
                 for done in _attempt(work, self._ways[-1], feed, items):
                     in_a_row = 0
                     yield done
+            if attempt.error is None:
                 continue
-            except Exception as error:  # noqa: BLE001  # whatever a device raises
-                check_usable(self._device, error)
-                failure = error
+            check_usable(self._device, attempt.error)
             left = feed.left(items)
             if len(items) > 1:
                 parts.extendleft(half for half in (left[len(left) // 2 :], left[: len(left) // 2]) if half)
                 continue
             in_a_row += 1
             if in_a_row == MOST_FAILED:
-                raise failure
-            yield feed.take([work.fail(left[0], explain("the model failed", failure))])
+                raise attempt.error
+            yield feed.take([work.fail(left[0], explain("the model failed", attempt.error))])
 
 
 def _attempt(

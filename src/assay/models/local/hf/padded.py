@@ -44,18 +44,23 @@ class PaddedRunner:
         vocab_size = getattr(loaded.model.config.get_text_config(), "vocab_size", 0) or 1
         self._tokens = max(512, min(TOKENS, LOGITS // vocab_size))
         self._alone_beyond = length_dependent_beyond(loaded.model)
-        self._inputs, self._pads = ({}, True) if loaded.is_seq2seq else self._tried(loaded)
+        self._inputs: ModelInputs = {}
+        self._pads, self._is_tried = True, loaded.is_seq2seq
 
-    def _tried(self, loaded: LoadedHFModel) -> tuple[ModelInputs, bool]:
-        """Inputs of every step of a text, and whether texts may be padded: both tried on a short one."""
+    def try_texts(self) -> None:
+        """Find the inputs of every step of a text, and whether texts may be padded: once, on a short one."""
+        if self._is_tried:
+            return
+        self._is_tried = True
         with Attempt() as attempt:
-            return {}, _ignores_padding(loaded.model, loaded.device, {})
-        assert attempt.error is not None
-        check_usable(loaded.device, attempt.error)
+            self._pads = _ignores_padding(self._model, self._device, {})
+        if attempt.error is None:
+            return
+        check_usable(self._device, attempt.error)
         why = reason_of(attempt.error)
         self.remarks["generate"] = f"texts are computed again for every token: its cache failed: {why}"
-        uncached = {"use_cache": False}
-        return uncached, _ignores_padding(loaded.model, loaded.device, uncached)
+        self._inputs = {"use_cache": False}
+        self._pads = _ignores_padding(self._model, self._device, self._inputs)
 
     @property
     def way(self) -> str:
@@ -131,6 +136,7 @@ class PaddedRunner:
     # texts
 
     def generate(self, generations: Sequence[Generation]) -> Iterator[list[Generation]]:
+        self.try_texts()
         waiting = sorted(generations, key=lambda each: (-each.size, -len(each.tokens)))
         while waiting:
             some = self._some([each.size for each in waiting])

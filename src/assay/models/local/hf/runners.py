@@ -36,6 +36,7 @@ def choose_runner(
         return _runner(loaded, [Way(Seq2SeqRunner(loaded, tokenizer, max_batch))], fallbacks)
     plain = PaddedRunner(loaded, tokenizer, max_batch)
     if not share_prefixes:
+        plain.try_texts()
         return _runner(loaded, [Way(plain)], fallbacks)
     last = plain_way(plain, loaded.model)
     why = _length_dependence(loaded.model) or spread_over(loaded.model)
@@ -49,6 +50,7 @@ def choose_runner(
         if stateful is not None:
             return _runner(loaded, [Way(StateRunner(loaded, tokenizer, max_batch, stateful)), last], fallbacks)
         reason = f"{reason}; {why}"
+    plain.try_texts()
     plain.remarks["loglikelihood"] = f"prefixes are not shared between requests: {reason}"
     return _runner(loaded, [Way(plain)], fallbacks)
 

@@ -232,6 +232,7 @@ class StateRunner(PaddedRunner):
         self._net = net
         self._rows = max_batch or ROWS.get(net.device.type, self._rows)
         self._context_tokens = CONTEXT_TOKENS if net.keeps_logits else self._tokens
+        self._is_tried = True  # with its states
         self._kept: OrderedDict[tuple[int, ...], States] = OrderedDict()
 
     @property

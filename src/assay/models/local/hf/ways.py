@@ -74,7 +74,7 @@ def eager_experts(runner: HFRunner, model: "PreTrainedModel") -> list[Way]:
     return [] if use is None else [Way(runner, partial(use, "eager"), EAGER, partial(use, _experts(model)))]
 
 
-def _experts(model: Any) -> str | None:
+def _experts(model: "PreTrainedModel") -> str | None:
     """The code of its experts, by transformers' name; that of a model without experts is never run."""
     name: str | None = getattr(model.config.get_text_config(), "_experts_implementation", None)
     return name
