@@ -1,6 +1,6 @@
 """A run at about 2,000 requests a second with a page open, beside the same run without: how much slower, and how fresh the page is.
 
-Three kinds of runs in turns, so that a busy machine slows all alike: one that writes no progress, one that writes it, and one with a
+Three kinds of runs in turns, so that a busy machine slows all alike: one that writes no progress, one that writes it, one with a
 page open as well. The run has a processor for itself; the model's stub, the viewer and the page share the others, as a model and
 a browser are elsewhere. The page is followed as a browser does it: one stream of events, and the page again after each; and once
 by a browser. `python -m bench live`.
@@ -15,7 +15,6 @@ import sys
 import tempfile
 import threading
 import time
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import pairwise
@@ -25,8 +24,9 @@ from typing import NamedTuple
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from bench.measure import Said, peak_of, serving
 from tools.get_browser import find_browser
+
+from bench.measure import Said, peak_of, serving
 
 ROUNDS, DOCUMENTS, CONCURRENT, LATENCY = 8, 20_000, 64, 28
 KINDS = ("silent", "written", "followed")
@@ -148,9 +148,7 @@ def run(folder: Path, name: str, kind: str) -> Measured:
         if is_followed:
             follower.join(60)
         answered = json.loads(urlopen(url.removesuffix("/v1") + "/times").read())
-        return Measured(
-            said["wall"], said["cpu"], [*ages(pages, answered)], peak_of(viewer) if is_followed else 0.0
-        )
+        return Measured(said["wall"], said["cpu"], [*ages(pages, answered)], peak_of(viewer) if is_followed else 0.0)
 
 
 def _may_pin() -> bool:

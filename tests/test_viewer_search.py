@@ -64,7 +64,10 @@ def test_a_file_that_is_replaced_and_more_files_than_are_held_are_read_as_they_a
     for count in (30, 2500, 40):
         write_run(tmp_path / "same", count)
         samples = Samples(
-            database, database.samples(SampleFile(tmp_path / "same/samples/big_sums.parquet")), "exact_match,strict", True
+            database,
+            database.samples(SampleFile(tmp_path / "same/samples/big_sums.parquet")),
+            "exact_match,strict",
+            True,
         )
         assert samples.count(SampleQuery()) == count == samples.count(SampleQuery(text="lesson"))
         assert samples.count(SampleQuery(conditions=(Condition("doc_id", "lt", "20"),))) == 20

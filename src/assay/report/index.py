@@ -147,7 +147,9 @@ class RunIndex:
         """The numbers of runs, of those that are in the index."""
         with self._lock, no_collector():
             return {
-                name: [IndexedRow._make(each) for each in orjson.loads(zlib.decompress(self._packed(self._slots[name])))]
+                name: [
+                    IndexedRow._make(each) for each in orjson.loads(zlib.decompress(self._packed(self._slots[name])))
+                ]
                 for name in names
                 if name in self._slots
             }

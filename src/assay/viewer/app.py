@@ -64,7 +64,16 @@ from assay.viewer.samples import Database
 
 STATIC = Path(__file__).parent / "static"
 MAX_THREADS = 3
-FIRST_TEMPLATES = ("page.html", "parts.html", "task.html", "charts.html", "runs.html", "run.html", "matrix.html", "sample.html")
+FIRST_TEMPLATES = (
+    "page.html",
+    "parts.html",
+    "task.html",
+    "charts.html",
+    "runs.html",
+    "run.html",
+    "matrix.html",
+    "sample.html",
+)
 ARENA_MAX = -8
 """The option of glibc's `mallopt` that is named M_ARENA_MAX."""
 JSON = "application/json"

@@ -107,7 +107,7 @@ class Database:
         return stored
 
     def _note(self, file: SampleFile) -> None:
-        """Share the metadata of a file with others who read it; a file too many, or one that was replaced, needs a new connection."""
+        """Share the metadata of a file with others who read it. One file too many, or a replaced one, needs a new connection."""
         status = file.path.stat()
         stamp = status.st_mtime_ns, status.st_size, status.st_ino
         with self._lock:
