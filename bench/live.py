@@ -88,12 +88,12 @@ def rows() -> Iterator[Said]:
             for field, label in (("wall", "wall clock"), ("cpu", "processor time of the run")):
                 yield Said(f"{what}: {label}", compared(silent, all_runs[kind], field), "≤ 1.02×")
         ages = [age for each in all_runs["followed"] for age in each.ages]
-        yield Said("from a sample to the page that has it, by a stream of events", told(ages), "≤ 2 s")
+        yield Said("from a sample to the page that has it, by a stream of events", age_text(ages), "≤ 2 s")
         most = max(each.memory for each in all_runs["followed"])
         yield Said("memory of the viewer at its most", f"{most:.0f} MB", "≤ 300 MB")
         if find_browser() is not None:
             seen = run(folder, "browser", "browser")
-            yield Said("from a sample to the page that has it, in a browser", told(seen.ages), "≤ 2 s")
+            yield Said("from a sample to the page that has it, in a browser", age_text(seen.ages), "≤ 2 s")
 
 
 def compared(silent: Sequence[Measured], others: Sequence[Measured], field: str) -> str:
@@ -106,7 +106,7 @@ def compared(silent: Sequence[Measured], others: Sequence[Measured], field: str)
     )
 
 
-def told(ages: Sequence[float]) -> str:
+def age_text(ages: Sequence[float]) -> str:
     return f"at most {max(ages):.2f} s, {median(ages):.2f} s in the middle, {len(ages)} pages" if ages else "no page"
 
 
