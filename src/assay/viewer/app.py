@@ -63,7 +63,7 @@ from assay.viewer.query import Condition, read_query, url_for
 from assay.viewer.samples import Database
 
 STATIC = Path(__file__).parent / "static"
-MAX_THREADS = 3
+MAX_THREADS = 2
 FIRST_TEMPLATES = (
     "page.html",
     "parts.html",
