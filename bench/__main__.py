@@ -1,4 +1,4 @@
-"""`python -m bench [catalog ...]`: prints a table for each part."""
+"""`python -m bench [catalog ...]`: prints a table for each part; `viewer:matrix` is one of the parts of a part."""
 
 import datetime
 import platform
@@ -35,8 +35,9 @@ def main() -> None:
     print(f"{datetime.date.today().isoformat()}, Python {platform.python_version()}, {platform.machine()}")
     for part in expected:
         print(f"\n### {part}\n\n| what | lm-eval 0.4.13 | assay | ratio | wanted |\n|---|---|---|---|---|")
-        for row in import_module(f"bench.{part}").rows():
-            print(row)
+        module, _, chosen = part.partition(":")
+        for row in import_module(f"bench.{module}").rows(*([chosen] if chosen else [])):
+            print(row, flush=True)
 
 
 if __name__ == "__main__":

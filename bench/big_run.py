@@ -66,19 +66,23 @@ def write_run(folder: Path, count: int, changed: int = 0) -> Path:
 
 
 def write_numbers(folder: Path, task: str | list[str], counts: tuple[int, int, int]) -> None:
-    """Manifest and results of a run of one task, or of several, with so many right, scored and failed."""
+    """Manifest and results of a run of one task, or of several, with so many right, scored and failed; of each further task,
+    seven more are right."""
     right, scored, failed = counts
-    share = right / max(scored, 1)
-    row = Estimate(share, (share * (1 - share) / max(scored, 1)) ** 0.5, scored, is_rate=True)
-    rows = {ScoreKey("exact_match", name): row for name in ("strict", "flexible")}
+
+    def rows(number: int) -> dict[ScoreKey, Estimate]:
+        share = (right + 7 * number) % (scored + 1) / max(scored, 1)
+        row = Estimate(share, (share * (1 - share) / max(scored, 1)) ** 0.5, scored, is_rate=True)
+        return {ScoreKey("exact_match", name): row for name in ("strict", "flexible")}
+
     audit = {"failed": {"count": failed}, "truncated": {"count": (scored + failed) // 500}}
     tasks = [task] if isinstance(task, str) else task
     results = [
         TaskResult(
-            name, name, rows, scored, scored + failed, scored + failed, {"no answer": failed} if failed else {}, {},
+            name, name, rows(number), scored, scored + failed, scored + failed, {"no answer": failed} if failed else {}, {},
             scored + failed, 5, 1.0, {"exact_match": True}, {"task": name, "output_type": "generate_until"}, audit,
         )
-        for name in tasks
+        for number, name in enumerate(tasks)
     ]  # fmt: skip
     about = {"config": {"model": "scripted", "model_args": {}}, "total_evaluation_time_seconds": "3600"}
     account = assay_section(results, [], {}, 0.01, interval)

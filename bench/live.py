@@ -1,6 +1,6 @@
 """A run at about 2,000 requests a second with a page open, beside the same run without: how much slower, and how fresh the page is.
 
-Three kinds of runs in turns, so that a busy machine slows all alike: one that writes no progress, one that writes it, and one with a
+Three kinds of runs in turns, so that a busy machine slows all alike: one that writes no progress, one that writes it, one with a
 page open as well. The run has a processor for itself; the model's stub, the viewer and the page share the others, as a model and
 a browser are elsewhere. The page is followed as a browser does it: one stream of events, and the page again after each; and once
 by a browser. `python -m bench live`.
@@ -15,7 +15,6 @@ import sys
 import tempfile
 import threading
 import time
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import pairwise
@@ -25,8 +24,9 @@ from typing import NamedTuple
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from bench.measure import Said, peak_of, serving
 from tools.get_browser import find_browser
+
+from bench.measure import Said, peak_of, serving
 
 ROUNDS, DOCUMENTS, CONCURRENT, LATENCY = 8, 20_000, 64, 28
 KINDS = ("silent", "written", "followed")
@@ -88,12 +88,12 @@ def rows() -> Iterator[Said]:
             for field, label in (("wall", "wall clock"), ("cpu", "processor time of the run")):
                 yield Said(f"{what}: {label}", compared(silent, all_runs[kind], field), "≤ 1.02×")
         ages = [age for each in all_runs["followed"] for age in each.ages]
-        yield Said("from a sample to the page that has it, by a stream of events", told(ages), "≤ 2 s")
+        yield Said("from a sample to the page that has it, by a stream of events", age_text(ages), "≤ 2 s")
         most = max(each.memory for each in all_runs["followed"])
         yield Said("memory of the viewer at its most", f"{most:.0f} MB", "≤ 300 MB")
         if find_browser() is not None:
             seen = run(folder, "browser", "browser")
-            yield Said("from a sample to the page that has it, in a browser", told(seen.ages), "≤ 2 s")
+            yield Said("from a sample to the page that has it, in a browser", age_text(seen.ages), "≤ 2 s")
 
 
 def compared(silent: Sequence[Measured], others: Sequence[Measured], field: str) -> str:
@@ -106,7 +106,7 @@ def compared(silent: Sequence[Measured], others: Sequence[Measured], field: str)
     )
 
 
-def told(ages: Sequence[float]) -> str:
+def age_text(ages: Sequence[float]) -> str:
     return f"at most {max(ages):.2f} s, {median(ages):.2f} s in the middle, {len(ages)} pages" if ages else "no page"
 
 

@@ -64,7 +64,7 @@ from assay.viewer.sample_page import short_number
 from assay.viewer.samples import Database
 
 STATIC = Path(__file__).parent / "static"
-MAX_THREADS = 3
+MAX_THREADS = 2
 FIRST_TEMPLATES = (
     "page.html",
     "parts.html",
@@ -127,7 +127,7 @@ def load_early(templates: jinja2.Environment) -> None:
     """Import libraries and compile templates, which the first page would wait for."""
     import pyarrow as pa
 
-    # others keep a heap for each thread that is gone: a hundred megabytes after some searches
+    # others keep a heap for each thread that has ended: a hundred megabytes after some searches
     pa.set_memory_pool(pa.system_memory_pool())
     import_module("pyarrow.parquet")
     for name in FIRST_TEMPLATES:
@@ -337,7 +337,7 @@ def format_clock(moment: float) -> str:
 
 
 def share_heaps() -> None:
-    """Let threads share two heaps where the C library has one for each: freed memory of one thread is no use to another."""
+    """Let threads share two heaps where the C library has one for each: one thread cannot use what another has freed."""
     with suppress(AttributeError, OSError, TypeError):  # another C library
         ctypes.CDLL(None).mallopt(ARENA_MAX, 2)
 

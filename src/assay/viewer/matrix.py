@@ -189,7 +189,8 @@ def matrix_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
 
     make_table = _runs_down if by == "runs" else _tasks_down
     return {
-        "matrix": matrix, "table": lambda: Markup(make_table(matrix, sort_url, sort, descending)), "release": matrix.release, "by": by, "chosen": RunFilter.of(query), "metric": query.get("metric", ""),
+        "matrix": matrix, "table": lambda: Markup(make_table(matrix, sort_url, sort, descending)), "release": matrix.release,
+        "by": by, "chosen": RunFilter.of(query), "metric": query.get("metric", ""),
         "compared": url_for("compare", [("run", each.name) for each in matrix.entries if len(matrix.entries) == 2],
                             baseline="oldest"),
         "has_other_data": bool(matrix.other_data), "has_running": bool(matrix.running),

@@ -8,14 +8,18 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from assay.config.source import digest
 from assay.runs.samples.reader import SampleFile
 from assay.runs.samples.records import StoredSample
+from assay.runs.samples.schema import Array, FileMetadata
 from assay.statistics.influence import Bounds
 from assay.viewer.query import PAGE, Condition, SampleQuery
 from assay.viewer.sample_page import parse_json
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 MEMORY = "64MB"
 """DuckDB's memory limit, beyond which it uses files: the viewer stays small beside the model that is evaluated."""
@@ -46,10 +50,10 @@ class Database:
         self._directories = [
             str(folder.resolve()), _escaped(folder), str(self._folder.resolve()), _escaped(self._folder)
         ]  # fmt: skip
-        self._files: dict[Path, tuple[FileStamp, Any]] = {}
+        self._files: dict[Path, tuple[FileStamp, FileMetadata]] = {}
         self._connection = self._connected()
 
-    def _connected(self) -> Any:
+    def _connected(self) -> "DuckDBPyConnection":
         import duckdb
 
         connection = duckdb.connect(":memory:", config={"threads": "2", "memory_limit": MEMORY})
@@ -78,7 +82,7 @@ class Database:
             [column] = cursor.execute(query, list(parameters)).fetchnumpy().values()
             return column
 
-    def rows_with_text(self, file: SampleFile, text: str) -> Any:
+    def rows_with_text(self, file: SampleFile, text: str) -> Array:
         """Return for each sample whether it contains a text."""
         with self._turn:
             return file.rows_with_text(text)
@@ -107,7 +111,7 @@ class Database:
         return stored
 
     def _note(self, file: SampleFile) -> None:
-        """Share the metadata of a file with others who read it; a file too many, or one that was replaced, needs a new connection."""
+        """Share the metadata of a file with others who read it. One file too many, or a replaced one, needs a new connection."""
         status = file.path.stat()
         stamp = status.st_mtime_ns, status.st_size, status.st_ino
         with self._lock:
@@ -237,7 +241,7 @@ class Samples:
         query = f"select file_row_number from {SOURCE} {where} order by {self._order(sample_query)} {limits}"
         return [number for [number] in self.database.rows(query, [self.file, *values])]
 
-    def _searched(self, sample_query: SampleQuery) -> Any:
+    def _searched(self, sample_query: SampleQuery) -> Array:
         """The row numbers of all matching samples, where finding them reads every sample."""
         where, values = self._where(sample_query)
         query = f"select {NUMBER} from {SOURCE} {where} order by {self._order(sample_query)}"
@@ -245,13 +249,13 @@ class Samples:
         numbers = self.remember((query, *parameters), lambda: [self.database.numbers(query, parameters)])[0]
         return self._with_text(numbers, sample_query.text)
 
-    def row_numbers(self, sample_query: SampleQuery) -> Any:
+    def row_numbers(self, sample_query: SampleQuery) -> Array:
         """The row numbers of all matching samples, in the order of the file."""
         where, values = self._where(sample_query)
         query = f"select {NUMBER} from {SOURCE} {where} order by file_row_number"
         return self._with_text(self.database.numbers(query, [self.file, *values]), sample_query.text)
 
-    def _with_text(self, numbers: Any, text: str) -> Any:
+    def _with_text(self, numbers: Array, text: str) -> Array:
         """Those of the rows that contain a text."""
         if not text:
             return numbers
@@ -335,7 +339,7 @@ class Samples:
 
 
 PLAIN_NUMBER, NO_NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,15})?", re.ASCII), re.compile(r"(?is)[a-hj-mo-z].*", re.ASCII)
-"""Texts that are certainly a number, and texts that certainly are none: `1`, `law`, and not `nan` or `infinity`."""
+"""Texts that are certainly a number, such as `1`, and others that certainly cannot be one, such as `law`, and not `infinity`."""
 NUMBER = "cast(file_row_number as integer)"
 """Half the memory of a list of row numbers."""
 SOURCE = "read_parquet(?, file_row_number = true)"

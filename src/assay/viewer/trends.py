@@ -202,7 +202,8 @@ def scatter_page(library: RunLibrary, query: QueryParams) -> dict[str, Any]:
 
 def _page(library: RunLibrary, query: QueryParams, shown: Shown, name: str, drawing: Drawing | None) -> dict[str, Any]:
     return {
-        "name": name, "shown": shown, "release": shown.matrix.release, "svg": as_svg(drawing, embedded=True) if drawing is not None else "",
+        "name": name, "shown": shown, "release": shown.matrix.release,
+        "svg": as_svg(drawing, embedded=True) if drawing is not None else "",
         "rows": list(dict.fromkeys([*shown.matrix.keys, *shown.matrix.written]))[:500],
         "chosen": RunFilter.of(QueryParams([pair for pair in query.multi_items() if pair[0] != "task"])),
         "pending": library.pending, "short": short, "live": url_for("events") if library.pending else "",

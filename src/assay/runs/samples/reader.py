@@ -35,7 +35,16 @@ from assay.runs.samples import format_1, search
 from assay.runs.samples.decode import columns_of, fields_of, rows_of, wrong_json, wrong_schema
 from assay.runs.samples.records import GENERATE, LOGLIKELIHOOD, RequestColumns, SampleRecord, StoredRequest
 from assay.runs.samples.records import StoredSample as StoredSample
-from assay.runs.samples.schema import DICTIONARIES, ROW_NAMES, Array, ArrowTable, ParquetFile, leaf_names, row_names
+from assay.runs.samples.schema import (
+    DICTIONARIES,
+    ROW_NAMES,
+    Array,
+    ArrowTable,
+    FileMetadata,
+    ParquetFile,
+    leaf_names,
+    row_names,
+)
 from assay.runs.samples.writer import GroupWriter, file_name, verify_checksum
 
 T = TypeVar("T")
@@ -87,11 +96,11 @@ class SampleFile:
         self._latest: tuple[int, Any] = (-1, None)
 
     @property
-    def metadata(self) -> Any:
+    def metadata(self) -> FileMetadata:
         """The metadata of the file: 13 MB of a million samples."""
         return self._read(lambda file: file.metadata)
 
-    def use_metadata(self, metadata: Any) -> None:
+    def use_metadata(self, metadata: FileMetadata) -> None:
         """Read the file by metadata that was read before, and is still that of the file."""
         self._metadata = metadata
 
@@ -280,7 +289,7 @@ class SampleFile:
         return RunError([Problem(Place(str(self.path)), f"the samples cannot be read: {what}", fix)])
 
 
-def _opened(path: Path, checksum: str, metadata: Any = None) -> ParquetFile:
+def _opened(path: Path, checksum: str, metadata: FileMetadata = None) -> ParquetFile:
     """A file of samples whose checksum and columns are right."""
     from pyarrow import parquet
 

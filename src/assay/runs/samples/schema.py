@@ -66,6 +66,7 @@ ArrowTable = Any
 ArrowSchema = Any
 ArrowType = Any
 ParquetFile = Any
+FileMetadata = Any
 """Objects of pyarrow, which has no type stubs."""
 
 

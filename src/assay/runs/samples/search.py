@@ -7,11 +7,11 @@ of a million samples, that takes five times as long.
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
-from assay.runs.samples.schema import Array
+from assay.runs.samples.schema import Array, FileMetadata
 
 SEARCHED = ("prompt", "requests.messages.content", "responses.text", "target")
 BATCH_BYTES = 1_000_000
@@ -19,7 +19,7 @@ BATCH_BYTES = 1_000_000
 THREADS = 2
 
 
-def rows_with_text(path: Path, metadata: Any, text: str) -> Any:
+def rows_with_text(path: Path, metadata: FileMetadata, text: str) -> Array:
     """Return for each row of a file of format 2 whether one of its texts contains this one; upper and lower case are the same."""
     import numpy as np
     from pyarrow import parquet
@@ -47,13 +47,13 @@ def _pattern(leaf: str, text: str) -> str:
     return orjson.dumps(text).decode()[1:-1] if leaf == "target" else text
 
 
-def _columns(metadata: Any) -> dict[str, str]:
+def _columns(metadata: FileMetadata) -> dict[str, str]:
     """The fields that are searched, with their columns in the file."""
     leaves = {path.replace(".list.element", ""): path for path in _paths(metadata)}
     return {leaf: leaves[leaf] for leaf in SEARCHED if leaf in leaves}
 
 
-def _paths(metadata: Any) -> list[str]:
+def _paths(metadata: FileMetadata) -> list[str]:
     """The columns of a file. Those of its first row group: `metadata.schema` and `metadata` hold each other in memory."""
     first = metadata.row_group(0) if metadata.num_row_groups else None
     return [first.column(number).path_in_schema for number in range(first.num_columns)] if first is not None else []
@@ -66,13 +66,13 @@ class _Batch(NamedTuple):
     start: int
 
 
-def _batches(metadata: Any, columns: Mapping[str, str]) -> Iterator[_Batch]:
+def _batches(metadata: FileMetadata, columns: Mapping[str, str]) -> Iterator[_Batch]:
     """The row groups of a file, as many together as their texts allow."""
-    wanted = [number for number, path in enumerate(_paths(metadata)) if path in columns]
+    searched = [number for number, path in enumerate(_paths(metadata)) if path in columns]
     batch, size, start = _Batch([], 0), 0, 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        own = max((group.column(each).total_uncompressed_size for each in wanted), default=0)
+        own = max((group.column(each).total_uncompressed_size for each in searched), default=0)
         if batch.groups and size + own > BATCH_BYTES:
             yield batch
             batch, size = _Batch([], start), 0
@@ -82,7 +82,7 @@ def _batches(metadata: Any, columns: Mapping[str, str]) -> Iterator[_Batch]:
         yield batch
 
 
-def _rows(texts: Array, pattern: str) -> Any:
+def _rows(texts: Array, pattern: str) -> Array:
     """The rows with a text that contains the pattern; a row has one text, or lists of lists of them."""
     import numpy as np
     import pyarrow as pa
@@ -96,7 +96,7 @@ def _rows(texts: Array, pattern: str) -> Any:
             texts = compute.list_flatten(texts)
         else:
             texts = compute.struct_field(texts, [0])  # the only one that was read
-    found = compute.indices_nonzero(compute.match_substring(texts, pattern, ignore_case=True))
-    numbers = found if rows is None else rows.take(found)
+    matches = compute.indices_nonzero(compute.match_substring(texts, pattern, ignore_case=True))
+    numbers = matches if rows is None else rows.take(matches)
     # the first `to_numpy` of a process imports pandas, which takes as long as the search
     return np.frombuffer(numbers.buffers()[1], np.int64, len(numbers), numbers.offset * 8) if len(numbers) else []
