@@ -133,7 +133,7 @@ class OnGPU:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "rests", "expected"),
+    ("chosen", "rests", "expected"),
     [
         (None, [(0, 500), (5, 480), (12, 470)], 2),  # long for longer than ten seconds
         (None, [(0, 500), (5, 480)], 0),
@@ -144,10 +144,10 @@ class OnGPU:
     ],
 )
 def test_layers_are_compiled_in_long_runs_alone(
-    wanted: bool | None, rests: list[tuple[int, int]], expected: int, monkeypatch: pytest.MonkeyPatch
+    chosen: bool | None, rests: list[tuple[int, int]], expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = OnGPU()
-    layers = CompiledLayers(model, wanted, Fallbacks())  # type: ignore[arg-type]
+    layers = CompiledLayers(model, chosen, Fallbacks())  # type: ignore[arg-type]
     for at, seconds in rests:
         monkeypatch.setattr("assay.models.local.hf.compiled.time.monotonic", lambda at=at: float(at))
         layers.expect(seconds)

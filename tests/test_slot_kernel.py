@@ -52,7 +52,7 @@ print("equal")
 
 
 def test_the_kernel_attends_as_attention_does() -> None:
-    pytest.importorskip("triton", reason="needs Triton, which torch for CPUs does not bring")
+    pytest.importorskip("triton", reason="needs Triton, which torch for CPUs does not include")
     path = os.pathsep.join([str(Path(__file__).parents[1] / "src"), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", INTERPRETED], env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path},

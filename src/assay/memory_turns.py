@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 PAUSE = 0.02
 """Seconds after a template in which no thread gets its turn: the next template mostly follows at once."""
-PATIENCE = 0.02
+LONGEST_WAIT = 0.02
 """Seconds that a thread waits while one template follows the other; then it is its turn."""
 
 
@@ -48,7 +48,7 @@ class _Queue:
 
     def let_in(self) -> None:
         """Let threads have their turn that have waited for long."""
-        if not self.waiting or time.monotonic() - self.waiting_since < PATIENCE:
+        if not self.waiting or time.monotonic() - self.waiting_since < LONGEST_WAIT:
             return
         self.is_open = True
         self.changed.notify_all()

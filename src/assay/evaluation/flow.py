@@ -82,7 +82,7 @@ def execute(
 
 
 def expect_rest(models: Mapping[str, AnyModel], progress: RunProgress) -> None:
-    """Tell models that plan ahead how long the rest of the run takes, once that is known."""
+    """Pass on to models that plan ahead how long the rest of the run takes, once that is known."""
     planning = [model for model in models.values() if isinstance(model, Planning)]
     if planning and (seconds := time_left_of(progress).seconds) is not None:
         for model in planning:

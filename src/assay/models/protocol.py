@@ -72,7 +72,7 @@ class Model(Described, Protocol):
 
 @runtime_checkable
 class Planning(Protocol):
-    """A model that is told now and then how many seconds the rest of the run takes at its present speed."""
+    """A model that gets, several times a second, the seconds that the rest of the run takes at its present speed."""
 
     def expect(self, seconds: float) -> None: ...
 

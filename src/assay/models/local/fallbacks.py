@@ -11,7 +11,7 @@ MOST_WORDS = 200
 """Longest reason that is kept: compilers put whole programs into theirs."""
 
 
-class Attempt:
+class DeviceAttempt:
     """A context in which devices, compilers and models may raise whatever they like: `error` is that. Ctrl-C passes."""
 
     __slots__ = ("error",)

@@ -76,7 +76,7 @@ def without_cudnn_attention() -> Iterator[None]:
     """Attention without cuDNN's kernels, which are compiled anew, for a second, for every length of a text."""
     from torch.backends import cuda
 
-    before = cuda.cudnn_sdp_enabled() if hasattr(cuda, "cudnn_sdp_enabled") else False
+    before = cuda.cudnn_sdp_enabled() if hasattr(cuda, "cudnn_sdp_enabled") else False  # type: ignore[no-untyped-call]
     if before:
         cuda.enable_cudnn_sdp(False)
     try:

@@ -3,14 +3,14 @@
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from assay.models.local.attention import HostCopy, Integers, PackedPattern, PackedRow, on_device, using_pattern
-from assay.models.local.fallbacks import Attempt, Fallbacks
+from assay.models.local.fallbacks import DeviceAttempt, Fallbacks
 from assay.models.local.generation import NO_TOKEN, Decode, Generation
 from assay.models.local.prefixes import MIN_SHARED, prefix_groups
 from assay.models.local.scoring import CausalLM, on_cuda_device, uniform_memory_errors
@@ -271,7 +271,7 @@ class _SlotBatch:
             lead = LEADS.get(self._net.device.type, 0)
             first = self._block_ended(lead if self.ahead > steps and not is_drawn else 0)
             self._play(is_drawn, self._lead)
-        return Block(tokens.array(), first)
+        return Block(np.asarray(tokens.array(), dtype=np.int64), first)
 
     def _block_ended(self, lead: int) -> list[int]:
         """Begin the next block; returns the first steps of the texts in the one before."""
@@ -330,7 +330,7 @@ class StepFailed(Exception):
 
 
 def _warm_up(step: Callable[[], None]) -> None:
-    with Attempt() as attempt:
+    with DeviceAttempt() as attempt:
         for _ in range(WARM):
             step()
     if attempt.error is not None:
@@ -353,7 +353,7 @@ class GraphRecorder:
         if not (self.is_able and self.is_allowed):
             return step
         held = [each.clone() for each in state]
-        with Attempt() as attempt, uniform_memory_errors():
+        with DeviceAttempt() as attempt, uniform_memory_errors():
             recorded = self.captured(step)
         for each, was in zip(state, held, strict=True):
             each.copy_(was)
@@ -376,13 +376,15 @@ class GraphRecorder:
             with torch.cuda.stream(stream):
                 _warm_up(step)
                 graph.capture_begin(capture_error_mode="thread_local")
+                is_recorded = False
                 try:
                     step()
-                except BaseException:
-                    with suppress(RuntimeError):
+                    is_recorded = True
+                finally:
+                    with (
+                        nullcontext() if is_recorded else suppress(RuntimeError)
+                    ):  # else the step's own error is raised
                         graph.capture_end()
-                    raise
-                graph.capture_end()
         finally:
             torch.cuda.current_stream(self.device).wait_stream(stream)
         return graph.replay

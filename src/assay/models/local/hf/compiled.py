@@ -3,7 +3,7 @@
 import time
 from typing import TYPE_CHECKING, Any
 
-from assay.models.local.fallbacks import Attempt, Fallbacks
+from assay.models.local.fallbacks import DeviceAttempt, Fallbacks
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -17,21 +17,21 @@ UNCOMPILED = "the model runs without torch.compile"
 class CompiledLayers:
     """Compiles a model's layers where that pays. They are alike, so torch compiles one."""
 
-    def __init__(self, model: "PreTrainedModel", wanted: bool | None, fallbacks: Fallbacks) -> None:
-        """`wanted`: at once, never, or (None) on a GPU in a long run."""
-        self._model, self._wanted, self._fallbacks = model, wanted, fallbacks
-        self.is_due = bool(wanted)
+    def __init__(self, model: "PreTrainedModel", chosen: bool | None, fallbacks: Fallbacks) -> None:
+        """`chosen`: at once, never, or (None) on a GPU in a long run."""
+        self._model, self._chosen, self._fallbacks = model, chosen, fallbacks
+        self.is_due = bool(chosen)
         self._long_since: float | None = None
         self._is_used = True
         self._calls: list[tuple[Any, Any]] = []
 
     @property
     def may_compile(self) -> bool:
-        return self._wanted or (self._wanted is None and self._model.device.type == "cuda")
+        return self._chosen or (self._chosen is None and self._model.device.type == "cuda")
 
     def expect(self, seconds: float) -> None:
         """Take the time that the rest of the run needs. First guesses can be far off: it must be long for a while."""
-        if self._wanted is not None or self._model.device.type != "cuda":
+        if self._chosen is not None or self._model.device.type != "cuda":
             return
         now = time.monotonic()
         if seconds < LONG_SECONDS:
@@ -39,7 +39,7 @@ class CompiledLayers:
         elif self._long_since is None:
             self._long_since = now
         elif now - self._long_since > SURE_SECONDS:
-            self.is_due, self._wanted = True, True
+            self.is_due, self._chosen = True, True
 
     def compile_if_due(self) -> None:
         if not (self.is_due and self._is_used):
@@ -47,7 +47,7 @@ class CompiledLayers:
         self.is_due = False
         names = set(getattr(self._model, "_no_split_modules", None) or ())
         layers = [module for module in self._model.modules() if type(module).__name__ in names]
-        with Attempt() as attempt:
+        with DeviceAttempt() as attempt:
             for layer in layers:
                 layer.compile(dynamic=True)
                 self._calls.append((layer, getattr(layer, "_compiled_call_impl", None)))

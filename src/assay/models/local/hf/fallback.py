@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 import torch
 
 from assay.errors import Place, Problem
-from assay.models.local.fallbacks import Attempt, Fallbacks, reason_of
+from assay.models.local.fallbacks import DeviceAttempt, Fallbacks, reason_of
 from assay.models.local.generation import Generation
 from assay.models.local.scoring import ScoredPair
 from assay.models.local.windows import Pair, Windows
@@ -156,7 +156,7 @@ class FallbackRunner:
     def _run(self, work: _Work[Item, Done], chunks: Iterable[Sequence[Item]]) -> Iterator[Sequence[Done]]:
         feed = _Feed(work, chunks)
         while not feed.is_over:
-            with Attempt() as attempt:
+            with DeviceAttempt() as attempt:
                 for done in work.run(self.runner, feed):
                     yield feed.take(done)
                 return
@@ -173,7 +173,7 @@ class FallbackRunner:
         count = len(feed.pending)
         for way in self._ways[self._is_retried :]:
             self._begin(way)
-            with Attempt() as attempt:
+            with DeviceAttempt() as attempt:
                 yield from _attempt(work, way, feed, feed.pending)
             if attempt.error is None:
                 self._settle(way, failure, count)
@@ -209,7 +209,7 @@ class FallbackRunner:
         parts, in_a_row = deque([feed.pending]), 0
         while parts:
             items = parts.popleft()
-            with Attempt() as attempt:
+            with DeviceAttempt() as attempt:
                 for done in _attempt(work, self._ways[-1], feed, items):
                     in_a_row = 0
                     yield done

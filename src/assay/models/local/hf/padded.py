@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from assay.models.local.fallbacks import Attempt, reason_of
+from assay.models.local.fallbacks import DeviceAttempt, reason_of
 from assay.models.local.generation import NAN_LOGITS, NO_TOKEN, Generation
 from assay.models.local.hf.fallback import check_usable
 from assay.models.local.hf.loading import LoadedHFModel
@@ -52,7 +52,7 @@ class PaddedRunner:
         if self._is_tried:
             return
         self._is_tried = True
-        with Attempt() as attempt:
+        with DeviceAttempt() as attempt:
             self._pads = _ignores_padding(self._model, self._device, {})
         if attempt.error is None:
             return

@@ -8,7 +8,7 @@ import torch
 
 from assay.errors import ConfigError, Place, Problem
 from assay.models.local.attention import NAME
-from assay.models.local.fallbacks import Attempt, Fallbacks, reason_of
+from assay.models.local.fallbacks import DeviceAttempt, Fallbacks, reason_of
 from assay.models.local.hf.compiled import UNCOMPILED, CompiledLayers
 from assay.models.local.hf.fallback import WITHOUT_FLASH, HFRunner, Way, check_usable
 from assay.models.local.hf.loading import LoadedHFModel
@@ -105,7 +105,7 @@ def ensure_forward(loaded: LoadedHFModel, fallbacks: Fallbacks) -> None:
 def _forward_failure(loaded: LoadedHFModel) -> Exception | None:
     tokens = torch.tensor([[0, 1, 2]], device=loaded.device) % loaded.model.config.get_text_config().vocab_size
     decoder = {"decoder_input_ids": tokens} if loaded.is_seq2seq else {}
-    with Attempt() as attempt, torch.inference_mode():
+    with DeviceAttempt() as attempt, torch.inference_mode():
         loaded.model(input_ids=tokens, **decoder).logits[0, -1].sum().item()
     if attempt.error is not None:
         check_usable(loaded.device, attempt.error)
