@@ -71,13 +71,13 @@ class Database:
         return connection
 
     def rows(self, query: str, parameters: Sequence[SqlValue] = ()) -> list[DatabaseRow]:
-        """Run a query; user input is always a parameter, never part of the SQL."""
-        with self._connection.cursor() as cursor:
+        """Run a query; user input is always a parameter, never part of the SQL. One at a time: each may take all the memory."""
+        with self._turn, self._connection.cursor() as cursor:
             rows: list[DatabaseRow] = cursor.execute(query, list(parameters)).fetchall()
             return rows
 
     def numbers(self, query: str, parameters: Sequence[SqlValue]) -> Any:
-        """Return the first column of a query as an array; one at a time, as each may take all memory and processors."""
+        """Return the first column of a query as an array."""
         with self._turn, self._connection.cursor() as cursor:
             [column] = cursor.execute(query, list(parameters)).fetchnumpy().values()
             return column

@@ -14,7 +14,7 @@ import orjson
 from assay.runs.samples.schema import Array, FileMetadata
 
 SEARCHED = ("prompt", "requests.messages.content", "responses.text", "target")
-BATCH_BYTES = 1_000_000
+BATCH_BYTES = 300_000
 """Size of the texts of a field that a thread holds; at least those of one row group."""
 THREADS = 2
 
