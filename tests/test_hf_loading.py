@@ -17,7 +17,8 @@ from assay.errors import ConfigError
 from assay.models.load import load_model
 from assay.models.local.embedded import BUNDLED
 from assay.models.local.hf.backend import HF
-from assay.models.local.loading import default_threads
+from assay.models.local.hf.loading import HFOptions, fingerprint_ahead
+from assay.models.local.loading import default_threads, fingerprint_folder
 from assay.records import Generate, Likelihood, Loglikelihood, Message, Text
 from hf_world import answers, build, likelihood, plain, words
 from small_runs import write_task
@@ -361,3 +362,14 @@ def test_other_numbers_give_nearly_the_same(dtype: str) -> None:
     assert isinstance(expected, Likelihood)
     assert response.value == pytest.approx(expected.value, abs=0.2)
     assert isinstance(text, Text)
+
+
+def test_a_digest_that_was_begun_early_is_used_once_and_is_that_of_the_folder(folder: Path) -> None:
+    HF.begin_loading(pretrained=str(folder), batch_size=4)
+    options = HFOptions(str(folder))
+    begun = fingerprint_ahead(options)
+    again = fingerprint_ahead(options)
+    assert begun is not None and again is not None and begun is not again
+    assert next(begun) == next(again) == fingerprint_folder(folder)
+    HF.begin_loading(pretrained=str(folder / "missing"))  # reported when it is loaded
+    HF.begin_loading()

@@ -180,6 +180,9 @@ def model_under_test(config: RunConfig) -> AnyModel:
 
 def _loaded(config: RunConfig) -> Generator[AnyModel]:
     """The model under test, loaded in a thread: its modules first, so that templates have a turn before the weights."""
+    begin = getattr(backend(config.model), "begin_loading", None)
+    if begin is not None:
+        begin(**parse_arguments(config.model_args, "model_args"))
     with suppress(ImportError):  # reported when the model is loaded
         for name in imported_by(config.model):
             with mapping_memory():

@@ -11,6 +11,7 @@ from assay.models.local.generation import GENERATION_PARAMETERS, Generation
 from assay.models.local.hf.loading import (
     HFOptions,
     LoadedHFModel,
+    begin_fingerprint,
     fingerprint_ahead,
     import_libraries,
     load_hf,
@@ -71,6 +72,12 @@ class TokenizedChunk(NamedTuple):
     pairs: list[Pair]
     generations: list[Generation]
     answered: list[tuple[int, Response]]
+
+
+def _options(arguments: Mapping[str, Any]) -> HFOptions:
+    """The arguments that loading takes."""
+    names = {each.name for each in fields(HFOptions)}
+    return HFOptions(**{key: value for key, value in arguments.items() if key in names})
 
 
 class HF(TokenizedModel):
@@ -141,10 +148,15 @@ class HF(TokenizedModel):
         return self._ways.fallbacks.as_json()
 
     @classmethod
+    def begin_loading(cls, **arguments: Any) -> None:
+        """Begin with what takes long and needs no library: the digest of the weights."""
+        if isinstance(arguments.get("pretrained"), str):
+            begin_fingerprint(_options(arguments))
+
+    @classmethod
     def tokenizer_alone(cls, **arguments: Any) -> TokenizedModel:
         """The tokenizer without the weights, from files of this machine."""
-        names = {each.name for each in fields(HFOptions)}
-        options = HFOptions(**{key: value for key, value in arguments.items() if key in names})
+        options = _options(arguments)
         loaded, is_seq2seq = load_hf_tokenizer(options)
         return cls._alone(HFTokenizer(loaded, options.add_bos_token, ends=is_seq2seq), arguments)
 

@@ -126,8 +126,21 @@ def _on_device(kind: Any, options: HFOptions, arguments: dict[str, Any], device:
     return model if options.parallelize else _moved(model, device)
 
 
+_BEGUN: dict[HFOptions, Ahead[str]] = {}
+"""Digests that are computed already, for models that will be loaded."""
+
+
+def begin_fingerprint(options: HFOptions) -> None:
+    """Begin to compute the digest of a model's files before anything else of it is loaded."""
+    begun = fingerprint_ahead(options)
+    if begun is not None:
+        _BEGUN[options] = begun
+
+
 def fingerprint_ahead(options: HFOptions) -> Ahead[str] | None:
     """The digest of a model's files by a thread, which needs no torch; None if the files are not here yet."""
+    if isinstance(options.pretrained, str) and options in _BEGUN:
+        return _BEGUN.pop(options)
     named = _named_folders(options)
     if not named or not all(Path(name).expanduser().is_dir() for name in named):
         return None
