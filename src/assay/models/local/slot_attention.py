@@ -19,6 +19,8 @@ from assay.models.local.attention import (
     with_sinks,
 )
 
+KeysAndValues = tuple[torch.Tensor, torch.Tensor]
+
 
 @dataclass(slots=True)
 class SlotPattern:
@@ -112,8 +114,8 @@ class SlotPattern:
     def _kernel(
         self,
         query: torch.Tensor,
-        own: tuple[torch.Tensor, torch.Tensor],
-        prefix: tuple[torch.Tensor, torch.Tensor] | None,
+        own: KeysAndValues,
+        prefix: KeysAndValues | None,
         window: int | None,
         how: LayerAttention,
     ) -> torch.Tensor:
@@ -131,8 +133,8 @@ class SlotPattern:
     def _flash(
         self,
         query: torch.Tensor,
-        own: tuple[torch.Tensor, torch.Tensor],
-        prefix: tuple[torch.Tensor, torch.Tensor] | None,
+        own: KeysAndValues,
+        prefix: KeysAndValues | None,
         window: int | None,
         how: LayerAttention,
     ) -> torch.Tensor:
