@@ -15,7 +15,7 @@ import pytest
 
 from assay import simple_evaluate
 from assay.ahead import Ahead
-from assay.memory_turns import mapping_memory
+from assay.memory_turns import limiting_memory, mapping_memory, waiting_for_device
 from assay.models import Scripted
 from assay.models.local.embedded import BUNDLED
 from assay.models.local.hf.backend import HF
@@ -49,6 +49,47 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end, "it never came"
         time.sleep(0.005)
+
+
+# --- turns between templates and threads
+
+
+def test_a_thread_gets_its_turn_between_templates_that_follow_each_other() -> None:
+    has_turn = threading.Event()
+
+    def load() -> None:
+        with mapping_memory():
+            has_turn.set()
+
+    with limiting_memory():
+        thread = threading.Thread(target=load)
+        thread.start()
+    for _ in range(1_000):  # 2 s, without a pause in which no template has its turn
+        with limiting_memory():
+            time.sleep(0.002)
+        if has_turn.is_set():
+            break
+    assert has_turn.is_set()
+    thread.join()
+
+
+def test_templates_have_their_turn_while_a_thread_waits_for_the_device() -> None:
+    waits, is_computed = threading.Event(), threading.Event()
+
+    def compute() -> None:
+        with mapping_memory():
+            with waiting_for_device():
+                waits.set()
+                is_computed.wait(30)
+            assert is_computed.is_set()
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    assert waits.wait(30)
+    with limiting_memory():
+        assert not is_computed.is_set()
+    is_computed.set()
+    thread.join()
 
 
 # --- a thread that works ahead

@@ -14,7 +14,7 @@ import torch
 import transformers
 
 from assay.models.local.attention import NAME, PackedPattern, PackedRow, UnsupportedAttention, register, using_pattern
-from assay.models.local.fallbacks import Fallbacks
+from assay.models.local.fallbacks import Fallbacks, reason_of
 from assay.models.local.hf.fallback import WITHOUT_FLASH, check_usable
 from assay.models.local.hf.states import StatefulModel, UnsupportedCache
 from assay.models.local.scoring import CausalLM, head_size, uniform_memory_errors
@@ -73,7 +73,7 @@ def _tried(model: "PreTrainedModel", flash: bool) -> tuple[str, Exception | None
         why = f"its attention needs {error}"
     except FAILURES as error:
         check_usable(model.device, error)
-        why, failure = f"packed attention failed: {_first_line(error)}", error
+        why, failure = f"packed attention failed: {reason_of(error)}", error
     model.set_attn_implementation(before if why else NAME)
     return why, failure
 
@@ -103,7 +103,7 @@ def stateful_model(model: "PreTrainedModel") -> tuple[StatefulModel | None, str]
             why = _difference(model, plain, copied)
         except (UnsupportedCache, *FAILURES) as error:
             check_usable(model.device, error)
-            return None, f"its states cannot be copied: {_first_line(error)}"
+            return None, f"its states cannot be copied: {reason_of(error)}"
         if not why:
             return StatefulModel(model, **options), ""
     return None, why
@@ -163,10 +163,6 @@ def _distances(some: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     """The largest difference of logits in each row, in standard deviations of the expected ones; infinite for NaN."""
     apart = (some.float() - expected.float()).abs().amax(-1) / expected.float().std()
     return apart.nan_to_num(nan=math.inf)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0][:200]
 
 
 def _layers_with_states(model: "PreTrainedModel") -> str:

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-CLOSE = 2**-6
-"""Largest difference from the model's own norm, relative to its largest value: two steps of bfloat16."""
+CLOSE = {torch.bfloat16: 2**-6, torch.float16: 2**-9}
+"""Largest difference from the model's own norm, relative to its largest value: two steps of each type; else CLOSE_DEFAULT."""
+CLOSE_DEFAULT = 1e-5
 
 
 def fuse_norms(model: torch.nn.Module) -> int:
@@ -58,4 +59,4 @@ def _is_plain(module: Any) -> bool:
             return False
     if expected.dtype != fused.dtype:
         return False
-    return bool((expected - fused).abs().max() <= CLOSE * expected.abs().max())
+    return bool((expected - fused).abs().max() <= CLOSE.get(fused.dtype, CLOSE_DEFAULT) * expected.abs().max())
