@@ -580,15 +580,14 @@ def shown(
     """The instances of a document: one for each of its requests, with what every filter left of its responses."""
     sample, responses = document.sample, document.responses
     target = reading.target(sample, next(iter(answers.values())))
-    if isinstance(target, list) and len(target) == 1 and reading.output_type == GENERATE:
-        target = target[0]
+    is_lone = isinstance(target, list) and len(target) == 1 and reading.output_type == GENERATE
     step = max(1, len(sample.requests) // max(1, len(responses)))
     return [
         Instance(
             doc=sample.doc,
             doc_id=sample.doc_id,
             args=arguments(request),
-            target=target,
+            target=target[0] if is_lone else target,
             idx=number,
             resps=responses[number],
             filtered_resps={name: filtered[number] for name, filtered in answers.items()},

@@ -184,10 +184,9 @@ def check_columns(task: Task, docs: Split, scored: ScoringLoop) -> None:
                 what = f"filter 'choice' reads the column {named!r}, which the documents do not have"
                 raise ConfigError([Problem(place, what, did_you_mean(named, known))])
     for _, scorer in scored.pipelines:
-        for column in scorer.needs_columns:
-            if column not in known:
-                what = f"scorer {scorer.name!r} reads the column {column!r}, which the documents do not have"
-                raise ConfigError([Problem(placer(task, "scorer")(), what, did_you_mean(column, known))])
+        for column in (each for each in scorer.needs_columns if each not in known):
+            what = f"scorer {scorer.name!r} reads the column {column!r}, which the documents do not have"
+            raise ConfigError([Problem(placer(task, "scorer")(), what, did_you_mean(column, known))])
 
 
 def with_settings(config: TaskConfig, settings: Settings) -> TaskConfig:
